@@ -1,0 +1,62 @@
+"""Durations as Flink writes them: ``5 min``, ``1000`` (milliseconds), ``1 s``, ``PT5M``."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+_UNITS = {
+    "d": 86_400_000_000,
+    "h": 3_600_000_000,
+    "min": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1_000,
+    "us": 1,
+}
+_NAMES = {
+    **dict.fromkeys(("d", "day", "days"), "d"),
+    **dict.fromkeys(("h", "hour", "hours"), "h"),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), "min"),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("ms", "milli", "millis", "millisecond", "milliseconds"), "ms"),
+    **dict.fromkeys(("us", "µs", "micro", "micros", "microsecond", "microseconds"), "us"),
+}
+_SIMPLE = re.compile(r"(\d+)\s*([a-zµ]*)", re.IGNORECASE)
+_ISO = re.compile(
+    r"([-+])?P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:[.,]\d{1,9})?)S)?)?", re.IGNORECASE
+)
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration.
+
+    Args:
+        text: A whole number with a unit (``d h min s ms us`` or their long names), a bare number of milliseconds, or
+            ISO-8601 (``PT5M``, also negative: ``PT-1S``).
+
+    Raises:
+        ValueError: The text is none of them.
+    """
+    given = text.strip()
+    if found := _SIMPLE.fullmatch(given):
+        unit = found[2].lower()
+        if unit and unit not in _NAMES:
+            raise ValueError(f"{found[2]!r} is no unit of time; the units are {', '.join(_UNITS)}")
+        return timedelta(microseconds=int(found[1]) * _UNITS[_NAMES[unit or "ms"]])
+    if (iso := _ISO.fullmatch(given)) and any(iso.groups()[1:]):
+        days, hours, minutes = (int(part or 0) for part in iso.groups()[1:4])
+        seconds = float((iso[5] or "0").replace(",", "."))
+        length = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        return -length if iso[1] == "-" else length
+    raise ValueError(f"{text!r} is no duration; write a number and a unit, as '5 min', or ISO-8601, as 'PT5M'")
+
+
+def duration_text(length: timedelta) -> str:
+    """Write a duration in the largest unit that fits without a rest, so that it reads back equal."""
+    micros = length // timedelta(microseconds=1)
+    if micros < 0:
+        return f"PT{micros / 1_000_000:g}S"
+    for unit, size in _UNITS.items():
+        if micros % size == 0 and (micros or unit == "s"):
+            return f"{micros // size} {unit}"
+    return f"{micros} us"

@@ -1,0 +1,209 @@
+"""What kdsl raises, and the problems that a declaration can have.
+
+A problem is data (code, place, message, fix); text is made at the edge, by ``str()`` or by the command line.
+
+```
+KdslError
+├── ResolveError      every problem of one or more declarations, an ExceptionGroup of ProblemError
+│   └── ProblemError  one of them
+├── RecordError       a record that cannot be read or written: topic, partition, offset, reason
+└── (one subclass beside each part that has errors of its own)
+```
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Literal, Self
+
+import attrs
+
+Severity = Literal["error", "warning"]
+
+
+class KdslError(Exception):
+    """The base of everything that kdsl raises on purpose."""
+
+
+@attrs.frozen
+class Where:
+    """The place of a declaration.
+
+    Attributes:
+        table: The table's name (the class name, the name in the DDL or in the YAML document).
+        column: The column's name, where one column is meant.
+        file: The file that holds the declaration.
+        line: The line in that file, from 1.
+        path: The place inside a document, as ``$.tables.orders.columns[2]``.
+    """
+
+    table: str | None = None
+    column: str | None = None
+    file: str | None = None
+    line: int | None = None
+    path: str | None = None
+
+    def __str__(self) -> str:
+        name = ".".join(part for part in (self.table, self.column) if part)
+        place = os.path.relpath(self.file) if self.file and self.file.startswith(os.sep) else self.file or ""
+        if place.startswith(".."):
+            place = self.file or ""
+        if self.line is not None:
+            place = f"{place}:{self.line}" if place else f"line {self.line}"
+        if self.path:
+            place = f"{place} {self.path}".strip()
+        return f"{name} ({place})" if name and place else name or place
+
+
+@attrs.frozen
+class Problem:
+    """One thing that is wrong with a declaration.
+
+    Attributes:
+        code: A stable name of the rule, as ``key-prefix``.
+        message: What was declared and why it cannot work.
+        fix: What to write instead.
+        where: The place; a rule that does not know it leaves it to the caller.
+        severity: ``"error"`` stops; ``"warning"`` is told and goes on.
+    """
+
+    code: str
+    message: str
+    fix: str
+    where: Where = attrs.field(factory=Where)
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        place = str(self.where)
+        return f"{place}: {self.message}; {self.fix}" if place else f"{self.message}; {self.fix}"
+
+    def at(self, where: Where) -> Problem:
+        """The same problem with every part of the place that it lacks taken from ``where``."""
+        filled = {a.name: getattr(self.where, a.name) or getattr(where, a.name) for a in attrs.fields(Where)}
+        return attrs.evolve(self, where=Where(**filled))
+
+
+class ProblemError(KdslError):
+    """One problem of a declaration, as an exception."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return str(self.problem)
+
+
+class ResolveError(ExceptionGroup[ProblemError], KdslError):
+    """All problems of one or more declarations, told at once.
+
+    Raised by ``resolve`` and by everything that resolves first (``schema``, ``read``, ``write``, ``explain``).
+    """
+
+    def __new__(cls, message: str, problems: Sequence[Problem | ProblemError]) -> Self:
+        """Make the group from problems (or from errors that already carry one)."""
+        errors = [p if isinstance(p, ProblemError) else ProblemError(p) for p in problems]
+        return super().__new__(cls, message, errors)
+
+    def derive(self, excs: Sequence[ProblemError], /) -> ResolveError:  # type: ignore[override]
+        """The same kind of group over a part of the problems (for ``except*``)."""
+        return ResolveError(self.message, excs)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """The problems in the order in which they were found."""
+        return tuple(e.problem for e in self.exceptions if isinstance(e, ProblemError))
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.message}:", *(f"  {p}" for p in self.problems)])
+
+
+class RecordError(KdslError):
+    """A record that cannot be read, or a row that cannot be written.
+
+    Args:
+        action: What was tried, as ``read`` or ``write``.
+        table: The table's name.
+        reason: Why it failed.
+        topic: The record's topic.
+        partition: The record's partition, where it is known.
+        offset: The record's offset, where it is known.
+        data: The first bytes of the message; shown as hex.
+        more: How many further records of the same batch failed.
+        fix: What can be done.
+    """
+
+    PREFIX = 32
+
+    def __init__(
+        self,
+        action: str,
+        table: str,
+        reason: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        data: bytes | None = None,
+        more: int = 0,
+        fix: str = "",
+    ) -> None:
+        super().__init__(action, table, reason)
+        self.action, self.table, self.reason = action, table, reason
+        self.topic, self.partition, self.offset = topic, partition, offset
+        self.data, self.more, self.fix = data, more, fix
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_record_error, (self.action, self.table, self.reason, self._named()))
+
+    def _named(self) -> dict[str, object]:
+        return {k: getattr(self, k) for k in ("topic", "partition", "offset", "data", "more", "fix")}
+
+    def __str__(self) -> str:
+        place = [
+            f"{k} {v}" for k, v in self._named().items() if k in ("topic", "partition", "offset") and v is not None
+        ]
+        text = f"{self.table}: cannot {self.action} the record at {', '.join(place)}" if place else ""
+        text = text or f"{self.table}: cannot {self.action} a record"
+        text += f": {self.reason}"
+        if self.data is not None:
+            shown = self.data[: self.PREFIX].hex(" ")
+            text += f"; it has {len(self.data)} bytes: {shown}{' …' if len(self.data) > self.PREFIX else ''}"
+        if self.more:
+            text += f"; {self.more} more records of this batch have errors"
+        return f"{text}; {self.fix}" if self.fix else text
+
+
+def _record_error(action: str, table: str, reason: str, named: dict[str, object]) -> RecordError:
+    return RecordError(action, table, reason, **named)  # type: ignore[arg-type]
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """A hint at the valid name that is closest to a wrong one: ``" (did you mean 'x'?)"``, or nothing."""
+    names = list(valid)
+    lower = {n.lower(): n for n in names}
+    found = get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    return f" (did you mean {lower[found[0]]!r}?)" if found else ""
+
+
+def listing(names: Iterable[str]) -> str:
+    """Names in a sentence: ``'a', 'b' and 'c'``."""
+    quoted = [repr(n) for n in names]
+    return quoted[0] if len(quoted) == 1 else " and ".join([", ".join(quoted[:-1]), quoted[-1]]) if quoted else "none"
+
+
+def fail_on(problems: Iterable[Problem], subject: str) -> tuple[Problem, ...]:
+    """Raise ResolveError if any problem is an error; otherwise give back the warnings.
+
+    Args:
+        problems: All problems that were found.
+        subject: What was judged, for the first line of the message.
+    """
+    found = tuple(problems)
+    errors = [p for p in found if p.severity == "error"]
+    if errors:
+        count = "1 problem" if len(errors) == 1 else f"{len(errors)} problems"
+        raise ResolveError(f"{subject} has {count}", errors)
+    return found

@@ -1,0 +1,256 @@
+"""An option is declared once: Python name, Flink key, type, default, doc, check.
+
+The declaration serves the typed constructor, the reading of DDL and YAML, the messages and the reference pages. A group
+of options (`Options`) records what it is given and never fails: `Options.problems` judges, and the resolver tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from enum import Enum
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    overload,
+)
+
+import attrs
+
+from kdsl.durations import duration_text, parse_duration
+from kdsl.errors import Problem, listing, nearest
+
+T = TypeVar("T")
+Check = Callable[[Any], str | None]
+
+
+class Spelling(Enum):
+    """The way in which a declaration names its options; messages speak the same."""
+
+    PYTHON = "python"
+    DDL = "ddl"
+    YAML = "yaml"
+
+
+@overload
+def option(key: str, doc: str, *, default: T, check: Check | None = None, ignore_case: bool = False) -> T: ...
+@overload
+def option(key: str, doc: str, *, check: Check | None = None, ignore_case: bool = False) -> Any: ...
+def option(
+    key: str, doc: str, *, default: Any = attrs.NOTHING, check: Check | None = None, ignore_case: bool = False
+) -> Any:
+    """Declare an option of an `Options` class.
+
+    Args:
+        key: Flink's key, without the prefix that the group has in a ``WITH`` clause.
+        doc: What it means, one or two sentences, with units.
+        default: The value when it is not given; without one the option is required.
+        check: Gives the reason why a value of the right type is still wrong, or None.
+        ignore_case: Whether the values of a ``Literal`` option are matched in any letter case.
+    """
+    metadata = {"key": key, "doc": doc, "check": check, "ignore_case": ignore_case}
+    return attrs.field(default=default, metadata=metadata)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(option,))
+class Options:
+    """A group of options; a format is one.
+
+    The constructor takes the options by their Python names and records everything, also what is wrong: unknown names
+    and values of the wrong type become problems that the resolver tells together with all others.
+    """
+
+    __attrs_attrs__: ClassVar[Any]
+    title: ClassVar[str] = "option group"
+
+    def __init_subclass__(cls) -> None:
+        attrs.define(cls, slots=False, frozen=True, kw_only=True, init=False, repr=False)
+        attrs.resolve_types(cls)
+
+    if not TYPE_CHECKING:  # type checkers make the constructor from the fields
+
+        def __init__(self, **given: Any) -> None:
+            known = {a.name: a for a in attrs.fields(type(self))}
+            recorded = [self._unknown(name, known, "{}=") for name in given if name not in known]
+            for a in known.values():
+                if a.default is attrs.NOTHING and a.name not in given:
+                    recorded.append(_problem("option-missing", a, "is required", f"add {{}}: {a.metadata['doc']}"))
+                    given[a.name] = None
+            object.__setattr__(self, "_recorded", tuple(recorded))
+            self.__attrs_init__(**{name: value for name, value in given.items() if name in known})
+
+    @classmethod
+    def _unknown(cls, name: str, valid: Mapping[str, Any], form: str) -> Problem:
+        message = f"{cls.title} has no option {form.format(name) if form == '{}=' else repr(name)}"
+        known = listing(sorted(valid)) if valid else "none"
+        return Problem("option-unknown", message + nearest(name, valid), f"use one of its options: {known}")
+
+    @classmethod
+    def from_strings(cls, given: Mapping[str, str]) -> Self:
+        """Make the group from Flink's keys and texts, as a ``WITH`` clause or a YAML document holds them.
+
+        What cannot be read is recorded and told by `problems`.
+        """
+        by_key = {a.metadata["key"]: a for a in attrs.fields(cls)}
+        values: dict[str, Any] = {}
+        recorded: list[Problem] = []
+        for key, text in given.items():
+            a = by_key.get(key)
+            if a is None:
+                recorded.append(cls._unknown(key, by_key, "{}"))
+                continue
+            try:
+                values[a.name] = _read(text, a.type, ignore_case=a.metadata["ignore_case"])
+            except ValueError as e:
+                recorded.append(
+                    _problem("option-value", a, f"has the value {text!r}: {e}", f"give {{}} {_kind(a.type)}")
+                )
+                values.setdefault(a.name, None if a.default is attrs.NOTHING else a.default)
+        made = cls(**values)
+        object.__setattr__(made, "_recorded", (*made._recorded, *recorded))  # type: ignore[attr-defined]
+        return made
+
+    def to_strings(self) -> dict[str, str]:
+        """The options that differ from their defaults, as Flink's keys and texts."""
+        return {
+            a.metadata["key"]: _write(value)
+            for a in attrs.fields(type(self))
+            if (value := getattr(self, a.name)) != a.default and value is not None
+        }
+
+    def problems(self, name: Callable[[str, str], str] = lambda name, _key: f"{name}=") -> Iterator[Problem]:
+        """Everything that is wrong with the values, each by itself.
+
+        Args:
+            name: Gives an option's name in the user's spelling, from its Python name and its Flink key.
+        """
+        for problem in self._recorded:  # type: ignore[attr-defined]
+            yield _spelled(problem, type(self), name)
+        for a in attrs.fields(type(self)):
+            value = getattr(self, a.name)
+            if value is None and a.default is attrs.NOTHING:
+                continue
+            if not _fits(value, a.type, ignore_case=a.metadata["ignore_case"]):
+                found = _problem("option-value", a, f"has the value {value!r}", f"give {{}} {_kind(a.type)}")
+                yield _spelled(found, type(self), name)
+            elif a.metadata["check"] and (complaint := a.metadata["check"](value)):
+                found = _problem("option-value", a, f"has the value {value!r}", complaint)
+                yield _spelled(found, type(self), name)
+
+    def __repr__(self) -> str:
+        changed = (a for a in attrs.fields(type(self)) if getattr(self, a.name) != a.default)
+        return f"{type(self).__name__}({', '.join(f'{a.name}={getattr(self, a.name)!r}' for a in changed)})"
+
+    @classmethod
+    def reference(cls, prefix: str = "") -> str:
+        """The table of the options in Markdown, for the reference pages."""
+        rows = ["| option | Python | type | default | meaning |", "| --- | --- | --- | --- | --- |"]
+        for a in attrs.fields(cls):
+            default = "none" if a.default is None else f"`{_write(a.default)}`"
+            default = "required" if a.default is attrs.NOTHING else default
+            kind = _kind(a.type).replace("|", "\\|")
+            doc = a.metadata["doc"].replace("|", "\\|")
+            rows.append(f"| `{prefix}{a.metadata['key']}` | `{a.name}` | {kind} | {default} | {doc} |")
+        return "\n".join(rows)
+
+
+# A problem of an option is recorded with the placeholder {} for its name, filled in when it is told.
+def _problem(code: str, a: attrs.Attribute[Any], message: str, fix: str) -> Problem:
+    return Problem(f"{code}:{a.name}", f"{{}} {_escaped(message)}", fix if "{}" in fix else _escaped(fix))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _spelled(problem: Problem, cls: type[Options], name: Callable[[str, str], str]) -> Problem:
+    code, _, attribute = problem.code.partition(":")
+    if not attribute:
+        return problem
+    shown = name(attribute, getattr(attrs.fields(cls), attribute).metadata["key"])
+    return attrs.evolve(problem, code=code, message=problem.message.format(shown), fix=problem.fix.format(shown))
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _kind(kind: Any) -> str:
+    """A type of an option in words."""
+    words = []
+    for one in _alternatives(kind):
+        if get_origin(one) is Literal:
+            words.append(" or ".join(repr(v) for v in get_args(one)))
+        elif get_origin(one) is tuple:
+            words.append("a list separated by ';'")
+        elif one is not NoneType:
+            words.append(_WORDS.get(one, getattr(one, "__name__", str(one))))
+    return " or ".join(words)
+
+
+_WORDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    str: "a text",
+    timedelta: "a duration (as '5 min')",
+}
+
+
+def _fits(value: Any, kind: Any, *, ignore_case: bool) -> bool:
+    for one in _alternatives(kind):
+        match get_origin(one):
+            case _ if one is NoneType:
+                good = value is None
+            case origin if origin is Literal:
+                accepted = get_args(one)
+                good = value in accepted or (
+                    ignore_case and isinstance(value, str) and value.lower() in [str(v).lower() for v in accepted]
+                )
+            case origin if origin is tuple:
+                good = isinstance(value, tuple) and all(isinstance(v, get_args(one)[0]) for v in value)
+            case _:
+                good = isinstance(value, one) and (one is bool or not isinstance(value, bool))
+        if good:
+            return True
+    return False
+
+
+def _read(text: str, kind: Any, *, ignore_case: bool) -> Any:
+    for one in _alternatives(kind):
+        if one is bool:
+            if text.strip().lower() not in ("true", "false"):
+                raise ValueError("expected true or false")
+            return text.strip().lower() == "true"
+        if one is int:
+            return int(text)
+        if one is timedelta:
+            return parse_duration(text)
+        if get_origin(one) is Literal:
+            for value in get_args(one):
+                if str(value) == text or (ignore_case and str(value).lower() == text.lower()):
+                    return value
+            raise ValueError(f"expected {_kind(one)}{nearest(text, map(str, get_args(one)))}")
+        if get_origin(one) is tuple:
+            return tuple(part.strip() for part in text.split(";"))
+    return text
+
+
+def _write(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case timedelta():
+            return duration_text(value)
+        case tuple():
+            return ";".join(map(str, value))
+        case _:
+            return str(value)

@@ -1,0 +1,3 @@
+"""Column types: the model, and its translations from and to SQL, Python, Arrow and Spark."""
+
+from __future__ import annotations

@@ -1,0 +1,106 @@
+"""Column types as Spark types, and back."""
+
+from __future__ import annotations
+
+from pyspark.sql import types as s
+
+from kdsl.types import model as t
+
+_SIMPLE: dict[type[t.DataType], s.DataType] = {
+    t.Boolean: s.BooleanType(),
+    t.TinyInt: s.ByteType(),
+    t.SmallInt: s.ShortType(),
+    t.Int: s.IntegerType(),
+    t.BigInt: s.LongType(),
+    t.Float: s.FloatType(),
+    t.Double: s.DoubleType(),
+    t.Char: s.StringType(),
+    t.VarChar: s.StringType(),
+    t.Binary: s.BinaryType(),
+    t.VarBinary: s.BinaryType(),
+    t.Date: s.DateType(),
+    t.Timestamp: s.TimestampNTZType(),
+    t.TimestampLtz: s.TimestampType(),
+}
+_FROM_SPARK: dict[type[s.DataType], t.DataType] = {
+    s.BooleanType: t.Boolean(),
+    s.ByteType: t.TinyInt(),
+    s.ShortType: t.SmallInt(),
+    s.IntegerType: t.Int(),
+    s.LongType: t.BigInt(),
+    s.FloatType: t.Float(),
+    s.DoubleType: t.Double(),
+    s.StringType: t.STRING,
+    s.BinaryType: t.BYTES,
+    s.DateType: t.Date(),
+    s.TimestampNTZType: t.Timestamp(),
+    s.TimestampType: t.TimestampLtz(),
+}
+MAX_TIME = 6
+
+
+def spark_type(kind: t.DataType) -> s.DataType:
+    """The Spark type of a column type.
+
+    Lengths are dropped (Spark's CHAR and VARCHAR exist only in catalogs); TIMESTAMP is TIMESTAMP_NTZ, TIMESTAMP_LTZ is
+    TIMESTAMP, both with microseconds; MULTISET is a map from element to count.
+    """
+    match kind:
+        case t.Decimal(precision=precision, scale=scale):
+            return s.DecimalType(precision, scale)
+        case t.Time(precision=precision):
+            return s.TimeType(min(precision, MAX_TIME))
+        case t.Array(element=element):
+            return s.ArrayType(spark_type(element), element.nullable)
+        case t.Map(key=key, value=value):
+            return s.MapType(spark_type(key), spark_type(value), value.nullable)
+        case t.Multiset(element=element):
+            return s.MapType(spark_type(element), s.IntegerType(), valueContainsNull=False)
+        case t.Row():
+            return spark_schema(kind)
+        case _:
+            return _SIMPLE[type(kind)]
+
+
+def spark_schema(row: t.Row) -> s.StructType:
+    """The StructType of a row type; comments travel as field comments."""
+    return s.StructType(
+        [
+            s.StructField(f.name, spark_type(f.type), f.type.nullable, {"comment": f.comment} if f.comment else None)
+            for f in row.fields
+        ]
+    )
+
+
+def from_spark(kind: s.DataType, *, nullable: bool = True) -> t.DataType:
+    """The column type of a Spark type.
+
+    Raises:
+        TypeError: The Spark type has no counterpart (intervals, variant, user-defined types, …).
+    """
+    match kind:
+        case s.DecimalType():
+            made: t.DataType = t.Decimal(kind.precision, kind.scale)
+        case s.TimeType():
+            made = t.Time(kind.precision)
+        case s.CharType():
+            made = t.Char(kind.length)
+        case s.VarcharType():
+            made = t.VarChar(kind.length)
+        case s.ArrayType():
+            made = t.Array(from_spark(kind.elementType, nullable=kind.containsNull))
+        case s.MapType():
+            value = from_spark(kind.valueType, nullable=kind.valueContainsNull)
+            made = t.Map(from_spark(kind.keyType, nullable=False), value)
+        case s.StructType():
+            made = t.Row(
+                tuple(
+                    t.Field(f.name, from_spark(f.dataType, nullable=f.nullable), f.metadata.get("comment"))
+                    for f in kind.fields
+                )
+            )
+        case _ if type(kind) in _FROM_SPARK:
+            made = _FROM_SPARK[type(kind)]
+        case _:
+            raise TypeError(f"Spark's {kind.simpleString()} has no counterpart among the column types of a Kafka table")
+    return made.as_nullable(nullable)
