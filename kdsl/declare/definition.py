@@ -1,0 +1,135 @@
+"""A declared table: facts only, the same for every way to declare. The resolver judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any, Final, Literal
+
+import attrs
+
+from kdsl.declare.connector import KafkaOptions
+from kdsl.errors import Problem, Where
+from kdsl.formats import Format
+from kdsl.options import Spelling
+from kdsl.secrets import redact
+from kdsl.types import model as t
+
+Role = Literal["physical", "metadata", "computed"]
+
+
+class Missing(Enum):
+    """No default was given, which None cannot say."""
+
+    MISSING = "MISSING"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+MISSING: Final = Missing.MISSING
+
+
+@attrs.frozen
+class Expression:
+    """How a computed column is worked out.
+
+    Attributes:
+        text: The SQL text, or the Python source where the expression cannot be written as SQL without Spark.
+        column: Makes the Spark column, for an expression that only Python can make; None for SQL.
+    """
+
+    text: str
+    column: Callable[[], Any] | None = attrs.field(default=None, eq=False, repr=False)
+
+
+@attrs.frozen
+class ColumnDef:
+    """One column as it was declared.
+
+    Attributes:
+        name: The table's name of the column.
+        type: Its type; ``nullable`` says whether NULL is allowed.
+        role: In the message (physical), beside it (metadata), or worked out from other columns (computed).
+        key: Whether it was marked as a part of the message key.
+        metadata_key: For a metadata column, the key it shows; by default the column's name.
+        virtual: Read only: never written, and no argument of a row.
+        expression: For a computed column, how it is worked out.
+        default: The value of a row that does not give one.
+        comment: What the column means.
+        where: Where it was declared.
+    """
+
+    name: str
+    type: t.DataType
+    role: Role = "physical"
+    key: bool = False
+    metadata_key: str | None = None
+    virtual: bool = False
+    expression: Expression | None = None
+    default: Any = MISSING
+    comment: str | None = None
+    where: Where = attrs.field(factory=Where, eq=False)
+
+
+@attrs.frozen
+class WatermarkDef:
+    """A declared watermark: the column of event time and the longest delay, as text ('5 seconds')."""
+
+    column: str
+    delay: str
+    where: Where = attrs.field(factory=Where, eq=False)
+
+
+def _texts(properties: Mapping[str, object]) -> dict[str, str]:
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in sorted(properties.items())
+    }
+
+
+@attrs.frozen
+class TableDef:
+    """A declared table.
+
+    Attributes:
+        name: The class name, or the name in the DDL or the document.
+        columns: The columns in their order.
+        options: The connector's options.
+        key_format: The format of the message key, if one was declared.
+        value_format: The format of the message value, if one was declared.
+        key_fields: The key columns in the order of the message key; None means those marked as key, in their order.
+        primary_key: The columns of the declared primary key, in order.
+        watermarks: The declared watermarks; more than one is a problem that the resolver tells.
+        properties: The settings of the Kafka client, under Java's names, without the prefix ``properties.``.
+        comment: What the table means.
+        spelling: The way in which it was declared, which messages follow.
+        where: Where it was declared.
+        problems: What was found to be wrong while the declaration was read.
+        places: The place of each option, by its Flink key, where the way to declare knows it.
+    """
+
+    name: str
+    columns: tuple[ColumnDef, ...]
+    options: KafkaOptions = attrs.field(factory=KafkaOptions)
+    key_format: Format | None = None
+    value_format: Format | None = None
+    key_fields: tuple[str, ...] | None = None
+    primary_key: tuple[str, ...] = ()
+    watermarks: tuple[WatermarkDef, ...] = ()
+    properties: Mapping[str, str] = attrs.field(factory=dict, converter=_texts, repr=lambda p: str(redact(p)))
+    comment: str | None = None
+    spelling: Spelling = attrs.field(default=Spelling.PYTHON, eq=False)
+    where: Where = attrs.field(factory=Where, eq=False)
+    problems: tuple[Problem, ...] = attrs.field(default=(), eq=False)
+    places: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
+
+    @property
+    def physical(self) -> tuple[ColumnDef, ...]:
+        """The columns that stand in the message."""
+        return tuple(c for c in self.columns if c.role == "physical")
+
+    def option_name(self, attribute: str, key: str | None = None) -> str:
+        """An option's name as the user wrote it: ``key_prefix=`` in Python, ``'key.fields-prefix'`` elsewhere."""
+        if self.spelling is Spelling.PYTHON:
+            return f"{attribute}="
+        return repr(key or attrs.fields_dict(KafkaOptions)[attribute].metadata["key"])

@@ -1,0 +1,54 @@
+"""The metadata of a Kafka record that a column can show: keys, types when read, types when written.
+
+Source: Flink's KafkaDynamicSource and KafkaDynamicSink (RULES section 10); the raw keys are those of seed 000.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from kdsl.types import model as t
+
+_HEADERS = t.Map(t.STRING.as_nullable(False), t.BYTES)
+_HEADER_LIST = t.Array(
+    t.Row((t.Field("key", t.STRING.as_nullable(False)), t.Field("value", t.BYTES)), nullable=False), nullable=False
+)
+
+
+@attrs.frozen
+class MetadataKey:
+    """A piece of metadata.
+
+    Attributes:
+        name: The name in ``METADATA FROM 'name'``.
+        type: The type when read.
+        writable: Whether a sink can write it; ``topic`` only where the table has several topics or a pattern.
+        doc: What it is.
+    """
+
+    name: str
+    type: t.DataType
+    writable: bool
+    doc: str
+
+
+METADATA = {
+    key.name: key
+    for key in (
+        MetadataKey("topic", t.STRING.as_nullable(False), True, "The record's topic."),
+        MetadataKey("partition", t.Int(nullable=False), False, "The record's partition."),
+        MetadataKey("headers", _HEADERS.as_nullable(False), True, "The headers; of a repeated key the last one."),
+        MetadataKey("header-list", _HEADER_LIST, True, "All headers in order, repeated keys too."),
+        MetadataKey("leader-epoch", t.Int(), False, "The leader epoch of the record, where the broker tells it."),
+        MetadataKey("offset", t.BigInt(nullable=False), False, "The record's offset in its partition."),
+        MetadataKey("timestamp", t.TimestampLtz(3, nullable=False), True, "The record's timestamp, milliseconds."),
+        MetadataKey(
+            "timestamp-type",
+            t.STRING.as_nullable(False),
+            False,
+            "What the timestamp is: NoTimestampType, CreateTime or LogAppendTime.",
+        ),
+        MetadataKey("__raw_key__", t.BYTES, True, "The bytes of the message key."),
+        MetadataKey("__raw_value__", t.BYTES, True, "The bytes of the message value."),
+    )
+}
