@@ -107,6 +107,13 @@ class Format(Options):
         del row, direction
         return ()
 
+    def prunable(self) -> bool:
+        """Whether a decoder for some of the columns gives for them what one for all columns gives.
+
+        So for formats that find columns by name; not for those that count positions or look at all of them.
+        """
+        return False
+
     @abstractmethod
     def decoder(self, row: t.Row) -> Decoder:
         """A decoder that makes rows of this type; the names are those on the wire."""

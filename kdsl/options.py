@@ -127,24 +127,40 @@ class Options:
             if (value := getattr(self, a.name)) != a.default and value is not None
         }
 
-    def problems(self, name: Callable[[str, str], str] = lambda name, _key: f"{name}=") -> Iterator[Problem]:
-        """Everything that is wrong with the values, each by itself.
+    def complaints(
+        self, name: Callable[[str, str], str] = lambda name, _key: f"{name}="
+    ) -> Iterator[tuple[str | None, Problem]]:
+        """Everything that is wrong with the values, each by itself, with the Python name of the option.
 
         Args:
             name: Gives an option's name in the user's spelling, from its Python name and its Flink key.
         """
         for problem in self._recorded:  # type: ignore[attr-defined]
-            yield _spelled(problem, type(self), name)
+            attribute = problem.code.partition(":")[2]
+            yield attribute or None, _spelled(problem, type(self), name)
         for a in attrs.fields(type(self)):
             value = getattr(self, a.name)
             if value is None and a.default is attrs.NOTHING:
                 continue
             if not _fits(value, a.type, ignore_case=a.metadata["ignore_case"]):
                 found = _problem("option-value", a, f"has the value {value!r}", f"give {{}} {_kind(a.type)}")
-                yield _spelled(found, type(self), name)
+                yield a.name, _spelled(found, type(self), name)
             elif a.metadata["check"] and (complaint := a.metadata["check"](value)):
                 found = _problem("option-value", a, f"has the value {value!r}", complaint)
-                yield _spelled(found, type(self), name)
+                yield a.name, _spelled(found, type(self), name)
+
+    def problems(self, name: Callable[[str, str], str] = lambda name, _key: f"{name}=") -> Iterator[Problem]:
+        """The problems of `complaints`."""
+        yield from (problem for _, problem in self.complaints(name))
+
+    def valid(self) -> Self:
+        """The group with the default in the place of every wrong value, so that other rules can go on."""
+        wrong = {attribute for attribute, _ in self.complaints() if attribute}
+        if not wrong:
+            return self
+        fields = {a.name: a.default for a in attrs.fields(type(self)) if a.default is not attrs.NOTHING}
+        kept = {name: getattr(self, name) for name in attrs.fields_dict(type(self)) if name not in wrong}
+        return type(self)(**{**fields, **kept})
 
     def __repr__(self) -> str:
         changed = (a for a in attrs.fields(type(self)) if getattr(self, a.name) != a.default)

@@ -81,7 +81,8 @@ class WatermarkDef:
     where: Where = attrs.field(factory=Where, eq=False)
 
 
-def _texts(properties: Mapping[str, object]) -> dict[str, str]:
+def as_texts(properties: Mapping[str, object]) -> dict[str, str]:
+    """Options or properties as texts, sorted by key, booleans in lower case, as Java writes them."""
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in sorted(properties.items())
     }
@@ -116,7 +117,7 @@ class TableDef:
     key_fields: tuple[str, ...] | None = None
     primary_key: tuple[str, ...] = ()
     watermarks: tuple[WatermarkDef, ...] = ()
-    properties: Mapping[str, str] = attrs.field(factory=dict, converter=_texts, repr=lambda p: str(redact(p)))
+    properties: Mapping[str, str] = attrs.field(factory=dict, converter=as_texts, repr=lambda p: str(redact(p)))
     comment: str | None = None
     spelling: Spelling = attrs.field(default=Spelling.PYTHON, eq=False)
     where: Where = attrs.field(factory=Where, eq=False)

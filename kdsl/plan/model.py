@@ -12,27 +12,20 @@ from typing import Literal
 
 import attrs
 
-from kdsl.formats import Format
+from kdsl.resolve.model import Part, Start, Topics
 from kdsl.secrets import redact
 from kdsl.types import model as t
 
-StartMode = Literal["group-offsets", "earliest", "latest", "timestamp", "specific-offsets"]
-Reset = Literal["earliest", "latest", "none"]
-
-
-@attrs.frozen
-class Part:
-    """The key or the value of a message.
-
-    Attributes:
-        format: How its bytes are read or written.
-        row: What they hold, under the names on the wire.
-        columns: For each member of ``row`` the table's column.
-    """
-
-    format: Format
-    row: t.Row
-    columns: tuple[str, ...]
+__all__ = [
+    "Computed",
+    "MetadataColumn",
+    "Part",
+    "ReadPlan",
+    "Start",
+    "Topics",
+    "Watermark",
+    "WritePlan",
+]
 
 
 @attrs.frozen
@@ -48,34 +41,6 @@ class MetadataColumn:
     column: str
     key: str
     type: t.DataType
-
-
-@attrs.frozen
-class Topics:
-    """The topics of a table: names, or a pattern that a whole name must match."""
-
-    names: tuple[str, ...] = ()
-    pattern: str | None = None
-
-    def __str__(self) -> str:
-        return f"pattern {self.pattern!r}" if self.pattern is not None else ", ".join(self.names)
-
-
-@attrs.frozen
-class Start:
-    """Where a read without a checkpoint starts.
-
-    Attributes:
-        mode: The startup mode.
-        timestamp: For the mode timestamp: milliseconds since the epoch.
-        offsets: For the mode specific-offsets: pairs of partition and offset, by partition.
-        reset: Where a partition starts that has no usable offset; ``none`` is an error.
-    """
-
-    mode: StartMode = "group-offsets"
-    timestamp: int | None = None
-    offsets: tuple[tuple[int, int], ...] = ()
-    reset: Reset = "none"
 
 
 @attrs.frozen

@@ -1,0 +1,142 @@
+"""Flink's options as they stand in a ``WITH`` clause or a document: connector options, formats, client properties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from kdsl.declare.connector import KafkaOptions
+from kdsl.errors import Problem, Where, nearest
+from kdsl.formats import Format, UnknownFormatError, format_class, format_names
+
+PROPERTIES = "properties."
+CONNECTORS = ("kafka",)
+
+
+@attrs.frozen
+class WithClause:
+    """What a map of Flink's options says.
+
+    Attributes:
+        options: The connector's options.
+        key_format: The key format, if one is named.
+        value_format: The value format, if one is named.
+        key_fields: The key columns in order, or None.
+        properties: The client properties without their prefix.
+        problems: What could not be understood.
+    """
+
+    options: KafkaOptions
+    key_format: Format | None
+    value_format: Format | None
+    key_fields: tuple[str, ...] | None
+    properties: Mapping[str, str]
+    problems: tuple[Problem, ...]
+
+
+def read_with_clause(given: Mapping[str, str], places: Mapping[str, Where]) -> WithClause:
+    """Sort Flink's options.
+
+    Args:
+        given: The options under Flink's keys.
+        places: The place of each option.
+    """
+    reader = _Reader(dict(given), places)
+    return reader.read()
+
+
+class _Reader:
+    def __init__(self, given: dict[str, str], places: Mapping[str, Where]) -> None:
+        self.given = given
+        self.rest = dict(given)
+        self.places = places
+        self.problems: list[Problem] = []
+        self.spaces: dict[str, type[Format]] = {}
+
+    def read(self) -> WithClause:
+        self._connector()
+        properties = {
+            key.removeprefix(PROPERTIES): self.rest.pop(key) for key in self.given if key.startswith(PROPERTIES)
+        }
+        key_fields = self.rest.pop("key.fields", None)
+        value_key = self._value_key()
+        key_format, value_format = self._format("key.format"), self._format(value_key)
+        known = {a.metadata["key"] for a in attrs.fields(KafkaOptions)}
+        for key in [k for k in self.rest if k not in known]:
+            self._unknown(key, known)
+        return WithClause(
+            options=KafkaOptions.from_strings({k: v for k, v in self.rest.items() if k in known}),
+            key_format=key_format,
+            value_format=value_format,
+            key_fields=None if key_fields is None else tuple(f.strip() for f in key_fields.split(";") if f.strip()),
+            properties=properties,
+            problems=tuple(self.problems),
+        )
+
+    def _problem(self, code: str, key: str, message: str, fix: str) -> None:
+        self.problems.append(Problem(code, message, fix, self.places.get(key, Where())))
+
+    def _connector(self) -> None:
+        name = self.rest.pop("connector", None)
+        if name is None:
+            self._problem("connector", "connector", "the option 'connector' is missing", "add 'connector' = 'kafka'")
+        elif name not in CONNECTORS:
+            message = f"there is no connector {name!r}{nearest(name, CONNECTORS)}"
+            self._problem("connector", "connector", message, "use 'kafka'")
+
+    def _value_key(self) -> str:
+        short, long = self.given.get("format"), self.given.get("value.format")
+        if short is not None and long is not None:
+            del self.rest["format"]
+            if short != long:
+                message = f"'format' is {short!r} and 'value.format' is {long!r}, but a value has one format"
+                self._problem("format-twice", "format", message, "keep one of the two options")
+            return "value.format"
+        return "format" if short is not None else "value.format"
+
+    def _format(self, option: str) -> Format | None:
+        name = self.rest.pop(option, None)
+        if name is None:
+            return None
+        try:
+            chosen = format_class(name)
+        except UnknownFormatError as e:
+            self._problem("format-unknown", option, f"{option!r}: {e}", "name one of these")
+            for key in [k for k in self.rest if k.startswith(f"{option.removesuffix('format')}{name}.")]:
+                del self.rest[key]
+            return None
+        prefix = f"{option.removesuffix('format')}{name}."
+        self.spaces[prefix] = chosen
+        own = {key.removeprefix(prefix): self.rest.pop(key) for key in list(self.rest) if key.startswith(prefix)}
+        return chosen.from_strings(own)
+
+    def _unknown(self, key: str, known: set[str]) -> None:
+        del self.rest[key]
+        for prefix, chosen in self.spaces.items():
+            name = f"{chosen.identifier}."
+            for other in (name, f"value.{name}", f"key.{name}"):
+                if key.startswith(other) and other != prefix:
+                    message = f"the option {key!r} belongs to no format of the table"
+                    self._problem("option-unknown", key, message, f"write {prefix + key.removeprefix(other)!r}")
+                    return
+        if key.startswith(tuple(f"{side}{name}." for name in format_names() for side in ("", "key.", "value."))):
+            message = f"the option {key!r} belongs to a format that the table does not use"
+            self._problem("option-unknown", key, message, "remove it, or choose that format")
+            return
+        every = [
+            *sorted(known),
+            *self._format_keys(),
+            "connector",
+            "format",
+            "key.format",
+            "value.format",
+            "key.fields",
+        ]
+        message = f"the connector 'kafka' has no option {key!r}{nearest(key, every)}"
+        fix = "correct or remove it; client settings begin with 'properties.'"
+        self._problem("option-unknown", key, message, fix)
+
+    def _format_keys(self) -> Iterator[str]:
+        for prefix, chosen in self.spaces.items():
+            yield from (prefix + a.metadata["key"] for a in attrs.fields(chosen))

@@ -1,0 +1,150 @@
+"""Build plans from resolved tables. Building is total: a table that resolved has a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import attrs
+
+from kdsl.declare.definition import MISSING, ColumnDef, TableDef
+from kdsl.durations import duration_text, parse_duration
+from kdsl.errors import KdslError, listing, nearest
+from kdsl.plan.model import Computed, MetadataColumn, ReadPlan, Watermark, WritePlan
+from kdsl.resolve.model import Part, ResolvedTable
+from kdsl.types import model as t
+
+
+class UnknownColumnError(KdslError, ValueError):
+    """Columns were asked for that the table does not have."""
+
+
+def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> ReadPlan:
+    """What a read of a table does.
+
+    Args:
+        resolved: The table, resolved for ``"read"``.
+        columns: The columns wanted, in this order; None is all of them. Only what they need is decoded, and so errors
+            in other columns go unnoticed where the format finds columns by name.
+
+    Raises:
+        UnknownColumnError: The table has no column of such a name.
+    """
+    table, options = resolved.table, resolved.table.options
+    wanted = _wanted(table, columns)
+    sourced = [c for c in table.columns if c.role != "computed"]
+    computed = [c for c in resolved.computed if c.name in wanted or (resolved.watermark or _NONE).column == c.name]
+    if not computed:
+        needed = set(wanted) | ({resolved.watermark.column} if resolved.watermark else set())
+        sourced = [c for c in sourced if c.name in needed]
+    names = {c.name for c in sourced}
+    by_name = {c.name: c for c in table.columns}
+    return ReadPlan(
+        table=table.name,
+        topics=resolved.topics,
+        start=resolved.start,
+        group_id=resolved.group_id,
+        discovery=options.discovery if options.discovery > timedelta() else None,
+        max_records=options.max_records_per_trigger,
+        max_records_per_partition=options.max_records_per_partition,
+        key=_pruned(resolved.key, names),
+        value=_pruned(resolved.value, names),
+        metadata=_metadata(c for c in resolved.metadata if c.name in names),
+        columns=_row(sourced),
+        computed=tuple(_computed(c) for c in computed),
+        watermark=None
+        if resolved.watermark is None
+        else Watermark(resolved.watermark.column, duration_text(parse_duration(resolved.watermark.delay))),
+        output=_row(by_name[name] for name in (wanted if columns is not None else by_name)),
+        properties=table.properties,
+    )
+
+
+_NONE = Watermark("", "")
+
+
+def _wanted(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
+    names = [c.name for c in table.columns]
+    wanted = dict.fromkeys(names if columns is None else map(str, columns))
+    unknown = [name for name in wanted if name not in names]
+    if unknown:
+        hints = ", ".join(f"{name!r}{nearest(name, names)}" for name in unknown)
+        raise UnknownColumnError(f"{table.name} has no column {hints}; there are {listing(names)}")
+    return wanted
+
+
+def _pruned(part: Part | None, names: Collection[str]) -> Part | None:
+    """The part without the columns that are not needed, where its format allows; None if nothing is needed."""
+    if part is None or not any(name in names for name in part.columns):
+        return None
+    if not part.format.prunable():
+        return part
+    kept = [(f, c) for f, c in zip(part.row.fields, part.columns, strict=True) if c in names]
+    return attrs.evolve(part, row=t.Row(tuple(f for f, _ in kept), nullable=False), columns=tuple(c for _, c in kept))
+
+
+def write_plan(resolved: ResolvedTable) -> WritePlan:
+    """What a write to a table does.
+
+    Args:
+        resolved: The table, resolved for ``"write"``.
+    """
+    table = resolved.table
+    columns = [c for c in table.columns if c.role != "computed" and not c.virtual]
+    return WritePlan(
+        table=table.name,
+        topics=resolved.topics,
+        key=resolved.key,
+        value=resolved.value,
+        metadata=_metadata(resolved.metadata),
+        columns=_row(columns),
+        defaults=_defaults(columns),
+        delivery=table.options.delivery,
+        properties=table.properties,
+    )
+
+
+def _row(columns: Iterable[ColumnDef]) -> t.Row:
+    return t.Row(tuple(t.Field(c.name, c.type, c.comment) for c in columns), nullable=False)
+
+
+def _metadata(columns: Iterable[ColumnDef]) -> tuple[MetadataColumn, ...]:
+    return tuple(MetadataColumn(c.name, c.metadata_key or c.name, c.type) for c in columns)
+
+
+def _computed(column: ColumnDef) -> Computed:
+    expression = column.expression
+    assert expression is not None
+    return Computed(column.name, column.type, expression.text, sql=expression.column is None)
+
+
+def _defaults(columns: Iterable[ColumnDef]) -> Mapping[str, str]:
+    found = {c.name: literal(c.default, c.type) for c in columns if c.default is not MISSING}
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def literal(value: Any, kind: t.DataType) -> str | None:
+    """A Python value as a Spark SQL literal of a column type; None where SQL has no literal for it."""
+    from kdsl.types.spark import spark_type
+
+    match value:
+        case None:
+            text: str | None = "NULL"
+        case bool() | int():
+            text = str(value).lower()
+        case float() | Decimal():
+            text = f"'{value}'"
+        case str():
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+            text = f"'{escaped}'"
+        case bytes():
+            text = f"X'{value.hex()}'"
+        case datetime():
+            text = f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+        case date() | time():
+            text = f"{type(value).__name__.upper()} '{value.isoformat()}'"
+        case _:
+            return None
+    return f"CAST({text} AS {spark_type(kind).simpleString()})"

@@ -1,0 +1,39 @@
+"""The schemas of a table as Spark types: the DataFrame's, the message key's, the message value's."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import StructType
+
+from kdsl.declare.definition import TableDef
+from kdsl.plan.build import read_plan
+from kdsl.resolve import resolve
+from kdsl.types.spark import spark_schema
+
+
+def schema(table: TableDef) -> StructType:
+    """The schema of the DataFrame that a read gives.
+
+    Raises:
+        ResolveError: The table does not hold.
+    """
+    return spark_schema(read_plan(resolve(table, "read")).output)
+
+
+def key_schema(table: TableDef) -> StructType:
+    """The schema of the message key under the names on the wire; empty where the table has no key.
+
+    Raises:
+        ResolveError: The table does not hold.
+    """
+    key = resolve(table, "read").key
+    return StructType([]) if key is None else spark_schema(key.row)
+
+
+def value_schema(table: TableDef) -> StructType:
+    """The schema of the message value under the names on the wire; empty where the table has none.
+
+    Raises:
+        ResolveError: The table does not hold.
+    """
+    value = resolve(table, "read").value
+    return StructType([]) if value is None else spark_schema(value.row)

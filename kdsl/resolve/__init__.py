@@ -1,0 +1,95 @@
+"""Resolve: judge a declared table for a direction; a table that holds, or all its problems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from kdsl.declare.definition import TableDef
+from kdsl.errors import Problem, fail_on
+from kdsl.formats import Direction
+from kdsl.resolve import columns, formats, keys, metadata, properties, startup, time, topics
+from kdsl.resolve.model import Part, Reset, ResolvedTable, Start, StartMode, Topics
+from kdsl.resolve.rule import Rule, problem
+
+__all__ = ["RULES", "Part", "Reset", "ResolvedTable", "Start", "StartMode", "Topics", "problems", "resolve"]
+
+RULES: tuple[Rule, ...] = (
+    columns.some_columns,
+    columns.distinct_names,
+    columns.precision,
+    topics.topic_or_pattern,
+    topics.legal_topics,
+    topics.sink_topic,
+    startup.startup,
+    startup.reset_policy,
+    keys.key_format_and_fields,
+    keys.key_fields_exist,
+    keys.prefixes,
+    keys.insert_only_key,
+    keys.unused_key_options,
+    formats.value_format,
+    formats.format_options,
+    columns.primary_key,
+    metadata.metadata_keys,
+    metadata.metadata_types,
+    metadata.headers_once,
+    metadata.raw_key_and_value,
+    properties.client_properties,
+    time.watermark,
+)
+
+
+def problems(table: TableDef, direction: Direction) -> list[Problem]:
+    """Everything that is wrong or odd with a table in a direction, in the order of the rules.
+
+    Args:
+        table: The declared table.
+        direction: ``"read"`` or ``"write"``.
+    """
+    found = [p.at(attrs.evolve(table.where, table=table.name)) for p in table.problems]
+    for attribute, told in table.options.complaints(table.option_name):
+        found.append(problem(table, told.code, told.message, told.fix, option=attribute))
+    judged = attrs.evolve(table, options=table.options.valid())
+    for rule in RULES:
+        found.extend(rule(judged, direction))
+    return list(dict.fromkeys(found))
+
+
+def resolve(table: TableDef, direction: Direction) -> ResolvedTable:
+    """Judge a table for a direction.
+
+    Args:
+        table: The declared table.
+        direction: ``"read"`` or ``"write"``; rules that concern only the other one are not asked.
+
+    Raises:
+        ResolveError: All problems at once, each with its place and what to write instead.
+    """
+    where = f" ({table.where.file}:{table.where.line})" if table.where.file else ""
+    warnings = fail_on(problems(table, direction), f"{table.name}{where}")
+    return ResolvedTable(
+        table=table,
+        direction=direction,
+        topics=topics.topics_of(table),
+        start=startup.start_of(table),
+        group_id=table.properties.get("group.id", f"KafkaSource-{table.name}"),
+        key=keys.key_part(table),
+        value=keys.value_part(table),
+        metadata=metadata.metadata_columns(table, direction),
+        computed=tuple(c for c in table.columns if c.role == "computed") if direction == "read" else (),
+        watermark=table.watermarks[0] if table.watermarks and direction == "read" else None,
+        warnings=warnings,
+    )
+
+
+def resolve_all(tables: Iterable[TableDef], direction: Direction) -> list[ResolvedTable]:
+    """Judge several tables; the problems of all of them at once.
+
+    Raises:
+        ResolveError: The problems of all tables that do not hold.
+    """
+    tables = list(tables)
+    fail_on([p for table in tables for p in problems(table, direction)], f"{len(tables)} tables")
+    return [resolve(table, direction) for table in tables]

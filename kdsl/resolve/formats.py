@@ -1,0 +1,56 @@
+"""Formats: the value has one, their options are right, and they can hold the columns (RULES OPT-5, section 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from kdsl.declare.definition import TableDef
+from kdsl.errors import Problem
+from kdsl.formats import Direction, Format
+from kdsl.options import Spelling
+from kdsl.resolve.keys import key_columns, value_columns
+from kdsl.resolve.rule import problem
+from kdsl.types import model as t
+
+
+def value_format(table: TableDef, _: Direction) -> Iterator[Problem]:
+    """Value columns need a value format."""
+    misnamed = any(p.code == "format-unknown" for p in table.problems)
+    if table.value_format is None and value_columns(table) and not misnamed:
+        option = "value=" if table.spelling is Spelling.PYTHON else "'format'"
+        example = "value=Json()" if table.spelling is Spelling.PYTHON else "'format' = 'json'"
+        message = f"there is no format for the message value ({option} is missing)"
+        yield problem(table, "value-format", message, f"add one, as {example}", option="format")
+
+
+def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """The options of the formats are right, and the formats can hold the columns."""
+    options = table.options
+    by_name = {c.name: c for c in table.physical}
+    keys = [by_name[n] for n in dict.fromkeys(key_columns(table)) if n in by_name]
+    sides = (
+        ("key", table.key_format, keys, options.key_prefix),
+        ("value", table.value_format, list(value_columns(table)), options.value_prefix),
+    )
+    for side, chosen, columns, prefix in sides:
+        if chosen is None:
+            continue
+        row = t.Row(tuple(t.Field(c.name.removeprefix(prefix), c.type) for c in columns), nullable=False)
+        by_wire_name = {c.name.removeprefix(prefix): c for c in columns}
+        for found in (*chosen.problems(_spell(table, side, chosen)), *chosen.check(row, direction)):
+            column = by_wire_name.get((found.where.column or "").split(".")[0])
+            yield problem(
+                table,
+                found.code,
+                found.message,
+                found.fix,
+                column=column,
+                option=f"{side}.format",
+                severity=found.severity,
+            )
+
+
+def _spell(table: TableDef, side: str, chosen: Format) -> Callable[[str, str], str]:
+    if table.spelling is Spelling.PYTHON:
+        return lambda name, _: f"{side}={type(chosen).__name__}({name}=)"
+    return lambda _, key: repr(f"{side}.{chosen.identifier}.{key}")

@@ -1,0 +1,149 @@
+"""The split of the columns over message key and message value: key fields, prefixes, EXCEPT_KEY.
+
+Source: Flink's KafkaConnectorOptionsUtil (RULES KEY-1 to KEY-12); ``value.fields-prefix`` is that of seed 000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.errors import Problem, listing, nearest
+from kdsl.formats import Direction, Format
+from kdsl.options import Spelling
+from kdsl.resolve.model import Part
+from kdsl.resolve.rule import problem
+from kdsl.types import model as t
+
+
+def key_columns(table: TableDef) -> tuple[str, ...]:
+    """The names of the key columns in the order of the message key; some may not exist."""
+    return tuple(c.name for c in table.columns if c.key) if table.key_fields is None else table.key_fields
+
+
+def except_key(table: TableDef) -> bool:
+    """Whether the key columns are left out of the message value."""
+    return table.options.value_fields.upper() == "EXCEPT_KEY" and table.key_format is not None
+
+
+def value_columns(table: TableDef) -> tuple[ColumnDef, ...]:
+    """The columns of the message value, in the table's order."""
+    keys = set(key_columns(table)) if except_key(table) else set()
+    return tuple(c for c in table.physical if c.name not in keys)
+
+
+def key_part(table: TableDef) -> Part | None:
+    """The message key of a table that holds."""
+    by_name = {c.name: c for c in table.physical}
+    columns = [by_name[name] for name in key_columns(table)]
+    return _part(table.key_format, columns, table.options.key_prefix)
+
+
+def value_part(table: TableDef) -> Part | None:
+    """The message value of a table that holds."""
+    return _part(table.value_format, value_columns(table), table.options.value_prefix)
+
+
+def _part(chosen: Format | None, columns: Sequence[ColumnDef], prefix: str) -> Part | None:
+    if chosen is None:
+        return None
+    fields = tuple(t.Field(c.name.removeprefix(prefix), c.type, c.comment) for c in columns)
+    return Part(chosen, t.Row(fields, nullable=False), tuple(c.name for c in columns))
+
+
+def key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:
+    """Key columns need a key format, and a key format needs key columns (KEY-1, KEY-2)."""
+    keys = key_columns(table)
+    in_python = table.spelling is Spelling.PYTHON
+    key_format = "key=" if in_python else "'key.format'"
+    if keys and table.key_format is None:
+        message = f"{listing(keys)} {'is' if len(keys) == 1 else 'are'} in the message key, but there is no key format"
+        yield problem(table, "key-format", message, f"add {key_format}", option="key.fields")
+    if not keys and table.key_format is not None:
+        raw = any(c.metadata_key == "__raw_key__" and not c.virtual for c in table.columns)
+        message = f"{key_format} is {table.key_format.identifier!r}, but no column is in the message key"
+        fix = "declare the key columns as Key[...]" if in_python else "name them in 'key.fields'"
+        yield problem(
+            table, "key-fields", message, f"{fix}, or remove {key_format}" if not raw else f"remove {key_format}",
+            option="key.format",
+        )  # fmt: skip
+
+
+def key_fields_exist(table: TableDef, _: Direction) -> Iterator[Problem]:
+    """Key columns are physical columns, each once (KEY-3, KEY-4)."""
+    physical = [c.name for c in table.physical]
+    by_name = {c.name: c for c in table.columns}
+    seen: set[str] = set()
+    for name in key_columns(table):
+        column = by_name.get(name)
+        if column is None:
+            message = f"the key field {name!r} is no column of the table{nearest(name, physical)}"
+            fix = f"name physical columns; there are {listing(physical)}"
+            yield problem(table, "key-field", message, fix, option="key.fields")
+        elif column.role != "physical":
+            message = f"a {column.role} column cannot stand in the message key"
+            yield problem(
+                table, "key-field", message, f"use physical columns; there are {listing(physical)}", column=column
+            )
+        elif name in seen:
+            message = f"the key field {name!r} is named twice"
+            yield problem(table, "key-field-repeated", message, "name each key field once", option="key.fields")
+        seen.add(name)
+
+
+def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
+    """Prefixes need EXCEPT_KEY, stand before every column of their side, and do not begin with each other."""
+    options = table.options
+    key, value = options.key_prefix, options.value_prefix
+    key_option, value_option = table.option_name("key_prefix"), table.option_name("value_prefix")
+    include = table.option_name("value_fields")
+    assign = "" if table.spelling is Spelling.PYTHON else " = "
+    if key and options.value_fields.upper() != "EXCEPT_KEY":
+        message = (
+            f"{key_option}{assign}{key!r} and {include}{assign}'ALL' exclude each other, "
+            "because the key columns would stand in the value under names that are meant for the key"
+        )
+        yield problem(table, "key-prefix-all", message, f"set {include}{assign}'EXCEPT_KEY'", option="key_prefix")
+    if key and value and (key.startswith(value) or value.startswith(key)):
+        message = (
+            f"{key_option}{assign}{key!r} and {value_option}{assign}{value!r} begin with one another, "
+            "so a column's name does not tell its side"
+        )
+        yield problem(table, "prefix-overlap", message, "choose prefixes that differ at once", option="value_prefix")
+    by_name = {c.name: c for c in table.physical}
+    sides = (
+        ("key", key, key_option, [by_name[n] for n in dict.fromkeys(key_columns(table)) if n in by_name]),
+        ("value", value, value_option, list(value_columns(table))),
+    )
+    for side, prefix, option, columns in sides:
+        for column in columns:
+            if not column.name.startswith(prefix):
+                message = f"{option}{assign}{prefix!r}, but this {side} column does not begin with it"
+                fix = f"rename it to {prefix + column.name!r}"
+                if side == "value" and column.name in key_columns(table):
+                    fix = f"set {include}{assign}'EXCEPT_KEY', so that key columns stay out of the value"
+                yield problem(table, f"{side}-prefix", message, fix, column=column)
+            elif column.name == prefix:
+                message = f"nothing of the name is left without the {side} prefix {prefix!r}"
+                yield problem(table, f"{side}-prefix", message, f"give it a name after {prefix!r}", column=column)
+
+
+def insert_only_key(table: TableDef, _: Direction) -> Iterator[Problem]:
+    """A key format does not carry changes (KEY-12)."""
+    if table.key_format is not None and not table.key_format.insert_only:
+        message = f"the key format {table.key_format.identifier!r} carries changes, but a message key has none"
+        yield problem(
+            table, "key-format-changes", message, "use json, csv, raw or avro for the key", option="key.format"
+        )
+
+
+def unused_key_options(table: TableDef, _: Direction) -> Iterator[Problem]:
+    """A prefix or EXCEPT_KEY without a key has no effect (KEY-7, KEY-8: accepted)."""
+    if table.key_format is not None or key_columns(table):
+        return
+    for attribute, default in (("key_prefix", ""), ("value_fields", "ALL")):
+        value = getattr(table.options, attribute)
+        if str(value).upper() != default:
+            message = f"{table.option_name(attribute)} {value!r} has no effect, because the table has no key columns"
+            fix = "declare key columns and a key format, or remove it"
+            yield problem(table, "key-option-unused", message, fix, option=attribute, severity="warning")

@@ -1,0 +1,111 @@
+"""Metadata columns: keys that exist, directions that work, types that hold the metadata (RULES MD-1 to MD-12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.declare.metadata import METADATA
+from kdsl.errors import Problem, listing, nearest
+from kdsl.formats import Direction
+from kdsl.options import Spelling
+from kdsl.resolve.rule import problem
+from kdsl.types import model as t
+
+TEXT = (t.Char, t.VarChar)
+BYTES = (t.Binary, t.VarBinary)
+NUMBERS = (t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Decimal)
+
+
+def metadata_columns(table: TableDef, direction: Direction) -> tuple[ColumnDef, ...]:
+    """The metadata columns of a direction: a write leaves out the virtual ones."""
+    return tuple(c for c in table.columns if c.role == "metadata" and not (direction == "write" and c.virtual))
+
+
+def _key(column: ColumnDef) -> str:
+    return column.metadata_key or column.name
+
+
+def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """The metadata exists, and a column that is written shows metadata that can be written."""
+    several = len(set(table.options.topic)) > 1 or table.options.topic_pattern is not None
+    writable = [k.name for k in METADATA.values() if k.writable and (k.name != "topic" or several)]
+    readable = [*METADATA, *(f"value.{name}" for name in (table.value_format.metadata if table.value_format else ()))]
+    for column in metadata_columns(table, direction):
+        key = _key(column)
+        if direction == "read" and key not in readable:
+            message = f"there is no metadata {key!r} to read{nearest(key, readable)}"
+            yield problem(table, "metadata-key", message, f"use one of {listing(readable)}", column=column)
+        if direction == "write" and key not in writable:
+            message = f"the metadata {key!r} cannot be written{nearest(key, writable) if key not in METADATA else ''}"
+            if key == "topic":
+                message += ", because the table names a single topic"
+            virtual = "virtual(...)" if table.spelling is Spelling.PYTHON else "VIRTUAL"
+            fix = f"declare the column {virtual} if it is only read; writable are {listing(writable)}"
+            yield problem(table, "metadata-read-only", message, fix, column=column)
+
+
+def metadata_types(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """The column's type can hold the metadata (MD-5)."""
+    for column in metadata_columns(table, direction):
+        known = METADATA.get(_key(column))
+        formats = table.value_format.metadata if table.value_format else {}
+        kind = known.type if known else formats.get(_key(column).removeprefix("value."))
+        if kind is not None and not castable(kind, column.type):
+            message = f"the metadata {_key(column)!r} is {kind.spelling}, which cannot be {column.type.spelling}"
+            yield problem(table, "metadata-type", message, f"declare the column as {kind.spelling}", column=column)
+
+
+def castable(kind: t.DataType, to: t.DataType) -> bool:
+    """Whether metadata of a type can be shown as (and written from) another."""
+    match kind:
+        case t.VarChar():
+            return isinstance(to, TEXT)
+        case t.VarBinary():
+            return isinstance(to, TEXT + BYTES)
+        case t.Int() | t.BigInt():
+            return isinstance(to, NUMBERS + TEXT)
+        case t.TimestampLtz():
+            return isinstance(to, (t.TimestampLtz, t.Timestamp, t.Date, *TEXT))
+        case t.Map(key=key, value=value):
+            return isinstance(to, t.Map) and castable(key, to.key) and castable(value, to.value)
+        case t.Array(element=element):
+            return isinstance(to, t.Array) and castable(element, to.element)
+        case t.Row(fields=fields):
+            return (
+                isinstance(to, t.Row)
+                and len(fields) == len(to.fields)
+                and all(castable(a.type, b.type) for a, b in zip(fields, to.fields, strict=True))
+            )
+        case _:
+            return kind.as_nullable() == to.as_nullable()
+
+
+def headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """Only one writable column sets the headers, and each other piece of metadata is set once (MD-6)."""
+    if direction != "write":
+        return
+    written: dict[str, ColumnDef] = {}
+    for column in metadata_columns(table, direction):
+        key = "headers" if _key(column) == "header-list" else _key(column)
+        if key in written:
+            message = f"both {written[key].name!r} and this column would write the record's {key}"
+            yield problem(table, "metadata-twice", message, "declare one of them virtual", column=column)
+        written.setdefault(key, column)
+
+
+def raw_key_and_value(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """Raw bytes that are written stand for the whole key or value, so nothing else can be encoded into it."""
+    if direction != "write":
+        return
+    keys = {c.name for c in table.physical if c.key} | set(table.key_fields or ())
+    values = [c.name for c in table.physical if c.name not in keys or table.key_format is None]
+    for column in metadata_columns(table, direction):
+        if _key(column) == "__raw_key__" and (table.key_format is not None or keys):
+            message = "the raw key and the key format would both write the message key"
+            fix = "declare this column virtual, or remove the key format and its columns"
+            yield problem(table, "raw-key", message, fix, column=column)
+        if _key(column) == "__raw_value__" and values:
+            message = f"the raw value and the value columns {listing(values)} would both write the message value"
+            fix = "declare this column virtual, or remove the value columns"
+            yield problem(table, "raw-value", message, fix, column=column)

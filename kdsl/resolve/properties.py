@@ -1,0 +1,22 @@
+"""Client properties: kdsl's own are refused, unknown ones are warned about (RULES PR-1, PR-7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import attrs
+
+from kdsl.client.translate import consumer_settings, producer_settings
+from kdsl.declare.definition import TableDef
+from kdsl.errors import Problem
+from kdsl.formats import Direction
+from kdsl.resolve.rule import problem
+
+
+def client_properties(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """Every property is one that the client of this direction takes, with a value that it takes."""
+    translate = consumer_settings if direction == "read" else producer_settings
+    translated = translate(table.properties)
+    for found in (*translated.problems, *translated.warnings):
+        placed = problem(table, found.code, found.message, found.fix, option="properties")
+        yield attrs.evolve(placed, severity=found.severity)

@@ -1,0 +1,49 @@
+"""What a rule of the resolver is: a named function from a definition and a direction to problems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import attrs
+
+from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.errors import Problem, Severity, Where
+from kdsl.formats import Direction
+
+Rule = Callable[[TableDef, Direction], Iterator[Problem]]
+
+
+def problem(
+    table: TableDef,
+    code: str,
+    message: str,
+    fix: str,
+    *,
+    column: ColumnDef | str | None = None,
+    option: str | None = None,
+    where: Where | None = None,
+    severity: Severity = "error",
+) -> Problem:
+    """A problem of a table, at the place of a column or of an option where that is known.
+
+    Args:
+        table: The table.
+        code: The stable name of the rule.
+        message: What was declared and why it cannot work.
+        fix: What to write instead.
+        column: The column, or the name of one that may not exist.
+        option: The Python name of a connector option, or the Flink key of another one.
+        where: The place, where neither a column nor an option is it.
+        severity: Whether it stops.
+    """
+    where = attrs.evolve(where or Where(), table=table.name)
+    if isinstance(column, ColumnDef):
+        where = attrs.evolve(column.where, table=table.name, column=column.name)
+    elif column is not None:
+        where = attrs.evolve(where, column=column)
+    elif option is not None:
+        known = attrs.fields_dict(KafkaOptions)
+        key = known[option].metadata["key"] if option in known else option
+        where = attrs.evolve(table.places.get(key, Where()), table=table.name)
+    return Problem(code, message, fix, where, severity).at(table.where)

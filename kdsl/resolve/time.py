@@ -1,0 +1,44 @@
+"""Event time: at most one watermark, on a timestamp column that exists, with a delay that Spark can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from kdsl.declare.definition import TableDef
+from kdsl.durations import parse_duration
+from kdsl.errors import Problem, listing, nearest
+from kdsl.formats import Direction
+from kdsl.resolve.rule import problem
+from kdsl.types import model as t
+
+
+def watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """A table has one watermark; it stands on a TIMESTAMP or TIMESTAMP_LTZ column."""
+    if direction != "read":
+        return
+    for declared in table.watermarks[1:]:
+        names = listing(w.column for w in table.watermarks)
+        message = f"a table has one watermark, but {names} each declare one"
+        yield problem(
+            table, "watermark-twice", message, "keep one of them", column=declared.column, where=declared.where
+        )
+    by_name = {c.name: c for c in table.columns}
+    for declared in table.watermarks:
+        column = by_name.get(declared.column)
+        if column is None:
+            hint = nearest(declared.column, by_name)
+            message = f"the watermark stands on {declared.column!r}, which is no column{hint}"
+            fix = f"name one of {listing(by_name)}"
+            yield problem(table, "watermark-column", message, fix, where=declared.where)
+        elif not isinstance(column.type, t.Timestamp | t.TimestampLtz):
+            message = f"a watermark needs a TIMESTAMP or TIMESTAMP_LTZ column, but this is {column.type.spelling}"
+            yield problem(table, "watermark-type", message, "put it on a column of time", column=column)
+        try:
+            complaint = "it is negative" if parse_duration(declared.delay) < timedelta() else ""
+        except ValueError as e:
+            complaint = str(e)
+        if complaint:
+            message = f"the watermark's delay {declared.delay!r} is wrong: {complaint}"
+            fix = "write how late a row may be, as '5 seconds'"
+            yield problem(table, "watermark-delay", message, fix, column=declared.column, where=declared.where)

@@ -1,0 +1,69 @@
+"""Topics: a list or a pattern, legal names, and where a sink with several topics writes (RULES TOP-1 to TOP-5)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kdsl.declare.definition import TableDef
+from kdsl.errors import Problem, listing
+from kdsl.formats import Direction
+from kdsl.resolve.model import Topics
+from kdsl.resolve.rule import problem
+
+LONGEST_NAME = 249
+_LEGAL = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def topics_of(table: TableDef) -> Topics:
+    """The topics of a table that holds, each once."""
+    return Topics(tuple(dict.fromkeys(table.options.topic)), table.options.topic_pattern)
+
+
+def topic_or_pattern(table: TableDef, _: Direction) -> Iterator[Problem]:
+    """A table names its topics, or gives a pattern, not both."""
+    names, pattern = table.options.topic, table.options.topic_pattern
+    topic, topic_pattern = table.option_name("topic"), table.option_name("topic_pattern")
+    if names and pattern is not None:
+        shown = ";".join(names)
+        message = f"{topic} {shown!r} and {topic_pattern} {pattern!r} are both set, but only one can name the topics"
+        yield problem(table, "topic-and-pattern", message, f"remove {topic} or {topic_pattern}", option="topic_pattern")
+    if not names and pattern is None:
+        message = f"neither {topic} nor {topic_pattern} is set"
+        yield problem(table, "topic-missing", message, f"add {topic} with the name of the topic", option="topic")
+
+
+def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
+    """Names of topics are those that Kafka allows; a pattern is a regular expression."""
+    option = table.option_name("topic")
+    for name in table.options.topic:
+        if not _LEGAL.fullmatch(name) or len(name) > LONGEST_NAME or name in (".", ".."):
+            message = f"{option} names the topic {name!r}, which Kafka does not allow"
+            fix = f"use 1 to {LONGEST_NAME} of the characters a-z A-Z 0-9 . _ -; a regular expression goes to "
+            yield problem(table, "topic-name", message, fix + table.option_name("topic_pattern"), option="topic")
+    repeated = sorted({name for name in table.options.topic if table.options.topic.count(name) > 1})
+    if repeated:
+        message = f"{option} names {listing(repeated)} more than once"
+        yield problem(table, "topic-repeated", message, "name each topic once", option="topic", severity="warning")
+    pattern = table.options.topic_pattern
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as e:
+            place = "" if e.pos is None else f" at position {e.pos}"
+            message = f"{table.option_name('topic_pattern')} {pattern!r} is no regular expression: {e.msg}{place}"
+            fix = "write one that a whole topic name must match, as 'orders-.*'"
+            yield problem(table, "topic-pattern", message, fix, option="topic_pattern")
+
+
+def sink_topic(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """A sink with several topics takes the topic of each row from a writable metadata column."""
+    several = len(set(table.options.topic)) > 1 or table.options.topic_pattern is not None
+    column = next((c for c in table.columns if c.role == "metadata" and c.metadata_key == "topic"), None)
+    if direction == "write" and several and (column is None or column.virtual):
+        option = "topic" if table.options.topic else "topic_pattern"
+        message = f"{table.option_name(option)} names no single topic, so each row must say where it goes"
+        fix = "add a writable column of the metadata 'topic', or name one topic"
+        if column is not None:
+            fix = f"make {column.name!r} writable (metadata instead of virtual), or name one topic"
+        yield problem(table, "sink-topic", message, fix, column=column, option=option)

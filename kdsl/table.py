@@ -1,0 +1,220 @@
+"""A table at work: what can be done with a declared table, whichever way it was declared.
+
+The class methods of a table class are these methods; tables from YAML (and from SQL) are used through `Table` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+
+from kdsl.cluster import Cluster
+from kdsl.declare.definition import TableDef
+from kdsl.formats import Direction
+from kdsl.plan import schema as schemas
+from kdsl.plan.build import read_plan, write_plan
+from kdsl.plan.model import ReadPlan, WritePlan
+from kdsl.plan.show import show
+from kdsl.resolve import resolve
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+OutputMode = Literal["append", "update", "complete"]
+
+
+@attrs.frozen
+class Table:
+    """A declared table with everything that can be done with it.
+
+    Attributes:
+        definition: What was declared.
+    """
+
+    definition: TableDef
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.definition.name
+
+    def schema(self) -> StructType:
+        """The schema of the DataFrame that a read gives.
+
+        Raises:
+            ResolveError: The table does not hold.
+        """
+        return schemas.schema(self.definition)
+
+    def key_schema(self) -> StructType:
+        """The schema of the message key under the names on the wire; empty where the table has no key.
+
+        Raises:
+            ResolveError: The table does not hold.
+        """
+        return schemas.key_schema(self.definition)
+
+    def value_schema(self) -> StructType:
+        """The schema of the message value under the names on the wire.
+
+        Raises:
+            ResolveError: The table does not hold.
+        """
+        return schemas.value_schema(self.definition)
+
+    def read_plan(self, columns: Iterable[str] | None = None) -> ReadPlan:
+        """What a read does, as a frozen value; see `kdsl.plan.build.read_plan`.
+
+        Raises:
+            ResolveError: The table cannot be read.
+            UnknownColumnError: A wanted column does not exist.
+        """
+        return read_plan(resolve(self.definition, "read"), columns)
+
+    def write_plan(self) -> WritePlan:
+        """What a write does, as a frozen value.
+
+        Raises:
+            ResolveError: The table cannot be written.
+        """
+        return write_plan(resolve(self.definition, "write"))
+
+    def explain(self, direction: Direction = "read") -> str:
+        """The plan of a direction as text; made without Java and without a broker.
+
+        Raises:
+            ResolveError: The table does not hold in that direction.
+        """
+        return show(self.read_plan() if direction == "read" else self.write_plan())
+
+    def read(
+        self, spark: SparkSession, cluster: Cluster | None = None, *, columns: Iterable[str] | None = None
+    ) -> DataFrame:
+        """Read the topic once, from the start that the table declares to the ends that the partitions have now.
+
+        Args:
+            spark: The session.
+            cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
+            columns: The columns wanted; only what they need is decoded. None is all.
+
+        Raises:
+            ResolveError: The table cannot be read.
+            KdslError: The brokers cannot be reached, a topic is missing, or a start offset does not exist. A record
+                that cannot be read fails the Spark job with a RecordError that names topic, partition and offset.
+        """
+        from kdsl.run.read import read
+
+        plan = self.read_plan(columns)
+        return read(spark, plan, self._cluster(cluster), computed=self._computed())
+
+    def read_stream(
+        self, spark: SparkSession, cluster: Cluster | None = None, *, columns: Iterable[str] | None = None
+    ) -> DataFrame:
+        """Read the topic as a stream; a checkpoint's offsets come before the start that the table declares.
+
+        Args:
+            spark: The session.
+            cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
+            columns: The columns wanted; only what they need is decoded. None is all.
+
+        Raises:
+            ResolveError: The table cannot be read.
+        """
+        from kdsl.run.read import read_stream
+
+        plan = self.read_plan(columns)
+        return read_stream(spark, plan, self._cluster(cluster), computed=self._computed())
+
+    def write(self, df: DataFrame, cluster: Cluster | None = None) -> None:
+        """Append the rows of a DataFrame to the topic; columns go by name. At-least-once.
+
+        Args:
+            df: A batch DataFrame with the table's physical and writable metadata columns.
+            cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
+
+        Raises:
+            ResolveError: The table cannot be written.
+            KdslError: Columns are missing, left over or of other types (all told at once), or the topic does not exist.
+        """
+        from kdsl.run.write import write
+
+        write(df, self.write_plan(), self._cluster(cluster))
+
+    def write_stream(
+        self,
+        df: DataFrame,
+        cluster: Cluster | None = None,
+        *,
+        checkpoint: str,
+        trigger: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        output_mode: OutputMode = "append",
+    ) -> StreamingQuery:
+        """Start a query that appends a streaming DataFrame to the topic. At-least-once.
+
+        Args:
+            df: A streaming DataFrame with the table's physical and writable metadata columns.
+            cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
+            checkpoint: The folder of the query's progress.
+            trigger: Arguments of Spark's ``trigger``: ``{"availableNow": True}``, ``{"processingTime": "10 seconds"}``.
+            name: The query's name.
+            output_mode: Spark's output mode.
+
+        Raises:
+            ResolveError: The table cannot be written.
+            KdslError: As for `write`.
+        """
+        from kdsl.run.write import write_stream
+
+        return write_stream(
+            df,
+            self.write_plan(),
+            self._cluster(cluster),
+            checkpoint=checkpoint,
+            trigger=trigger,
+            name=name,
+            output_mode=output_mode,
+        )
+
+    def decode(self, df: DataFrame) -> DataFrame:
+        """Turn a DataFrame of raw Kafka records into the table's rows, without a broker.
+
+        Args:
+            df: Columns as Spark's own Kafka source names them: ``key``, ``value`` and, where the table needs them,
+                ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``, ``headers``.
+
+        Raises:
+            ResolveError: The table cannot be read.
+            KdslError: A column that the table needs is missing.
+        """
+        from kdsl.run.read import decode
+
+        return decode(df, self.read_plan(), computed=self._computed())
+
+    def encode(self, df: DataFrame) -> DataFrame:
+        """Turn the table's rows into raw Kafka records, without a broker.
+
+        Args:
+            df: The table's physical and writable metadata columns.
+
+        Returns:
+            The columns ``key``, ``value``, and ``topic``, ``headers``, ``timestamp`` where the table writes them.
+
+        Raises:
+            ResolveError: The table cannot be written.
+            KdslError: As for `write`.
+        """
+        from kdsl.run.write import encode
+
+        return encode(df, self.write_plan())
+
+    def _computed(self) -> dict[str, Callable[[], Column]]:
+        expressions = {c.name: c.expression for c in self.definition.columns if c.expression is not None}
+        return {name: e.column for name, e in expressions.items() if e.column is not None}
+
+    def _cluster(self, cluster: Cluster | None) -> Cluster:
+        return Cluster.of_table(self.definition.name, self.definition.properties, cluster)
