@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from kdsl.cluster import Cluster
+from kdsl.cluster import SERVERS, Cluster
 from kdsl.declare.definition import TableDef
+from kdsl.errors import Problem, ResolveError
 from kdsl.formats import Direction
 from kdsl.plan import schema as schemas
 from kdsl.plan.build import read_plan, write_plan
@@ -66,22 +67,29 @@ class Table:
         """
         return schemas.value_schema(self.definition)
 
-    def read_plan(self, columns: Iterable[str] | None = None) -> ReadPlan:
+    def read_plan(self, columns: Iterable[str] | None = None, cluster: Cluster | None = None) -> ReadPlan:
         """What a read does, as a frozen value; see `kdsl.plan.build.read_plan`.
+
+        Args:
+            columns: The columns wanted; None is all.
+            cluster: Whose client properties hold, too (the group id, the reset policy); None is none.
 
         Raises:
             ResolveError: The table cannot be read.
             UnknownColumnError: A wanted column does not exist.
         """
-        return read_plan(resolve(self.definition, "read"), columns)
+        return read_plan(resolve(self._placed(cluster), "read"), columns)
 
-    def write_plan(self) -> WritePlan:
+    def write_plan(self, cluster: Cluster | None = None) -> WritePlan:
         """What a write does, as a frozen value.
+
+        Args:
+            cluster: Whose client properties hold, too; None is none.
 
         Raises:
             ResolveError: The table cannot be written.
         """
-        return write_plan(resolve(self.definition, "write"))
+        return write_plan(resolve(self._placed(cluster), "write"))
 
     def explain(self, direction: Direction = "read") -> str:
         """The plan of a direction as text; made without Java and without a broker.
@@ -108,8 +116,8 @@ class Table:
         """
         from kdsl.run.read import read
 
-        plan = self.read_plan(columns)
-        return read(spark, plan, self._cluster(cluster), computed=self._computed())
+        plan = self.read_plan(columns, cluster)
+        return read(spark, plan, self.cluster(cluster), computed=self._computed())
 
     def read_stream(
         self, spark: SparkSession, cluster: Cluster | None = None, *, columns: Iterable[str] | None = None
@@ -126,8 +134,8 @@ class Table:
         """
         from kdsl.run.read import read_stream
 
-        plan = self.read_plan(columns)
-        return read_stream(spark, plan, self._cluster(cluster), computed=self._computed())
+        plan = self.read_plan(columns, cluster)
+        return read_stream(spark, plan, self.cluster(cluster), computed=self._computed())
 
     def write(self, df: DataFrame, cluster: Cluster | None = None) -> None:
         """Append the rows of a DataFrame to the topic; columns go by name. At-least-once.
@@ -142,7 +150,7 @@ class Table:
         """
         from kdsl.run.write import write
 
-        write(df, self.write_plan(), self._cluster(cluster))
+        write(df, self.write_plan(cluster), self.cluster(cluster))
 
     def write_stream(
         self,
@@ -172,8 +180,8 @@ class Table:
 
         return write_stream(
             df,
-            self.write_plan(),
-            self._cluster(cluster),
+            self.write_plan(cluster),
+            self.cluster(cluster),
             checkpoint=checkpoint,
             trigger=trigger,
             name=name,
@@ -216,5 +224,23 @@ class Table:
         expressions = {c.name: c.expression for c in self.definition.columns if c.expression is not None}
         return {name: e.column for name, e in expressions.items() if e.column is not None}
 
-    def _cluster(self, cluster: Cluster | None) -> Cluster:
-        return Cluster.of_table(self.definition.name, self.definition.properties, cluster)
+    def cluster(self, cluster: Cluster | None = None) -> Cluster:
+        """The cluster of a run: the given one with the client properties of the table on top, or the table's own.
+
+        Raises:
+            ResolveError: Neither says where the brokers are.
+        """
+        own = {key: value for key, value in self.definition.properties.items() if key != SERVERS}
+        if cluster is not None:
+            return cluster.with_properties(own)
+        servers = self.definition.properties.get(SERVERS)
+        if servers is None:
+            message = f"{self.name} does not say where its brokers are"
+            fix = "pass a Cluster('host:port'), or declare the client property 'bootstrap.servers'"
+            raise ResolveError(message, [Problem("cluster-missing", message, fix, self.definition.where)])
+        return Cluster(str(servers), properties=own)
+
+    def _placed(self, cluster: Cluster | None) -> TableDef:
+        if cluster is None:
+            return self.definition
+        return attrs.evolve(self.definition, properties=cluster.properties.merged(self.definition.properties))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from kdsl.declare.definition import ColumnDef, Expression, Role, TableDef, WatermarkDef, as_texts
+from kdsl.declare.definition import ColumnDef, Expression, Role, TableDef, WatermarkDef
 from kdsl.declare.with_clause import read_with_clause
 from kdsl.errors import Problem, Where
 from kdsl.options import Spelling
@@ -90,7 +90,7 @@ class _Builder:
 
     def build(self) -> TableDef:
         config = self.config
-        texts = as_texts(config.options)
+        texts = {key: str(v).lower() if isinstance(v, bool) else str(v) for key, v in config.options.items()}
         places = {key: self.place(f".options[{key!r}]") for key in texts}
         clause = read_with_clause(texts, places)
         columns = tuple(self.column(i, c) for i, c in enumerate(config.columns))

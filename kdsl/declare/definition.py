@@ -8,11 +8,11 @@ from typing import Any, Final, Literal
 
 import attrs
 
+from kdsl.client.properties import Properties
 from kdsl.declare.connector import KafkaOptions
 from kdsl.errors import Problem, Where
 from kdsl.formats import Format
 from kdsl.options import Spelling
-from kdsl.secrets import redact
 from kdsl.types import model as t
 
 Role = Literal["physical", "metadata", "computed"]
@@ -52,7 +52,7 @@ class ColumnDef:
         type: Its type; ``nullable`` says whether NULL is allowed.
         role: In the message (physical), beside it (metadata), or worked out from other columns (computed).
         key: Whether it was marked as a part of the message key.
-        metadata_key: For a metadata column, the key it shows; by default the column's name.
+        metadata_key: For a metadata column, the key it shows; None is the column's name (see `shows`).
         virtual: Read only: never written, and no argument of a row.
         expression: For a computed column, how it is worked out.
         default: The value of a row that does not give one.
@@ -71,6 +71,11 @@ class ColumnDef:
     comment: str | None = None
     where: Where = attrs.field(factory=Where, eq=False)
 
+    @property
+    def shows(self) -> str:
+        """The metadata key of a metadata column; empty for another one."""
+        return (self.metadata_key or self.name) if self.role == "metadata" else ""
+
 
 @attrs.frozen
 class WatermarkDef:
@@ -79,13 +84,6 @@ class WatermarkDef:
     column: str
     delay: str
     where: Where = attrs.field(factory=Where, eq=False)
-
-
-def as_texts(properties: Mapping[str, object]) -> dict[str, str]:
-    """Options or properties as texts, sorted by key, booleans in lower case, as Java writes them."""
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in sorted(properties.items())
-    }
 
 
 @attrs.frozen
@@ -117,7 +115,7 @@ class TableDef:
     key_fields: tuple[str, ...] | None = None
     primary_key: tuple[str, ...] = ()
     watermarks: tuple[WatermarkDef, ...] = ()
-    properties: Mapping[str, str] = attrs.field(factory=dict, converter=as_texts, repr=lambda p: str(redact(p)))
+    properties: Properties = attrs.field(factory=Properties, converter=Properties)
     comment: str | None = None
     spelling: Spelling = attrs.field(default=Spelling.PYTHON, eq=False)
     where: Where = attrs.field(factory=Where, eq=False)

@@ -111,7 +111,7 @@ def _row(columns: Iterable[ColumnDef]) -> t.Row:
 
 
 def _metadata(columns: Iterable[ColumnDef]) -> tuple[MetadataColumn, ...]:
-    return tuple(MetadataColumn(c.name, c.metadata_key or c.name, c.type) for c in columns)
+    return tuple(MetadataColumn(c.name, c.shows, c.type) for c in columns)
 
 
 def _computed(column: ColumnDef) -> Computed:

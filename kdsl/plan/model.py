@@ -12,8 +12,8 @@ from typing import Literal
 
 import attrs
 
+from kdsl.client.properties import Properties
 from kdsl.resolve.model import Part, Start, Topics
-from kdsl.secrets import redact
 from kdsl.types import model as t
 
 __all__ = [
@@ -104,7 +104,7 @@ class ReadPlan:
     metadata: tuple[MetadataColumn, ...] = ()
     computed: tuple[Computed, ...] = ()
     watermark: Watermark | None = None
-    properties: Mapping[str, str] = attrs.field(factory=dict, repr=lambda p: str(redact(p)))
+    properties: Properties = attrs.field(factory=Properties)
 
 
 @attrs.frozen
@@ -131,4 +131,4 @@ class WritePlan:
     metadata: tuple[MetadataColumn, ...] = ()
     defaults: Mapping[str, str] = attrs.field(factory=dict)
     delivery: Literal["none", "at-least-once"] = "at-least-once"
-    properties: Mapping[str, str] = attrs.field(factory=dict, repr=lambda p: str(redact(p)))
+    properties: Properties = attrs.field(factory=Properties)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
+from kdsl.client.properties import Properties
 from kdsl.durations import duration_text
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan, WritePlan
 from kdsl.resolve.model import Start, Topics
-from kdsl.secrets import redact
 from kdsl.types import model as t
 
 WIDTH = 10
@@ -108,5 +108,5 @@ def _columns(row: t.Row) -> list[str]:
     return [f"{f.name} {f.type}" for f in row.fields]
 
 
-def _properties(properties: Mapping[str, str]) -> list[str]:
-    return [f"{key} = {value}" for key, value in redact(properties).items()]
+def _properties(properties: Properties) -> list[str]:
+    return [f"{key} = {value}" for key, value in sorted(properties.redacted().items())]

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 
 import attrs
 
+from kdsl.client.connector import connector_settings
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, fail_on
 from kdsl.formats import Direction
 from kdsl.resolve import columns, formats, keys, metadata, properties, startup, time, topics
-from kdsl.resolve.model import Part, Reset, ResolvedTable, Start, StartMode, Topics
+from kdsl.resolve.model import Part, ResolvedTable, Start, StartMode, Topics
 from kdsl.resolve.rule import Rule, problem
 
-__all__ = ["RULES", "Part", "Reset", "ResolvedTable", "Start", "StartMode", "Topics", "problems", "resolve"]
+__all__ = ["RULES", "Part", "ResolvedTable", "Start", "StartMode", "Topics", "problems", "resolve"]
 
 RULES: tuple[Rule, ...] = (
     columns.some_columns,
@@ -23,7 +24,6 @@ RULES: tuple[Rule, ...] = (
     topics.legal_topics,
     topics.sink_topic,
     startup.startup,
-    startup.reset_policy,
     keys.key_format_and_fields,
     keys.key_fields_exist,
     keys.prefixes,
@@ -74,7 +74,7 @@ def resolve(table: TableDef, direction: Direction) -> ResolvedTable:
         direction=direction,
         topics=topics.topics_of(table),
         start=startup.start_of(table),
-        group_id=table.properties.get("group.id", f"KafkaSource-{table.name}"),
+        group_id=connector_settings(table.properties.revealed()).group_id or f"KafkaSource-{table.name}",
         key=keys.key_part(table),
         value=keys.value_part(table),
         metadata=metadata.metadata_columns(table, direction),

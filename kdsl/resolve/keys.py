@@ -60,7 +60,7 @@ def key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:
         message = f"{listing(keys)} {'is' if len(keys) == 1 else 'are'} in the message key, but there is no key format"
         yield problem(table, "key-format", message, f"add {key_format}", option="key.fields")
     if not keys and table.key_format is not None:
-        raw = any(c.metadata_key == "__raw_key__" and not c.virtual for c in table.columns)
+        raw = any(c.shows == "__raw_key__" and not c.virtual for c in table.columns)
         message = f"{key_format} is {table.key_format.identifier!r}, but no column is in the message key"
         fix = "declare the key columns as Key[...]" if in_python else "name them in 'key.fields'"
         yield problem(

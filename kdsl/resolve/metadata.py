@@ -22,17 +22,13 @@ def metadata_columns(table: TableDef, direction: Direction) -> tuple[ColumnDef, 
     return tuple(c for c in table.columns if c.role == "metadata" and not (direction == "write" and c.virtual))
 
 
-def _key(column: ColumnDef) -> str:
-    return column.metadata_key or column.name
-
-
 def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """The metadata exists, and a column that is written shows metadata that can be written."""
     several = len(set(table.options.topic)) > 1 or table.options.topic_pattern is not None
     writable = [k.name for k in METADATA.values() if k.writable and (k.name != "topic" or several)]
     readable = [*METADATA, *(f"value.{name}" for name in (table.value_format.metadata if table.value_format else ()))]
     for column in metadata_columns(table, direction):
-        key = _key(column)
+        key = column.shows
         if direction == "read" and key not in readable:
             message = f"there is no metadata {key!r} to read{nearest(key, readable)}"
             yield problem(table, "metadata-key", message, f"use one of {listing(readable)}", column=column)
@@ -48,11 +44,11 @@ def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
 def metadata_types(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """The column's type can hold the metadata (MD-5)."""
     for column in metadata_columns(table, direction):
-        known = METADATA.get(_key(column))
+        known = METADATA.get(column.shows)
         formats = table.value_format.metadata if table.value_format else {}
-        kind = known.type if known else formats.get(_key(column).removeprefix("value."))
+        kind = known.type if known else formats.get(column.shows.removeprefix("value."))
         if kind is not None and not castable(kind, column.type):
-            message = f"the metadata {_key(column)!r} is {kind.spelling}, which cannot be {column.type.spelling}"
+            message = f"the metadata {column.shows!r} is {kind.spelling}, which cannot be {column.type.spelling}"
             yield problem(table, "metadata-type", message, f"declare the column as {kind.spelling}", column=column)
 
 
@@ -87,7 +83,7 @@ def headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
         return
     written: dict[str, ColumnDef] = {}
     for column in metadata_columns(table, direction):
-        key = "headers" if _key(column) == "header-list" else _key(column)
+        key = "headers" if column.shows == "header-list" else column.shows
         if key in written:
             message = f"both {written[key].name!r} and this column would write the record's {key}"
             yield problem(table, "metadata-twice", message, "declare one of them virtual", column=column)
@@ -101,11 +97,11 @@ def raw_key_and_value(table: TableDef, direction: Direction) -> Iterator[Problem
     keys = {c.name for c in table.physical if c.key} | set(table.key_fields or ())
     values = [c.name for c in table.physical if c.name not in keys or table.key_format is None]
     for column in metadata_columns(table, direction):
-        if _key(column) == "__raw_key__" and (table.key_format is not None or keys):
+        if column.shows == "__raw_key__" and (table.key_format is not None or keys):
             message = "the raw key and the key format would both write the message key"
             fix = "declare this column virtual, or remove the key format and its columns"
             yield problem(table, "raw-key", message, fix, column=column)
-        if _key(column) == "__raw_value__" and values:
+        if column.shows == "__raw_value__" and values:
             message = f"the raw value and the value columns {listing(values)} would both write the message value"
             fix = "declare this column virtual, or remove the value columns"
             yield problem(table, "raw-value", message, fix, column=column)

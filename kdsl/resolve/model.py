@@ -6,13 +6,13 @@ from typing import Literal
 
 import attrs
 
+from kdsl.client.connector import Reset
 from kdsl.declare.definition import ColumnDef, TableDef, WatermarkDef
 from kdsl.errors import Problem
 from kdsl.formats import Direction, Format
 from kdsl.types import model as t
 
 StartMode = Literal["group-offsets", "earliest", "latest", "timestamp", "specific-offsets"]
-Reset = Literal["earliest", "latest", "none"]
 
 
 @attrs.frozen

@@ -16,7 +16,6 @@ from kdsl.resolve.rule import problem
 def client_properties(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Every property is one that the client of this direction takes, with a value that it takes."""
     translate = consumer_settings if direction == "read" else producer_settings
-    translated = translate(table.properties)
-    for found in (*translated.problems, *translated.warnings):
+    for found in translate(table.properties.revealed()).problems:
         placed = problem(table, found.code, found.message, found.fix, option="properties")
         yield attrs.evolve(placed, severity=found.severity)

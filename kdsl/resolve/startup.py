@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import cast
 
+from kdsl.client.connector import connector_settings
 from kdsl.declare.definition import TableDef
-from kdsl.errors import Problem, nearest
+from kdsl.errors import Problem
 from kdsl.formats import Direction
 from kdsl.options import Spelling
-from kdsl.resolve.model import Reset, Start, StartMode
+from kdsl.resolve.model import Start, StartMode
 from kdsl.resolve.rule import problem
 
-RESETS = ("earliest", "latest", "none")
 OFFSETS_FORM = "partition:0,offset:42;partition:1,offset:300"
 SMALLEST_MILLIS = 10**11
 _PAIR = re.compile(r"partition:(\d{1,9}),offset:(\d{1,18})", re.ASCII)
@@ -40,7 +40,7 @@ def start_of(table: TableDef) -> Start:
     options = table.options
     mode = cast("StartMode", options.startup.lower().removesuffix("-offset"))
     offsets = parse_offsets(options.startup_offsets or "") if mode == "specific-offsets" else ()
-    reset = cast("Reset", table.properties.get("auto.offset.reset", "none").lower())
+    reset = connector_settings(table.properties.revealed()).auto_offset_reset or "none"
     return Start(mode, options.startup_timestamp if mode == "timestamp" else None, offsets, reset)
 
 
@@ -93,12 +93,3 @@ def _specific_offsets(table: TableDef, named: str, offsets: str) -> Iterator[Pro
         yield problem(
             table, "startup-topics", message, "name one topic, or choose another startup mode", option="startup"
         )
-
-
-def reset_policy(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """``auto.offset.reset`` is one of Kafka's three policies."""
-    given = table.properties.get("auto.offset.reset")
-    if direction == "read" and given is not None and given.lower() not in RESETS:
-        message = f"the client property 'auto.offset.reset' is {given!r}{nearest(given, RESETS)}"
-        fix = "use 'earliest', 'latest' or 'none'"
-        yield problem(table, "offset-reset", message, fix, option="properties.auto.offset.reset")

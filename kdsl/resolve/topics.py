@@ -59,7 +59,7 @@ def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
 def sink_topic(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """A sink with several topics takes the topic of each row from a writable metadata column."""
     several = len(set(table.options.topic)) > 1 or table.options.topic_pattern is not None
-    column = next((c for c in table.columns if c.role == "metadata" and c.metadata_key == "topic"), None)
+    column = next((c for c in table.columns if c.shows == "topic"), None)
     if direction == "write" and several and (column is None or column.virtual):
         option = "topic" if table.options.topic else "topic_pattern"
         message = f"{table.option_name(option)} names no single topic, so each row must say where it goes"

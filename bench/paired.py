@@ -1,0 +1,112 @@
+"""Time two ways of the same work in turn, A B B A …, and compare them pair by pair."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+import psutil
+
+Work = Callable[[], object]
+SAMPLES = 2000
+
+
+@attrs.frozen
+class Run:
+    """One run: seconds on the clock, and seconds of processor time of this process and all below it."""
+
+    wall: float
+    cpu: float
+
+
+@attrs.frozen
+class Pair:
+    """What a comparison found.
+
+    Attributes:
+        name: What was compared.
+        records: How many records each run had.
+        ours: kdsl's runs.
+        theirs: The runs of what it is compared with.
+        ratio: The median over the pairs of their seconds by ours: above 1, kdsl is faster.
+        interval: The 95 % bootstrap interval of that median.
+        goal: The ratio that is aimed at, or None.
+    """
+
+    name: str
+    records: int
+    ours: tuple[Run, ...]
+    theirs: tuple[Run, ...]
+    ratio: float
+    interval: tuple[float, float]
+    goal: float | None
+
+    def rate(self, runs: tuple[Run, ...]) -> float:
+        """Records per second of the median run."""
+        return self.records / statistics.median(r.wall for r in runs)
+
+    def cpu(self, runs: tuple[Run, ...]) -> float:
+        """Seconds of processor time per million records of the median run."""
+        return statistics.median(r.cpu for r in runs) / self.records * 1e6
+
+    def json(self) -> dict[str, Any]:
+        """The figures and the raw runs."""
+        return {
+            **attrs.asdict(self),
+            "records_per_second": {"kdsl": self.rate(self.ours), "pyspark": self.rate(self.theirs)},
+            "cpu_seconds_per_million": {"kdsl": self.cpu(self.ours), "pyspark": self.cpu(self.theirs)},
+        }
+
+
+def compare(name: str, ours: Work, theirs: Work, *, records: int, pairs: int, goal: float | None = None) -> Pair:
+    """Run both in turn after one warm-up of each.
+
+    Args:
+        name: What is compared.
+        ours: kdsl's way.
+        theirs: The other way.
+        records: How many records each run has.
+        pairs: How many pairs of runs.
+        goal: The ratio that is aimed at.
+    """
+    for warm_up in (ours, theirs):
+        timed(warm_up)
+    mine: list[Run] = []
+    other: list[Run] = []
+    for i in range(pairs):
+        for work, runs in ((ours, mine), (theirs, other)) if i % 2 == 0 else ((theirs, other), (ours, mine)):
+            runs.append(timed(work))
+    ratios = [b.wall / a.wall for a, b in zip(mine, other, strict=True)]
+    return Pair(name, records, tuple(mine), tuple(other), statistics.median(ratios), _interval(ratios), goal)
+
+
+def timed(work: Work) -> Run:
+    """Run something once."""
+    before, start = _cpu(), time.perf_counter()
+    work()
+    return Run(time.perf_counter() - start, max(0.0, _cpu() - before))
+
+
+def _cpu() -> float:
+    """Processor time of this process and of those below it that are no brokers (they are counted by nobody's side)."""
+    me = psutil.Process()
+    total = 0.0
+    for process in (me, *me.children(recursive=True)):
+        try:
+            if any("kafka.Kafka" in part for part in process.cmdline()):
+                continue
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def _interval(ratios: list[float]) -> tuple[float, float]:
+    chance = random.Random(7)
+    medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(SAMPLES))
+    return medians[int(0.025 * SAMPLES)], medians[int(0.975 * SAMPLES)]

@@ -1,0 +1,7 @@
+"""The command line: ``kdsl demo check plan schema peek kafka``."""
+
+from __future__ import annotations
+
+from kdsl.cli.app import main
+
+__all__ = ["main"]

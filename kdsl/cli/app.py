@@ -1,0 +1,33 @@
+"""The commands and how they end: 0 when all is well, 1 when what was asked about is wrong, 2 for a wrong call."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from kdsl.cli import check, demo, inspect, kafka, peek
+from kdsl.cli.console import fail
+from kdsl.errors import KdslError
+
+app = typer.Typer(
+    name="kdsl",
+    help="Kafka tables for PySpark: declare a topic once as a typed class; read it and write it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+app.command("demo")(demo.demo)
+app.command("check")(check.check)
+app.command("plan")(inspect.plan)
+app.command("schema")(inspect.schema)
+app.command("peek")(peek.peek)
+app.add_typer(kafka.app, name="kafka")
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    try:
+        app()
+    except KdslError as e:
+        sys.exit(fail(e))

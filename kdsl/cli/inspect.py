@@ -1,0 +1,45 @@
+"""``kdsl plan`` and ``kdsl schema``: show what a table does and holds, without Spark, Java or a broker."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from kdsl.cli import load
+from kdsl.cli.console import out, print_json
+from kdsl.plan.text import plan_text
+
+Target = Annotated[str, typer.Argument(help="orders.py:Orders, package.module:Orders or tables.yaml:orders")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def plan(
+    target: Target,
+    write: Annotated[bool, typer.Option("--write", help="The plan of a write instead of a read.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print what a read (or a write) of a table does."""
+    table = load.table(target)
+    if as_json:
+        print_json(json.loads(plan_text(table.write_plan() if write else table.read_plan())))
+    else:
+        out.print(table.explain("write" if write else "read"), highlight=False, markup=False, soft_wrap=True)
+
+
+def schema(
+    target: Target,
+    key: Annotated[bool, typer.Option("--key", help="The schema of the message key.")] = False,
+    value: Annotated[bool, typer.Option("--value", help="The schema of the message value.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the schema of a table's DataFrame, or of its message key or value."""
+    if key and value:
+        raise typer.BadParameter("give --key or --value, not both")
+    table = load.table(target)
+    found = table.key_schema() if key else table.value_schema() if value else table.schema()
+    if as_json:
+        print_json(found.jsonValue())
+    else:
+        out.print(found.treeString().rstrip("\n"), highlight=False, markup=False, soft_wrap=True)

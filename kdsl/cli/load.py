@@ -1,0 +1,125 @@
+"""Find the tables that a command was pointed at: a Python file or module, or a YAML document."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kdsl.declare.classes.table import KafkaTable
+from kdsl.declare.document import load_tables
+from kdsl.errors import KdslError, Problem, ResolveError, Where, listing, nearest
+from kdsl.table import Table
+
+YAML = (".yaml", ".yml")
+
+
+class TargetError(KdslError):
+    """The target of a command names no file, module or table."""
+
+
+def tables(target: str) -> list[Table]:
+    """The tables of a target.
+
+    Args:
+        target: ``orders.py``, ``package.module``, ``tables.yaml``, each optionally with ``:Name`` for one table.
+
+    Raises:
+        TargetError: There is no such file, module or table.
+        ResolveError: The file cannot be read as what it is; with the places of all errors.
+    """
+    source, _, name = target.partition(":")
+    if source.endswith(YAML):
+        if not Path(source).is_file():
+            raise TargetError(f"there is no file {source!r}")
+        found = [Table(definition) for definition in load_tables(source)]
+    else:
+        found = _of_module(_module(source))
+    if not found:
+        raise TargetError(
+            f"{source!r} declares no table; write a class of kdsl.KafkaTable, or a YAML document of tables"
+        )
+    if not name:
+        return found
+    chosen = [t for t in found if t.name == name]
+    if not chosen:
+        names = [t.name for t in found]
+        raise TargetError(f"{source!r} has no table {name!r}{nearest(name, names)}; it has {listing(names)}")
+    return chosen
+
+
+def table(target: str) -> Table:
+    """The one table of a target.
+
+    Raises:
+        TargetError: There is none, or there are several and none was named.
+        ResolveError: As for `tables`.
+    """
+    found = tables(target)
+    if len(found) > 1:
+        raise TargetError(f"{target!r} has several tables; write {target}:{found[0].name}, or another of "
+                          f"{listing(t.name for t in found)}")  # fmt: skip
+    return found[0]
+
+
+def _module(source: str) -> ModuleType:
+    path = Path(source)
+    if source.endswith(".py") and not path.is_file():
+        raise TargetError(f"there is no file {source!r}")
+    sys.path.insert(0, str(path.parent.resolve()) if source.endswith(".py") else str(Path.cwd()))
+    try:
+        if not source.endswith(".py"):
+            return importlib.import_module(source)
+        spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+    except ModuleNotFoundError as e:
+        if e.name and source.split(".")[0] == e.name.split(".")[0]:
+            raise TargetError(f"there is no module or file {source!r}") from e
+        raise _import_error(source, e) from e
+    except Exception as e:
+        raise _import_error(source, e) from e
+    return module
+
+
+def _import_error(source: str, error: Exception) -> ResolveError:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
+    line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
+    file = error.filename if isinstance(error, SyntaxError) else frames[-1].filename if frames else source
+    message = f"the file cannot be imported: {type(error).__name__}: {error}"
+    problem = Problem(
+        "import", message, "correct the file; its tables are read by importing it", Where(file=file, line=line)
+    )
+    return ResolveError(f"{source} has 1 problem", [problem])
+
+
+def _of_module(module: ModuleType) -> list[Table]:
+    found: list[Table] = []
+    for value in vars(module).values():
+        made = _table(value, module.__name__)
+        if made is not None and made not in found:
+            found.append(made)
+    return found
+
+
+def _table(value: Any, module: str) -> Table | None:
+    if isinstance(value, Table):
+        return value
+    if isinstance(value, type) and issubclass(value, KafkaTable) and value.__module__ == module:
+        made = Table(value.definition())
+        options = made.definition.options
+        declared = bool(options.topic) or options.topic_pattern is not None or made.definition.value_format is not None
+        return made if declared or not _is_base(value) else None
+    return None
+
+
+def _is_base(value: type) -> bool:
+    """Whether other tables are made from this class, which then need not be a table itself."""
+    return bool(value.__subclasses__())

@@ -1,0 +1,40 @@
+"""``kdsl peek``: the newest records of a topic as the table sees them, without Spark."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table as Grid
+
+from kdsl.cli import load
+from kdsl.cli.console import out, print_json, progress
+from kdsl.cluster import Cluster
+
+
+def peek(
+    target: Annotated[str, typer.Argument(help="orders.py:Orders, package.module:Orders or tables.yaml:orders")],
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many records.")] = 10,
+    bootstrap: Annotated[
+        str | None,
+        typer.Option("--bootstrap", envvar="KDSL_BOOTSTRAP_SERVERS", help="host:port of the brokers, by commas."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Print the last records of a table, decoded."""
+    from kdsl.run.librdkafka.peek import last_records
+
+    table = load.table(target)
+    plan = table.read_plan()
+    cluster = table.cluster(Cluster(bootstrap) if bootstrap else None)
+    with progress(f"reading the last {count} records of {plan.topics}"):
+        found = last_records(plan, cluster, count)
+    if as_json:
+        print_json(found.to_pylist())
+        return
+    grid = Grid(title=f"{table.name}: the last {found.num_rows} records of {plan.topics}", title_justify="left")
+    for name in found.column_names:
+        grid.add_column(name, overflow="fold")
+    for row in found.to_pylist():
+        grid.add_row(*("NULL" if value is None else str(value) for value in row.values()))
+    out.print(grid)

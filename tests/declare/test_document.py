@@ -1,0 +1,199 @@
+"""YAML documents: the same tables under Flink's keys, errors with path and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdsl.declare.definition import ColumnDef, Expression, TableDef, WatermarkDef
+from kdsl.declare.document import load_tables, read_tables
+from kdsl.errors import ResolveError
+from kdsl.options import Spelling
+from kdsl.resolve import problems
+from kdsl.types import model as t
+
+DOCUMENT = """\
+tables:
+  - name: orders
+    comment: Orders as the shop writes them.
+    columns:
+      - {name: k_id, type: BIGINT NOT NULL, comment: who}
+      - {name: amount, type: "DECIMAL(10, 2)"}
+      - {name: tags, type: "ROW<a INT, b ARRAY<STRING>>"}
+      - {name: placed_at, type: TIMESTAMP_LTZ(3), metadata: timestamp}
+      - {name: offset, type: BIGINT, metadata: true, virtual: true}
+      - {name: twice, type: "DECIMAL(12, 2)", computed: amount * 2}
+    watermark: {column: placed_at, delay: 5 seconds}
+    options:
+      connector: kafka
+      topic: orders;more-orders
+      properties.bootstrap.servers: localhost:9092
+      properties.enable.idempotence: false
+      key.format: csv
+      key.csv.field-delimiter: "|"
+      key.fields: k_id
+      key.fields-prefix: k_
+      value.format: json
+      value.json.ignore-parse-errors: true
+      value.fields-include: EXCEPT_KEY
+      scan.max-records-per-trigger: 1000
+"""
+
+
+def table() -> TableDef:
+    (found,) = read_tables(DOCUMENT, file="tables.yaml")
+    return found
+
+
+class TestDefinition:
+    def test_columns(self) -> None:
+        amount = t.Decimal(10, 2)
+        inner = t.Row((t.Field("a", t.Int()), t.Field("b", t.Array(t.STRING))))
+
+        assert table().columns == (
+            ColumnDef("k_id", t.BigInt(nullable=False), comment="who"),
+            ColumnDef("amount", amount),
+            ColumnDef("tags", inner),
+            ColumnDef("placed_at", t.TimestampLtz(3), "metadata", metadata_key="timestamp"),
+            ColumnDef("offset", t.BigInt(), "metadata", virtual=True),
+            ColumnDef("twice", t.Decimal(12, 2), "computed", expression=Expression("amount * 2")),
+        )
+
+    def test_options_and_formats(self) -> None:
+        found = table()
+
+        assert found.options.topic == ("orders", "more-orders")
+        assert found.options.max_records_per_trigger == 1000
+        assert found.options.key_prefix == "k_"
+        assert found.key_fields == ("k_id",)
+        assert found.key_format is not None
+        assert found.key_format.to_strings() == {"field-delimiter": "|"}
+        assert found.value_format is not None
+        assert found.value_format.to_strings() == {"ignore-parse-errors": "true"}
+
+    def test_properties_are_texts_without_their_prefix(self) -> None:
+        assert table().properties == {"bootstrap.servers": "localhost:9092", "enable.idempotence": "false"}
+
+    def test_the_rest(self) -> None:
+        found = table()
+
+        assert found.name == "orders"
+        assert found.comment == "Orders as the shop writes them."
+        assert found.watermarks == (WatermarkDef("placed_at", "5 seconds"),)
+        assert found.spelling is Spelling.YAML
+        assert found.problems == ()
+
+    def test_places_have_lines(self) -> None:
+        found = table()
+
+        assert (found.where.file, found.where.line, found.where.path) == ("tables.yaml", 2, "$.tables[0]")
+        assert [c.where.line for c in found.columns] == [5, 6, 7, 8, 9, 10]
+        assert found.places["key.fields"].line == 19
+        assert found.places["key.fields"].path == "$.tables[0].options['key.fields']"
+
+    def test_a_file_may_hold_one_table(self, tmp_path: Path) -> None:
+        text = "name: a\ncolumns: [{name: x, type: INT}]\noptions: {connector: kafka, topic: a, format: json}\n"
+        path = tmp_path / "one.yaml"
+        path.write_text(text, encoding="utf-8")
+
+        (found,) = load_tables(path)
+        assert (found.name, found.where.path, problems(found, "read")) == ("a", "$", [])
+
+
+def told(text: str) -> list[str]:
+    with pytest.raises(ResolveError) as caught:
+        read_tables(text, file="t.yaml")
+    return [str(p) for p in caught.value.problems]
+
+
+class TestErrors:
+    def test_no_yaml(self) -> None:
+        assert told("a: [1") == [
+            "t.yaml:1: the document is no YAML: expected ',' or ']', but got '<stream end>'; correct it there"
+        ]
+
+    @pytest.mark.parametrize("text", ["", "3", "[]"])
+    def test_no_table(self, text: str) -> None:
+        assert told(text)[0].endswith("the document holds no table; write 'tables:' and a list of tables")
+
+    def test_every_wrong_place_is_told(self) -> None:
+        text = (
+            "tables:\n"
+            "  - name: a\n"
+            "    colums: []\n"
+            "    options: {topic: [1]}\n"
+            "  - name: 3\n"
+            "    columns:\n"
+            "      - {name: x, type: INT, virtual: maybe}\n"
+            "      - {type: INT}\n"
+            "    options: {}\n"
+        )
+        found = told(text)
+
+        assert [line.split(":")[1].split(" ")[0] for line in found] == ["2", "4", "2", "5", "7", "8"]
+        assert any("there is no 'colums' (did you mean 'columns'?)" in line for line in found)
+        assert any(
+            "$.tables[0].options['topic']: an option is a text, a number, true or false, got [1]" in line
+            for line in found
+        )
+        assert any("$.tables[1].columns[0].virtual: expected true or false, got 'maybe'" in line for line in found)
+        assert any("$.tables[1].columns[1].name: 'name' is missing" in line for line in found)
+
+    def test_a_key_that_stands_twice(self) -> None:
+        text = "name: a\ncolumns: []\noptions:\n  topic: a\n  topic: b\n"
+
+        assert told(text) == ["t.yaml:5 $.options['topic']: 'topic' stands twice, first in line 4; remove one"]
+
+    def test_another_key_beside_tables(self) -> None:
+        assert "is no part of a document of tables" in told("tables: []\nsource: 1\n")[0]
+
+
+def codes(**options: str) -> list[str]:
+    given = {
+        "connector": "kafka",
+        "topic": "a",
+        "format": "json",
+        **{k.replace("__", "."): v for k, v in options.items()},
+    }
+    lines = "".join(f"  {key}: {value!r}\n" for key, value in given.items())
+    (found,) = read_tables(f"name: a\ncolumns: [{{name: x, type: INT}}]\noptions:\n{lines}")
+    return [p.code for p in problems(found, "read")]
+
+
+class TestOptions:
+    def test_good_ones(self) -> None:
+        assert codes() == []
+
+    def test_an_unknown_connector(self) -> None:
+        assert codes(connector="kafkaa") == ["connector"]
+
+    def test_an_unknown_format_is_told_once(self) -> None:
+        assert codes(format="jsn") == ["format-unknown"]
+
+    def test_two_formats_for_the_value(self) -> None:
+        assert codes(value__format="csv") == ["format-twice"]
+        assert codes(value__format="json") == []
+
+    def test_options_of_a_format_stand_in_its_space(self) -> None:
+        assert codes(**{"json.ignore-parse-errors": "true"}) == []
+        assert codes(**{"value.json.ignore-parse-errors": "true"}) == ["option-unknown"]
+        assert codes(**{"csv.ignore-parse-errors": "true"}) == ["option-unknown"]
+
+    def test_unknown_options_are_told_with_the_nearest(self) -> None:
+        (found,) = read_tables(
+            "name: a\ncolumns: [{name: x, type: INT}]\noptions: {connector: kafka, topc: a, format: json}"
+        )
+        messages = [p.message for p in problems(found, "read")]
+
+        assert messages[0] == "the connector 'kafka' has no option 'topc' (did you mean 'topic'?)"
+
+    def test_a_wrong_type_shows_the_place_in_the_type(self) -> None:
+        (found,) = read_tables(
+            "name: a\ncolumns: [{name: x, type: BIGNT}]\noptions: {connector: kafka, topic: a, format: json}"
+        )
+        (problem,) = problems(found, "read")
+
+        assert problem.code == "type-syntax"
+        assert "(did you mean 'BIGINT'?)" in problem.message
+        assert problem.where.path == "$.columns[0].type"

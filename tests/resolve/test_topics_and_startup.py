@@ -1,0 +1,138 @@
+"""Topics (RULES TOP) and startup (RULES ST)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kdsl.declare.config import Scalar
+from kdsl.resolve import Start, Topics, resolve
+from kdsl.resolve.startup import parse_offsets
+from tests.resolve.tables import codes, errors, table, warnings
+
+SPECIFIC: dict[str, Scalar] = {"scan.startup.mode": "specific-offsets"}
+
+
+class TestTopics:
+    def test_a_list_is_split_at_semicolons_and_trimmed(self) -> None:
+        assert resolve(table(options={"topic": "a; b"}), "read").topics == Topics(("a", "b"))
+
+    def test_a_pattern_instead_of_names(self) -> None:
+        topics = resolve(table(options={"topic-pattern": "orders-.*"}, without=("topic",)), "read").topics
+
+        assert topics == Topics(pattern="orders-.*")
+
+    @pytest.mark.parametrize("direction", ["read", "write"])
+    def test_not_both(self, direction: str) -> None:
+        found = errors(table(options={"topic-pattern": "o.*"}), direction)  # type: ignore[arg-type]
+
+        assert found[0].code == "topic-and-pattern"
+        assert "'topic' 'orders' and 'topic-pattern' 'o.*' are both set" in found[0].message
+
+    def test_one_of_them(self) -> None:
+        assert codes(table(without=("topic",))) == ["topic-missing"]
+
+    @pytest.mark.parametrize("name", ["", "a b", "a/b", ".", "..", "x" * 250, "ä"])
+    def test_names_that_kafka_refuses(self, name: str) -> None:
+        assert codes(table(options={"topic": name})) == ["topic-name"]
+
+    def test_a_pattern_is_a_regular_expression(self) -> None:
+        (problem,) = errors(table(options={"topic-pattern": "a("}, without=("topic",)))
+
+        assert problem.code == "topic-pattern"
+        assert "at position 1" in problem.message
+
+    @pytest.mark.parametrize("options", [{"topic": "a;b"}, {"topic": "a", "topic-pattern": "a.*"}])
+    def test_a_sink_of_several_topics_needs_the_topic_of_each_row(self, options: dict[str, Scalar]) -> None:
+        definition = table("id INT", "t STRING METADATA FROM topic VIRTUAL", options=options)
+
+        assert codes(definition, "write")[-1] == "sink-topic"
+        assert "sink-topic" not in codes(definition, "read")
+
+    def test_a_sink_of_several_topics_with_a_topic_column_holds(self) -> None:
+        assert codes(table("id INT", "topic STRING METADATA", options={"topic": "a;b"}), "write") == []
+
+
+class TestStartup:
+    def test_group_offsets_is_the_default(self) -> None:
+        resolved = resolve(table(without=("properties.group.id",)), "read")
+
+        assert resolved.start == Start("group-offsets")
+        assert resolved.group_id == "KafkaSource-orders"
+
+    @pytest.mark.parametrize(
+        ("given", "start"),
+        [
+            ({"scan.startup.mode": "earliest-offset"}, Start("earliest")),
+            ({"scan.startup.mode": "LATEST-OFFSET"}, Start("latest")),
+            (
+                {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": 1655395200000},
+                Start("timestamp", timestamp=1655395200000),
+            ),
+            (
+                {**SPECIFIC, "scan.startup.specific-offsets": "partition:1,offset:300;partition:0,offset:42"},
+                Start("specific-offsets", offsets=((0, 42), (1, 300))),
+            ),
+            ({"properties.auto.offset.reset": "Earliest"}, Start("group-offsets", reset="earliest")),
+        ],
+    )
+    def test_every_mode(self, given: dict[str, Scalar], start: Start) -> None:
+        assert resolve(table(options=given), "read").start == start
+
+    def test_an_unknown_mode(self) -> None:
+        (problem,) = errors(table(options={"scan.startup.mode": "earliest"}))
+
+        assert problem.code == "option-value"
+        assert "(did you mean 'earliest-offset'?)" in problem.message
+
+    def test_timestamp_needs_a_time(self) -> None:
+        assert codes(table(options={"scan.startup.mode": "timestamp"})) == ["startup-timestamp"]
+
+    def test_a_time_in_seconds_is_odd(self) -> None:
+        given: dict[str, Scalar] = {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": 1655395200}
+
+        assert warnings(table(options=given)) == ["startup-seconds"]
+
+    def test_specific_offsets_need_offsets(self) -> None:
+        assert codes(table(options=SPECIFIC)) == ["startup-offsets"]
+
+    def test_specific_offsets_need_one_topic(self) -> None:
+        given: dict[str, Scalar] = {**SPECIFIC, "scan.startup.specific-offsets": "partition:0,offset:1", "topic": "a;b"}
+
+        assert codes(table(options=given)) == ["startup-topics"]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "x",
+            "partition:0",
+            "partition:0,offset:",
+            "partition:0, offset:1",
+            "offset:1,partition:0",
+            "partition:0,offset:1;;",
+            "partition:0,offset:-1",
+        ],
+    )
+    def test_malformed_offsets(self, text: str) -> None:
+        (problem,) = errors(table(options={**SPECIFIC, "scan.startup.specific-offsets": text}))
+
+        assert problem.code == "startup-offsets"
+        assert problem.fix == "write 'scan.startup.specific-offsets' = 'partition:0,offset:42;partition:1,offset:300'"
+
+    def test_a_trailing_semicolon_and_a_repeated_partition_pass(self) -> None:
+        assert parse_offsets("partition:0,offset:1;partition:0,offset:2;") == ((0, 2),)
+
+    def test_options_of_another_mode_have_no_effect(self) -> None:
+        given: dict[str, Scalar] = {"scan.startup.timestamp-millis": 1, "scan.startup.specific-offsets": "garbage"}
+
+        assert codes(table(options=given)) == []
+        assert warnings(table(options=given)) == ["startup-unused", "startup-unused"]
+
+    def test_the_reset_policy_is_one_of_kafkas(self) -> None:
+        (problem,) = errors(table(options={"properties.auto.offset.reset": "erliest"}))
+
+        assert problem.code == "client-property-value"
+        assert "(did you mean 'earliest'?)" in problem.message
+
+    def test_a_sink_does_not_look_at_the_start(self) -> None:
+        assert codes(table(options={"scan.startup.mode": "timestamp"}), "write") == []

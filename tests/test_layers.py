@@ -1,0 +1,81 @@
+"""Imports go one way: a module imports only from its own layer's package or from the layers above it in this list."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# From what everything may use to what uses everything. A module belongs to the longest prefix that fits.
+LAYERS = (
+    ("kdsl.errors",),
+    ("kdsl.durations", "kdsl.types"),
+    ("kdsl.client", "kdsl.secrets"),
+    ("kdsl.cluster",),
+    ("kdsl.options",),
+    ("kdsl.formats",),
+    ("kdsl_formats",),
+    ("kdsl.declare",),
+    ("kdsl.resolve",),
+    ("kdsl.plan",),
+    ("kdsl.run",),
+    ("kdsl.table",),
+    ("kdsl.testing",),
+    ("kdsl.demo", "kdsl.docs"),
+    ("kdsl.cli",),
+    ("kdsl",),
+)
+# A table class offers what can be done with it, so it reaches down the way when asked to; these are the only places.
+REACHING = {"kdsl.declare.classes.table", "kdsl.declare.classes.rows"}
+
+
+def layer(module: str) -> int:
+    """The layer of a module: the longest name in the list that it begins with."""
+    fits = [
+        (len(name), i)
+        for i, names in enumerate(LAYERS)
+        for name in names
+        if module == name or module.startswith(f"{name}.")
+    ]
+    assert fits, f"{module} stands in no layer"
+    return max(fits)[1]
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for root in (ROOT, ROOT / "formats"):
+        for package in ("kdsl", "kdsl_formats"):
+            for path in sorted((root / package).rglob("*.py")) if (root / package).is_dir() else ():
+                name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+                yield name, path
+
+
+def imports(path: Path, *, lazy: bool) -> Iterator[str]:
+    """The modules that a module imports, at its top or (lazy) inside functions; not those for type checkers only."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    top = [n for n in tree.body if not (isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test))]
+    inside = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)] if lazy else []
+    for node in (n for part in (inside if lazy else top) for n in ast.walk(part)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else "")
+def test_a_module_imports_only_from_layers_before_it(module: str, path: Path) -> None:
+    lazy = () if module in REACHING else imports(path, lazy=True)
+    ours = [name for name in (*imports(path, lazy=False), *lazy) if name.split(".")[0] in ("kdsl", "kdsl_formats")]
+
+    late = [name for name in ours if layer(name) > layer(module)]
+
+    assert late == []
+
+
+def test_every_layer_has_a_module() -> None:
+    found = {layer(name) for name, _ in modules()}
+
+    assert found == set(range(len(LAYERS)))

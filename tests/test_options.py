@@ -1,0 +1,112 @@
+"""An option is declared once and serves constructor, keys, messages and the reference page."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import timedelta
+from typing import Any, Literal
+
+import pytest
+
+from kdsl.options import Options, option
+
+
+class Fruit(Options):
+    """A group for these tests."""
+
+    title = "the fruit"
+
+    ripe: bool = option("ripe", "Whether it is ripe.", default=False)
+    colour: Literal["red", "GREEN"] = option("colour", "Its colour.", default="red", ignore_case=True)
+    seeds: int = option("seed-count", "How many.", default=3, check=lambda v: None if v >= 0 else "give none or more")
+    names: tuple[str, ...] = option("names", "What it is called.", default=())
+    keeps: timedelta = option("keeps", "How long it keeps.", default=timedelta(days=3))
+    note: str | None = option("note", "A remark.", default=None)
+    weight: int = option("weight", "Grams.")
+
+
+def texts(fruit: Options) -> list[str]:
+    return [str(p) for p in fruit.problems()]
+
+
+class TestConstructor:
+    def test_it_takes_the_declared_options(self) -> None:
+        fruit = Fruit(weight=5, ripe=True, names=("a", "b"))
+
+        assert (fruit.ripe, fruit.names, fruit.seeds) == (True, ("a", "b"), 3)
+        assert texts(fruit) == []
+
+    def test_it_records_unknown_names(self) -> None:
+        given: dict[str, Any] = {"wieght": 5, "weight": 1}
+
+        assert texts(Fruit(**given))[0].startswith("the fruit has no option wieght= (did you mean 'weight'?)")
+
+    def test_it_records_what_is_missing(self) -> None:
+        given: dict[str, Any] = {}
+
+        assert texts(Fruit(**given)) == ["weight= is required; add weight=: Grams."]
+
+    @pytest.mark.parametrize(
+        ("given", "told"),
+        [
+            ({"ripe": "yes"}, "ripe= has the value 'yes'; give ripe= true or false"),
+            ({"seeds": True}, "seeds= has the value True; give seeds= a whole number"),
+            ({"seeds": -1}, "seeds= has the value -1; give none or more"),
+            ({"colour": "blue"}, "colour= has the value 'blue'; give colour= 'red' or 'GREEN'"),
+            ({"names": ["a"]}, "names= has the value ['a']; give names= a list separated by ';'"),
+            ({"note": 3}, "note= has the value 3; give note= a text"),
+        ],
+    )
+    def test_it_records_values_of_the_wrong_kind(self, given: dict[str, Any], told: str) -> None:
+        assert texts(Fruit(weight=1, **given)) == [told]
+
+    def test_a_valid_copy_has_defaults_for_what_is_wrong(self) -> None:
+        given: dict[str, Any] = {"seeds": "x", "ripe": True}
+
+        assert Fruit(weight=1, **given).valid() == Fruit(weight=1, ripe=True)
+
+
+class TestStrings:
+    def test_texts_become_values(self) -> None:
+        given = {"ripe": "TRUE", "colour": "green", "seed-count": "4", "names": "a; b", "keeps": "5 min", "weight": "1"}
+        made = Fruit.from_strings(given)
+
+        expected = Fruit(ripe=True, colour="GREEN", seeds=4, names=("a", "b"), keeps=timedelta(minutes=5), weight=1)
+        assert made == expected
+        assert texts(made) == []
+
+    def test_they_read_back_equal(self) -> None:
+        fruit = Fruit(ripe=True, names=("a",), keeps=timedelta(milliseconds=1500), weight=7, note="x")
+
+        assert Fruit.from_strings(fruit.to_strings()) == fruit
+
+    def test_every_wrong_text_is_told(self) -> None:
+        made = Fruit.from_strings(
+            {"ripe": "maybe", "seed-count": "four", "colour": "rad", "wait": "1", "keeps": "long"}
+        )
+
+        codes = sorted(p.code for p in made.problems())
+        assert codes == ["option-missing", "option-unknown", *["option-value"] * 4]
+        assert "(did you mean 'red'?)" in "\n".join(texts(made))
+
+    def test_messages_use_the_spelling_of_the_user(self) -> None:
+        made = Fruit.from_strings({"ripe": "maybe", "weight": "1"})
+
+        told = [str(p) for p in made.problems(lambda _, key: f"'value.{key}'")]
+        assert told == ["'value.ripe' has the value 'maybe': expected true or false; give 'value.ripe' true or false"]
+
+
+def test_a_group_is_a_value() -> None:
+    fruit = Fruit(weight=1, ripe=True)
+
+    assert pickle.loads(pickle.dumps(fruit)) == fruit
+    assert hash(fruit) == hash(Fruit(weight=1, ripe=True))
+    assert repr(fruit) == "Fruit(ripe=True, weight=1)"
+
+
+def test_the_reference_page_has_every_option() -> None:
+    lines = Fruit.reference("fruit.").splitlines()
+
+    assert len(lines) == 2 + 7
+    assert lines[4] == "| `fruit.seed-count` | `seeds` | a whole number | `3` | How many. |"
+    assert lines[-1] == "| `fruit.weight` | `weight` | a whole number | required | Grams. |"
