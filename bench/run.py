@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.tables import FIELDS, DirtyOrders, Messages, Orders, OrdersOut
 from pyspark.sql import DataFrame, SparkSession, functions as F
 from rich.console import Console
 from rich.table import Table as Grid
 
 from bench.machine import facts, fill, session
 from bench.paired import Pair, compare
+from bench.tables import Copies, DirtyOrders, Messages, Orders, OrdersOut
 from kdsl import Cluster
 from kdsl.testing import LocalKafka
 
@@ -87,19 +87,19 @@ class Cases:
         values = self.cached(self.jvm("orders").select("value"))
         return self._compare(
             "raw write",
-            lambda: Messages.write(values, self.cluster, topic="out"),
+            lambda: Copies.write(values, self.cluster),
             lambda: self.jvm_write(values),
             goal=1.0,
         )
 
     def json_write(self) -> Pair:
-        """Orders to JSON with a key, from memory."""
+        """Orders to JSON, from memory."""
         rows = self.cached(parsed(self.jvm("orders"), "FAILFAST"))
-        keyed = rows.select(F.to_json(F.struct("user_id")).alias("key"), F.to_json(F.struct(*FIELDS)).alias("value"))
+        encoded = rows.select(F.to_json(F.struct(*rows.columns)).alias("value"))
         return self._compare(
             "JSON write",
             lambda: OrdersOut.write(rows, self.cluster),
-            lambda: self.jvm_write(keyed),
+            lambda: self.jvm_write(encoded),
             goal=1.4,
         )
 
@@ -138,7 +138,7 @@ def main() -> None:
     parser.add_argument("--bootstrap", help="an outside broker instead of one of its own")
     args = parser.parse_args()
     console = Console()
-    with LocalKafka(topics=dict.fromkeys(("orders", "dirty-orders", "out", "orders-out"), PARTITIONS)) as kafka:
+    with LocalKafka(topics=dict.fromkeys(("orders", "dirty-orders", "out"), PARTITIONS)) as kafka:
         bootstrap = kafka.bootstrap_servers
         with console.status(f"filling two topics with {args.records:,} records"):
             fill(bootstrap, "orders", args.records)

@@ -10,6 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
+from kdsl.client.properties import Properties
 from kdsl.declare.document import read_tables
 from kdsl.plan.build import UnknownColumnError, literal, read_plan, write_plan
 from kdsl.plan.model import MetadataColumn, ReadPlan, WritePlan
@@ -49,7 +50,7 @@ class TestShow:
 class TestText:
     def test_a_plan_comes_back_equal_without_its_properties(self) -> None:
         for plan, kind in ((reading(), ReadPlan), (writing(), WritePlan)):
-            assert read_plan_text(plan_text(plan), kind) == attrs.evolve(plan, properties={})
+            assert read_plan_text(plan_text(plan), kind) == attrs.evolve(plan, properties=Properties())
 
     def test_equal_plans_have_equal_texts(self) -> None:
         assert plan_text(reading()) == plan_text(reading())

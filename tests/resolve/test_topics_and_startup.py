@@ -131,7 +131,7 @@ class TestStartup:
     def test_the_reset_policy_is_one_of_kafkas(self) -> None:
         (problem,) = errors(table(options={"properties.auto.offset.reset": "erliest"}))
 
-        assert problem.code == "client-property-value"
+        assert problem.code == "client-setting-value"
         assert "(did you mean 'earliest'?)" in problem.message
 
     def test_a_sink_does_not_look_at_the_start(self) -> None:

@@ -1,0 +1,47 @@
+# Every target but `clean` and `help` begins with `setup`, which does nothing the second time.
+# PYTHON=/path/to/python3 chooses the Python that the virtual environment is made with.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+BIN := .venv/bin
+
+.PHONY: help setup demo test test-fast test-reliability bench check format docs clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Make .venv and install kdsl with its tools (about a minute, once)
+	@PYTHON='$(PYTHON)' .ci/setup
+
+demo: setup ## Start a real Kafka, let orders flow through Spark, stop it again
+	@$(BIN)/kdsl demo
+
+test: setup ## Run all tests but the long reliability scenarios
+	@$(BIN)/python -m pytest -m 'not reliability'
+
+test-fast: setup ## Run the tests that need neither a JVM nor a broker (seconds)
+	@$(BIN)/python -m pytest -q -m 'not spark and not kafka and not reliability'
+
+test-reliability: setup ## Run the long scenarios with real kills
+	@$(BIN)/python -m pytest -m reliability
+
+bench: setup ## Measure kdsl against hand-written PySpark, paired in one run
+	@$(BIN)/python -m bench $(ARGS)
+
+check: setup ## What must pass before a commit: ruff, mypy, pyright, the fast tests
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/pyright
+	@$(BIN)/python -m pytest -q -m 'not spark and not kafka and not reliability'
+
+format: setup ## Put the code into its form, and mend what ruff can mend
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+docs: setup ## Write the generated pages of docs/
+	@$(BIN)/python -m kdsl.docs docs
+
+clean: ## Remove .venv, caches and what was built
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,46 @@
+"""The tables that the benchmarks read and write."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from kdsl import Col, Json, KafkaTable, Raw, col
+
+
+class Messages(KafkaTable, topic="orders", value=Raw(), startup="earliest"):
+    """The messages as they are."""
+
+    value: Col[bytes | None]
+
+
+class Copies(KafkaTable, topic="out", value=Raw(), startup="earliest"):
+    """Where the messages are written to as they are."""
+
+    value: Col[bytes | None]
+
+
+class Fields(KafkaTable):
+    """The columns of an order."""
+
+    order_id: Col[str | None]
+    order_channel: Col[str | None]
+    order_time: Col[datetime | None] = col(type="TIMESTAMP(3)")
+    pay_amount: Col[Decimal | None] = col(type="DECIMAL(10, 2)")
+    quantity: Col[int | None]
+    user_id: Col[int | None]
+    user_name: Col[str | None]
+    paid: Col[bool | None]
+    area_id: Col[str | None]
+
+
+class Orders(Fields, topic="orders", value=Json(), startup="earliest"):
+    """The orders, decoded; a broken one is an error."""
+
+
+class DirtyOrders(Fields, topic="dirty-orders", value=Json(ignore_parse_errors=True), startup="earliest"):
+    """The same where one message of a hundred is no JSON, and skipped."""
+
+
+class OrdersOut(Fields, topic="out", value=Json(), startup="earliest"):
+    """Where the orders are written to."""

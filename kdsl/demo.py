@@ -1,0 +1,149 @@
+"""The main job as a demonstration: orders flow from a real Kafka through Spark into another topic and are read back."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table as Grid
+
+from kdsl import Cluster, Col, Json, KafkaTable, Key, Virtual, col, metadata, virtual
+from kdsl.testing import LocalKafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARTITIONS = 3
+DECLARATION = '''\
+class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest"):
+    """Orders as the shop writes them."""
+
+    order_id: Col[str]
+    order_channel: Col[str]
+    order_time: Col[datetime] = col(type="TIMESTAMP(3)")
+    pay_amount: Col[float]
+    user_name: Col[str]
+    event_time: Col[datetime] = metadata("timestamp")
+    partition: Virtual[int] = virtual("partition")
+    offset: Virtual[int] = virtual("offset")
+'''
+
+MESSAGES = (
+    '{"order_id":"202103241000000001", "order_channel":"webShop", "order_time":"2021-03-24 10:00:00", '
+    '"pay_amount":"100.00", "real_pay":"100.00", "pay_time":"2021-03-24 10:02:03", "user_id":"0001", '
+    '"user_name":"Alice", "area_id":"330106"}',
+    '{"order_id":"202103241606060001", "order_channel":"appShop", "order_time":"2021-03-24 16:06:06", '
+    '"pay_amount":"200.00", "real_pay":"180.00", "pay_time":"2021-03-24 16:10:06", "user_id":"0001", '
+    '"user_name":"Alice", "area_id":"330106"}',
+    '{"order_id":"202103251202020001", "order_channel":"miniAppShop", "order_time":"2021-03-25 12:02:02", '
+    '"pay_amount":"60.00", "real_pay":"60.00", "pay_time":"2021-03-25 12:03:00", "user_id":"0002", '
+    '"user_name":"Bob", "area_id":"330110"}',
+)
+
+
+class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest"):
+    """Orders as the shop writes them."""
+
+    order_id: Col[str]
+    order_channel: Col[str]
+    order_time: Col[datetime] = col(type="TIMESTAMP(3)")
+    pay_amount: Col[float]
+    user_name: Col[str]
+    event_time: Col[datetime] = metadata("timestamp")
+    partition: Virtual[int] = virtual("partition")
+    offset: Virtual[int] = virtual("offset")
+
+
+class BigOrders(
+    KafkaTable, topic="big-orders", key=Json(), value=Json(), value_fields="EXCEPT_KEY", startup="earliest"
+):
+    """Orders of 100 and more by channel, with the place that each came from."""
+
+    order_channel: Key[str]
+    order_id: Col[str]
+    pay_amount: Col[float]
+    came_from: Col[str]
+    event_time: Col[datetime] = metadata("timestamp")
+    partition: Virtual[int] = virtual("partition")
+    offset: Virtual[int] = virtual("offset")
+
+
+def run(console: Console | None = None) -> None:
+    """Run the demonstration: start Kafka, run the job, show what it did, stop Kafka.
+
+    Args:
+        console: Where to show it; the output of this process if None.
+    """
+    console = console or Console()
+    console.print(Panel(Syntax(DECLARATION, "python", background_color="default"), title="a table", title_align="left"))
+    with console.status("starting Kafka (the first time it is fetched, about 45 MB)") as status:
+        with LocalKafka(topics={"orders": PARTITIONS, "big-orders": PARTITIONS}) as kafka:
+            console.print(f"[green]✓[/] a real Kafka listens on {kafka.bootstrap_servers}", highlight=False)
+            kafka.produce("orders", *MESSAGES)
+            console.print(f"[green]✓[/] {len(MESSAGES)} orders written to the topic 'orders'", highlight=False)
+            status.update("starting Spark")
+            spark = session()
+            try:
+                status.update("running the job")
+                job(spark, Cluster(kafka.bootstrap_servers), console)
+            finally:
+                status.update("stopping")
+                spark.stop()
+    console.print("[green]✓[/] Spark and Kafka are stopped", highlight=False)
+
+
+def session() -> SparkSession:
+    """A Spark session on this machine that listens on loopback only."""
+    from pyspark.sql import SparkSession
+
+    made = (
+        SparkSession.builder.master("local[2]")
+        .appName("kdsl demo")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def job(spark: SparkSession, cluster: Cluster, console: Console) -> None:
+    """The job: a stream from one topic to the other that ends when it has caught up."""
+    from pyspark.sql import functions as F
+
+    orders = Orders.read_stream(spark, cluster)
+    big = orders.where(Orders.pay_amount >= 100).select(
+        Orders.order_channel,
+        Orders.order_id,
+        Orders.pay_amount,
+        F.format_string("orders-%d@%d", Orders.partition, Orders.offset).alias("came_from"),
+        Orders.event_time,
+    )
+    with tempfile.TemporaryDirectory(prefix="kdsl-demo-") as checkpoint:
+        query = BigOrders.write_stream(big, cluster, checkpoint=checkpoint, trigger={"availableNow": True})
+        query.awaitTermination()
+    show(console, "Orders.read(spark, cluster)", Orders.read(spark, cluster), Orders.order_id)
+    show(console, "BigOrders.read(spark, cluster)", BigOrders.read(spark, cluster), BigOrders.order_id)
+
+
+def show(console: Console, title: str, df: DataFrame, *order: str) -> None:
+    """Show a small DataFrame as a table."""
+    grid = Grid(title=title, title_justify="left", title_style="bold")
+    for field in df.schema.fields:
+        grid.add_column(f"{field.name}\n[dim]{field.dataType.simpleString()}[/]", overflow="fold")
+    for row in df.orderBy(*order).collect():
+        grid.add_row(*_cells(row))
+    console.print(grid)
+
+
+def _cells(row: Iterable[object]) -> Iterable[str]:
+    for value in row:
+        yield value.isoformat(sep=" ", timespec="milliseconds") if isinstance(value, datetime) else str(value)

@@ -1,0 +1,41 @@
+"""A real Kafka for tests, without Docker: ``LocalKafka`` and the pytest fixtures of ``kdsl.testing.pytest_plugin``.
+
+Nothing is imported before it is used: pytest loads this package in every run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kdsl.testing.errors import BrokerDiedError, DownloadError, JavaError, LocalKafkaError
+    from kdsl.testing.local_kafka import LocalKafka
+    from kdsl.testing.running import Record, RunningKafka
+
+__all__ = [
+    "BrokerDiedError",
+    "DownloadError",
+    "JavaError",
+    "LocalKafka",
+    "LocalKafkaError",
+    "Record",
+    "RunningKafka",
+]
+
+_PLACES = {
+    "BrokerDiedError": "errors",
+    "DownloadError": "errors",
+    "JavaError": "errors",
+    "LocalKafka": "local_kafka",
+    "LocalKafkaError": "errors",
+    "Record": "running",
+    "RunningKafka": "running",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

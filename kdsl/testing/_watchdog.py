@@ -1,0 +1,63 @@
+"""A process that outlives its owner by a moment, to end what the owner has left behind.
+
+Run as a program: ``python _watchdog.py MARK [FOLDER]``. Standard input is a pipe from the owner. When it closes,
+however the owner ended, every process with the argument MARK on its command line is killed and FOLDER is removed;
+unless the owner wrote a line before, which lets the processes live on. A pipe works on every system and for every way
+to die.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+import psutil
+
+
+def main() -> None:
+    """Wait for the end of the owner, and clean up after it."""
+    mark, folder = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.stdin.buffer.read():
+        return
+    me = os.getpid()
+    left = [process for process in psutil.process_iter() if process.pid != me and mark in _arguments(process)]
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    wait_ended(left, 30)  # else they would write on into the folder
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def wait_ended(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Wait for the end of processes; those that have not ended by then are given back."""
+    end = time.monotonic() + seconds
+    left = list(processes)
+    while left and time.monotonic() < end:
+        time.sleep(0.02)
+        left = [process for process in left if not _ended(process)]
+    return left
+
+
+def _arguments(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def _ended(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE  # whose parent has not noticed yet
+    except psutil.NoSuchProcess:
+        return True
+
+
+if __name__ == "__main__":
+    main()

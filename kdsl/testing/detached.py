@@ -1,0 +1,204 @@
+"""A local Kafka that outlives the command that started it: ``kdsl kafka start``, ``status`` and ``stop``.
+
+What runs is written down in kdsl's state folder, one file for each name. A process counts as the broker that was
+started only if its id, its start time and the mark on its command line all agree; no other one is ever ended.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+import cattrs
+import psutil
+
+from kdsl.testing._watchdog import wait_ended
+from kdsl.testing.errors import LocalKafkaError
+from kdsl.testing.folders import locked, state_dir
+
+if TYPE_CHECKING:
+    from kdsl.testing.local_kafka import LocalKafka
+
+DEFAULT_NAME = "default"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@attrs.frozen
+class DetachedBroker:
+    """One broker process.
+
+    Attributes:
+        id: The broker's id, from 1.
+        pid: The process id.
+        created: When the process began, in seconds since the epoch.
+        port: The port for clients.
+        log: The file of its log.
+    """
+
+    id: int
+    pid: int
+    created: float
+    port: int
+    log: str
+
+
+@attrs.frozen
+class DetachedKafka:
+    """A Kafka that was started and left running.
+
+    Attributes:
+        name: The name it was started under.
+        version: Kafka's version.
+        bootstrap_servers: Where clients begin.
+        security: How clients log in.
+        data_dir: The folder of data and logs.
+        temporary: Whether that folder goes when Kafka stops.
+        started: When it was started, in UTC.
+        mark: The argument on the command line of each of its processes.
+        brokers: Its brokers.
+    """
+
+    name: str
+    version: str
+    bootstrap_servers: str
+    security: tuple[str, ...]
+    data_dir: str
+    temporary: bool
+    started: str
+    mark: str
+    brokers: tuple[DetachedBroker, ...]
+
+    def running(self) -> tuple[int, ...]:
+        """The ids of the brokers that are still there."""
+        return tuple(broker.id for broker in self.brokers if self._process(broker) is not None)
+
+    def end(self) -> None:
+        """End its brokers, and remove its data if that is temporary."""
+        processes = [process for broker in self.brokers if (process := self._process(broker)) is not None]
+        for process in processes:
+            # A frozen process cannot hear; one whose data goes anyway need not write it down.
+            (process.kill if self.temporary or process.status() == psutil.STATUS_STOPPED else process.terminate)()
+        left = wait_ended(processes, 20)  # without its controllers a broker would wait for minutes
+        for process in left:
+            process.kill()
+        wait_ended(left, 10)
+        if self.temporary and Path(self.data_dir).name.startswith("kdsl-kafka-"):
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def _process(self, broker: DetachedBroker) -> psutil.Process | None:
+        try:
+            process = psutil.Process(broker.pid)
+            same = abs(process.create_time() - broker.created) < 2 and self.mark in process.cmdline()
+        except psutil.Error:
+            return None
+        return process if same else None
+
+
+def find(name: str = DEFAULT_NAME) -> DetachedKafka | None:
+    """What was started under a name and not stopped since; its brokers may have died meanwhile.
+
+    Raises:
+        LocalKafkaError: The name cannot be one, or what is written down cannot be read.
+    """
+    note = _note(name)
+    try:
+        return cattrs.structure(json.loads(note.read_text(encoding="utf-8")), DetachedKafka)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, cattrs.BaseValidationError) as error:
+        raise LocalKafkaError(f"{note} cannot be read ({error}); remove it, and end its brokers by hand") from error
+
+
+def start(kafka: LocalKafka, name: str = DEFAULT_NAME) -> tuple[DetachedKafka, bool]:
+    """Start a Kafka that outlives this process, unless one runs under that name already.
+
+    Args:
+        kafka: What to start.
+        name: The name to start it under.
+
+    Returns:
+        What runs, and whether it was started now.
+
+    Raises:
+        LocalKafkaError: Some of its brokers died since the last start, or it cannot be started.
+    """
+    with locked(_note(name).with_suffix(".lock")):
+        known = find(name)
+        alive = known.running() if known else ()
+        if known is not None and len(alive) == len(known.brokers):
+            return known, False
+        if known is not None and alive:
+            raise LocalKafkaError(
+                f"{len(alive)} of the {len(known.brokers)} brokers of {name!r} are left; run 'kdsl kafka stop' first"
+            )
+        if known is not None:
+            known.end()  # after a restart of the machine, say: only a temporary folder is left
+        kafka.start()
+        try:
+            started = _describe(kafka, name)
+            # First the note, then the freedom: whoever is killed in between leaves no broker behind.
+            _note(name).write_text(json.dumps(cattrs.unstructure(started), indent=2), encoding="utf-8")
+            kafka.let_live()
+        except BaseException:
+            kafka.stop()
+            _note(name).unlink(missing_ok=True)
+            raise
+        return started, True
+
+
+def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
+    """Stop what was started under a name.
+
+    Returns:
+        What was stopped, or None if nothing ran.
+    """
+    with locked(_note(name).with_suffix(".lock")):
+        known = find(name)
+        if known is None:
+            return None
+        ran = bool(known.running())
+        known.end()
+        _note(name).unlink(missing_ok=True)
+        return known if ran else None
+
+
+def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:
+    brokers = []
+    for node_id, node in sorted(kafka.nodes.items()):
+        pid = node.pid
+        if pid is None:
+            node.check()
+            raise LocalKafkaError(f"Broker {node_id} does not run")
+        brokers.append(
+            DetachedBroker(
+                id=node_id,
+                pid=pid,
+                created=psutil.Process(pid).create_time(),
+                port=kafka.port(node_id),
+                log=str(node.log),
+            )
+        )
+    first = kafka.nodes[1]
+    return DetachedKafka(
+        name=name,
+        version=first.kafka.version,
+        bootstrap_servers=kafka.bootstrap_servers,
+        security=tuple(kafka.security),
+        data_dir=str(kafka.data_dir),
+        temporary=kafka.temporary,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        mark=first.mark,
+        brokers=tuple(brokers),
+    )
+
+
+def _note(name: str) -> Path:
+    if not _NAME.fullmatch(name):
+        raise LocalKafkaError(f"{name!r} cannot be a name; take letters, digits, dots, dashes and underscores")
+    return state_dir() / "kafka" / f"{name}.json"

@@ -1,0 +1,56 @@
+"""The Java that runs Kafka: the one Spark uses, too."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from kdsl.testing.errors import JavaError
+
+OLDEST_JAVA = 17  # Kafka 4 brokers and Spark 4 both ask for it
+
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+_FIX = f"install a JDK {OLDEST_JAVA} or newer, or point JAVA_HOME at one"
+
+
+def find_java() -> Path:
+    """The ``java`` program: of ``$JAVA_HOME`` if it is set, else of ``$PATH``.
+
+    Raises:
+        JavaError: There is none, or it is older than Java 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if not os.access(java, os.X_OK):
+            raise JavaError(f"JAVA_HOME is {home!r}, but there is no bin/java in it; {_FIX}")
+    else:
+        found = shutil.which("java")
+        if found is None:
+            raise JavaError(f"Kafka needs Java, and no 'java' was found on the PATH; {_FIX}")
+        java = Path(found)
+    version = java_version(java)
+    if version < OLDEST_JAVA:
+        raise JavaError(f"Kafka needs Java {OLDEST_JAVA} or newer, but {java} is Java {version}; {_FIX}")
+    return java
+
+
+def java_version(java: Path) -> int:
+    """The major version of a ``java`` program, as 8, 17 or 21.
+
+    Raises:
+        JavaError: The program does not say a version.
+    """
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise JavaError(f"{java} does not run ({error}); {_FIX}") from error
+    found = _VERSION.search(done.stderr + done.stdout)
+    if found is None:  # macOS has a /usr/bin/java that only says that there is no Java
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise JavaError(f"{java} does not run ({said[0] if said else 'it says nothing'}); {_FIX}")
+    major = int(found[1])
+    return int(found[2] or 0) if major == 1 else major

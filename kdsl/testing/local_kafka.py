@@ -1,0 +1,397 @@
+"""A real Apache Kafka on this machine, for tests and for trying things out: no Docker, only Java."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from kdsl.errors import listing, nearest
+from kdsl.testing.broker import Broker, tail
+from kdsl.testing.errors import BrokerDiedError, LocalKafkaError
+from kdsl.testing.java import find_java
+from kdsl.testing.kafka_jars import KafkaJars, find_kafka
+from kdsl.testing.ports import answers, free_port, is_free
+from kdsl.testing.properties import HOST, Ports, broker_properties, check_overrides, properties_text
+from kdsl.testing.running import RunningKafka, topic_list
+from kdsl.testing.scram import store_users
+from kdsl.testing.security import KINDS, Security, Users
+from kdsl.testing.storage import log_dir, open_storage
+from kdsl.testing.watchdog import Watchdog
+
+_log = logging.getLogger("kdsl.testing")
+
+DEFAULT_USERS: Users = {"kdsl": "kdsl-secret"}
+
+_TAKEN = "Address already in use"
+
+
+class LocalKafka(RunningKafka):
+    """A real Apache Kafka (KRaft) in processes of its own, which end with this one.
+
+    ```python
+    with LocalKafka(topics=["orders"]) as kafka:
+        kafka.produce("orders", "one", "two")
+        print(kafka.bootstrap_servers)
+    ```
+
+    Everything listens on 127.0.0.1 only. The first use on a machine fetches Kafka (about 45 MB, half a minute); later
+    ones start in two seconds.
+
+    Args:
+        brokers: How many brokers. Of three or more, three are controllers, and any one broker may die. A topic has as
+            many replicas, at most three, unless it says otherwise.
+        security: How clients log in: ``"plaintext"``, ``"sasl_plain"``, ``"scram"``; or several, of which
+            ``bootstrap_servers`` names the first (see ``through``).
+        users: Passwords by user name; the first user is the one of ``client_properties``.
+        topics: Topics to create: names, or names with their numbers of partitions.
+        properties: Broker properties, which win over those that are set here.
+        data_dir: The folder of data and logs. None makes one in the temporary folder, which goes when Kafka stops;
+            another one stays, and opening it again opens the same cluster.
+        port: The port of the first broker, the next one for the second, and so on; free ports if None.
+        heap: The most memory of each broker's heap, in MB.
+        version: Kafka's version, see ``find_kafka``.
+        coordinates: Maven coordinates to fetch instead, see ``find_kafka``.
+        jars: A folder of Kafka's jars to use instead, see ``find_kafka``.
+        timeout: How long the brokers may take to start, in seconds.
+        on_progress: Told what is going on, a line at a time; the log of ``kdsl.testing`` if None.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        security: Security | Sequence[Security] = "plaintext",
+        users: Users | None = None,
+        topics: Mapping[str, int] | Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+        data_dir: str | Path | None = None,
+        port: int | None = None,
+        heap: int = 512,
+        version: str | None = None,
+        coordinates: Sequence[str] | None = None,
+        jars: str | Path | None = None,
+        timeout: float = 120.0,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__("")
+        if brokers < 1:
+            raise LocalKafkaError(f"brokers={brokers!r}: a Kafka has at least 1 broker")
+        self.security = _kinds(security)
+        self.brokers = brokers
+        self._users = dict(DEFAULT_USERS if users is None else users)
+        if not self._users and self.security != ("plaintext",):
+            raise LocalKafkaError(f"security={security!r} needs users={{name: password}}, and there is none")
+        self._topics = topic_list(topics)
+        self._properties = dict(properties or {})
+        check_overrides(self._properties)
+        self._data_dir = Path(data_dir).expanduser().absolute() if data_dir is not None else None
+        self._port = port
+        self._heap = heap
+        self._source = {"version": version, "coordinates": coordinates, "jars": jars}
+        self._timeout = timeout
+        self._on_progress = on_progress or _log.info
+        self._nodes: dict[int, Broker] = {}
+        self._ports: dict[int, Ports] = {}
+        self._folder: Path | None = None
+        self._watchdog: Watchdog | None = None
+        self._owner = 0
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients begin: all brokers, as ``127.0.0.1:port,…``.
+
+        Raises:
+            LocalKafkaError: It is not started.
+        """
+        return self._servers(self.security[0])
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """All that a confluent-kafka client needs to connect and log in as the first user."""
+        return self.client_of(self.bootstrap_servers).client_properties
+
+    @property
+    def data_dir(self) -> Path:
+        """The folder of data, properties and logs.
+
+        Raises:
+            LocalKafkaError: It is not started.
+        """
+        if self._folder is None:
+            raise LocalKafkaError("This LocalKafka is not started; call start(), or use it in a with statement")
+        return self._folder
+
+    @property
+    def temporary(self) -> bool:
+        """Whether the data goes when Kafka stops."""
+        return self._data_dir is None
+
+    @property
+    def nodes(self) -> Mapping[int, Broker]:
+        """The broker processes by id; none unless it is started."""
+        return self._nodes
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started and all its brokers are there."""
+        return bool(self._nodes) and all(node.running for node in self._nodes.values())
+
+    def through(self, security: Security, user: str | None = None) -> RunningKafka:
+        """The same cluster, by another way to log in or as another user.
+
+        Args:
+            security: One of the ways that were asked for, or ``"plaintext"``, which is always open.
+            user: One of the users; the first if None.
+
+        Raises:
+            LocalKafkaError: This cluster has no such way, or no such user.
+        """
+        ways = _ways(self.security)
+        if security not in ways:
+            raise LocalKafkaError(f"security={security!r} is not open here; there is {listing(ways)}")
+        name = user if user is not None else next(iter(self._users), "")
+        if KINDS[security].protocol != "PLAINTEXT" and name not in self._users:
+            raise LocalKafkaError(f"There is no user {name!r}{nearest(name, self._users)}; see users=")
+        return RunningKafka(self._servers(security), KINDS[security].client(name, self._users.get(name, "")))
+
+    def client_of(self, bootstrap_servers: str) -> RunningKafka:
+        """A cluster like this one at some address, reached as this one would be: as the first user."""
+        user, password = next(iter(self._users.items()), ("", ""))
+        return RunningKafka(bootstrap_servers, KINDS[self.security[0]].client(user, password))
+
+    def start(self) -> Self:
+        """Start all brokers, and wait until they serve. Does nothing if it was started before.
+
+        Raises:
+            JavaError: There is no Java 17 or newer.
+            DownloadError: Kafka cannot be fetched.
+            BrokerDiedError: A broker ended again; the end of its log is in the message.
+            LocalKafkaError: The data folder or the ports cannot be used, or the brokers took too long.
+        """
+        if self._nodes:
+            return self
+        java = find_java()
+        kafka = find_kafka(java=java, on_progress=self._on_progress, **self._source)  # type: ignore[arg-type]
+        self._owner = os.getpid()
+        self._folder = self._data_dir or Path(tempfile.mkdtemp(prefix="kdsl-kafka-"))
+        self._watchdog = Watchdog()
+        self._watchdog.start(remove=None if self._data_dir else self._folder)
+        try:
+            open_storage(self._folder, brokers=self.brokers, kafka=kafka, java=java)
+            self._on_progress(f"starting Kafka {kafka.version} with {self.brokers} broker(s)")
+            self._start_brokers(java, kafka)
+            self._add_users()
+            self.create_missing(self._topics)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End all brokers; a temporary folder goes with them. Does nothing if it is not started."""
+        if self._folder is None or self._owner != os.getpid():  # a forked child does not own the brokers
+            return
+        self.close()
+        nodes, self._nodes = list(self._nodes.values()), {}
+        if self._data_dir is not None:
+            for node in nodes:
+                node.terminate()
+            end = time.monotonic() + 20  # without its controllers a broker would wait for minutes
+            for node in nodes:
+                node.wait(max(0.0, end - time.monotonic()))
+        for node in nodes:
+            node.kill()
+        if self._data_dir is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        self._folder, self._watchdog, self._ports = None, None, {}
+
+    def kill(self, broker: int = 1) -> None:
+        """End one broker at once, as a power cut would (SIGKILL); its port and data wait for ``start_broker``."""
+        self._node(broker).kill()
+
+    def stop_broker(self, broker: int = 1) -> None:
+        """End one broker in order: it hands its partitions over and writes everything down.
+
+        Raises:
+            LocalKafkaError: It did not end within 30 s.
+        """
+        node = self._node(broker)
+        node.terminate()
+        if not node.wait(30):
+            raise LocalKafkaError(f"Broker {broker} did not stop within 30 s; its log is {node.log}")
+
+    def start_broker(self, broker: int = 1) -> None:
+        """Start a broker again that was killed or stopped, with its port and data, and wait until it serves.
+
+        Raises:
+            BrokerDiedError: It ended again.
+            LocalKafkaError: It runs already, or took too long.
+        """
+        self._node(broker).start()
+        self._wait([broker])
+
+    def pause(self, broker: int | None = None) -> None:
+        """Freeze one broker, or all (SIGSTOP): ports stay open, and nobody answers."""
+        for node in self._nodes.values() if broker is None else [self._node(broker)]:
+            node.freeze()
+
+    def resume(self, broker: int | None = None) -> None:
+        """Let one broker, or all, go on (SIGCONT)."""
+        for node in self._nodes.values() if broker is None else [self._node(broker)]:
+            node.thaw()
+
+    def port(self, broker: int = 1) -> int:
+        """The port of one broker for clients."""
+        self._node(broker)
+        return self._ports[broker].clients[self.security[0]]
+
+    def pid(self, broker: int = 1) -> int | None:
+        """The process id of one broker, or None while it does not run."""
+        return self._node(broker).pid
+
+    def log(self, broker: int = 1) -> str:
+        """All that one broker has logged."""
+        return self._node(broker).log.read_text(encoding="utf-8", errors="replace")
+
+    def let_live(self) -> None:
+        """Let the brokers outlive this process; this object is then as if it had been stopped."""
+        self.close()
+        for node in self._nodes.values():
+            node.disown()
+        self._nodes = {}
+        if self._watchdog is not None:
+            self._watchdog.let_live()
+        self._folder, self._watchdog, self._ports = None, None, {}
+
+    def _servers(self, security: Security) -> str:
+        if not self._ports:
+            raise LocalKafkaError("This LocalKafka is not started; call start(), or use it in a with statement")
+        return ",".join(f"{HOST}:{ports.clients[security]}" for ports in self._ports.values())
+
+    def _node(self, broker: int) -> Broker:
+        if broker not in self._nodes:
+            raise LocalKafkaError(f"There is no broker {broker}; there is {listing(map(str, self._nodes))}")
+        return self._nodes[broker]
+
+    def _start_brokers(self, java: Path, kafka: KafkaJars) -> None:
+        for attempt in range(3):
+            self._ports = self._choose_ports()
+            self._nodes = {node_id: self._configure(node_id, java, kafka) for node_id in self._ports}
+            try:
+                for node in self._nodes.values():
+                    node.start()
+                self._wait(list(self._nodes))
+            except BrokerDiedError as error:
+                # Somebody took a port between its choice and its use; chosen ones are not the user's to change.
+                if _TAKEN not in error.log_tail or self._port is not None or attempt == 2:
+                    raise
+                for node in self._nodes.values():
+                    node.kill()
+            else:
+                return
+
+    def _choose_ports(self) -> dict[int, Ports]:
+        taken: set[int] = set()
+
+        def choose(wanted: int | None = None) -> int:
+            if wanted is not None and not is_free(wanted):
+                raise LocalKafkaError(f"port={self._port}: port {wanted} on {HOST} is in use; name another, or none")
+            port = wanted if wanted is not None else free_port(taken)
+            taken.add(port)
+            return port
+
+        wanted = [None if self._port is None else self._port + at for at in range(self.brokers)]
+        first = {node_id: choose(port) for node_id, port in enumerate(wanted, start=1)}
+        return {
+            node_id: Ports(
+                clients={kind: port if kind == self.security[0] else choose() for kind in _ways(self.security)},
+                controller=choose(),
+            )
+            for node_id, port in first.items()
+        }
+
+    def _configure(self, node_id: int, java: Path, kafka: KafkaJars) -> Broker:
+        config = self.data_dir / f"server-{node_id}.properties"
+        values = broker_properties(
+            node_id,
+            ports=self._ports,
+            users=self._users,
+            log_dir=log_dir(self.data_dir, node_id),
+            overrides=self._properties,
+        )
+        config.touch(mode=0o600)  # it may hold passwords
+        config.write_text(properties_text(values), encoding="utf-8")
+        assert self._watchdog is not None
+        return Broker(
+            node_id=node_id,
+            java=java,
+            kafka=kafka,
+            config=config,
+            log=self.data_dir / f"broker-{node_id}.log",
+            heap=self._heap,
+            mark=self._watchdog.mark,
+        )
+
+    def _wait(self, node_ids: Sequence[int]) -> None:
+        """Wait until brokers serve: each answers a request for metadata, and names itself and the leaders in it."""
+        end = time.monotonic() + self._timeout
+        waiting = list(node_ids)
+        while waiting:
+            for node in self._nodes.values():
+                node.check()
+            if answers(self._ports[waiting[0]].clients["plaintext"]) and self._serves(waiting[0], len(node_ids)):
+                waiting.pop(0)
+            elif time.monotonic() > end:
+                node = self._nodes[waiting[0]]
+                raise LocalKafkaError(
+                    f"Broker {node.node_id} does not serve after {self._timeout:g} s; its log is {node.log}\n"
+                    f"{tail(node.log)}"
+                )
+            else:
+                time.sleep(0.03)
+
+    def _serves(self, node_id: int, others: int) -> bool:
+        port = self._ports[node_id].clients["plaintext"]
+        try:
+            metadata = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0}).list_topics(timeout=2)
+        except KafkaException:
+            return False
+        led = all(part.leader >= 0 for topic in metadata.topics.values() for part in topic.partitions.values())
+        return node_id in metadata.brokers and len(metadata.brokers) >= others and (led or not self.running)
+
+    def _add_users(self) -> None:
+        if any(KINDS[kind].stored for kind in self.security):
+            store_users(self.through("plaintext"), self._users)
+
+
+def _kinds(security: Security | Sequence[Security]) -> tuple[Security, ...]:
+    kinds: tuple[Security, ...] = (security,) if isinstance(security, str) else tuple(security)
+    for kind in kinds:
+        if kind not in KINDS:
+            raise LocalKafkaError(f"security={kind!r} is not known{nearest(kind, KINDS)}; there is {listing(KINDS)}")
+    return kinds or ("plaintext",)
+
+
+def _ways(security: Sequence[Security]) -> tuple[Security, ...]:
+    """All ways to log in; brokers talk to each other in plaintext, which is therefore always open."""
+    return security if "plaintext" in security else (*security, "plaintext")  # type: ignore[return-value]

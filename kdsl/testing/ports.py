@@ -1,0 +1,48 @@
+"""Ports of the loopback interface that nobody uses."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Collection
+
+from kdsl.testing.errors import LocalKafkaError
+from kdsl.testing.properties import HOST
+
+# Below the ports that systems hand to outgoing connections: a broker that was killed must find its port free again.
+_RANGE = range(16000, 32000)
+
+
+def free_port(taken: Collection[int] = ()) -> int:
+    """A port that could be opened a moment ago.
+
+    Args:
+        taken: Ports that are spoken for.
+
+    Raises:
+        LocalKafkaError: No port is free.
+    """
+    for port in random.sample(_RANGE, 200):
+        if port not in taken and is_free(port):
+            return port
+    raise LocalKafkaError(f"No free port between {_RANGE.start} and {_RANGE.stop} on {HOST}")
+
+
+def is_free(port: int) -> bool:
+    """Whether a server can open this port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's servers do
+        try:
+            server.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def answers(port: int) -> bool:
+    """Whether a server accepts connections on this port."""
+    try:
+        socket.create_connection((HOST, port), timeout=1).close()
+    except OSError:
+        return False
+    return True

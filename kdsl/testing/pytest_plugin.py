@@ -1,0 +1,99 @@
+"""Pytest fixtures for tests that need a real Kafka: installed with kdsl, nothing to switch on.
+
+``kdsl_kafka`` is one Kafka for the whole run, ``kdsl_topic`` makes topics that belong to one test. Nothing is started,
+or even imported, in a run whose tests ask for neither.
+
+Where a broker is at hand already, name it in ``--kdsl-bootstrap``, in the setting ``kdsl_bootstrap`` or in the
+environment variable ``KDSL_TEST_BOOTSTRAP``, in this order, and none is started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+if TYPE_CHECKING:
+    from kdsl.testing.running import RunningKafka
+
+
+class MakeTopic(Protocol):
+    """What the fixture ``kdsl_topic`` is: makes a topic with a name of its own, and gives the name."""
+
+    def __call__(
+        self,
+        name: str | None = None,
+        *,
+        partitions: int = 1,
+        replication: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> str:
+        """Create a topic.
+
+        Args:
+            name: The beginning of its name; the test's name if None.
+            partitions: How many partitions it has.
+            replication: How many brokers keep each partition; the broker's default if None.
+            config: Topic settings.
+        """
+        ...
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options and settings."""
+    group = parser.getgroup("kdsl", "Kafka for tests")
+    group.addoption("--kdsl-bootstrap", metavar="HOST:PORT", help="use this Kafka instead of starting one")
+    group.addoption("--kdsl-brokers", type=int, metavar="N", help="how many brokers to start (1)")
+    parser.addini("kdsl_bootstrap", "use this Kafka instead of starting one", default="")
+    parser.addini("kdsl_brokers", "how many brokers to start", default="1")
+    parser.addini("kdsl_properties", "broker properties, one key=value a line", type="linelist", default=[])
+
+
+@pytest.fixture(scope="session")
+def kdsl_kafka(pytestconfig: pytest.Config) -> Iterator[RunningKafka]:
+    """A Kafka that runs for the whole test run: ``kdsl_kafka.bootstrap_servers``, ``.produce(…)``, ``.read(…)``."""
+    from kdsl.testing.local_kafka import LocalKafka
+    from kdsl.testing.running import RunningKafka
+
+    outside = (
+        pytestconfig.getoption("--kdsl-bootstrap")
+        or pytestconfig.getini("kdsl_bootstrap")
+        or os.environ.get("KDSL_TEST_BOOTSTRAP")
+    )
+    if outside:
+        yield RunningKafka(outside)
+        return
+    brokers = pytestconfig.getoption("--kdsl-brokers") or int(pytestconfig.getini("kdsl_brokers"))
+    lines = [line.partition("=") for line in pytestconfig.getini("kdsl_properties")]
+    with LocalKafka(brokers, properties={key.strip(): value.strip() for key, _, value in lines}) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def kdsl_topic(kdsl_kafka: RunningKafka, request: pytest.FixtureRequest) -> Iterator[MakeTopic]:
+    """Makes topics that no other test knows, and deletes them after the test: ``kdsl_topic(partitions=4)``."""
+    from kdsl.testing.errors import LocalKafkaError
+
+    made: list[str] = []
+
+    def make(
+        name: str | None = None,
+        *,
+        partitions: int = 1,
+        replication: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> str:
+        begin = re.sub(r"[^A-Za-z0-9._-]+", "-", name or request.node.name).strip("-")[:180]
+        made.append(f"{begin}-{uuid.uuid4().hex[:8]}")
+        return kdsl_kafka.create_topic(made[-1], partitions, replication, config)
+
+    yield make
+    for topic in made:
+        try:
+            kdsl_kafka.delete_topic(topic)
+        except LocalKafkaError:  # the test deleted it, or ended the broker
+            continue

@@ -1,0 +1,359 @@
+"""A Kafka that runs, here or elsewhere, with the few operations that tests need."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
+
+import attrs
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from kdsl.testing.errors import LocalKafkaError
+
+_T = TypeVar("_T")
+
+_SECONDS = 30.0
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EAGER = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 250, "log_level": 0}
+
+
+@attrs.frozen
+class Record:
+    """A record to produce.
+
+    Attributes:
+        value: The value; a ``str`` is written as UTF-8, None makes a tombstone.
+        key: The key; None for no key.
+        headers: Header names with their values, in order; a name may come twice, a value may be None.
+        partition: The partition; by the key if it is None, as Java's producer does it.
+        timestamp: Milliseconds since the epoch; now if it is None.
+    """
+
+    value: bytes | str | None = None
+    key: bytes | str | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+class RunningKafka:
+    """A Kafka that clients can reach, and what tests do to it.
+
+    Args:
+        bootstrap_servers: Where clients begin, as ``host:port,host:port``.
+        client_properties: What else a confluent-kafka client needs, as for logging in.
+    """
+
+    def __init__(self, bootstrap_servers: str, client_properties: Mapping[str, str] | None = None) -> None:
+        self._bootstrap = bootstrap_servers
+        self._login = dict(client_properties or {})
+        self._admin: AdminClient | None = None
+        self._producer: Producer | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.bootstrap_servers!r})"
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients begin, as ``host:port,host:port``."""
+        return self._bootstrap
+
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """All that a confluent-kafka client needs to connect, ``bootstrap.servers`` included."""
+        return {"bootstrap.servers": self.bootstrap_servers, **self._login}
+
+    def admin(self) -> AdminClient:
+        """An ``AdminClient``, made once."""
+        if self._admin is None:
+            self._admin = AdminClient({**self.client_properties, **_EAGER})
+        return self._admin
+
+    def create_topic(
+        self, name: str, partitions: int = 1, replication: int | None = None, config: Mapping[str, str] | None = None
+    ) -> str:
+        """Create a topic, and wait until each of its partitions has a leader.
+
+        Args:
+            name: The topic.
+            partitions: How many partitions it has.
+            replication: How many brokers keep each partition; the broker's ``default.replication.factor`` if None.
+            config: Topic settings, as ``{"cleanup.policy": "compact"}``.
+
+        Returns:
+            The name.
+
+        Raises:
+            LocalKafkaError: The broker refuses, as for a topic that exists.
+        """
+        topic = NewTopic(name, partitions, -1 if replication is None else replication, config=dict(config or {}))
+        with _told(f"Topic {name!r} cannot be created"):
+            _only(self.admin().create_topics([topic], operation_timeout=_SECONDS))
+        self._wait_for(name, partitions)
+        return name
+
+    def create_missing(self, topics: Mapping[str, int]) -> None:
+        """Create those of some topics that do not exist.
+
+        Args:
+            topics: The number of partitions by topic.
+
+        Raises:
+            LocalKafkaError: The broker refuses.
+        """
+        for name, partitions in topics.items():
+            if self._leaders(name) is None:
+                self.create_topic(name, partitions)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic, and wait until it is gone.
+
+        Raises:
+            LocalKafkaError: The broker refuses, as for a topic that does not exist.
+        """
+        with _told(f"Topic {name!r} cannot be deleted"):
+            _only(self.admin().delete_topics([name], operation_timeout=_SECONDS))
+        for _ in _patiently(f"Topic {name!r} is not gone"):
+            if self._leaders(name) is None:
+                return
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Grow a topic to ``total`` partitions, and wait until each has a leader.
+
+        Raises:
+            LocalKafkaError: The broker refuses, as for a total that is not larger than before.
+        """
+        with _told(f"Topic {name!r} cannot have {total} partitions"):
+            _only(self.admin().create_partitions([NewPartitions(name, total)], operation_timeout=_SECONDS))
+        self._wait_for(name, total)
+
+    def delete_records(self, name: str, before: Mapping[int, int]) -> None:
+        """Delete the records of some partitions that lie before an offset.
+
+        Args:
+            name: The topic.
+            before: The first offset to keep, by partition; -1 deletes all records.
+
+        Raises:
+            LocalKafkaError: The broker refuses, as for an offset beyond the end.
+        """
+        wanted = [TopicPartition(name, partition, offset) for partition, offset in before.items()]
+        with _told(f"Records of topic {name!r} cannot be deleted"):
+            _all(self.admin().delete_records(wanted))
+
+    def topic_id(self, name: str) -> str:
+        """The id of a topic; a topic that is deleted and made again has another one.
+
+        Raises:
+            LocalKafkaError: There is no such topic.
+        """
+        with _told(f"Topic {name!r} cannot be described"):
+            described = _only(self.admin().describe_topics(TopicCollection([name])))
+        return str(described.topic_id)
+
+    def start_offsets(self, name: str) -> dict[int, int]:
+        """The offset of the first record of each partition.
+
+        Raises:
+            LocalKafkaError: There is no such topic.
+        """
+        return self._offsets(name, _EARLIEST)
+
+    def end_offsets(self, name: str, *, committed: bool = False) -> dict[int, int]:
+        """The offset after the last record of each partition.
+
+        Args:
+            name: The topic.
+            committed: The last stable offset instead, before which no transaction is open.
+
+        Raises:
+            LocalKafkaError: There is no such topic.
+        """
+        return self._offsets(name, _LATEST, committed=committed)
+
+    def produce(self, topic: str, *records: Record | bytes | str | None) -> list[tuple[int, int]]:
+        """Write records, and wait until the brokers have them.
+
+        Args:
+            topic: The topic.
+            *records: The records; a plain ``bytes``, ``str`` or None is the value of one without a key.
+
+        Returns:
+            The partition and the offset of each record, in order.
+
+        Raises:
+            LocalKafkaError: A record was not taken.
+        """
+        producer = self._writer()
+        placed: list[tuple[int, int]] = [(-1, -1)] * len(records)
+        errors: list[KafkaError] = []
+        for at, given in enumerate(records):
+            record = given if isinstance(given, Record) else Record(given)
+
+            def delivered(error: KafkaError | None, message: Message[bytes, bytes], at: int = at) -> None:
+                if error is not None:
+                    errors.append(error)
+                else:
+                    placed[at] = (message.partition() or 0, message.offset() or 0)
+
+            optional: dict[str, Any] = {"partition": record.partition, "timestamp": record.timestamp}
+            while True:
+                try:
+                    producer.produce(
+                        topic,
+                        value=record.value,
+                        key=record.key,
+                        headers=list(record.headers),
+                        on_delivery=delivered,
+                        **{key: value for key, value in optional.items() if value is not None},
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+                except KafkaException as error:
+                    raise LocalKafkaError(f"A record for topic {topic!r} was not taken: {_text(error)}") from error
+            producer.poll(0)
+        producer.flush()
+        if errors:
+            raise LocalKafkaError(f"{len(errors)} record(s) for topic {topic!r} were not taken: {errors[0].str()}")
+        return placed
+
+    def read(self, topic: str, *, committed: bool = True) -> list[Message[bytes, bytes]]:
+        """All records that a topic holds now, by partition and offset.
+
+        Args:
+            topic: The topic.
+            committed: Leave out records of transactions that were aborted or are open.
+
+        Raises:
+            LocalKafkaError: There is no such topic, or reading fails.
+        """
+        partitions = sorted(self._offsets(topic, _EARLIEST))
+        consumer = Consumer(
+            {
+                **self.client_properties,
+                **_EAGER,
+                "group.id": "kdsl-read",  # asked for by the client, but the group is never joined
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,  # the end is told by an empty answer
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+            }
+        )
+        found: list[Message[bytes, bytes]] = []
+        try:
+            consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+            open_ends = set(partitions)
+            last = time.monotonic()
+            while open_ends:
+                for message in consumer.consume(10_000, timeout=0.05):
+                    error = message.error()
+                    if error is None:
+                        found.append(message)
+                    elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                        open_ends.discard(message.partition() or 0)
+                    else:
+                        raise LocalKafkaError(f"Topic {topic!r} cannot be read: {error.str()}")
+                    last = time.monotonic()
+                if time.monotonic() - last > _SECONDS:
+                    raise LocalKafkaError(f"Topic {topic!r} cannot be read: nothing came for {_SECONDS:g} s")
+        finally:
+            consumer.close()
+        return sorted(found, key=lambda message: (message.partition() or 0, message.offset() or 0))
+
+    def close(self) -> None:
+        """Give up the clients that were made for the operations above."""
+        self._admin = None
+        self._producer = None
+
+    def _writer(self) -> Producer:
+        if self._producer is None:
+            self._producer = Producer(
+                {
+                    **self.client_properties,
+                    **_EAGER,
+                    "enable.idempotence": True,
+                    "partitioner": "murmur2_random",  # Java's; librdkafka's own puts keys elsewhere
+                    "linger.ms": 2,
+                    "message.timeout.ms": int(_SECONDS * 1000),
+                    "topic.metadata.propagation.max.ms": 2000,  # a topic that is missing is told after this time
+                }
+            )
+        return self._producer
+
+    def _offsets(self, name: str, spec: OffsetSpec, *, committed: bool = False) -> dict[int, int]:
+        with _told(f"Offsets of topic {name!r} cannot be read"):
+            described = _only(self.admin().describe_topics(TopicCollection([name])))
+            wanted = {TopicPartition(name, partition.id): spec for partition in described.partitions}
+            level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+            found = _all(self.admin().list_offsets(wanted, isolation_level=level))
+        return {place.partition: result.offset for place, result in sorted(found.items(), key=lambda f: f[0].partition)}
+
+    def _wait_for(self, name: str, partitions: int) -> None:
+        for _ in _patiently(f"Topic {name!r} has no leader"):
+            if self._leaders(name) == partitions:
+                # A leader is named before it has opened its log; until then it turns requests away.
+                with suppress(KafkaException):
+                    _all(self.admin().list_offsets({TopicPartition(name, p): _LATEST for p in range(partitions)}))
+                    return
+
+    def _leaders(self, name: str) -> int | None:
+        """How many partitions have a leader; None if there is no such topic."""
+        try:
+            described = _only(self.admin().describe_topics(TopicCollection([name])))
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise
+        return sum(1 for partition in described.partitions if partition.leader is not None and partition.leader.id >= 0)
+
+
+def _only(futures: Mapping[Any, Future[_T]]) -> _T:
+    return next(iter(_all(futures).values()))
+
+
+def _all(futures: Mapping[Any, Future[_T]]) -> dict[Any, _T]:
+    return {key: future.result(_SECONDS) for key, future in futures.items()}
+
+
+def _patiently(what: str) -> Iterator[None]:
+    end = time.monotonic() + _SECONDS
+    while time.monotonic() < end:
+        yield
+        time.sleep(0.02)
+    raise LocalKafkaError(f"{what} after {_SECONDS:g} s")
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
+    except KafkaException as error:
+        raise LocalKafkaError(f"{what}: {_text(error)}") from error
+    except TimeoutError as error:
+        raise LocalKafkaError(f"{what}: no answer within {_SECONDS:g} s") from error
+
+
+def _text(error: KafkaException) -> str:
+    return str(error.args[0].str()) if error.args and isinstance(error.args[0], KafkaError) else str(error)
+
+
+def topic_list(topics: Mapping[str, int] | Iterable[str]) -> dict[str, int]:
+    """Topics with their numbers of partitions; a bare name has one."""
+    return dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)

@@ -1,0 +1,36 @@
+"""Puts SCRAM users into a running cluster."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    ScramCredentialInfo,  # pyright: ignore[reportPrivateImportUsage]
+    ScramMechanism,  # pyright: ignore[reportPrivateImportUsage]
+    UserScramCredentialAlteration,  # pyright: ignore[reportPrivateImportUsage]
+    UserScramCredentialUpsertion,  # pyright: ignore[reportPrivateImportUsage]
+)
+
+from kdsl.testing.errors import LocalKafkaError
+from kdsl.testing.running import RunningKafka
+from kdsl.testing.security import Users
+
+_ITERATIONS = 4096  # the fewest that Kafka takes
+
+
+def store_users(kafka: RunningKafka, users: Users) -> None:
+    """Let users log in by SCRAM-SHA-256 and SCRAM-SHA-512.
+
+    Raises:
+        LocalKafkaError: The broker refuses.
+    """
+    admin = kafka.admin()
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # a request names a user once
+        wanted: list[UserScramCredentialAlteration] = [
+            UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, _ITERATIONS), password.encode())
+            for user, password in users.items()
+        ]
+        for name, future in admin.alter_user_scram_credentials(wanted).items():
+            try:
+                future.result(30)
+            except KafkaException as error:
+                raise LocalKafkaError(f"User {name!r} cannot be stored: {error}") from error

@@ -1,0 +1,130 @@
+"""The data folder of a local Kafka: which cluster it belongs to, and each broker's formatted storage.
+
+Kafka's own formatter runs once per installation, for the feature levels that a new cluster starts with; every further
+broker gets a copy of what it wrote, and an identity written here. That saves a JVM, and its second, per start.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+import tempfile
+import uuid
+from pathlib import Path
+
+import attrs
+import cattrs
+
+from kdsl.testing.errors import LocalKafkaError
+from kdsl.testing.folders import is_locked, locked, make_folder
+from kdsl.testing.kafka_jars import KafkaJars
+from kdsl.testing.properties import properties_text
+
+_IDENTITY = "meta.properties"
+
+
+@attrs.frozen
+class Cluster:
+    """What a data folder remembers of the cluster that it holds.
+
+    Attributes:
+        cluster_id: Kafka's cluster id.
+        brokers: The number of brokers; a cluster is opened again with the same number.
+    """
+
+    cluster_id: str
+    brokers: int
+
+
+def open_storage(data_dir: Path, *, brokers: int, kafka: KafkaJars, java: Path) -> Cluster:
+    """Format a data folder for some brokers, or open one that was formatted before.
+
+    Raises:
+        LocalKafkaError: The folder holds something else, a cluster of another size, or one that runs.
+    """
+    make_folder(data_dir)
+    note = data_dir / "cluster.json"
+    if note.exists():
+        cluster = _read(note)
+        if cluster.brokers != brokers:
+            raise LocalKafkaError(
+                f"{data_dir} holds a cluster of {cluster.brokers} broker(s), and {brokers} were asked for; start it "
+                f"with brokers={cluster.brokers}, or name another folder"
+            )
+        for node_id in range(1, brokers + 1):
+            if is_locked(log_dir(data_dir, node_id) / ".lock"):  # Kafka's own lock
+                raise LocalKafkaError(f"{data_dir} is in use by a Kafka that runs; stop it, or name another folder")
+        return cluster
+    if any(data_dir.iterdir()):
+        raise LocalKafkaError(f"{data_dir} is not empty and was not made by kdsl; name an empty or a new folder")
+    cluster = Cluster(cluster_id=_new_id(), brokers=brokers)
+    template = _template(kafka, java)
+    for node_id in range(1, brokers + 1):
+        folder = make_folder(log_dir(data_dir, node_id))
+        shutil.copytree(template, folder, dirs_exist_ok=True)
+        identity = {
+            "version": "1",
+            "cluster.id": cluster.cluster_id,
+            "node.id": str(node_id),
+            "directory.id": _new_id(),
+        }
+        (folder / _IDENTITY).write_text(properties_text(identity), encoding="utf-8")
+    note.write_text(json.dumps(cattrs.unstructure(cluster)), encoding="utf-8")
+    return cluster
+
+
+def log_dir(data_dir: Path, node_id: int) -> Path:
+    """The folder that holds the partitions of one broker."""
+    return data_dir / f"node-{node_id}"
+
+
+def _read(note: Path) -> Cluster:
+    try:
+        return cattrs.structure(json.loads(note.read_text(encoding="utf-8")), Cluster)
+    except (ValueError, cattrs.BaseValidationError) as error:
+        raise LocalKafkaError(f"{note} is damaged; name another folder, or remove {note.parent}") from error
+
+
+def _template(kafka: KafkaJars, java: Path) -> Path:
+    """What Kafka's formatter writes besides the identity, made once per installation."""
+    template = kafka.folder / "formatted"
+    if template.exists():
+        return template
+    with locked(kafka.folder / "formatted.lock"), tempfile.TemporaryDirectory(dir=kafka.folder) as folder:
+        if template.exists():
+            return template
+        made, config = Path(folder, "made"), Path(folder, "server.properties")
+        config.write_text(
+            properties_text(
+                {
+                    "process.roles": "broker,controller",
+                    "node.id": "1",
+                    "controller.quorum.voters": "1@127.0.0.1:9093",
+                    "controller.listener.names": "CONTROLLER",
+                    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+                    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                    "log.dirs": str(made),
+                }
+            ),
+            encoding="utf-8",
+        )
+        command = [str(java), "-XX:TieredStopAtLevel=1", "-cp", kafka.classpath, "kafka.tools.StorageTool", "format"]
+        done = subprocess.run(
+            [*command, "--cluster-id", _new_id(), "--config", str(config)], capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+            raise LocalKafkaError(f"Kafka {kafka.version} cannot format its storage: {' | '.join(said[-3:])}")
+        (made / _IDENTITY).unlink()
+        made.rename(template)
+    return template
+
+
+def _new_id() -> str:
+    """An id as Kafka writes it; it keeps those that look like a command line option to itself."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text

@@ -1,0 +1,68 @@
+"""Ends the brokers with the process that started them, also when that process is killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+from kdsl.testing import _watchdog
+
+_held: set[Watchdog] = set()
+
+
+class Watchdog:
+    """A promise that processes end with this one.
+
+    Attributes:
+        mark: An argument that is on the command line of each such process, and of no other.
+    """
+
+    def __init__(self) -> None:
+        self.mark = f"-Dkdsl.mark={uuid.uuid4().hex}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, remove: Path | None) -> None:
+        """Begin to watch; ``remove`` is a folder that goes with the processes."""
+        # A session of its own, so that neither Ctrl-C nor a kill of the owner's process group reaches it.
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", str(Path(_watchdog.__file__)), self.mark, *([str(remove)] if remove else [])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        _held.add(self)  # else the end of the last reference would look like the end of the owner
+
+    def stop(self) -> None:
+        """End whatever is left, now."""
+        self._finish(b"")
+
+    def let_live(self) -> None:
+        """Let the processes outlive this one."""
+        self._finish(b"live\n")
+
+    def _finish(self, word: bytes) -> None:
+        _held.discard(self)
+        process, self._process = self._process, None
+        if process is not None:
+            process.communicate(word)
+
+    def _forget_in_child(self) -> None:
+        """A forked child must not keep the pipe open beyond the owner's end."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._process.returncode = 0  # it is no child of this process; Python need not wait for it
+            self._process = None
+
+
+def _after_fork() -> None:
+    for watchdog in list(_held):
+        watchdog._forget_in_child()  # noqa: SLF001
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

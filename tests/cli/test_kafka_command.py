@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+import pytest
+
+from kdsl.testing import RunningKafka
+from kdsl.testing._watchdog import wait_ended
+from kdsl.testing.ports import answers
+
+pytestmark = pytest.mark.kafka
+
+
+class Command(Protocol):
+    def __call__(self, *arguments: str, code: int = 0) -> str: ...
+
+
+@pytest.fixture
+def kafka_command(tmp_path: Path) -> Iterator[Command]:
+    """Runs ``kdsl kafka`` in a process of its own, under a name that nobody else has."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+
+    def run(*arguments: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", "from kdsl.cli import main; main()", "kafka", *arguments, "--name", name],
+            env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "200"},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout if code == 0 else done.stdout + done.stderr
+
+    yield run
+    run("stop")
+
+
+def _status(command: Command, code: int = 0) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(command("status", "--json", code=code))
+    return told
+
+
+def test_it_runs_until_it_is_stopped(kafka_command: Command) -> None:
+    assert _status(kafka_command, code=1)["running"] is False
+
+    started = json.loads(kafka_command("start", "--topic", "orders:3", "--topic", "users", "--json"))
+    kafka = RunningKafka(started["bootstrap_servers"])
+
+    assert kafka.end_offsets("orders") == {0: 0, 1: 0, 2: 0}
+    assert kafka.end_offsets("users") == {0: 0}
+    assert _status(kafka_command) == started
+    assert started["running"] is True
+
+    assert "runs already" in kafka_command("start", "--topic", "late")
+    assert _status(kafka_command)["brokers"] == started["brokers"]
+    assert kafka.end_offsets("late") == {0: 0}
+    assert "runs already, with 1 broker(s)" in kafka_command("start", "--brokers", "2", code=1)
+
+    assert "its data is gone" in kafka_command("stop")
+    assert not answers(started["brokers"][0]["port"])
+    assert not Path(started["data_dir"]).exists()
+    assert kafka_command("stop") == "Kafka does not run\n"
+    assert kafka_command("status", code=1) == "Kafka does not run\n"
+
+
+def test_a_folder_keeps_the_data_and_a_dead_broker_is_told(kafka_command: Command, tmp_path: Path) -> None:
+    folder = str(tmp_path / "data")
+    first = json.loads(kafka_command("start", "--data-dir", folder, "--topic", "kept", "--json"))
+    port = str(first["brokers"][0]["port"])
+    RunningKafka(first["bootstrap_servers"]).produce("kept", "here")
+    broker = psutil.Process(first["brokers"][0]["pid"])
+    broker.kill()
+    wait_ended([broker], 30)
+
+    assert _status(kafka_command, code=1)["running"] is False
+    again = json.loads(kafka_command("start", "--data-dir", folder, "--port", port, "--json"))
+
+    assert again["bootstrap_servers"] == first["bootstrap_servers"]
+    assert [message.value() for message in RunningKafka(again["bootstrap_servers"]).read("kept")] == [b"here"]
+    assert f"its data stays in {folder}" in kafka_command("stop")
+
+
+def test_what_cannot_be_is_one_sentence(kafka_command: Command) -> None:
+    assert "'orders:many': write NAME or NAME:PARTITIONS" in kafka_command("start", "--topic", "orders:many", code=2)
+    assert "'fast': write KEY=VALUE, as log.retention" in kafka_command("start", "--property", "fast", code=2)
+    assert "'node.id' cannot be set" in kafka_command("start", "--property", "node.id=4", code=1)

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import pytest
+
+from kdsl.client.model import Client
+from kdsl.client.tls import Pem, Store
+from kdsl.client.translate import consumer_settings
+from tests.client.installed import DATA, MAKE, create
+
+CLIENTS: tuple[Client, ...] = ("consumer", "producer", "admin")
+SSL = {"security.protocol": "SSL"}
+CA = (DATA / "ca.pem").read_text()
+CERTIFICATE = (DATA / "client.crt").read_text()
+ENCRYPTED, PASSWORD = (DATA / "client.enc.key").read_text(), "key-pw"
+KEY = (DATA / "client.key").read_text()
+
+
+def one_line(text: str) -> str:
+    return text.replace("\n", " ")
+
+
+def told(given: dict[str, str]) -> list[str]:
+    return [str(problem) for problem in consumer_settings({**SSL, **given}).problems]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    ("given", "settings"),
+    [
+        ({"ssl.truststore.type": "pem", "ssl.truststore.location": str(DATA / "ca.pem")}, ["ssl.ca.location"]),
+        ({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": one_line(CA)}, ["ssl.ca.pem"]),
+        (
+            {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(DATA / "keystore.pem"),
+                "ssl.key.password": PASSWORD,
+            },
+            ["ssl.key.password", "ssl.key.location", "ssl.certificate.location"],
+        ),
+        (
+            {
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.key": one_line(ENCRYPTED),
+                "ssl.keystore.certificate.chain": one_line(CERTIFICATE + CA),
+                "ssl.key.password": PASSWORD,
+            },
+            ["ssl.key.pem", "ssl.certificate.pem", "ssl.key.password"],
+        ),
+        (
+            {"ssl.keystore.location": str(DATA / "client.p12"), "ssl.keystore.password": "store-pw"},
+            ["ssl.keystore.location", "ssl.keystore.password"],
+        ),
+        (
+            {
+                "ssl.keystore.type": "PKCS12",
+                "ssl.keystore.location": str(DATA / "client.p12"),
+                "ssl.keystore.password": "store-pw",
+                "ssl.key.password": "store-pw",
+            },
+            ["ssl.keystore.location", "ssl.keystore.password"],
+        ),
+        ({"ssl.endpoint.identification.algorithm": ""}, ["ssl.endpoint.identification.algorithm"]),
+        ({"ssl.endpoint.identification.algorithm": "HTTPS"}, ["ssl.endpoint.identification.algorithm"]),
+        (
+            {"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
+            ["ssl.cipher.suites"],
+        ),
+        ({"ssl.enabled.protocols": "TLSv1.3,TLSv1.2", "ssl.protocol": "TLSv1.3"}, []),
+    ],
+)
+def test_librdkafka_takes_what_java_s_settings_become(
+    client: Client, given: dict[str, str], settings: list[str]
+) -> None:
+    translated = MAKE[client]({**SSL, **given})
+
+    assert translated.problems == ()
+    assert list(translated.settings) == ["security.protocol", *settings]
+    assert create(client, translated.merged()) == []
+
+
+@pytest.mark.parametrize(("value", "held"), [("", "none"), (" ", "none"), ("none", "none"), ("HTTPS", "https")])
+def test_an_empty_endpoint_identification_is_none(value: str, held: str) -> None:
+    given = {**SSL, "ssl.endpoint.identification.algorithm": value}
+
+    assert consumer_settings(given).settings["ssl.endpoint.identification.algorithm"] == held
+
+
+def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
+    given = {**SSL, "ssl.cipher.suites": "TLS_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,A"}
+
+    assert consumer_settings(given).settings["ssl.cipher.suites"] == "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256:A"
+
+
+@pytest.mark.parametrize(
+    ("given", "messages"),
+    [
+        (
+            {"ssl.truststore.location": "/x/trust.jks", "ssl.truststore.password": "HUSH"},
+            [
+                "'ssl.truststore.location' is a JKS store, which librdkafka cannot read; "
+                "convert it (keytool -list -rfc -keystore /x/trust.jks > ca.pem), write its path and "
+                "ssl.truststore.type=PEM, or use transport='jvm'"
+            ],
+        ),
+        (
+            {"ssl.keystore.location": "/x/key.jks", "ssl.keystore.password": "HUSH", "ssl.key.password": "HUSH"},
+            [
+                "'ssl.keystore.location' is a JKS store, which librdkafka cannot read; "
+                "convert it (keytool -importkeystore -srckeystore /x/key.jks -destkeystore client.p12 "
+                "-deststoretype PKCS12), write its path and ssl.keystore.type=PKCS12, or use transport='jvm'"
+            ],
+        ),
+        (
+            {"ssl.truststore.location": "/x/ca.pem"},
+            [
+                "'ssl.truststore.location' is a JKS store, which librdkafka cannot read; "
+                "write ssl.truststore.type=PEM, if it is a PEM file"
+            ],
+        ),
+        (
+            {"ssl.truststore.location": "obs://bucket/client.jks"},
+            [
+                "'ssl.truststore.location' is 'obs://bucket/client.jks', which is no file of this machine (obs://); "
+                "copy the file to the driver and to every executor and write its path"
+            ],
+        ),
+        (
+            {"ssl.truststore.certificates": CA},
+            [
+                "'ssl.truststore.certificates' holds PEM, but the type of the truststore is JKS; "
+                "write ssl.truststore.type=PEM"
+            ],
+        ),
+        (
+            {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": CA, "ssl.truststore.location": "ca.pem"},
+            ["'ssl.truststore.location' and 'ssl.truststore.certificates' are both given; keep one of the two"],
+        ),
+        (
+            {"ssl.truststore.type": "PEM", "ssl.truststore.location": "a", "ssl.truststore.password": "HUSH"},
+            ["'ssl.truststore.password' is given, but a PEM truststore has no password; remove it"],
+        ),
+        (
+            {"ssl.truststore.password": "HUSH"},
+            ["'ssl.truststore.password' is given without a store; write ssl.truststore.location, or remove it"],
+        ),
+        (
+            {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": "HUSH"},
+            [
+                "'ssl.truststore.certificates' holds no PEM block CERTIFICATE; "
+                "write -----BEGIN … CERTIFICATE----- to -----END"
+            ],
+        ),
+        (
+            {"ssl.keystore.type": "PEM", "ssl.keystore.key": KEY},
+            [
+                "'ssl.keystore.key' is given without 'ssl.keystore.certificate.chain'; "
+                "write ssl.keystore.certificate.chain too"
+            ],
+        ),
+        (
+            {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "a"},
+            ["'ssl.keystore.location' is a PKCS12 store without a password; write ssl.keystore.password"],
+        ),
+        (
+            {"ssl.keystore.location": "a.p12", "ssl.keystore.password": "HUSH", "ssl.key.password": "HUSH HUSH"},
+            [
+                "'ssl.key.password' differs from 'ssl.keystore.password', but librdkafka opens a PKCS12 store and its "
+                "key with one password; give the key the store's password (keytool -importkeystore), or use "
+                "transport='jvm'"
+            ],
+        ),
+        (
+            {"ssl.endpoint.identification.algorithm": "http"},
+            [
+                "'ssl.endpoint.identification.algorithm' has the value 'http' (did you mean 'https'?); "
+                "give https, or an empty text to switch the check of the host's name off"
+            ],
+        ),
+        (
+            {"ssl.enabled.protocols": "TLSv1.3"},
+            [
+                "'ssl.enabled.protocols' is TLSv1.3 alone, but librdkafka takes TLSv1.2 too and cannot be told "
+                "otherwise; write TLSv1.2,TLSv1.3 and let the brokers refuse TLSv1.2, or use transport='jvm'"
+            ],
+        ),
+        (
+            {"ssl.protocol": "TLSv1"},
+            ["'ssl.protocol' is 'TLSv1', which OpenSSL no longer speaks; give TLSv1.2, TLSv1.3 or both"],
+        ),
+        (
+            {"ssl.enabled.protocols": "TLSv12"},
+            ["'ssl.enabled.protocols' has the value 'TLSv12' (did you mean 'TLSv1.2'?); give TLSv1.2, TLSv1.3 or both"],
+        ),
+        (
+            {"ssl.enabled.protocols": "TLSv1.1,TLSv1.2"},
+            [
+                "'ssl.enabled.protocols' is 'TLSv1.1,TLSv1.2', but librdkafka takes TLSv1.2 and TLSv1.3 and no others; "
+                "write TLSv1.2,TLSv1.3, or remove it"
+            ],
+        ),
+        (
+            {"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"},
+            [
+                "'ssl.cipher.suites' names suites of TLSv1.3 alone, but librdkafka takes TLSv1.2 too and cannot be "
+                "told otherwise; add suites of TLSv1.2, or use transport='jvm'"
+            ],
+        ),
+    ],
+)
+def test_what_cannot_work_is_told_without_secrets(given: dict[str, str], messages: list[str]) -> None:
+    assert told(given) == messages
+    assert "HUSH" not in str(told(given))
+
+
+def test_settings_of_tls_without_tls_are_a_warning() -> None:
+    translated = consumer_settings({"ssl.truststore.location": "a.jks", "ssl.protocol": "TLS"})
+
+    assert [str(problem) for problem in translated.warnings] == [
+        "'ssl.truststore.location', 'ssl.protocol' without effect, since 'security.protocol' is 'PLAINTEXT'; "
+        "write security.protocol=SSL or SASL_SSL, or remove them"
+    ]
+    assert translated.errors == ()
+    assert translated.settings == {}
+
+
+def test_a_store_that_librdkafka_cannot_read_is_made_pem_by_who_can() -> None:
+    asked: list[Store] = []
+
+    def stores(store: Store) -> Pem:
+        asked.append(store)
+        return Pem(CA) if store.which == "truststore" else Pem(CERTIFICATE, KEY)
+
+    given = {
+        **SSL,
+        "ssl.truststore.type": "PKCS12",
+        "ssl.truststore.location": "/x/trust",
+        "ssl.truststore.password": "t",
+        "ssl.keystore.location": "/x/key.jks",
+        "ssl.keystore.password": "s",
+        "ssl.key.password": "k",
+    }
+    translated = consumer_settings(given, stores=stores)
+
+    assert translated.problems == ()
+    assert asked == [Store("truststore", "/x/trust", "PKCS12", "t"), Store("keystore", "/x/key.jks", "JKS", "s", "k")]
+    assert translated.settings == {
+        "security.protocol": "SSL",
+        "ssl.ca.pem": CA,
+        "ssl.key.pem": KEY,
+        "ssl.certificate.pem": CERTIFICATE,
+    }
+    assert create("consumer", translated.merged()) == []
+
+
+def test_references_in_stores_are_not_judged() -> None:
+    given = {
+        **SSL,
+        "ssl.truststore.location": "${env:TRUST}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": "${file:/run/key.pem}",
+        "ssl.keystore.certificate.chain": "${file:/run/chain.pem}",
+    }
+
+    assert consumer_settings(given).problems == ()

@@ -1,0 +1,58 @@
+"""What all tests share: one Spark session, one Kafka, and markers that follow from what a test asks for."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parent.parent
+
+# Installed, kdsl registers its plugin itself; in a bare checkout nobody does.
+pytest_plugins = [] if entry_points(group="pytest11", name="kdsl") else ["kdsl.testing.pytest_plugin"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that need a JVM or a broker by the fixtures they use."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if "spark" in fixtures:
+            item.add_marker("spark")
+        if "kdsl_kafka" in fixtures:
+            item.add_marker("kafka")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session with two cores, as small and as quiet as possible, in UTC; ANSI mode is Spark's default (on)."""
+    from pyspark.sql import SparkSession
+
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    path = [str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(folder for folder in path if folder)  # a bare checkout works, too
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("kdsl tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.sql.streaming.metricsEnabled", "false")
+        .getOrCreate()
+    )
+    yield session
+    session.stop()

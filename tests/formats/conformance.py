@@ -1,0 +1,266 @@
+"""The reference's recorded answers: what each format makes of a message or a row.
+
+A case stands in one line of ``data/*-cases.jsonl``. Values are compared after `expected` and `shown` have brought the
+record's shape and Arrow's to the same: DECIMAL as text at its scale, dates as days, times and timestamps as
+nanoseconds, bytes as ``0x…``, rows and arrays as lists, maps as lists of pairs in the order of their keys.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from kdsl.formats import Direction, Format, format_class
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_type
+from kdsl.types.parse import parse_type
+
+DATA = Path(__file__).parent / "data"
+_DATE = re.compile(r"([+-]?\d{4,})-(\d\d)-(\d\d)")
+_CLOCK = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?")
+NANOS = 1_000_000_000
+ERROR = "error"
+
+
+@attrs.frozen
+class Case:
+    """One recorded answer.
+
+    Attributes:
+        id: Its name, as ``json-012``.
+        kind: ``"decode"`` or ``"encode"``.
+        format: The format's identifier.
+        row: The type of the rows.
+        options: Flink's keys and texts.
+        input: The message to decode; None is a null message.
+        values: The row to encode, in the record's shape.
+        answer: The rows in the record's shape, or the message, or `ERROR`.
+    """
+
+    id: str
+    kind: str
+    format: str
+    row: t.Row
+    options: dict[str, str]
+    input: bytes | None
+    values: Any
+    answer: Any
+
+    def table_format(self) -> Format:
+        """The format with the case's options."""
+        return format_class(self.format).from_strings(self.options)
+
+
+@attrs.frozen
+class Difference:
+    """A rule of the file ``differences.toml``: cases whose answer is meant to be another one."""
+
+    format: str
+    reason: str
+    inputs: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    options: dict[str, str] = attrs.field(factory=dict)
+
+    def covers(self, case: Case) -> bool:
+        """Whether a case is one of those that the rule means; an option that the rule names as '' is not given."""
+        if case.format != self.format or any(case.options.get(k, "") != v for k, v in self.options.items()):
+            return False
+        message = (case.input or b"").decode("utf-8", "replace")
+        return case.id in self.ids or (case.kind == "decode" and message in self.inputs)
+
+
+def cases(name: str) -> list[Case]:
+    """All cases of ``data/<name>-cases.jsonl``."""
+    lines = (DATA / f"{name}-cases.jsonl").read_text(encoding="utf-8").splitlines()
+    return [_case(json.loads(line)) for line in lines if line.strip()]
+
+
+def differences(name: str) -> list[Difference]:
+    """The intended differences of one format."""
+    found = tomllib.loads((DATA.parent / "differences.toml").read_text(encoding="utf-8"))
+    entries = [entry for entry in found["difference"] if entry["format"] == name]
+    return [
+        Difference(e["format"], e["reason"], tuple(e.get("inputs", ())), tuple(e.get("ids", ())), e.get("options", {}))
+        for e in entries
+    ]
+
+
+def _case(record: dict[str, Any]) -> Case:
+    row = t.Row(tuple(t.Field(name, parse_type(kind)) for name, kind in record["columns"]))
+    message = record.get("input")
+    if "input_b64" in record:
+        data: bytes | None = base64.b64decode(record["input_b64"])
+    else:
+        data = None if message is None else message.encode()
+    answer: Any = ERROR
+    if "rows" in record:
+        answer = [None if r is None else expected(r[1], row) for r in record["rows"]]
+    elif "error" not in record:
+        answer = _message(record)
+    values = record["row"][1] if "row" in record else None
+    return Case(record["id"], record["kind"], record["format"], row, record["options"], data, values, answer)
+
+
+def _message(record: dict[str, Any]) -> bytes | None:
+    if "output_b64" in record:
+        return base64.b64decode(record["output_b64"])
+    if "output_hex" in record:
+        return bytes.fromhex(record["output_hex"])
+    return None if record["output"] is None else str(record["output"]).encode()
+
+
+def answer(case: Case) -> Any:
+    """What kdsl answers, in the form of `Case.answer`."""
+    made = case.table_format()
+    direction: Direction = "read" if case.kind == "decode" else "write"
+    if any(True for _ in made.problems()) or any(p.severity == "error" for p in made.check(case.row, direction)):
+        return ERROR
+    if case.kind == "decode":
+        decoded = made.decoder(case.row).decode(pa.array([case.input], pa.binary()))
+        assert decoded.rows.type == arrow_type(case.row)
+        decoded.rows.validate(full=True)
+        return ERROR if decoded.bad else [shown(v, case.row) for v in python_rows(decoded.rows)]
+    rows = pa.array([arrow_value(case.values, case.row)], arrow_type(case.row))
+    encoded = made.encoder(case.row).encode(rows)
+    return ERROR if encoded.bad else encoded.messages[0].as_py()
+
+
+def python_rows(array: pa.Array) -> Iterator[Any]:
+    """The values of an array, with dates, times and timestamps as numbers."""
+    yield from _numeric(array).to_pylist()
+
+
+def _numeric(array: pa.Array) -> pa.Array:
+    """The array with every date, time and timestamp as an integer."""
+    return array.cast(_numeric_type(array.type)) if _numeric_type(array.type) != array.type else array
+
+
+def _numeric_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_numeric_type(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_numeric_type(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_numeric_type(kind.key_type), kind.item_field.with_type(_numeric_type(kind.item_type)))
+    return kind
+
+
+def shown(value: Any, kind: t.DataType) -> Any:
+    """A value out of Arrow (see `python_rows`) in the common shape."""
+    if value is None:
+        return None
+    match kind:
+        case t.Row(fields=fields):
+            return [shown(value[f.name], f.type) for f in fields]
+        case t.Array(element=element):
+            return [shown(v, element) for v in value]
+        case t.Map(key=key, value=member):
+            return sorted(([shown(k, key), shown(v, member)] for k, v in value), key=str)
+        case t.Multiset(element=element):
+            return sorted(([shown(k, element), v] for k, v in value), key=str)
+        case t.Decimal():
+            return f"{value:f}"
+        case t.Binary() | t.VarBinary():
+            return f"0x{value.hex()}"
+        case t.Timestamp() | t.TimestampLtz():
+            return value * 1000
+        case t.Float() | t.Double() if value != value:
+            return "NaN"
+        case _:
+            return value
+
+
+def expected(value: Any, kind: t.DataType) -> Any:
+    """A value out of a record in the common shape."""
+    if value is None:
+        return None
+    match kind:
+        case t.Row(fields=fields):
+            return [expected(v, f.type) for v, f in zip(value, fields, strict=True)]
+        case t.Array(element=element):
+            return [expected(v, element) for v in value]
+        case t.Map(value=member):
+            return sorted(([k, expected(v, member)] for k, v in value.items()), key=str)
+        case t.Multiset():
+            return sorted(([k, v] for k, v in value.items()), key=str)
+        case t.Float():
+            return value if value == "NaN" else float(np.float32(value))
+        case t.Double():
+            return value if value == "NaN" else float(value)
+        case t.Date():
+            return _days(value)
+        case t.Time():
+            return _nanos(value)
+        case t.Timestamp() | t.TimestampLtz():
+            day, _, clock = value.removesuffix("Z").partition("T")
+            return _days(day) * 86400 * NANOS + _nanos(clock)
+        case _:
+            return value
+
+
+def arrow_value(value: Any, kind: t.DataType) -> Any:
+    """A value out of a record as Arrow takes it."""
+    if value is None:
+        return None
+    match kind:
+        case t.Row(fields=fields):
+            return {f.name: arrow_value(v, f.type) for v, f in zip(value, fields, strict=True)}
+        case t.Array(element=element):
+            return [arrow_value(v, element) for v in value]
+        case t.Map(key=key, value=member):
+            return [(None if k == "null" else arrow_value(k, key), arrow_value(v, member)) for k, v in value.items()]
+        case t.Multiset(element=element):
+            return [(arrow_value(k, element), v) for k, v in value.items()]
+        case t.Decimal(precision=precision, scale=scale):
+            return pa.scalar(value).cast(pa.decimal128(precision, scale)).as_py()
+        case t.Binary() | t.VarBinary():
+            return bytes.fromhex(value.removeprefix("0x"))
+        case t.Float() | t.Double():
+            return float(value)
+        case t.Timestamp() | t.TimestampLtz():
+            return expected(value, kind) // 1000
+        case t.Date() | t.Time():
+            return expected(value, kind)
+        case _:
+            return value
+
+
+def has_null_key(value: Any, kind: t.DataType) -> bool:
+    """Whether a recorded value holds a map with a NULL key, which neither Arrow nor Spark can hold."""
+    match kind:
+        case t.Row(fields=fields) if value is not None:
+            return any(has_null_key(v, f.type) for v, f in zip(value, fields, strict=True))
+        case t.Array(element=element) if value is not None:
+            return any(has_null_key(v, element) for v in value)
+        case t.Map(value=member) if value is not None:
+            return "null" in value or any(has_null_key(v, member) for v in value.values())
+        case _:
+            return False
+
+
+def _days(text: str) -> int:
+    found = _DATE.fullmatch(text)
+    assert found, text
+    year, rest = int(found[1]), f"{found[2]}-{found[3]}"
+    cycles, year = divmod(year, 400)  # numpy's calendar is Gregorian for all years; the cycle keeps them in range
+    return int(np.datetime64(f"{year + 2000}-{rest}").astype(np.int64)) + (cycles - 5) * 146_097
+
+
+def _nanos(text: str) -> int:
+    found = _CLOCK.fullmatch(text)
+    assert found, text
+    hour, minute, second = (int(found[i] or 0) for i in (1, 2, 3))
+    return ((hour * 60 + minute) * 60 + second) * NANOS + int((found[4] or "").ljust(9, "0"))

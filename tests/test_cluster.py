@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from kdsl.client.properties import Properties, Value
+from kdsl.cluster import Cluster, Registry
+from kdsl.errors import ResolveError
+from kdsl.secrets import SecretError
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+LITERAL = f'{PLAIN} required username="u" password="HUSH";'
+REFERRED = f'{PLAIN} required username="u" password="${{env:KDSL_TEST_PW}}";'
+
+
+def login(jaas: str) -> dict[str, Value]:
+    return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+
+
+def lines(error: ResolveError) -> list[str]:
+    return str(error).splitlines()
+
+
+def test_a_cluster_is_a_value() -> None:
+    one = Cluster("a:1, b:2", properties={"linger.ms": 5, "check.crcs": True}, name="c", registry="http://r")
+    other = Cluster(
+        ["a:1", "b:2"], properties={"check.crcs": "true", "linger.ms": "5"}, name="c", registry=Registry("http://r")
+    )
+
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != Cluster("a:1")
+    assert one.bootstrap_servers == "a:1,b:2"
+
+
+def test_a_cluster_with_references_is_pickled() -> None:
+    cluster = Cluster("a:1", properties=login(REFERRED), registry="http://r")
+
+    assert pickle.loads(pickle.dumps(cluster)) == cluster
+
+
+def test_a_cluster_prints_no_secret_and_does_not_pickle_one() -> None:
+    cluster = Cluster(
+        "a:1",
+        properties={**login(LITERAL), "ssl.key.password": "HUSH"},
+        registry=Registry("http://u:HUSH@r", Properties({"bearer-auth.token": "HUSH"})),
+    )
+
+    assert "HUSH" not in f"{cluster!r} {cluster} {cluster.registry} {cluster.properties} {cluster.problems()}"
+    with pytest.raises(SecretError):
+        pickle.dumps(cluster)
+
+
+def test_a_detached_cluster_travels_without_the_literals_that_travel_apart() -> None:
+    cluster = Cluster(
+        "a:1",
+        properties=login(LITERAL),
+        registry=Registry("http://r", Properties({"basic-auth.user-info": "HUSH:HUSH"})),
+    )
+
+    detached, literals = cluster.detached()
+
+    assert b"HUSH" not in pickle.dumps(detached)
+    assert "HUSH" not in repr(detached)
+    assert literals == {"sasl.jaas.config": LITERAL, "registry.basic-auth.user-info": "HUSH:HUSH"}
+    assert pickle.loads(pickle.dumps(detached)).attached(literals) == cluster
+    assert detached.attached(literals).consumer() == cluster.consumer()
+
+
+def test_a_detached_cluster_without_its_literals_says_what_is_missing() -> None:
+    detached, _ = Cluster("a:1", properties=login(LITERAL)).detached()
+
+    with pytest.raises(ResolveError) as e:
+        detached.consumer()
+
+    assert "the value of 'sasl.jaas.config' was written out on the driver and did not travel here" in str(e.value)
+    assert detached.problems() == ()
+
+
+def test_a_user_and_a_password_in_a_registry_s_address_become_a_property() -> None:
+    registry = Registry("https://me:p%40w@one:8081,https://two")
+
+    assert registry.url == "https://one:8081,https://two"
+    assert registry.properties.revealed() == {"basic-auth.user-info": "me:p@w"}
+    assert "p@w" not in repr(registry)
+
+
+@pytest.mark.parametrize("secret", [LITERAL, REFERRED])
+def test_clients_are_made_from_the_settings_with_secrets_resolved(secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KDSL_TEST_PW", "HUSH")
+    cluster = Cluster("127.0.0.1:1", properties={**login(secret), "group.id": "g", "linger.ms": 7})
+
+    consumer, producer, admin = cluster.consumer({"queued.min.messages": 9}), cluster.producer(), cluster.admin()
+
+    assert [made["sasl.password"] for made in (consumer, producer, admin)] == ["HUSH"] * 3
+    assert consumer["queued.min.messages"] == "9"
+    assert producer["linger.ms"] == "7"
+    confluent_kafka.Consumer(consumer).close()
+    confluent_kafka.Producer(producer).poll(0)
+    AdminClient({**admin}).poll(0)
+
+
+def test_a_reference_is_resolved_by_the_process_that_makes_the_client() -> None:
+    cluster = Cluster("a:1", properties=login(REFERRED))
+    program = "import pickle, sys; print(pickle.load(sys.stdin.buffer).consumer()['sasl.password'])"
+    root = Path(__file__).parents[1]
+    env = {**os.environ, "KDSL_TEST_PW": "only there", "PYTHONPATH": str(root)}
+
+    made = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(cluster), capture_output=True, env=env)
+
+    assert made.stdout.decode().strip() == "only there"
+    assert "KDSL_TEST_PW" not in os.environ
+
+
+def test_references_that_this_process_cannot_resolve_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KDSL_TEST_PW", raising=False)
+    registry = Registry("http://r", Properties({"bearer-auth.token": "${file:/no/such/file}"}))
+    cluster = Cluster("a:1", properties={**login(REFERRED), "ssl.key.password": "HUSH"}, registry=registry)
+
+    found = [problem.message for problem in cluster.unresolved()]
+
+    assert len(found) == 2
+    assert found[0].startswith("the value of 'sasl.jaas.config' cannot be had: ${env:KDSL_TEST_PW} cannot be resolved")
+    assert found[1].startswith("the value of 'bearer-auth.token' cannot be had: ${file:/no/such/file} cannot be")
+
+
+def test_all_problems_are_told_at_once_and_none_before_they_are_asked_for() -> None:
+    cluster = Cluster(
+        "kafka, b:99999",
+        properties={"bootstrap.servers": "c:3", "linger.ms": "x", "fetch.min.bytes": "y", "lingr.ms": "1"},
+    )
+
+    assert [problem.code for problem in cluster.problems()] == [
+        "bootstrap-servers-twice",
+        "bootstrap-servers",
+        "bootstrap-servers",
+        "client-setting-value",
+        "client-setting-unknown",
+        "client-setting-value",
+    ]
+
+
+def test_a_wrong_cluster_makes_no_client() -> None:
+    cluster = Cluster("a:1", properties={"bootstrap.servers": "b:2", "acks": "some"}, name="prod")
+
+    with pytest.raises(ResolveError) as e:
+        cluster.producer()
+
+    assert lines(e.value) == [
+        "the cluster 'prod' has 2 problems:",
+        "  bootstrap_servers is 'a:1', but the properties have 'bootstrap.servers' 'b:2'; "
+        "remove 'bootstrap.servers' from the properties",
+        "  'acks' has the value 'some'; give one of 'all', '-1', '0' and '1'",
+    ]
+
+
+def test_the_same_brokers_among_the_properties_are_no_problem() -> None:
+    assert Cluster("a:1,b:2", properties={"bootstrap.servers": "a:1, b:2"}).problems() == ()
+
+
+def test_a_table_s_properties_win_over_the_cluster_s() -> None:
+    cluster = Cluster("a:1", properties={"linger.ms": 1, "acks": "all"}).with_properties({"linger.ms": 2})
+
+    assert cluster.properties == Properties({"linger.ms": "2", "acks": "all"})
+
+
+def test_the_connector_s_and_java_s_settings_come_from_the_same_properties() -> None:
+    cluster = Cluster("a:1", properties={"group.id": "g", "fetch.max.wait.ms": 5, "client.id.prefix": "p"})
+
+    assert cluster.connector().client_id_prefix == "p"
+    assert cluster.java("consumer").settings == {"group.id": "g", "fetch.max.wait.ms": "5", "bootstrap.servers": "a:1"}
+
+
+def test_a_cluster_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, value in {
+        "SHOP_BOOTSTRAP_SERVERS": "a:1",
+        "SHOP_PROPERTIES_SECURITY_PROTOCOL": "SASL_SSL",
+        "SHOP_PROPERTIES_SASL_JAAS_CONFIG": LITERAL,
+        "SHOP_REGISTRY": "http://r",
+        "SHOP_REGISTRY_PROPERTIES_BEARER-AUTH_TOKEN": "${file:/run/token}",
+        "SHOP_CLUSTER_NAME": "shop",
+    }.items():
+        monkeypatch.setenv(key, value)
+
+    assert Cluster.from_env("SHOP_") == Cluster(
+        "a:1",
+        properties={"security.protocol": "SASL_SSL", "sasl.jaas.config": LITERAL},
+        name="shop",
+        registry=Registry("http://r", Properties({"bearer-auth.token": "${file:/run/token}"})),
+    )
+
+
+def test_an_environment_without_brokers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KDSL_BOOTSTRAP_SERVERS", raising=False)
+
+    with pytest.raises(ResolveError) as e:
+        Cluster.from_env()
+
+    assert lines(e.value) == [
+        "the environment describes no cluster:",
+        "  the environment variable 'KDSL_BOOTSTRAP_SERVERS' is not set; set it to host:port of the brokers",
+    ]
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Path:
+    path = tmp_path / "clusters.yaml"
+    path.write_text(
+        dedent(
+            """
+            clusters:
+              production:
+                bootstrap_servers: [a:1, "b:2"]
+                properties: {security.protocol: SSL, linger.ms: 5, enable.idempotence: true}
+                registry: {url: "https://r", properties: {basic-auth.user-info: "${env:USER_INFO}"}}
+              flat:
+                properties.bootstrap.servers: c:3
+                properties.acks: all
+                registry: http://r
+              bad:
+                bootstrap.servers: 9092
+                propertys: {a: b}
+                properties: {a: [1], b: null}
+                properties.c: {d: e}
+                registry: {address: x}
+              text: a:1
+            """
+        ),
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_a_cluster_comes_from_a_document(document: Path) -> None:
+    assert Cluster.from_yaml(document, "production") == Cluster(
+        "a:1,b:2",
+        properties={"security.protocol": "SSL", "linger.ms": "5", "enable.idempotence": "true"},
+        name="production",
+        registry=Registry("https://r", Properties({"basic-auth.user-info": "${env:USER_INFO}"})),
+    )
+
+
+def test_a_cluster_may_be_written_with_flink_s_keys(document: Path) -> None:
+    assert Cluster.from_yaml(document, "flat") == Cluster(
+        "c:3", properties={"acks": "all"}, name="flat", registry="http://r"
+    )
+
+
+def test_the_one_cluster_of_a_document_needs_no_name(tmp_path: Path) -> None:
+    path = tmp_path / "one.yaml"
+    path.write_text("clusters: {dev: {bootstrap_servers: a:1}}", encoding="utf-8")
+
+    assert Cluster.from_yaml(str(path)) == Cluster("a:1", name="dev")
+
+
+def test_all_problems_of_a_document_are_told_with_their_places(document: Path) -> None:
+    with pytest.raises(ResolveError) as e:
+        Cluster.from_yaml(document, "bad")
+
+    told = "".join(lines(e.value)).replace(str(document), "clusters.yaml")
+    assert [f"$.clusters.bad.{place}: " in told for place in PLACES] == [True] * len(PLACES)
+    assert len(e.value.problems) == len(PLACES)
+
+
+PLACES = ("bootstrap.servers", "propertys", "properties.a", "properties.b", "c", "registry")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        ("", None, "$.clusters: there is no mapping of clusters by name; write clusters: {name: …}"),
+        ("clusters: []", None, "$.clusters: there is no mapping of clusters by name; write clusters: {name: …}"),
+        ("clusters: {a: {}, b: {}}", None, "$.clusters: there are several clusters; name one of 'a' and 'b'"),
+        ("clusters: {prod: {}}", "prd", "there is no cluster 'prd' (did you mean 'prod'?); name one of 'prod'"),
+        ("clusters: {a: x}", "a", "$.clusters.a: the cluster is no mapping; write 'bootstrap_servers', 'properties'"),
+        (
+            "clusters: {a: {}}",
+            "a",
+            "$.clusters.a: the cluster has no bootstrap_servers; write bootstrap_servers: host:port",
+        ),
+    ],
+)
+def test_a_document_without_the_cluster_is_an_error(tmp_path: Path, text: str, name: str | None, message: str) -> None:
+    path = tmp_path / "clusters.yaml"
+    path.write_text(text, encoding="utf-8")
+
+    with pytest.raises(ResolveError) as e:
+        Cluster.from_yaml(path, name)
+
+    assert message in str(e.value)
+    assert str(path) in str(e.value)

@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from kdsl import secrets
+from kdsl.errors import KdslError
+from kdsl.secrets import (
+    Reference,
+    Secret,
+    SecretError,
+    escaped,
+    has_reference,
+    holds_secret,
+    is_reference,
+    is_secret,
+    read_properties,
+    redact,
+    references,
+    resolve,
+    shown,
+)
+
+
+@pytest.fixture
+def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed package that registers two providers; the second knows the secret 'token'."""
+    (tmp_path / "vault_for_tests.py").write_text(
+        "def empty(name):\n    raise KeyError(name)\n\ndef full(name):\n    return {'token': 'HUSH'}[name]\n"
+    )
+    info = tmp_path / "vault_for_tests-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vault-for-tests\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(
+        "[kdsl.secrets]\na-empty = vault_for_tests:empty\nb-full = vault_for_tests:full\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    secrets._providers.cache_clear()
+    yield
+    secrets._providers.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", []),
+        ("plain $ { text", []),
+        ("${env:NAME}", [Reference("env", "NAME")]),
+        ("a${file:/run/pw}b", [Reference("file", "/run/pw")]),
+        ("${file:/run/p.properties:db.pw}", [Reference("file", "/run/p.properties", "db.pw")]),
+        (
+            "${secret_values.a.b}:${given:sasl.password}",
+            [Reference("secret_values", "a.b"), Reference("given", "sasl.password")],
+        ),
+        ("$${env:NAME} ${env:N}", [Reference("env", "N")]),
+    ],
+)
+def test_references_are_found(text: str, found: list[Reference]) -> None:
+    assert list(references(text)) == found
+    assert has_reference(text) == bool(found)
+
+
+@pytest.mark.parametrize("text", ["${env:NAME}", "${file:/p}", "${file:/p:k}", "${secret_values.x}", "${given:k}"])
+def test_a_reference_is_written_as_it_is_read(text: str) -> None:
+    assert [str(reference) for reference in references(text)] == [text]
+    assert is_reference(text)
+
+
+@pytest.mark.parametrize("text", ["${HUSH}", "${}", "${env}", "${env:}", "${secret_values:HUSH}", "${kafka.HUSH}"])
+def test_what_is_no_reference_is_an_error_that_shows_nothing_of_it(text: str) -> None:
+    with pytest.raises(SecretError) as e:
+        list(references(text))
+
+    assert "is no reference" in str(e.value)
+    assert "'${env:NAME}', '${file:PATH}', '${file:PATH:KEY}' and '${secret_values.NAME}'" in str(e.value)
+    assert "HUSH" not in str(e.value)
+    assert has_reference(text)
+    assert not is_reference(text)
+
+
+def test_an_environment_variable_is_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KDSL_TEST_PW", "pa${env:OTHER}ss")
+
+    assert resolve("a ${env:KDSL_TEST_PW} $${env:X}") == "a pa${env:OTHER}ss ${env:X}"
+
+
+def test_a_file_is_resolved_without_the_blanks_around_it(tmp_path: Path) -> None:
+    path = tmp_path / "pw"
+    path.write_text("\n pass word \r\n\n", encoding="utf-8")
+
+    assert resolve(f"${{file:{path}}}") == "pass word"
+
+
+def test_a_key_of_a_properties_file_is_resolved(tmp_path: Path) -> None:
+    path = tmp_path / "db.properties"
+    path.write_text("# comment\ndb.password = p=w\n", encoding="utf-8")
+
+    assert resolve(f"${{file:{path}:db.password}}") == "p=w"
+
+
+@pytest.mark.usefixtures("provider")
+def test_providers_are_asked_in_the_order_of_their_names() -> None:
+    assert resolve("${secret_values.token}") == "HUSH"
+
+
+@pytest.mark.usefixtures("provider")
+def test_a_secret_that_no_provider_has_is_an_error_that_names_them() -> None:
+    with pytest.raises(SecretError, match="asked 'a-empty' and 'b-full'"):
+        resolve("${secret_values.other}")
+
+
+def test_a_folder_with_one_file_per_secret_is_a_provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("HUSH\n", encoding="utf-8")
+    monkeypatch.setenv("KDSL_SECRETS_DIR", str(tmp_path))
+
+    assert resolve("${secret_values.token}") == "HUSH"
+    with pytest.raises(SecretError, match="no such file"):
+        resolve("${secret_values.../token}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("${env:KDSL_UNSET}", "the environment variable 'KDSL_UNSET' is not set; set it for the driver and the exec"),
+        ("${file:/no/such/file}", "/no/such/file: No such file or directory; put the file there on the driver"),
+        (
+            "${given:sasl.password}",
+            "the value of 'sasl.password' was written out on the driver and did not travel here",
+        ),
+        ("${secret_values.x}", "no package registers a provider"),
+    ],
+)
+def test_what_cannot_be_resolved_names_the_reference_and_the_host(
+    text: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KDSL_UNSET", raising=False)
+    monkeypatch.delenv("KDSL_SECRETS_DIR", raising=False)
+    monkeypatch.setattr("socket.gethostname", lambda: "worker-7")
+
+    with pytest.raises(SecretError) as e:
+        resolve(text)
+
+    assert str(e.value).startswith(f"{text} cannot be resolved on worker-7: ")
+    assert message in str(e.value)
+    assert isinstance(e.value, KdslError)
+
+
+def test_a_missing_key_of_a_file_names_the_keys_and_no_values(tmp_path: Path) -> None:
+    path = tmp_path / "db.properties"
+    path.write_text("db.password=HUSH\n", encoding="utf-8")
+
+    with pytest.raises(SecretError) as e:
+        resolve(f"${{file:{path}:db.pasword}}")
+
+    assert "the file has no key 'db.pasword' (did you mean 'db.password'?); its keys are 'db.password'" in str(e.value)
+    assert "HUSH" not in str(e.value)
+
+
+def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "pw"
+    path.write_bytes(b"\xffHUSH")
+
+    with pytest.raises(SecretError, match="it is no UTF-8 text") as e:
+        resolve(f"${{file:{path}}}")
+
+    assert e.value.__cause__ is None
+
+
+@given(st.text())
+def test_an_escaped_text_resolves_to_itself(text: str) -> None:
+    assert resolve(escaped(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", {}),
+        ("a=1\nb:2\nc 3\nd\n", {"a": "1", "b": "2", "c": "3", "d": ""}),
+        ("  a  =  1 2  \n", {"a": "1 2  "}),
+        ("# a=1\n! b=2\nc=#3\n", {"c": "#3"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a = x\\\n   y\\\r\n z\nb=1", {"a": "xyz", "b": "1"}),
+        ("a=x\\\\\nb=1", {"a": "x\\", "b": "1"}),
+        ("a\\ b\\=c\\:d = \\u00fc\\t\\n\\q", {"a b=c:d": "ü\t\nq"}),
+        ("a=p=q:r", {"a": "p=q:r"}),
+    ],
+)
+def test_properties_files_are_read_as_java_reads_them(text: str, expected: dict[str, str]) -> None:
+    assert read_properties(text) == expected
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sasl.jaas.config",
+        "properties.sasl.jaas.config",
+        "sasl.password",
+        "ssl.key.password",
+        "ssl.keystore.key",
+        "ssl.key.pem",
+        "ssl.keystore.certificate.chain",
+        "ssl.truststore.certificates",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.private.key.pem",
+        "sasl.oauthbearer.config",
+        "avro-confluent.basic-auth.user-info",
+        "value.avro-confluent.bearer-auth.token",
+        "key.avro-confluent.ssl.keystore.password",
+        "aws.secret.access.key",
+        "clientSecret",
+        "apiKey",
+        "cluster.secret",
+    ],
+)
+def test_names_of_secrets(key: str) -> None:
+    assert is_secret(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sasl.username",
+        "sasl.mechanism",
+        "sasl.oauthbearer.token.endpoint.url",
+        "sasl.oauthbearer.assertion.private.key.file",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "ssl.keystore.location",
+        "ssl.ca.pem",
+        "enable.sasl.oauthbearer.unsecure.jwt",
+        "key.fields",
+        "key.format",
+        "key.fields-prefix",
+        "dew.csms.secretName",
+        "group.id",
+        "linger.ms",
+    ],
+)
+def test_names_of_other_settings(key: str) -> None:
+    assert not is_secret(key)
+
+
+PLAIN = 'a.PlainLoginModule required username="u" password="{}";'
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "holds"),
+    [
+        ("sasl.password", "HUSH", True),
+        ("sasl.password", "${env:PW}", False),
+        ("sasl.password", "HUSH${env:PW}", True),
+        ("sasl.password", "$${env:PW}", True),
+        ("sasl.password", "", False),
+        ("sasl.jaas.config", PLAIN.format("HUSH"), True),
+        ("sasl.jaas.config", PLAIN.format("${env:PW}"), False),
+        ("properties.sasl.jaas.config", PLAIN.format("${env:PW}"), False),
+        ("sasl.jaas.config", "${secret_values.jaas}", False),
+        ("sasl.jaas.config", "HUSH", True),
+        ("schema.registry.url", "https://u:HUSH@h:8081", True),
+        ("schema.registry.url", "https://u:${env:PW}@h:8081", False),
+        ("schema.registry.url", "https://h:8081/@x", False),
+        ("linger.ms", "5", False),
+    ],
+)
+def test_values_that_hold_a_secret(key: str, text: str, holds: bool) -> None:
+    assert holds_secret(key, text) == holds
+    assert ("HUSH" in shown(key, text)) is False
+
+
+def test_a_redacted_mapping_keeps_what_is_no_secret() -> None:
+    given = {
+        "linger.ms": 5,
+        "sasl.password": "HUSH",
+        "ssl.key.password": "${env:PW}",
+        "any": Secret("HUSH"),
+        "registry": "https://u:HUSH@h,https://h2",
+    }
+
+    assert redact(given) == {
+        "linger.ms": "5",
+        "sasl.password": "***",
+        "ssl.key.password": "${env:PW}",
+        "any": "***",
+        "registry": "https://u:***@h,https://h2",
+    }
+
+
+def test_a_secret_shows_and_pickles_nowhere() -> None:
+    secret = Secret("HUSH")
+
+    assert "HUSH" not in f"{secret!r} {secret} {[secret]} %s" % secret
+    assert secret.reveal() == "HUSH"
+    assert secret == Secret("HUSH")
+    assert secret != Secret("OTHER")
+    assert len({secret, Secret("HUSH")}) == 1
+    assert copy.deepcopy([secret]) == [secret]
+    with pytest.raises(SecretError) as pickled:
+        pickle.dumps(secret)
+    with pytest.raises(TypeError) as dumped:
+        json.dumps(secret)
+    assert "HUSH" not in f"{pickled.value} {dumped.value}"

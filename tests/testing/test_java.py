@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kdsl.testing import JavaError
+from kdsl.testing.java import find_java, java_version
+
+
+def _java(folder: Path, version_line: str, code: int = 0) -> Path:
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho '{version_line}' >&2\nexit {code}\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('java version "1.8.0_412"', 8),
+        ('openjdk version "25-ea" 2025-09-16', 25),
+    ],
+)
+def test_the_major_version_is_read(tmp_path: Path, line: str, version: int) -> None:
+    assert java_version(_java(tmp_path, line)) == version
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = _java(tmp_path, 'openjdk version "21.0.1" 2023-10-17')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert find_java() == program
+
+
+def test_an_old_java_is_named_with_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = _java(tmp_path, 'openjdk version "11.0.2" 2019-01-15')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(JavaError, match=re.escape(f"Kafka needs Java 17 or newer, but {program} is Java 11; install")):
+        find_java()
+
+
+def test_no_java_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(JavaError, match="Kafka needs Java, and no 'java' was found on the PATH; install a JDK 17"):
+        find_java()
+
+
+def test_a_java_home_without_java_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    with pytest.raises(JavaError, match=r"JAVA_HOME is .* but there is no bin/java in it"):
+        find_java()
+
+
+def test_a_java_that_only_says_that_there_is_none_is_quoted(tmp_path: Path) -> None:
+    stub = _java(tmp_path, "The operation could not be completed. Unable to locate a Java Runtime.", code=1)
+
+    with pytest.raises(JavaError, match="Unable to locate a Java Runtime"):
+        java_version(stub)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from kdsl.testing import RunningKafka
+
+THEIR_TEST = """
+def test_topics_are_their_own(kdsl_kafka, kdsl_topic):
+    first, second = kdsl_topic(), kdsl_topic("orders", partitions=3)
+    kdsl_kafka.produce(first, "hello")
+
+    assert first.startswith("test_topics_are_their_own-")
+    assert second.startswith("orders-")
+    assert kdsl_kafka.end_offsets(second) == {0: 0, 1: 0, 2: 0}
+    assert [message.value() for message in kdsl_kafka.read(first)] == [b"hello"]
+"""
+
+LIGHT = """
+import sys
+import kdsl.testing.pytest_plugin
+print(sorted({"pyspark", "confluent_kafka", "pyarrow", "pandas", "polars", "rich"} & sys.modules.keys()))
+"""
+
+
+def _run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    plugin = () if entry_points(group="pytest11", name="kdsl") else ("-p", "kdsl.testing.pytest_plugin")
+    root = Path(__file__).parents[2]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "formats")]), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.kafka
+def test_the_fixtures_work_in_a_project_of_others(kdsl_kafka: RunningKafka, tmp_path: Path) -> None:
+    (tmp_path / "test_theirs.py").write_text(THEIR_TEST)
+
+    done = _run(tmp_path, "-q", KDSL_TEST_BOOTSTRAP=kdsl_kafka.bootstrap_servers)
+
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+    left = kdsl_kafka.admin().list_topics(timeout=30).topics
+    assert not [name for name in left if name.startswith(("test_topics_are_their_own-", "orders-"))]
+
+
+@pytest.mark.kafka
+def test_a_kafka_is_started_with_the_properties_of_the_project(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nkdsl_properties =\n    auto.create.topics.enable = true\n")
+    (tmp_path / "test_theirs.py").write_text(
+        "def test_made_by_writing(kdsl_kafka):\n    assert kdsl_kafka.produce('new', 'x') == [(0, 0)]\n"
+    )
+
+    done = _run(tmp_path, "-q", KDSL_TEST_BOOTSTRAP="")
+
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_options_are_explained(tmp_path: Path) -> None:
+    assert "--kdsl-bootstrap=HOST:PORT" in _run(tmp_path, "--help").stdout
+
+
+def test_a_run_without_kafka_imports_nothing_heavy() -> None:
+    done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,136 @@
+"""Processes that stand for brokers: they carry the mark, and would run for minutes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kdsl.testing.watchdog import Watchdog
+
+OWNER = """
+import subprocess, sys, time
+from contextlib import suppress
+from pathlib import Path
+from kdsl.testing.watchdog import Watchdog
+
+watchdog = Watchdog()
+watchdog.start(remove=Path(sys.argv[1]))
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)", watchdog.mark], start_new_session=True)
+print(child.pid, flush=True)
+{then}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "data"
+    made.mkdir()
+    (made / "log").touch()
+    return made
+
+
+@pytest.fixture
+def marked() -> Iterator[list[psutil.Process]]:
+    """The processes that a test may leave behind."""
+    processes: list[psutil.Process] = []
+    yield processes
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _owner(folder: Path, then: str, marked: list[psutil.Process]) -> subprocess.Popen[str]:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER.format(then=then), str(folder)], stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    marked.append(psutil.Process(int(owner.stdout.readline())))
+    return owner
+
+
+def _gone(process: psutil.Process) -> bool:
+    for _ in range(600):
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE:  # whose parent has not noticed yet
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _wait_until_removed(folder: Path) -> bool:
+    for _ in range(600):
+        if not folder.exists():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_what_was_started_ends_with_an_owner_that_is_killed(
+    folder: Path, marked: list[psutil.Process], death: signal.Signals
+) -> None:
+    with _owner(folder, "time.sleep(300)", marked) as owner:
+        owner.send_signal(death)
+        owner.wait(30)
+
+    assert _gone(marked[0])
+    assert _wait_until_removed(folder)
+
+
+def test_what_was_started_ends_with_an_owner_that_just_ends(folder: Path, marked: list[psutil.Process]) -> None:
+    with _owner(folder, "", marked):
+        pass
+
+    assert _gone(marked[0])
+    assert _wait_until_removed(folder)
+
+
+def test_a_forked_child_that_lives_longer_does_not_keep_it(folder: Path, marked: list[psutil.Process]) -> None:
+    fork = "import os\npid = os.fork()\nprint(pid, flush=True) if pid else None\ntime.sleep(300)"
+    with _owner(folder, fork, marked) as owner:
+        assert owner.stdout is not None
+        marked.append(psutil.Process(int(owner.stdout.readline())))
+        owner.kill()
+        owner.wait(30)
+
+    assert _gone(marked[0])
+    assert marked[1].is_running()
+
+
+def test_let_live_lets_it_live(folder: Path, marked: list[psutil.Process]) -> None:
+    with _owner(folder, "watchdog.let_live()", marked):
+        pass
+
+    assert marked[0].is_running()
+    assert folder.exists()
+
+
+def test_stop_ends_what_is_left_at_once(folder: Path, marked: list[psutil.Process]) -> None:
+    watchdog = Watchdog()
+    watchdog.start(remove=folder)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)", watchdog.mark]) as child:
+        watchdog.stop()
+
+        assert child.wait(30) == -signal.SIGKILL
+    assert not folder.exists()
+
+
+def test_others_are_not_touched(folder: Path) -> None:
+    ours, theirs = Watchdog(), Watchdog()
+    ours.start(remove=None)
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)", theirs.mark]) as child:
+        ours.stop()
+
+        assert child.poll() is None
+        os.kill(child.pid, signal.SIGKILL)
