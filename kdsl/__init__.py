@@ -9,9 +9,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kdsl_formats.raw import Raw as Raw
-
     from kdsl.cluster import Cluster as Cluster
+    from kdsl.declare.classes.columns import (
+        Col as Col,
+        Header as Header,
+        Headers as Headers,
+        Key as Key,
+        KeyField as KeyField,
+        Metadata as Metadata,
+        PrimaryKey as PrimaryKey,
+        Virtual as Virtual,
+        as_value as as_value,
+        col as col,
+        computed as computed,
+        metadata as metadata,
+        virtual as virtual,
+    )
+    from kdsl.declare.classes.ref import (
+        Ref as Ref,
+        ref as ref,
+    )
+    from kdsl.declare.classes.table import KafkaTable as KafkaTable
     from kdsl.declare.document import load_tables as load_tables
     from kdsl.errors import (
         KdslError as KdslError,
@@ -24,25 +42,60 @@ if TYPE_CHECKING:
     from kdsl.options import option as option
     from kdsl.resolve import resolve as resolve
     from kdsl.table import Table as Table
+    from kdsl.types.python import (
+        Float32 as Float32,
+        Float64 as Float64,
+        Int8 as Int8,
+        Int16 as Int16,
+        Int32 as Int32,
+        Int64 as Int64,
+        TimestampLtz as TimestampLtz,
+        TimestampNtz as TimestampNtz,
+    )
     from kdsl_formats.csv import Csv as Csv
     from kdsl_formats.json import Json as Json
+    from kdsl_formats.raw import Raw as Raw
 
 # The same names as above; a test holds both lists equal.
 _PUBLIC = {
     "Cluster": "kdsl.cluster",
+    "Col": "kdsl.declare.classes.columns",
     "Csv": "kdsl_formats.csv",
+    "Float32": "kdsl.types.python",
+    "Float64": "kdsl.types.python",
     "Format": "kdsl.formats",
+    "Header": "kdsl.declare.classes.columns",
+    "Headers": "kdsl.declare.classes.columns",
+    "Int16": "kdsl.types.python",
+    "Int32": "kdsl.types.python",
+    "Int64": "kdsl.types.python",
+    "Int8": "kdsl.types.python",
     "Json": "kdsl_formats.json",
+    "KafkaTable": "kdsl.declare.classes.table",
     "KdslError": "kdsl.errors",
+    "Key": "kdsl.declare.classes.columns",
+    "KeyField": "kdsl.declare.classes.columns",
+    "Metadata": "kdsl.declare.classes.columns",
+    "PrimaryKey": "kdsl.declare.classes.columns",
     "Problem": "kdsl.errors",
     "Raw": "kdsl_formats.raw",
     "RecordError": "kdsl.errors",
+    "Ref": "kdsl.declare.classes.ref",
     "ResolveError": "kdsl.errors",
     "Table": "kdsl.table",
+    "TimestampLtz": "kdsl.types.python",
+    "TimestampNtz": "kdsl.types.python",
+    "Virtual": "kdsl.declare.classes.columns",
     "Where": "kdsl.errors",
+    "as_value": "kdsl.declare.classes.columns",
+    "col": "kdsl.declare.classes.columns",
+    "computed": "kdsl.declare.classes.columns",
     "load_tables": "kdsl.declare.document",
+    "metadata": "kdsl.declare.classes.columns",
     "option": "kdsl.options",
+    "ref": "kdsl.declare.classes.ref",
     "resolve": "kdsl.resolve",
+    "virtual": "kdsl.declare.classes.columns",
 }
 
 __all__ = sorted(_PUBLIC)

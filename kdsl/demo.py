@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
-from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from rich import box
 from rich.console import Console
 from rich.panel import Panel
 from rich.syntax import Syntax
@@ -81,19 +83,21 @@ def run(console: Console | None = None) -> None:
     """
     console = console or Console()
     console.print(Panel(Syntax(DECLARATION, "python", background_color="default"), title="a table", title_align="left"))
-    with console.status("starting Kafka (the first time it is fetched, about 45 MB)") as status:
-        with LocalKafka(topics={"orders": PARTITIONS, "big-orders": PARTITIONS}) as kafka:
-            console.print(f"[green]✓[/] a real Kafka listens on {kafka.bootstrap_servers}", highlight=False)
-            kafka.produce("orders", *MESSAGES)
-            console.print(f"[green]✓[/] {len(MESSAGES)} orders written to the topic 'orders'", highlight=False)
-            status.update("starting Spark")
-            spark = session()
-            try:
-                status.update("running the job")
-                job(spark, Cluster(kafka.bootstrap_servers), console)
-            finally:
-                status.update("stopping")
-                spark.stop()
+    with (
+        console.status("starting Kafka (the first time it is fetched, about 45 MB)") as status,
+        LocalKafka(topics={"orders": PARTITIONS, "big-orders": PARTITIONS}) as kafka,
+    ):
+        console.print(f"[green]✓[/] a real Kafka listens on {kafka.bootstrap_servers}", highlight=False)
+        kafka.produce("orders", *MESSAGES)
+        console.print(f"[green]✓[/] {len(MESSAGES)} orders written to the topic 'orders'", highlight=False)
+        status.update("starting Spark")
+        spark = session()
+        try:
+            status.update("running the job")
+            job(spark, Cluster(kafka.bootstrap_servers), console)
+        finally:
+            status.update("stopping")
+            spark.stop()
     console.print("[green]✓[/] Spark and Kafka are stopped", highlight=False)
 
 
@@ -101,10 +105,13 @@ def session() -> SparkSession:
     """A Spark session on this machine that listens on loopback only."""
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     made = (
         SparkSession.builder.master("local[2]")
         .appName("kdsl demo")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")
@@ -130,20 +137,20 @@ def job(spark: SparkSession, cluster: Cluster, console: Console) -> None:
     with tempfile.TemporaryDirectory(prefix="kdsl-demo-") as checkpoint:
         query = BigOrders.write_stream(big, cluster, checkpoint=checkpoint, trigger={"availableNow": True})
         query.awaitTermination()
-    show(console, "Orders.read(spark, cluster)", Orders.read(spark, cluster), Orders.order_id)
-    show(console, "BigOrders.read(spark, cluster)", BigOrders.read(spark, cluster), BigOrders.order_id)
+    read = Orders.read(spark, cluster)
+    columns = (Orders.order_id, Orders.order_time, Orders.pay_amount, Orders.partition, Orders.offset)
+    show(console, "Orders.read(spark, cluster)", read.select(*columns).orderBy(Orders.order_id))
+    written = BigOrders.read(spark, cluster)
+    shown = (BigOrders.order_channel, BigOrders.order_id, BigOrders.pay_amount, BigOrders.came_from)
+    by_time = written.select(*shown, BigOrders.event_time).orderBy(BigOrders.order_id)
+    show(console, "BigOrders.read(spark, cluster), from the second topic", by_time)
 
 
-def show(console: Console, title: str, df: DataFrame, *order: str) -> None:
+def show(console: Console, title: str, df: DataFrame) -> None:
     """Show a small DataFrame as a table."""
-    grid = Grid(title=title, title_justify="left", title_style="bold")
+    grid = Grid(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for field in df.schema.fields:
-        grid.add_column(f"{field.name}\n[dim]{field.dataType.simpleString()}[/]", overflow="fold")
-    for row in df.orderBy(*order).collect():
-        grid.add_row(*_cells(row))
+        grid.add_column(f"{field.name}\n[dim]{field.dataType.simpleString()}[/]")
+    for row in df.collect():
+        grid.add_row(*(f"{value:%Y-%m-%d %H:%M}" if isinstance(value, datetime) else str(value) for value in row))
     console.print(grid)
-
-
-def _cells(row: Iterable[object]) -> Iterable[str]:
-    for value in row:
-        yield value.isoformat(sep=" ", timespec="milliseconds") if isinstance(value, datetime) else str(value)

@@ -45,15 +45,22 @@ class Where:
     line: int | None = None
     path: str | None = None
 
+    @property
+    def name(self) -> str:
+        """The table, or the table and its column."""
+        return ".".join(part for part in (self.table, self.column) if part)
+
+    @property
+    def place(self) -> str:
+        """File, line and path; a file below the working directory is named from there."""
+        file = self.file or ""
+        if file.startswith(os.sep) and not (near := os.path.relpath(file)).startswith(os.pardir):
+            file = near
+        line = "" if self.line is None else f"{file}:{self.line}" if file else f"line {self.line}"
+        return " ".join(part for part in (line or file, self.path) if part)
+
     def __str__(self) -> str:
-        name = ".".join(part for part in (self.table, self.column) if part)
-        place = os.path.relpath(self.file) if self.file and self.file.startswith(os.sep) else self.file or ""
-        if place.startswith(".."):
-            place = self.file or ""
-        if self.line is not None:
-            place = f"{place}:{self.line}" if place else f"line {self.line}"
-        if self.path:
-            place = f"{place} {self.path}".strip()
+        name, place = self.name, self.place
         return f"{name} ({place})" if name and place else name or place
 
 

@@ -160,7 +160,7 @@ def format_class(identifier: str) -> type[Format]:
         )
     try:
         loaded: Any = point.load()
-    except ImportError as e:
+    except (ImportError, AttributeError) as e:
         raise UnknownFormatError(f"the format {identifier!r} ({point.value}) cannot be imported: {e}") from e
     if not (isinstance(loaded, type) and issubclass(loaded, Format)):
         raise UnknownFormatError(f"the format {identifier!r} ({point.value}) is no subclass of kdsl.Format")

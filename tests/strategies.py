@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import decimal
+from collections.abc import Callable
+from typing import Any
+
 from hypothesis import strategies as st
 
 from kdsl.types import model as t
@@ -10,6 +14,8 @@ SIMPLE = (t.Boolean, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, 
 LENGTHS = st.integers(1, t.MAX_LENGTH) | st.just(t.MAX_LENGTH)
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+
+_WIDE = decimal.Context(prec=t.MAX_DECIMAL)
 
 
 def scalar_types(nullable: st.SearchStrategy[bool] | None = None) -> st.SearchStrategy[t.DataType]:
@@ -52,3 +58,64 @@ def types() -> st.SearchStrategy[t.DataType]:
         )
 
     return st.recursive(scalar_types(), nested, max_leaves=8)
+
+
+def values(
+    kind: t.DataType, override: Callable[[t.DataType], st.SearchStrategy[Any] | None] = lambda _kind: None
+) -> st.SearchStrategy[Any]:
+    """Values of a type as Arrow takes them: dates, times and timestamps as numbers, rows as dicts, maps as pairs.
+
+    Args:
+        kind: The type; None is among the values when it is nullable.
+        override: Gives the strategy of a type's values (but for None) where the usual one does not fit.
+    """
+    chosen = override(kind)
+    made = _present_values(kind, override) if chosen is None else chosen
+    return st.none() | made if kind.nullable else made
+
+
+def _present_values(
+    kind: t.DataType, override: Callable[[t.DataType], st.SearchStrategy[Any] | None]
+) -> st.SearchStrategy[Any]:
+    match kind:
+        case t.Char() | t.VarChar():
+            return TEXTS
+        case t.Binary() | t.VarBinary():
+            return st.binary(max_size=30)
+        case t.Boolean():
+            return st.booleans()
+        case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
+            bound = 1 << {t.TinyInt: 7, t.SmallInt: 15, t.Int: 31, t.BigInt: 63}[type(kind)]
+            return st.integers(-bound, bound - 1)
+        case t.Float():
+            return st.floats(width=32)
+        case t.Double():
+            return st.floats()
+        case t.Decimal(precision=precision, scale=scale):
+            bound = 10**precision
+            return st.integers(1 - bound, bound - 1).map(lambda v: decimal.Decimal(v).scaleb(-scale, _WIDE))
+        case t.Date():
+            return st.integers(-719_162, 2_932_896)  # 0001-01-01 to 9999-12-31
+        case t.Time(precision=precision):
+            unit = 10 ** (9 - precision)
+            return st.integers(0, 86_400 * 10**precision - 1).map(lambda v: v * unit)
+        case t.Timestamp() | t.TimestampLtz():
+            return st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)  # the same years
+        case t.Array(element=element):
+            return st.lists(values(element, override), max_size=4)
+        case t.Map(key=key, value=value):
+            return _pairs(key, values(value, override), override)
+        case t.Multiset(element=element):
+            return _pairs(element, st.integers(1, 2**31 - 1), override)
+        case t.Row(fields=fields):
+            return st.fixed_dictionaries({f.name: values(f.type, override) for f in fields})
+    raise AssertionError(kind)
+
+
+def _pairs(
+    key: t.DataType,
+    value: st.SearchStrategy[Any],
+    override: Callable[[t.DataType], st.SearchStrategy[Any] | None],
+) -> st.SearchStrategy[Any]:
+    keys = values(key.as_nullable(False), override)
+    return st.lists(st.tuples(keys, value), max_size=3, unique_by=lambda pair: repr(pair[0]))

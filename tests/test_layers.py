@@ -24,10 +24,10 @@ LAYERS = (
     ("kdsl.plan",),
     ("kdsl.run",),
     ("kdsl.table",),
+    ("kdsl",),
     ("kdsl.testing",),
     ("kdsl.demo", "kdsl.docs"),
     ("kdsl.cli",),
-    ("kdsl",),
 )
 # A table class offers what can be done with it, so it reaches down the way when asked to; these are the only places.
 REACHING = {"kdsl.declare.classes.table", "kdsl.declare.classes.rows"}
@@ -39,7 +39,7 @@ def layer(module: str) -> int:
         (len(name), i)
         for i, names in enumerate(LAYERS)
         for name in names
-        if module == name or module.startswith(f"{name}.")
+        if module == name or (module.startswith(f"{name}.") and name != "kdsl")
     ]
     assert fits, f"{module} stands in no layer"
     return max(fits)[1]

@@ -50,11 +50,8 @@ def problem_json(problem: Problem) -> Mapping[str, Any]:
 def print_problem(problem: Problem) -> None:
     """Write a problem: its place, what is wrong, what to write instead."""
     colour = "red" if problem.severity == "error" else "yellow"
-    where = problem.where
-    place = f"{where.file or where.path or ''}{f':{where.line}' if where.line else ''}"
-    name = ".".join(part for part in (where.table, where.column) if part)
-    path = f" {where.path}" if where.path and where.file else ""
-    head = f"[bold]{_escape(place)}[/]{_escape(path)}: " if place else ""
+    place, name = problem.where.place, problem.where.name
+    head = f"[bold]{_escape(place)}[/]: " if place else ""
     line = f"{head}[{colour}]{problem.severity}[/] {_escape(name)}: {_escape(problem.message)}"
     out.print(line, highlight=False, soft_wrap=True)
     out.print(f"    [green]fix:[/] {_escape(problem.fix)} [dim]\\[{problem.code}][/]", highlight=False, soft_wrap=True)

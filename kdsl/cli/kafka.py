@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -11,8 +10,8 @@ from typing import Annotated
 
 import cattrs
 import typer
-from rich.console import Console
 
+from kdsl.cli.console import err, out, print_json
 from kdsl.testing import detached
 from kdsl.testing.detached import DEFAULT_NAME, DetachedKafka
 from kdsl.testing.errors import LocalKafkaError
@@ -31,7 +30,7 @@ class Login(StrEnum):
 _LOGIN_HELP = "How clients log in; otherwise than in plaintext, user kdsl with password kdsl-secret."
 
 Name = Annotated[str, typer.Option(help="The name of the Kafka, where several are wanted.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 @app.command()
@@ -43,22 +42,23 @@ def start(
     topic: Annotated[list[str] | None, typer.Option(help="A topic to create, as NAME or NAME:PARTITIONS.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="A folder that keeps the data, else a temporary one.")] = None,
     property_: Annotated[list[str] | None, typer.Option("--property", help="A broker property, as KEY=VALUE.")] = None,
-    version: Annotated[str | None, typer.Option(help="Kafka's version.", show_default="4.1.2")] = None,
+    version: Annotated[str | None, typer.Option(help="Kafka's version, else 4.1.2.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Start Kafka and leave it running; does nothing if it runs already.
 
     The first start on a machine fetches Kafka (about 45 MB) from Maven Central.
     """
-    with _failing(), _progress("starting Kafka") as told:
+    topics = dict(_topic(text) for text in topic or ())
+    properties = dict(_property(text) for text in property_ or ())
+    with _progress("starting Kafka") as told:
         from kdsl.testing.local_kafka import LocalKafka
 
-        topics = dict(_topic(text) for text in topic or ())
         kafka = LocalKafka(
             brokers,
             security=security.value,
             topics=topics,
-            properties=dict(_property(text) for text in property_ or ()),
+            properties=properties,
             data_dir=data_dir,
             port=port,
             version=version,
@@ -69,44 +69,42 @@ def start(
             _same(running, brokers=brokers, port=port, data_dir=data_dir, security=security)
             kafka.client_of(running.bootstrap_servers).create_missing(topics)
     if as_json:
-        _print_json(running)
+        print_json(_described(running))
     else:
-        typer.echo(f"Kafka {running.version} {'runs' if fresh else 'runs already'} at {running.bootstrap_servers}")
+        _say(f"Kafka {running.version} {'runs' if fresh else 'runs already'} at {running.bootstrap_servers}")
         _print_places(running)
 
 
 @app.command()
 def stop(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
     """Stop Kafka; does nothing if it does not run. Data in a temporary folder goes, other data stays."""
-    with _failing(), _progress("stopping Kafka"):
+    with _progress("stopping Kafka"):
         stopped = detached.stop(name)
     if as_json:
-        typer.echo(json.dumps({"name": name, "stopped": stopped is not None}))
+        print_json({"name": name, "stopped": stopped is not None})
     elif stopped is None:
-        typer.echo("Kafka does not run")
+        _say("Kafka does not run")
     else:
         kept = "its data is gone" if stopped.temporary else f"its data stays in {stopped.data_dir}"
-        typer.echo(f"Kafka at {stopped.bootstrap_servers} is stopped; {kept}")
+        _say(f"Kafka at {stopped.bootstrap_servers} is stopped; {kept}")
 
 
 @app.command()
 def status(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
     """Say what runs. Exits with 1 unless all brokers do."""
-    with _failing():
-        known = detached.find(name)
+    known = detached.find(name)
     alive = known.running() if known is not None else ()
-    if known is None or not alive:
-        typer.echo(json.dumps({"name": name, "running": False}) if as_json else "Kafka does not run")
-        raise typer.Exit(1)
     if as_json:
-        _print_json(known)
+        print_json(_described(known) if known is not None and alive else {"name": name, "running": False})
+    elif known is None or not alive:
+        _say("Kafka does not run")
     else:
-        typer.echo(f"Kafka {known.version} runs at {known.bootstrap_servers} since {known.started}")
+        _say(f"Kafka {known.version} runs at {known.bootstrap_servers} since {known.started}")
         for broker in known.brokers:
             if broker.id not in alive:
-                typer.echo(f"  broker {broker.id} has died; its log is {broker.log}")
+                _say(f"  broker {broker.id} has died; its log is {broker.log}")
         _print_places(known)
-    if len(alive) < len(known.brokers):
+    if known is None or len(alive) < len(known.brokers):
         raise typer.Exit(1)
 
 
@@ -128,22 +126,25 @@ def _same(running: DetachedKafka, *, brokers: int, port: int | None, data_dir: P
         )
 
 
-def _print_json(kafka: DetachedKafka) -> None:
+def _described(kafka: DetachedKafka) -> dict[str, object]:
     alive = kafka.running()
     values = cattrs.unstructure(kafka)
     del values["mark"]
-    values["running"] = len(alive) == len(kafka.brokers)
-    values["brokers"] = [{**broker, "running": broker["id"] in alive} for broker in values["brokers"]]
-    typer.echo(json.dumps(values))
+    brokers = [{**broker, "running": broker["id"] in alive} for broker in values["brokers"]]
+    return {**values, "brokers": brokers, "running": len(alive) == len(brokers)}
 
 
 def _print_places(kafka: DetachedKafka) -> None:
-    typer.echo(f"  data    {kafka.data_dir}{' (goes with it)' if kafka.temporary else ''}")
-    typer.echo(f"  log     {kafka.brokers[0].log}")
+    _say(f"  data    {kafka.data_dir}{' (goes with it)' if kafka.temporary else ''}")
+    _say(f"  log     {kafka.brokers[0].log}")
     if kafka.security[0] != "plaintext":
-        typer.echo(f"  login   {kafka.security[0]}, user kdsl, password kdsl-secret")
+        _say(f"  login   {kafka.security[0]}, user kdsl, password kdsl-secret")
     name = "" if kafka.name == DEFAULT_NAME else f" --name {kafka.name}"
-    typer.echo(f"  stop    kdsl kafka stop{name}")
+    _say(f"  stop    kdsl kafka stop{name}")
+
+
+def _say(line: str) -> None:
+    out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _topic(text: str) -> tuple[str, int]:
@@ -151,32 +152,23 @@ def _topic(text: str) -> tuple[str, int]:
     if not colon:
         return text, 1
     if not name or not partitions.isdigit() or int(partitions) < 1:
-        raise LocalKafkaError(f"--topic {text!r}: write NAME or NAME:PARTITIONS, as orders:4")
+        raise typer.BadParameter(f"{text!r}: write NAME or NAME:PARTITIONS, as orders:4", param_hint="--topic")
     return name, int(partitions)
 
 
 def _property(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise LocalKafkaError(f"--property {text!r}: write KEY=VALUE, as log.retention.ms=60000")
+        raise typer.BadParameter(f"{text!r}: write KEY=VALUE, as log.retention.ms=60000", param_hint="--property")
     return key.strip(), value.strip()
 
 
 @contextmanager
-def _failing() -> Iterator[None]:
-    try:
-        yield
-    except LocalKafkaError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from error
-
-
-@contextmanager
 def _progress(first: str) -> Iterator[Callable[[str], None]]:
-    """A line on the terminal that says what is going on; nothing where standard error is no terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
+    """A line on the terminal that says what is going on; elsewhere one line when it begins."""
+    if not err.is_terminal:
+        err.print(f"{first} …", highlight=False)
         yield lambda _: None
         return
-    with console.status(f"{first} …") as status:
+    with err.status(f"{first} …") as status:
         yield lambda line: status.update(f"{line} …")

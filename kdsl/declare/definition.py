@@ -132,3 +132,8 @@ class TableDef:
         if self.spelling is Spelling.PYTHON:
             return f"{attribute}="
         return repr(key or attrs.fields_dict(KafkaOptions)[attribute].metadata["key"])
+
+    def setting(self, attribute: str, value: object) -> str:
+        """An option with a value as the user would write it: ``key_prefix='k_'``, ``'key.fields-prefix' = 'k_'``."""
+        between = "" if self.spelling is Spelling.PYTHON else " = "
+        return f"{self.option_name(attribute)}{between}{value!r}"

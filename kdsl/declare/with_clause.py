@@ -115,7 +115,7 @@ class _Reader:
         del self.rest[key]
         for prefix, chosen in self.spaces.items():
             name = f"{chosen.identifier}."
-            for other in (name, f"value.{name}", f"key.{name}"):
+            for other in ("key." + name,) if prefix.startswith("key.") else (name, f"value.{name}"):
                 if key.startswith(other) and other != prefix:
                     message = f"the option {key!r} belongs to no format of the table"
                     self._problem("option-unknown", key, message, f"write {prefix + key.removeprefix(other)!r}")

@@ -95,33 +95,29 @@ def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Prefixes need EXCEPT_KEY, stand before every column of their side, and do not begin with each other."""
     options = table.options
     key, value = options.key_prefix, options.value_prefix
-    key_option, value_option = table.option_name("key_prefix"), table.option_name("value_prefix")
-    include = table.option_name("value_fields")
-    assign = "" if table.spelling is Spelling.PYTHON else " = "
+    key_set, value_set = table.setting("key_prefix", key), table.setting("value_prefix", value)
+    except_key_set = table.setting("value_fields", "EXCEPT_KEY")
     if key and options.value_fields.upper() != "EXCEPT_KEY":
         message = (
-            f"{key_option}{assign}{key!r} and {include}{assign}'ALL' exclude each other, "
+            f"{key_set} and {table.setting('value_fields', 'ALL')} exclude each other, "
             "because the key columns would stand in the value under names that are meant for the key"
         )
-        yield problem(table, "key-prefix-all", message, f"set {include}{assign}'EXCEPT_KEY'", option="key_prefix")
+        yield problem(table, "key-prefix-all", message, f"set {except_key_set}", option="key_prefix")
     if key and value and (key.startswith(value) or value.startswith(key)):
-        message = (
-            f"{key_option}{assign}{key!r} and {value_option}{assign}{value!r} begin with one another, "
-            "so a column's name does not tell its side"
-        )
+        message = f"{key_set} and {value_set} begin with one another, so a column's name does not tell its side"
         yield problem(table, "prefix-overlap", message, "choose prefixes that differ at once", option="value_prefix")
     by_name = {c.name: c for c in table.physical}
     sides = (
-        ("key", key, key_option, [by_name[n] for n in dict.fromkeys(key_columns(table)) if n in by_name]),
-        ("value", value, value_option, list(value_columns(table))),
+        ("key", key, key_set, [by_name[n] for n in dict.fromkeys(key_columns(table)) if n in by_name]),
+        ("value", value, value_set, list(value_columns(table))),
     )
-    for side, prefix, option, columns in sides:
+    for side, prefix, setting, columns in sides:
         for column in columns:
             if not column.name.startswith(prefix):
-                message = f"{option}{assign}{prefix!r}, but this {side} column does not begin with it"
+                message = f"{setting}, but this {side} column does not begin with it"
                 fix = f"rename it to {prefix + column.name!r}"
                 if side == "value" and column.name in key_columns(table):
-                    fix = f"set {include}{assign}'EXCEPT_KEY', so that key columns stay out of the value"
+                    fix = f"set {except_key_set}, so that key columns stay out of the value"
                 yield problem(table, f"{side}-prefix", message, fix, column=column)
             elif column.name == prefix:
                 message = f"nothing of the name is left without the {side} prefix {prefix!r}"
@@ -144,6 +140,6 @@ def unused_key_options(table: TableDef, _: Direction) -> Iterator[Problem]:
     for attribute, default in (("key_prefix", ""), ("value_fields", "ALL")):
         value = getattr(table.options, attribute)
         if str(value).upper() != default:
-            message = f"{table.option_name(attribute)} {value!r} has no effect, because the table has no key columns"
+            message = f"{table.setting(attribute, value)} has no effect, because the table has no key columns"
             fix = "declare key columns and a key format, or remove it"
             yield problem(table, "key-option-unused", message, fix, option=attribute, severity="warning")

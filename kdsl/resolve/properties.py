@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-
 from kdsl.client.translate import consumer_settings, producer_settings
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem
@@ -17,5 +15,5 @@ def client_properties(table: TableDef, direction: Direction) -> Iterator[Problem
     """Every property is one that the client of this direction takes, with a value that it takes."""
     translate = consumer_settings if direction == "read" else producer_settings
     for found in translate(table.properties.revealed()).problems:
-        placed = problem(table, found.code, found.message, found.fix, option="properties")
-        yield attrs.evolve(placed, severity=found.severity)
+        key = next((key for key in table.properties if repr(key) in found.message), "")
+        yield problem(table, found.code, found.message, found.fix, option=f"properties.{key}", severity=found.severity)

@@ -45,5 +45,6 @@ def problem(
     elif option is not None:
         known = attrs.fields_dict(KafkaOptions)
         key = known[option].metadata["key"] if option in known else option
-        where = attrs.evolve(table.places.get(key, Where()), table=table.name)
+        near = "properties" if key.startswith("properties.") else key
+        where = attrs.evolve(table.places.get(key, table.places.get(near, Where())), table=table.name)
     return Problem(code, message, fix, where, severity).at(table.where)

@@ -25,8 +25,8 @@ def topic_or_pattern(table: TableDef, _: Direction) -> Iterator[Problem]:
     names, pattern = table.options.topic, table.options.topic_pattern
     topic, topic_pattern = table.option_name("topic"), table.option_name("topic_pattern")
     if names and pattern is not None:
-        shown = ";".join(names)
-        message = f"{topic} {shown!r} and {topic_pattern} {pattern!r} are both set, but only one can name the topics"
+        both = f"{table.setting('topic', ';'.join(names))} and {table.setting('topic_pattern', pattern)}"
+        message = f"{both} are both set, but only one can name the topics"
         yield problem(table, "topic-and-pattern", message, f"remove {topic} or {topic_pattern}", option="topic_pattern")
     if not names and pattern is None:
         message = f"neither {topic} nor {topic_pattern} is set"
@@ -51,18 +51,21 @@ def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
             re.compile(pattern)
         except re.error as e:
             place = "" if e.pos is None else f" at position {e.pos}"
-            message = f"{table.option_name('topic_pattern')} {pattern!r} is no regular expression: {e.msg}{place}"
+            message = f"{table.setting('topic_pattern', pattern)} is no regular expression: {e.msg}{place}"
             fix = "write one that a whole topic name must match, as 'orders-.*'"
             yield problem(table, "topic-pattern", message, fix, option="topic_pattern")
 
 
 def sink_topic(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """A sink with several topics takes the topic of each row from a writable metadata column."""
-    several = len(set(table.options.topic)) > 1 or table.options.topic_pattern is not None
+    names, pattern = table.options.topic, table.options.topic_pattern
+    if names and pattern is not None:
+        return
+    several = len(set(names)) > 1 or pattern is not None
     column = next((c for c in table.columns if c.shows == "topic"), None)
     if direction == "write" and several and (column is None or column.virtual):
-        option = "topic" if table.options.topic else "topic_pattern"
-        message = f"{table.option_name(option)} names no single topic, so each row must say where it goes"
+        option, value = ("topic", ";".join(names)) if names else ("topic_pattern", pattern)
+        message = f"{table.setting(option, value)} names no single topic, so each row must say where it goes"
         fix = "add a writable column of the metadata 'topic', or name one topic"
         if column is not None:
             fix = f"make {column.name!r} writable (metadata instead of virtual), or name one topic"

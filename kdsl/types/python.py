@@ -24,7 +24,7 @@ derived one, if values of the Python type can be values of it.
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import enum
 import sys
@@ -47,8 +47,8 @@ Int32: TypeAlias = Annotated[int, t.Int()]
 Int64: TypeAlias = Annotated[int, t.BigInt()]
 Float32: TypeAlias = Annotated[float, t.Float()]
 Float64: TypeAlias = Annotated[float, t.Double()]
-TimestampLtz: TypeAlias = Annotated[datetime.datetime, t.TimestampLtz()]
-TimestampNtz: TypeAlias = Annotated[datetime.datetime, t.Timestamp()]
+TimestampLtz: TypeAlias = Annotated[dt.datetime, t.TimestampLtz()]
+TimestampNtz: TypeAlias = Annotated[dt.datetime, t.Timestamp()]
 
 SqlType: TypeAlias = str | s.DataType | type[s.DataType] | t.DataType | type[t.DataType]
 """A column type that is given instead of the derived one: SQL text, a Spark type or a kdsl type."""
@@ -63,9 +63,9 @@ SCALARS: dict[Any, t.DataType] = {
     decimal.Decimal: t.Decimal(38, 18),
     str: t.STRING,
     bytes: t.BYTES,
-    datetime.date: t.Date(),
-    datetime.time: t.Time(6),
-    datetime.datetime: t.TimestampLtz(),
+    dt.date: t.Date(),
+    dt.time: t.Time(6),
+    dt.datetime: t.TimestampLtz(),
 }
 _LISTS = (list, tuple, Sequence, MutableSequence)
 _MAPS = (dict, Mapping, MutableMapping)
@@ -187,7 +187,7 @@ class _Reader:
         base, marks = unwrap(annotation)
         base = self._evaluated(base)
         for mark in marks:
-            if explicit is None and _is_type(mark):
+            if explicit is None and is_sql_type(mark):
                 explicit = sql_type(mark)
         parts = [a for a in get_args(base) if a is not types.NoneType]
         if get_origin(base) in (Union, types.UnionType):
@@ -205,15 +205,14 @@ class _Reader:
 
     def _check(self, base: Any, annotation: Any, explicit: t.DataType) -> None:
         derived = self._derived(base, annotation)
-        if not _agree(derived, explicit):
+        if not agree(derived, explicit):
             message = f"values of {explicit.spelling} are no {_name(base)}"
-            raise AnnotationError(message, f"annotate it as {_python(explicit)}, or choose a type like {derived.spelling}")
+            raise AnnotationError(
+                message, f"annotate it as {_python(explicit)}, or choose a type like {derived.spelling}"
+            )
 
     def _evaluated(self, annotation: Any) -> Any:
-        while isinstance(annotation, str | ForwardRef):
-            text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
-            annotation = evaluated(text, self._evaluate)
-        return annotation
+        return evaluated(annotation, self._evaluate)
 
     def _derived(self, base: Any, annotation: Any) -> t.DataType:
         origin, args = get_origin(base), get_args(base)
@@ -258,7 +257,7 @@ class _Reader:
         if not found:
             raise AnnotationError(f"{cls.__name__} has no fields", "give it at least one")
         self._inside.append(cls)
-        outer, self._evaluate = self._evaluate, _in_module_of(cls, self._evaluate)
+        outer, self._evaluate = self._evaluate, inside(cls, self._evaluate)
         try:
             fields = [t.Field(name, self._member(cls, name, hint)) for name, hint in found.items()]
         finally:
@@ -269,39 +268,41 @@ class _Reader:
     def _member(self, cls: type, name: str, hint: Any) -> t.DataType:
         if hint is None:
             raise AnnotationError(f"{cls.__name__}.{name} has no annotation", "annotate each field")
-        hint = self._evaluated(hint)
-        missing = get_origin(hint) is typing.NotRequired
         try:
-            kind = self.read(get_args(hint)[0] if missing else hint)
+            hint = self._evaluated(hint)
+            if get_origin(hint) is typing.NotRequired:
+                return self.read(get_args(hint)[0]).as_nullable()
+            return self.read(hint)
         except AnnotationError as e:
             raise AnnotationError(f"{cls.__name__}.{name}: {e.message}", e.fix) from None
-        return kind.as_nullable(kind.nullable or missing)
 
 
-def evaluated(text: str, evaluate: Evaluate) -> Any:
-    """The value of an annotation that is text.
+def evaluated(annotation: Any, evaluate: Evaluate) -> Any:
+    """An annotation that is no text any more.
 
     Raises:
         AnnotationError: It cannot be evaluated.
     """
-    try:
-        return evaluate(text)
-    except NameError as e:
-        known = [n for n in (getattr(evaluate, "names", None) or (lambda: ()))()]
-        hint = nearest(str(e.name), known) if e.name else ""
-        message = f"the annotation {text!r} cannot be read: there is no name {e.name!r}{hint}"
-        raise AnnotationError(message, "import or define the name where the class stands") from None
-    except Exception as e:
-        message = f"the annotation {text!r} cannot be read: {type(e).__name__}: {e}"
-        raise AnnotationError(message, "correct it") from None
+    while isinstance(annotation, str | ForwardRef):
+        text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
+        try:
+            annotation = evaluate(text)
+        except NameError as e:
+            hint = nearest(e.name or "", getattr(evaluate, "names", tuple)())
+            message = f"the annotation {text!r} cannot be read: there is no name {e.name!r}{hint}"
+            raise AnnotationError(message, "import or define the name where the class stands") from None
+        except Exception as e:  # noqa: BLE001  # an annotation may be any expression
+            message = f"the annotation {text!r} cannot be read: {type(e).__name__}: {e}"
+            raise AnnotationError(message, "correct it") from None
+    return annotation
 
 
 def _nothing_known(text: str) -> Any:
     raise NameError(f"name {text!r} is not defined", name=text)
 
 
-def _in_module_of(cls: type, outer: Evaluate) -> Evaluate:
-    """Reads the annotations of a nested class: as Python does it where the class stands, else as for the class outside."""
+def inside(cls: type, outer: Evaluate) -> Evaluate:
+    """Reads the annotations of a nested class: as where that class stands, else as for the class around it."""
 
     def evaluate(text: str) -> Any:
         for owner in cls.__mro__:
@@ -315,23 +316,24 @@ def _in_module_of(cls: type, outer: Evaluate) -> Evaluate:
     return evaluate
 
 
-def _is_type(mark: Any) -> bool:
+def is_sql_type(mark: Any) -> bool:
+    """Whether something inside ``Annotated`` is a Spark type or a kdsl type."""
     kinds = (s.DataType, t.DataType)
     return isinstance(mark, kinds) or (isinstance(mark, type) and issubclass(mark, kinds))
 
 
-def _agree(derived: t.DataType, explicit: t.DataType) -> bool:
+def agree(derived: t.DataType, explicit: t.DataType) -> bool:
     """Whether values of the Python type from which one type was derived can be values of the other."""
     match derived, explicit:
         case t.Array(element=a), t.Array(element=b):
-            return _agree(a, b)
+            return agree(a, b)
         case t.Map(key=a, value=b), t.Map(key=c, value=d):
-            return _agree(a, c) and _agree(b, d)
+            return agree(a, c) and agree(b, d)
         case t.Map(key=a, value=b), t.Multiset(element=c):
-            return _agree(a, c) and _agree(b, t.Int())
+            return agree(a, c) and agree(b, t.Int())
         case t.Row(fields=a), t.Row(fields=b):
             same_names = [f.name for f in a] == [f.name for f in b]
-            return same_names and all(_agree(c.type, d.type) for c, d in zip(a, b, strict=True))
+            return same_names and all(agree(c.type, d.type) for c, d in zip(a, b, strict=True))
         case _:
             return any(isinstance(derived, f) and isinstance(explicit, f) for f in _FAMILIES) or (
                 type(derived) is type(explicit)
@@ -350,7 +352,7 @@ def _python(kind: t.DataType) -> str:
         case t.Row(fields=fields):
             return f"a class with the fields {', '.join(f.name for f in fields)}"
         case _:
-            return next(p.__name__ for p, derived in SCALARS.items() if _agree(derived, kind))
+            return next(str(p.__name__) for p, derived in SCALARS.items() if agree(derived, kind))
 
 
 def _hint(base: Any) -> str:

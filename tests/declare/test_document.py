@@ -73,7 +73,7 @@ class TestDefinition:
         assert found.value_format.to_strings() == {"ignore-parse-errors": "true"}
 
     def test_properties_are_texts_without_their_prefix(self) -> None:
-        assert table().properties == {"bootstrap.servers": "localhost:9092", "enable.idempotence": "false"}
+        assert dict(table().properties) == {"bootstrap.servers": "localhost:9092", "enable.idempotence": "false"}
 
     def test_the_rest(self) -> None:
         found = table()

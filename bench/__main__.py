@@ -1,6 +1,6 @@
 """Measure kdsl against hand-written PySpark on Spark's own Kafka connector, paired, in one run.
 
-``python -m bench.run`` prints the ratios and keeps everything as JSON in bench/results/.
+``python -m bench`` prints the ratios and keeps everything as JSON in bench/results/.
 """
 
 from __future__ import annotations

@@ -1,0 +1,134 @@
+"""Rows to CSV messages, column by column; equal in every message to `ReferenceEncoder`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.formats import Encoded
+from kdsl.types import model as t
+from kdsl_formats._text.reading import bounds, content
+from kdsl_formats._text.spelling import spelled
+from kdsl_formats.csv.grammar import Dialect
+from kdsl_formats.csv.reference_encoder import LONGEST_UNQUOTED, UNQUOTED, largest_special
+
+Write = Callable[[pa.Array], pa.StringArray]
+_FOUR_BYTES = 0xF0  # what a character beyond U+FFFF, of two UTF-16 units, begins with
+_LAST_ASCII = "\x7f"
+
+
+class CsvEncoder:
+    """Writes arrays of rows as CSV messages."""
+
+    def __init__(self, row: t.Row, dialect: Dialect, *, scientific: bool) -> None:
+        self.dialect, self.scientific = dialect, scientific
+        self.null = dialect.null_literal or ""
+        self._columns = [self._column(f.type) for f in row.fields]
+        self._quoting = _Quoting(dialect)
+
+    def encode(self, rows: pa.StructArray) -> Encoded:
+        """Write an array of rows; see `kdsl.formats.Encoder`."""
+        texts = [write(column) for write, column in zip(self._columns, rows.flatten(), strict=True)]
+        return Encoded(self._joined(texts, self.dialect.delimiter).cast(pa.binary()))
+
+    def _joined(self, texts: list[pa.StringArray], delimiter: str) -> pa.StringArray:
+        return pc.binary_join_element_wise(*texts, delimiter, null_handling="replace", null_replacement=self.null)
+
+    def _column(self, kind: t.DataType) -> Write:
+        write = self._text(kind)
+        if isinstance(kind, UNQUOTED) or self.dialect.quote is None:
+            return write
+        return lambda column: self._quoting.quoted(write(column))
+
+    def _text(self, kind: t.DataType) -> Write:
+        match kind:
+            case t.Array(element=element):
+                inner = self._text(element)
+                return lambda column: self._array(column, inner)
+            case t.Row(fields=fields):
+                members = [self._text(f.type) for f in fields]
+                return lambda column: self._row(column, members)
+            case _:
+                return lambda column: spelled(column, kind, plain_decimals=not self.scientific)
+
+    def _array(self, column: pa.ListArray, inner: Write) -> pa.StringArray:
+        counts = np.asarray(pc.list_value_length(column).fill_null(0))
+        offsets = np.zeros(len(counts) + 1, dtype=np.int32)
+        np.cumsum(counts, out=offsets[1:])
+        elements = inner(column.flatten()).fill_null(self.null)
+        lists = pa.ListArray.from_arrays(pa.array(offsets), elements)
+        return _where(column, pc.binary_join(lists, self.dialect.array_delimiter))
+
+    def _row(self, column: pa.StructArray, members: list[Write]) -> pa.StringArray:
+        if not members:
+            return _where(column, pa.array([""] * len(column), pa.string()))
+        texts = [write(member) for write, member in zip(members, column.flatten(), strict=True)]
+        return _where(column, self._joined(texts, self.dialect.array_delimiter))
+
+
+def _where(column: pa.Array, texts: pa.StringArray) -> pa.StringArray:
+    """The texts, and NULL where the column is."""
+    if not column.null_count:
+        return texts
+    return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string()))
+
+
+class _Quoting:
+    """Puts quotes around the texts of whole columns that might need them."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.quote, self.escape = dialect.quote or "", dialect.escape
+        largest, special = largest_special(dialect), dialect.escape or "\\"
+        self.special = np.zeros(256, dtype=bool)
+        self.pattern = ""
+        if max(largest, special) <= _LAST_ASCII:
+            self.special[: ord(largest) + 1] = True
+            self.special[ord(special)] = True
+        else:
+            self.pattern = rf"[\x00-\x{{{ord(largest):X}}}{re.escape(special)}]"
+            if largest >= "\ud800":  # then the halves of the characters beyond U+FFFF are special too
+                self.pattern = rf"[\x00-\x{{{ord(largest):X}}}\x{{10000}}-\x{{10FFFF}}]"
+
+    def quoted(self, texts: pa.StringArray) -> pa.StringArray:
+        """The texts, with quotes around those that might need them."""
+        needed = self._needed(texts)
+        if not needed.any():
+            return texts
+        inner = texts
+        if self.escape is not None and self.escape != self.quote:
+            inner = pc.replace_substring(inner, self.escape, self.escape * 2)
+        inner = pc.replace_substring(inner, self.quote, self.quote * 2)
+        inner = pc.binary_join_element_wise(self.quote, inner, self.quote, "")
+        return inner if needed.all() else pc.if_else(pa.array(needed), inner, texts)
+
+    def _needed(self, texts: pa.StringArray) -> npt.NDArray[np.bool_]:
+        data = content(texts)
+        start, end = bounds(texts)
+        needed = self._has_special(texts, data, end)
+        long = end - start > LONGEST_UNQUOTED
+        if long.any() and not needed[long].all():
+            if int(data.max()) > ord(_LAST_ASCII):
+                long = _units(texts, data, end) > LONGEST_UNQUOTED
+            needed |= long
+        return needed
+
+    def _has_special(
+        self, texts: pa.StringArray, data: npt.NDArray[np.uint8], end: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        if self.pattern:
+            return np.array(pc.match_substring_regex(texts, self.pattern).fill_null(False))
+        needed = np.zeros(len(texts), dtype=bool)
+        needed[np.searchsorted(end, np.flatnonzero(self.special.take(data)), side="right")] = True
+        return needed
+
+
+def _units(texts: pa.StringArray, data: npt.NDArray[np.uint8], end: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The length of each text in UTF-16 units."""
+    units = np.array(pc.utf8_length(texts).fill_null(0)).astype(np.int64)
+    np.add.at(units, np.searchsorted(end, np.flatnonzero(data >= _FOUR_BYTES), side="right"), 1)
+    return units

@@ -1,0 +1,196 @@
+"""The options of the format ``csv``, its plan-time rules, and the way to its decoder and encoder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from kdsl.errors import Problem, Where
+from kdsl.formats import Decoder, Direction, Encoder, Format
+from kdsl.options import option
+from kdsl.types import model as t
+from kdsl_formats.csv.decoder import CsvDecoder
+from kdsl_formats.csv.encoder import CsvEncoder
+from kdsl_formats.csv.grammar import Dialect
+
+MAX_TIME = 3
+QUOTE = '"'
+_ESCAPE = re.compile(r"\\(?:([0-3]?[0-7]{1,2})|u+\+?([0-9a-fA-F]{4})|(.?))", re.DOTALL)
+_NAMED = {"b": "\b", "n": "\n", "t": "\t", "f": "\f", "r": "\r"}
+
+
+def unescaped(text: str) -> str:
+    """A text whose Java escapes are read: ``\\t``, ``\\u0001``, ``\\001``, ``\\\\``."""
+
+    def read(found: re.Match[str]) -> str:
+        octal, code, other = found.groups()
+        if octal is not None:
+            return chr(int(octal, 8))
+        return chr(int(code, 16)) if code is not None else _NAMED.get(other, other)
+
+    return _ESCAPE.sub(read, text)
+
+
+def _one_character(given: str | None) -> str | None:
+    if given is None or (len(given) == 1 and given <= "\uffff"):
+        return None
+    return "give exactly one character"
+
+
+def _one_delimiter(given: str) -> str | None:
+    read = unescaped(given)
+    if len(read) != 1 or read > "\uffff":
+        return "give exactly one character, as it is or as Java spells it (\\t, \\u0001)"
+    return "a line break ends a message; give another character" if read in "\r\n" else None
+
+
+class Csv(Format):
+    """One line of delimited values per message, columns by their order (Flink's format ``csv``)."""
+
+    identifier = "csv"
+
+    field_delimiter: str = option(
+        "field-delimiter",
+        "The character between values, as it is or as Java spells it (\\t, \\u0001). An ASCII character is read faster.",
+        default=",",
+        check=_one_delimiter,
+    )
+    disable_quote_character: bool = option(
+        "disable-quote-character",
+        "Whether no character quotes. Write: nothing is protected then, and such a message may not read back.",
+        default=False,
+    )
+    quote_character: str | None = option(
+        "quote-character",
+        "The character around values that hold special characters; '\"' when it is not given.",
+        default=None,
+        check=_one_character,
+    )
+    allow_comments: bool = option(
+        "allow-comments",
+        "Read: whether lines that begin with '#', empty lines and blanks before the row are skipped.",
+        default=False,
+    )
+    ignore_parse_errors: bool = option(
+        "ignore-parse-errors",
+        "Read: whether a bad value becomes NULL and an unreadable message gives no row, instead of an error.",
+        default=False,
+    )
+    array_element_delimiter: str = option(
+        "array-element-delimiter",
+        "The character between the elements of an ARRAY and the members of a ROW.",
+        default=";",
+        check=_one_character,
+    )
+    escape_character: str | None = option(
+        "escape-character",
+        "The character that takes the meaning of the next one.",
+        default=None,
+        check=_one_character,
+    )
+    null_literal: str | None = option(
+        "null-literal",
+        "The text of NULL. Without it NULL is written as an empty value, which a text column reads as ''.",
+        default=None,
+    )
+    write_bigdecimal_in_scientific_notation: bool = option(
+        "write-bigdecimal-in-scientific-notation",
+        "Write: whether decimals are shortened (1E+5); otherwise they have all digits of their scale (100000.00).",
+        default=False,
+    )
+    trim_spaces: bool = option(
+        "trim-spaces",
+        "Read: whether blanks around a value that is not quoted are dropped.",
+        default=False,
+    )
+    ignore_trailing_unmappable: bool = option(
+        "ignore-trailing-unmappable",
+        "Read: whether values beyond the last column are dropped; otherwise the message is an error.",
+        default=False,
+    )
+    allow_trailing_comma: bool = option(
+        "allow-trailing-comma",
+        "Read: whether one delimiter may follow the last value.",
+        default=True,
+    )
+    fail_on_missing_columns: bool = option(
+        "fail-on-missing-columns",
+        "Read: whether a message with too few values is unreadable; otherwise, where errors are ignored, the rest is NULL.",
+        default=False,
+    )
+    empty_string_as_null: bool = option(
+        "empty-string-as-null",
+        "Read: whether an empty value, quoted or not, is NULL.",
+        default=False,
+    )
+
+    def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
+        """Rules F-5 and F-7 and those of nesting; the values of the options are judged by `problems` (F-6)."""
+        yield from self._quoting()
+        for field in row.fields:
+            yield from _type_problems(field, direction)
+
+    def _quoting(self) -> Iterator[Problem]:
+        if self.quote_character is not None and self.disable_quote_character is True:
+            yield Problem(
+                "csv-quote",
+                "the format 'csv' cannot both have a quote character and have quoting disabled",
+                "leave out the quote character, or do not disable it",
+            )
+        delimiter = unescaped(str(self.field_delimiter))
+        quote = None if self.disable_quote_character is True else self.quote_character or QUOTE
+        for name, character in (("quote character", quote), ("escape character", self.escape_character)):
+            if character == delimiter:
+                yield Problem(
+                    "csv-delimiter",
+                    f"the format 'csv' has {delimiter!r} as its field delimiter and as its {name}, so no value is certain",
+                    "give one of them another character",
+                )
+
+    def decoder(self, row: t.Row) -> Decoder:
+        """A decoder for rows of this type."""
+        return CsvDecoder(row, self._dialect(), ignore_parse_errors=self.ignore_parse_errors)
+
+    def encoder(self, row: t.Row) -> Encoder:
+        """An encoder for rows of this type."""
+        return CsvEncoder(row, self._dialect(), scientific=self.write_bigdecimal_in_scientific_notation)
+
+    def _dialect(self) -> Dialect:
+        return Dialect(
+            delimiter=unescaped(self.field_delimiter),
+            quote=None if self.disable_quote_character else self.quote_character or QUOTE,
+            escape=self.escape_character,
+            array_delimiter=self.array_element_delimiter,
+            null_literal=self.null_literal,
+            comments=self.allow_comments,
+            trim=self.trim_spaces,
+            ignore_extra=self.ignore_trailing_unmappable,
+            trailing_delimiter=self.allow_trailing_comma,
+            require_all=self.fail_on_missing_columns,
+            empty_as_null=self.empty_string_as_null,
+        )
+
+
+def _type_problems(field: t.Field, direction: Direction) -> Iterator[Problem]:
+    where = Where(column=field.name)
+    for kind in (field.type, *(() if isinstance(field.type, t.Map | t.Multiset) else t.children(field.type))):
+        if isinstance(kind, t.Map | t.Multiset):
+            yield Problem("csv-type", f"the format 'csv' has no form for the type {kind}", _other(kind), where)
+        elif kind is not field.type and isinstance(kind, t.Array | t.Row):
+            yield Problem(
+                "csv-nesting",
+                f"the type {field.type} holds {kind}, and the format 'csv' has one level of nesting",
+                "use columns of their own for the inner values, or the format 'json'",
+                where,
+            )
+        elif isinstance(kind, t.Time) and kind.precision > MAX_TIME and direction == "read":
+            yield Problem(
+                "csv-time",
+                f"the format 'csv' reads times to milliseconds, and the type {kind} asks for more",
+                f"use TIME({MAX_TIME}), or STRING",
+                where,
+            )
+
+
+def _other(kind: t.DataType) -> str:
+    return f"use the format 'json' for the type {kind.spelling}, or a STRING"

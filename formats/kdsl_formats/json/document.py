@@ -1,0 +1,155 @@
+"""A message's bytes as a JSON document: encodings, grammar and limits as in Flink's reader.
+
+Numbers keep their spelling, objects keep the last of equal names, raw control characters are allowed in texts, and what
+follows the document is not looked at.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import sys
+from typing import Any, NoReturn
+
+MAX_DEPTH = 1000
+MAX_NUMBER = 1000
+_BLANKS = " \t\n\r"
+_DEEP = 400  # below this many brackets no interpreter's recursion limit is near
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF16_LE, "utf-16-le"))
+_WIDE_MARKS = ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-32-le"))
+
+
+_ESCAPES = {c: f"\\u{c:04X}" for c in range(0x20)} | {ord(k): v for k, v in {
+    '"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"
+}.items()}  # fmt: skip
+
+
+class Integer(str):
+    """A JSON number without fraction and exponent, as it was spelled."""
+
+    __slots__ = ()
+
+
+class Fractional(str):
+    """A JSON number with a fraction or an exponent, as it was spelled."""
+
+    __slots__ = ()
+
+
+class Empty(ValueError):  # noqa: N818 - not always an error
+    """There is no document: no byte at all, or nothing but blanks."""
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"not JSON: {name} is no JSON value")
+
+
+_scan = json.JSONDecoder(strict=False, parse_int=Integer, parse_float=Fractional, parse_constant=_constant).raw_decode
+
+
+def parse(message: bytes) -> Any:
+    """Read the first JSON document of a message.
+
+    Returns:
+        dict, list, str, bool, None, and `Integer` and `Fractional` for numbers.
+
+    Raises:
+        Empty: The message is empty or blank.
+        ValueError: It is no JSON; says why.
+    """
+    text, broken = _text(message)
+    start = 0
+    while text[start : start + 1] and text[start] in _BLANKS:
+        start += 1
+    if start == len(text):
+        raise Empty("the message holds only blanks" if text else "the message is empty")
+    deep = len(message) > 2 * _DEEP and message.count(b"[") + message.count(b"{") > _DEEP
+    try:
+        value, end = _deeply(text, start) if deep else _scan(text, start)
+    except json.JSONDecodeError as e:
+        place = "at the end" if e.pos >= len(text) else f"at character {e.pos + 1}"
+        raise ValueError(f"not JSON: {e.msg[0].lower()}{e.msg[1:]} {place}") from None
+    if broken and any("\udc80" <= c <= "\udcff" for c in text[start:end]):
+        raise ValueError(f"not JSON: {broken}")
+    return value
+
+
+def _text(message: bytes) -> tuple[str, str]:
+    """The text of a message, and what is wrong with its encoding; wrong bytes become half surrogates."""
+    encoding, skipped = ("utf-8", 0) if message[:1] == b"{" and message[1:2] != b"\0" else _encoding(message)
+    data = message[skipped:]
+    try:
+        return data.decode(encoding), ""
+    except UnicodeDecodeError as e:
+        wrong = f"byte {skipped + e.start + 1} is no {encoding.upper()} ({e.reason})"
+        if encoding != "utf-8":
+            raise ValueError(f"not JSON: {wrong}") from None
+        return data.decode(encoding, "surrogateescape"), wrong
+
+
+def _encoding(message: bytes) -> tuple[str, int]:
+    """The encoding that the first bytes show, and the length of its mark."""
+    for mark, encoding in (*_WIDE_MARKS, *_MARKS):
+        if message.startswith(mark):
+            return encoding, len(mark)
+    zeros = tuple(b == 0 for b in message[:4])
+    if zeros == (True, True, True, False):
+        return "utf-32-be", 0
+    if zeros == (False, True, True, True):
+        return "utf-32-le", 0
+    if zeros[:2] == (True, False):
+        return "utf-16-be", 0
+    return ("utf-16-le", 0) if zeros[:2] == (False, True) else ("utf-8", 0)
+
+
+def _check_depth(text: str, start: int) -> None:
+    depth, in_text, escaped = 0, False, False
+    for c in text[start:]:
+        if in_text:
+            if escaped:
+                escaped = False
+            elif c == "\\":
+                escaped = True
+            elif c == '"':
+                in_text = False
+        elif c == '"':
+            in_text = True
+        elif c in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise ValueError(f"objects and arrays are nested deeper than {MAX_DEPTH} levels")
+        elif c in "]}":
+            depth -= 1
+            if depth <= 0:
+                return
+
+
+def _deeply(text: str, start: int) -> tuple[Any, int]:
+    _check_depth(text, start)
+    with Recursion():
+        return _scan(text, start)
+
+
+class Recursion:
+    """Room for values as deep as `MAX_DEPTH`."""
+
+    def __enter__(self) -> None:
+        self.before = sys.getrecursionlimit()
+        sys.setrecursionlimit(self.before + 8 * MAX_DEPTH)
+
+    def __exit__(self, *_: object) -> None:
+        sys.setrecursionlimit(self.before)
+
+
+def clean(text: str) -> str:
+    """A text without half surrogates, which no UTF-8 can hold: each becomes ``?``, as in Java."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()
+    return text
+
+
+def quoted(text: str) -> str:
+    """A text as a JSON string, with only those escapes that JSON demands."""
+    return f'"{clean(text).translate(_ESCAPES)}"'

@@ -1,0 +1,229 @@
+"""The format ``raw``: the message is the value of the table's only column, as bytes, as text or as a binary number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.errors import Problem, Where
+from kdsl.formats import BadRecord, Decoded, Decoder, Direction, Encoded, Encoder, Format
+from kdsl.options import option
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_field
+from kdsl_formats._text.charsets import Charset, charset, unknown_charset
+from kdsl_formats._text.reading import content
+
+NUMBERS = {t.TinyInt: "i1", t.SmallInt: "i2", t.Int: "i4", t.BigInt: "i8", t.Float: "f4", t.Double: "f8"}
+TEXTS = (t.Char, t.VarChar)
+BYTES = (t.Binary, t.VarBinary)
+
+
+def _check_charset(name: str) -> str | None:
+    return None if charset(name) else unknown_charset(name)
+
+
+class Raw(Format):
+    """The message itself as the only column (Flink's format ``raw``)."""
+
+    identifier = "raw"
+
+    charset: str = option(
+        "charset",
+        "The charset of a text column, as Java spells its name (UTF-8, ISO-8859-1, GBK, UTF-16, …).",
+        default="UTF-8",
+        check=_check_charset,
+    )
+    endianness: Literal["big-endian", "little-endian"] = option(
+        "endianness",
+        "The order of the bytes of a number.",
+        default="big-endian",
+        ignore_case=True,
+    )
+    line_delimiter: str | None = option(
+        "line-delimiter",
+        "What stands between the values of a message. Read: each part is a row, an empty last part is none; write: it "
+        "is put behind the value. It is taken as it is given: a line break is one character, not a backslash and an n.",
+        default=None,
+        check=lambda given: "give at least one character, or leave the option out" if given == "" else None,
+    )
+
+    def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
+        """Rules F-8 and F-9; the values of the options are judged by `problems` (F-10)."""
+        del direction
+        if len(row.fields) != 1:
+            yield Problem(
+                "raw-one-column",
+                f"the format 'raw' holds one column, and there are {len(row.fields)}: {', '.join(row.names) or 'none'}",
+                "keep one column, or use the format 'csv' or 'json'",
+            )
+        for field in row.fields:
+            if not isinstance(field.type, (*NUMBERS, *TEXTS, *BYTES, t.Boolean)):
+                yield Problem(
+                    "raw-type",
+                    f"the format 'raw' has no form for the type {field.type}",
+                    "use STRING, BYTES, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT or DOUBLE",
+                    Where(column=field.name),
+                )
+
+    def decoder(self, row: t.Row) -> Decoder:
+        """A decoder for rows of this type."""
+        return RawDecoder(row.fields[0], self._wire())
+
+    def encoder(self, row: t.Row) -> Encoder:
+        """An encoder for rows of this type."""
+        return RawEncoder(row.fields[0], self._wire())
+
+    def _wire(self) -> _Wire:
+        found = charset(self.charset)
+        assert found, self.charset
+        return _Wire(found, "<" if self.endianness.lower() == "little-endian" else ">", self.line_delimiter)
+
+
+@attrs.frozen
+class _Wire:
+    """What the options mean: the charset, numpy's mark of the byte order, and the text between values."""
+
+    charset: Charset
+    order: str
+    delimiter: str | None
+
+    @property
+    def utf8(self) -> bool:
+        return self.charset.codec == "utf-8"
+
+    def holds_text(self, data: npt.NDArray[np.uint8]) -> bool:
+        """Whether bytes of the charset are their own UTF-8 (UTF-8 is judged by the caller)."""
+        return self.utf8 or (self.charset.keeps_ascii and (not data.size or int(data.max()) < 0x80))
+
+
+class RawDecoder:
+    """Makes the only column of the messages; every value at once, but for texts of other charsets."""
+
+    def __init__(self, field: t.Field, wire: _Wire) -> None:
+        self.kind, self.wire = field.type, wire
+        self.field = arrow_field(field.name, field.type)
+
+    def decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        owners: npt.NDArray[np.int64] | None = None
+        if self.wire.delimiter is not None:
+            messages, owners = self._split(messages, self.wire.delimiter)
+        column, wrong = self._column(messages)
+        bad: tuple[BadRecord, ...] = ()
+        if wrong is not None:
+            places = np.arange(len(messages)) if owners is None else owners
+            broken = np.unique(places[wrong])
+            bad = tuple(BadRecord(int(i), self._size_reason(messages, places, wrong, i)) for i in broken)
+            kept = np.flatnonzero(~np.isin(places, broken))
+            column, owners = column.take(pa.array(kept)), places[kept]
+        rows = pa.StructArray.from_arrays([column], fields=[self.field])
+        return Decoded(rows, None if owners is None else pa.array(owners, pa.int64()), bad)
+
+    def _size_reason(self, messages: pa.Array, places: Any, wrong: Any, index: int) -> str:
+        part = messages[int(np.flatnonzero(wrong & (places == index))[0])].as_py()
+        size = 1 if isinstance(self.kind, t.Boolean) else np.dtype(NUMBERS[type(self.kind)]).itemsize
+        what = "a part between line delimiters has" if self.wire.delimiter is not None else "the message has"
+        unit = "byte" if size == 1 else "bytes"
+        return f"{what} {len(part)} bytes, and the type {self.kind.spelling} takes {size} {unit}"
+
+    def _column(self, messages: pa.BinaryArray) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
+        """The column's values, and which messages have the wrong size."""
+        if isinstance(self.kind, BYTES):
+            return messages, None
+        if isinstance(self.kind, TEXTS):
+            return self._texts(messages), None
+        if isinstance(self.kind, t.Boolean):
+            values, wrong = _fixed(messages, np.dtype("u1"))
+            made = pa.array(values != 0, mask=np.asarray(messages.is_null()))
+        else:
+            values, wrong = _fixed(messages, np.dtype(self.wire.order + NUMBERS[type(self.kind)]))
+            made = pa.array(values, self.field.type, mask=np.asarray(messages.is_null()))
+        return made, wrong if wrong.any() else None
+
+    def _texts(self, messages: pa.Array) -> pa.StringArray:
+        if pa.types.is_string(messages.type):
+            return messages
+        if self.wire.holds_text(content(messages)):
+            try:
+                return messages.cast(pa.string())
+            except pa.ArrowInvalid:
+                pass
+        decode = self.wire.charset.decode
+        return pa.array([None if m is None else decode(m) for m in messages.to_pylist()], pa.string())
+
+    def _split(self, messages: pa.BinaryArray, delimiter: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+        """The parts of all messages, and the message of each part."""
+        if isinstance(self.kind, TEXTS) and not self.wire.utf8:
+            parts = pc.split_pattern(self._texts(messages), delimiter)
+        else:
+            parts = pc.split_pattern(messages, self.wire.charset.bare(delimiter))
+        owners = np.asarray(pc.list_parent_indices(parts))
+        flat = pc.list_flatten(parts)
+        last = np.append(owners[1:] != owners[:-1], [True]) if len(owners) else np.zeros(0, dtype=bool)
+        kept = ~(last & (np.asarray(pc.binary_length(flat)) == 0))
+        return flat.take(pa.array(np.flatnonzero(kept))), owners[kept]
+
+
+class RawEncoder:
+    """Writes the only column of the rows; every value at once, but for texts of other charsets."""
+
+    def __init__(self, field: t.Field, wire: _Wire) -> None:
+        self.kind, self.wire = field.type, wire
+
+    def encode(self, rows: pa.StructArray) -> Encoded:
+        """Write an array of rows; see `kdsl.formats.Encoder`."""
+        bad: tuple[BadRecord, ...] = ()
+        column = rows.field(0)
+        if isinstance(self.kind, BYTES):
+            messages = column
+        elif isinstance(self.kind, TEXTS):
+            messages, bad = self._texts(column)
+        elif isinstance(self.kind, t.Boolean):
+            messages = _packed(column.cast(pa.uint8()), np.dtype("u1"))
+        else:
+            messages = _packed(column, np.dtype(self.wire.order + NUMBERS[type(self.kind)]))
+        if self.wire.delimiter is not None:
+            messages = pc.binary_join_element_wise(messages, self.wire.charset.bare(self.wire.delimiter), b"")
+        return Encoded(messages, bad)
+
+    def _texts(self, column: pa.StringArray) -> tuple[pa.BinaryArray, tuple[BadRecord, ...]]:
+        if self.wire.holds_text(content(column)):
+            return column.cast(pa.binary()), ()
+        made: list[bytes | None] = []
+        bad = []
+        for i, text in enumerate(column.to_pylist()):
+            try:
+                made.append(None if text is None else self.wire.charset.encode(text))
+            except ValueError as e:
+                made.append(None)
+                bad.append(BadRecord(i, str(e)))
+        return pa.array(made, pa.binary()), tuple(bad)
+
+
+def _fixed(messages: pa.BinaryArray, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+    """The number that each message holds, and the messages whose size is wrong (theirs and a null's are 0)."""
+    lengths = np.asarray(pc.fill_null(pc.binary_length(messages), -1))
+    right = lengths == dtype.itemsize
+    if right.all():
+        values = content(messages).view(dtype)
+    else:
+        values = np.zeros(len(messages), dtype)
+        values[right] = content(messages.filter(pa.array(right))).view(dtype)
+    return values.astype(dtype.newbyteorder("=")), ~right & (lengths >= 0)
+
+
+def _packed(column: pa.Array, dtype: np.dtype[Any]) -> pa.BinaryArray:
+    """The bytes of each number."""
+    present = np.asarray(column.is_valid())
+    values = np.asarray(column.drop_null()).astype(dtype)
+    offsets = np.zeros(len(column) + 1, np.int32)
+    np.cumsum(present * dtype.itemsize, out=offsets[1:])
+    validity = pa.py_buffer(np.packbits(present, bitorder="little")) if column.null_count else None
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(values.view(np.uint8))]
+    return pa.Array.from_buffers(pa.binary(), len(column), buffers)

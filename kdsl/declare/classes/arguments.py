@@ -1,0 +1,210 @@
+"""The arguments of a class statement as options, formats and client properties.
+
+Whatever is wrong with them is recorded as a problem, in the spelling of Python; declaring never fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias, get_args
+
+import attrs
+
+from kdsl.declare.connector import KafkaOptions
+from kdsl.durations import parse_duration
+from kdsl.errors import Problem, Where, listing, nearest
+from kdsl.formats import Format, UnknownFormatError, format_class
+
+Startup: TypeAlias = (
+    Literal["group-offsets", "earliest", "latest", "earliest-offset", "latest-offset"] | datetime | Mapping[int, int]
+)
+"""Where a read starts: a mode, an aware time, or the offset of each partition."""
+
+# One argument stands for three options.
+STARTUP = ("startup", "startup_timestamp", "startup_offsets")
+OTHER = ("key", "value", "group_id", "properties")
+ARGUMENTS = (*(name for name in attrs.fields_dict(KafkaOptions) if name not in STARTUP[1:]), *OTHER)
+_MODES = {"earliest": "earliest-offset", "latest": "latest-offset"}
+_MEANT = {
+    "startup_timestamp": "startup= takes the time itself, as an aware datetime",
+    "startup_offsets": "startup= takes the offsets themselves, as {0: 42, 1: 300}",
+    "key_fields": "mark the columns: Key[...] instead of Col[...]",
+    "primary_key": "mark the columns: PrimaryKey[...] instead of Col[...]",
+    "format": "write value=",
+    "bootstrap_servers": "say where a table lives when you read or write it: Cluster(bootstrap=...)",
+    "bootstrap": "say where a table lives when you read or write it: Cluster(bootstrap=...)",
+}
+_PLACES = {
+    "key": ("key.format",),
+    "value": ("value.format", "format"),
+    "properties": ("properties",),
+    "group_id": ("properties.group.id",),
+}
+
+
+@attrs.frozen
+class Argument:
+    """An argument of a class statement, and where it stands."""
+
+    value: Any
+    where: Where
+
+
+@attrs.define
+class Arguments:
+    """What the arguments of a class statement, and those of the tables that it inherits from, say.
+
+    Attributes:
+        options: The options of the connector.
+        key: The format of the message key.
+        value: The format of the message value.
+        properties: The settings of the Kafka client.
+        places: The place of each option, by its Flink key.
+        problems: What is wrong.
+    """
+
+    options: KafkaOptions = attrs.field(factory=KafkaOptions)
+    key: Format | None = None
+    value: Format | None = None
+    properties: dict[str, Any] = attrs.field(factory=dict)
+    places: dict[str, Where] = attrs.field(factory=dict)
+    problems: list[Problem] = attrs.field(factory=list)
+
+
+def read_arguments(given: Mapping[str, Argument]) -> Arguments:
+    """Read the arguments of a class statement."""
+    made = Arguments()
+    values: dict[str, Any] = {}
+    known = attrs.fields_dict(KafkaOptions)
+    for name, argument in given.items():
+        for key in _PLACES.get(name) or [known[n].metadata["key"] for n in _stands_for(name) if n in known]:
+            made.places[key] = argument.where
+        try:
+            if name not in ARGUMENTS:
+                raise _unknown(name)
+            if name in ("key", "value"):
+                setattr(made, name, _format(name, argument.value))
+            elif name == "properties":
+                made.properties.update(_properties(argument.value))
+            elif name != "group_id" and argument.value is not None:
+                values.update(_option(name, argument.value))
+        except _WrongError as wrong:
+            made.problems.append(attrs.evolve(wrong.problem, where=argument.where))
+    if "group_id" in given and given["group_id"].value is not None:
+        _set_group(made, given["group_id"])
+    made.options = KafkaOptions(**values)
+    return made
+
+
+class _WrongError(Exception):
+    def __init__(self, code: str, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.problem = Problem(code, message, fix)
+
+
+def _stands_for(name: str) -> tuple[str, ...]:
+    return STARTUP if name == "startup" else (name,)
+
+
+def _unknown(name: str) -> _WrongError:
+    fix = _MEANT.get(name) or f"the arguments are {listing(sorted(ARGUMENTS))}"
+    hint = "" if name in _MEANT else nearest(name, ARGUMENTS)
+    return _WrongError("argument-unknown", f"a table class has no argument {name}={hint}", fix)
+
+
+def _format(side: str, given: Any) -> Format | None:
+    if given is None or isinstance(given, Format):
+        return given
+    if isinstance(given, type) and issubclass(given, Format):
+        message = f"{side}= is the class {given.__name__}, not a format"
+        raise _WrongError("argument-format", message, f"write {side}={given.__name__}()")
+    if not isinstance(given, str):
+        message = f"{side}= is {given!r}, which is no format"
+        raise _WrongError("argument-format", message, f"write {side}=Json(), or another format, or its name")
+    try:
+        return format_class(given)()
+    except UnknownFormatError as e:
+        raise _WrongError(
+            "format-unknown", f"{side}= cannot be read: {e}", "name one of them, or write the format itself"
+        ) from None
+
+
+def _properties(given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        message = f"properties= is a {type(given).__name__}, but the settings of the Kafka client go by their names"
+        raise _WrongError("argument-value", message, "write properties={'max.poll.records': 500}")
+    prefixed = [key for key in given if key.startswith("properties.")]
+    if prefixed:
+        message = f"properties= names {listing(prefixed)} with the prefix that they have in SQL"
+        raise _WrongError(
+            "argument-value", message, f"write {listing(k.removeprefix('properties.') for k in prefixed)}"
+        )
+    return dict(given)
+
+
+def _set_group(made: Arguments, argument: Argument) -> None:
+    other = made.properties.get("group.id", argument.value)
+    if other != argument.value:
+        message = f"group_id= is {argument.value!r}, but properties= has 'group.id' {other!r}"
+        made.problems.append(Problem("argument-value", message, "say it once", argument.where))
+    made.properties["group.id"] = argument.value
+
+
+def _option(name: str, value: Any) -> dict[str, Any]:
+    match name:
+        case "topic":
+            return {"topic": _topics(value)}
+        case "startup":
+            return _startup(value)
+        case "discovery" if isinstance(value, str):
+            try:
+                return {"discovery": parse_duration(value)}
+            except ValueError as e:
+                message = f"discovery= is {value!r}: {e}"
+                raise _WrongError("argument-value", message, "write '5 min', or a timedelta") from None
+        case "discovery" if not isinstance(value, timedelta):
+            message = f"discovery= is {value!r}, which is no duration"
+            raise _WrongError("argument-value", message, "write '5 min', or a timedelta")
+        case _:
+            return {name: value}
+
+
+def _topics(value: Any) -> tuple[str, ...]:
+    given = (value,) if isinstance(value, str) else value
+    try:
+        return tuple(part.strip() for text in given for part in text.split(";"))
+    except (TypeError, AttributeError):
+        message = f"topic= is {value!r}, which names no topics"
+        raise _WrongError("argument-value", message, "write topic='orders', or a list of names") from None
+
+
+def _startup(value: Any) -> dict[str, Any]:
+    modes = get_args(get_args(Startup)[0])
+    fix = f"write one of {listing(modes)}, an aware datetime, or offsets as {{0: 42, 1: 300}}"
+    match value:
+        case str() if value.lower() in modes:
+            return {"startup": _MODES.get(value.lower(), value.lower())}
+        case str():
+            raise _WrongError("argument-value", f"startup= is {value!r}{nearest(value, modes)}", fix)
+        case datetime() if value.tzinfo is None:
+            message = f"startup= is the time {value.isoformat(sep=' ')}, which has no time zone, so it is no instant"
+            raise _WrongError("argument-value", message, "write it with one, as datetime(2025, 1, 1, tzinfo=UTC)")
+        case datetime():
+            millis = (value - _EPOCH) // timedelta(milliseconds=1)
+            return {"startup": "timestamp", "startup_timestamp": millis}
+        case Mapping():
+            if not value or not all(_is_count(p) and _is_count(o) for p, o in value.items()):
+                message = f"startup= is {value!r}, but partitions and offsets are whole numbers from 0 on"
+                raise _WrongError("argument-value", message, "write startup={0: 42, 1: 300}")
+            pairs = ";".join(f"partition:{p},offset:{o}" for p, o in value.items())
+            return {"startup": "specific-offsets", "startup_offsets": pairs}
+        case _:
+            raise _WrongError("argument-value", f"startup= is {value!r}, which is no place to start at", fix)
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")

@@ -1,0 +1,462 @@
+"""What may stand in the body of a table class: columns, their marks, and the functions that make them.
+
+A `Col` is something that a row carries, so it is an argument of the row; a `Virtual` or a `computed` column is filled
+in by Kafka or by an expression, so it is not. Read from the class, each is a `Ref`; read from a row, a value. What is
+said here is only recorded; `kdsl.declare.classes.statement` makes the `TableDef`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, Never, TypeAlias, TypeVar, overload
+
+import attrs
+from pyspark.sql import Column as SparkColumn
+
+from kdsl.declare.classes.ref import Ref, of_session
+from kdsl.declare.definition import MISSING
+from kdsl.types.python import SqlType
+
+T = TypeVar("T")
+
+Headers: TypeAlias = dict[str, bytes | None]
+"""The headers of a record; of a repeated key the last one."""
+
+
+class Header(NamedTuple):
+    """One header of a record, as ``header-list`` has them."""
+
+    key: str
+    value: bytes | None
+
+
+@attrs.frozen
+class KeyField:
+    """Marks a column of the message key: ``Annotated[Col[int], KeyField()]``, for which `Key` is short.
+
+    Attributes:
+        primary: Whether it is a part of the primary key, too.
+    """
+
+    primary: bool = False
+
+
+@attrs.frozen
+class MetadataMark:
+    """Marks a column that shows a piece of the record beside key and value. Written ``Metadata("offset")``.
+
+    Attributes:
+        key: The metadata key (`kdsl.declare.metadata.METADATA`).
+        virtual: Whether it is read only, as that of `Virtual` is.
+    """
+
+    key: str
+    virtual: bool = False
+
+
+if TYPE_CHECKING:
+
+    def Metadata(key: str, *, virtual: bool = False) -> Any:  # noqa: N802
+        """Mark a column of metadata.
+
+        ``Annotated[Col[datetime], Metadata("timestamp")]`` is for a column that is written, too, and
+        ``Annotated[int, Metadata("offset", virtual=True)]`` for one that is read only. As the default of an annotated
+        name it means the same. `metadata` and `virtual` are typed more sharply.
+        """
+else:
+    Metadata = MetadataMark
+
+
+class Declared(Generic[T]):
+    """A column of a table class: what was said about it, and what reading it gives.
+
+    Attributes:
+        attribute: Its name in the class.
+        default: The value of a row that does not give one.
+        type: The column type where it is not the one of the annotation.
+        watermark: How late a row may be by this column of event time, as ``5 seconds``.
+        comment: What it means.
+        name: The column's name where it is not the attribute's.
+        mark: The metadata that it shows.
+        key: How it stands in the message key.
+        uses: How many names stand for this one object.
+    """
+
+    def __init__(
+        self,
+        *,
+        default: Any = MISSING,
+        type: SqlType | None = None,  # noqa: A002
+        watermark: str | None = None,
+        comment: str | None = None,
+        name: str | None = None,
+        mark: MetadataMark | None = None,
+        key: KeyField | None = None,
+    ) -> None:
+        self.attribute, self.owner, self.uses = "", "", 0
+        self.default, self.type, self.watermark = default, type, watermark
+        self.comment, self.name, self.mark, self.key = comment, name, mark, key
+        self._ref: Ref[T] | None = None
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self.attribute, self.owner = name, owner.__name__
+        self.uses += 1
+
+    @overload
+    def __get__(self, row: None, owner: type[Any]) -> Ref[T]: ...
+    @overload
+    def __get__(self, row: object, owner: type[Any]) -> T: ...
+    def __get__(self, row: object | None, owner: type[Any]) -> Any:
+        if row is None:
+            return self.ref
+        try:
+            return row.__dict__[self.attribute]
+        except KeyError:
+            return self.absent(row)
+
+    @property
+    def column(self) -> str:
+        """The column's name."""
+        return self.name or self.attribute
+
+    @property
+    def ref(self) -> Ref[T]:
+        """The reference that the class gives; always the same object."""
+        of_session()
+        if self._ref is None:
+            self._ref = Ref(self.column, self.owner)
+        return self._ref
+
+    def absent(self, row: object) -> Any:
+        """What reading a column gives that this row does not carry."""
+        name = type(row).__name__
+        raise AttributeError(
+            f"{name}.{self.attribute} is filled in by Kafka, so only rows that were read have it; "
+            f"{name}.collect(df) makes such rows"
+        )
+
+
+class Col(Declared[T]):
+    """A column that a row carries: ``amount: Col[Decimal]``."""
+
+    def __set__(self, row: object, value: T) -> None:
+        row.__dict__[self.attribute] = value
+
+
+class Virtual(Declared[T]):
+    """A column that Kafka fills in: readable, never written, and no argument of a row. ``offset: Virtual[int]``."""
+
+    def __set__(self, row: object, value: Never) -> None:
+        raise AttributeError(f"{type(row).__name__}.{self.attribute} is filled in by Kafka and cannot be set")
+
+
+Key = Annotated[Col[T], KeyField()]
+"""A column of the message key: ``user_id: Key[int]``."""
+PrimaryKey = Annotated[Col[T], KeyField(primary=True)]
+"""A column of the message key and of the primary key: ``user_id: PrimaryKey[int]``."""
+
+
+class Computed(Virtual[T]):
+    """A column that is worked out from others, made by `computed`.
+
+    Attributes:
+        function: The body, which takes a row, or what stands for it while an expression is made.
+        by_spark: Whether the body makes Spark columns, so that a row cannot work it out; known once the definition of
+            the table was made.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], **said: Any) -> None:
+        super().__init__(**said)
+        self.function, self.by_spark = function, False
+
+    def absent(self, row: object) -> Any:
+        """Work it out from the row's values."""
+        type(row).definition()  # type: ignore[attr-defined]  # every row is one of a table class
+        if not self.by_spark:
+            return self.function(row)
+        name = type(row).__name__
+        raise AttributeError(
+            f"{name}.{self.attribute} is worked out by Spark, so only rows that were read have it; "
+            f"{name}.collect(df) makes such rows"
+        )
+
+
+@overload
+def col(
+    *,
+    default: T,
+    type: SqlType | None = None,
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+) -> Col[T]: ...
+@overload
+def col(
+    *, type: SqlType | None = None, watermark: str | None = None, comment: str | None = None, name: str | None = None
+) -> Any: ...
+def col(
+    *,
+    default: Any = MISSING,
+    type: SqlType | None = None,  # noqa: A002
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """Say more about a column than its annotation does.
+
+    ```python
+    amount: Col[Decimal] = col(type="decimal(10, 2)")
+    ```
+
+    Args:
+        default: The value of a row that does not give one, and of a written DataFrame without this column.
+        type: The column type: SQL text, a Spark type, or one of `kdsl.types`. Whether it may be NULL is said by the
+            annotation.
+        watermark: Makes this the column of event time: how late a row may be, as ``5 seconds``.
+        comment: What the column means; the string under the column in the class body says it, too.
+        name: The column's name where it cannot be the attribute's, as ``timestamp-type`` or ``schema``.
+    """
+    return Col(default=default, type=type, watermark=watermark, comment=comment, name=name)
+
+
+Raw: TypeAlias = Literal["__raw_key__", "__raw_value__"]
+
+
+@overload
+def metadata(
+    key: Literal["timestamp"],
+    *,
+    default: datetime = ...,
+    type: SqlType | None = None,
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+) -> Col[datetime]: ...
+@overload
+def metadata(
+    key: Literal["timestamp"],
+    *,
+    default: None,
+    type: SqlType | None = None,
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+) -> Col[datetime | None]: ...
+@overload
+def metadata(
+    key: Literal["headers"],
+    *,
+    default: Headers = ...,
+    type: SqlType | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+) -> Col[Headers]: ...
+@overload
+def metadata(
+    key: Literal["headers"],
+    *,
+    default: None,
+    type: SqlType | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+) -> Col[Headers | None]: ...
+@overload
+def metadata(
+    key: Literal["header-list"],
+    *,
+    default: list[Header] = ...,
+    type: SqlType | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+) -> Col[list[Header]]: ...
+@overload
+def metadata(
+    key: Literal["topic"],
+    *,
+    default: str = ...,
+    type: SqlType | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+) -> Col[str]: ...
+@overload
+def metadata(
+    key: Raw,
+    *,
+    default: bytes | None = ...,
+    type: SqlType | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+) -> Col[bytes | None]: ...
+def metadata(
+    key: str,
+    *,
+    default: Any = MISSING,
+    type: SqlType | None = None,  # noqa: A002
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+) -> Col[Any]:
+    """A column of metadata that is read and written.
+
+    ```python
+    placed_at: Col[datetime] = metadata("timestamp", watermark="5 seconds")
+    ```
+
+    Args:
+        key: A metadata key that can be written: ``timestamp``, ``headers``, ``header-list``, ``topic`` (where the table
+            has several), ``__raw_key__``, ``__raw_value__``.
+        default: As for `col`; of a timestamp that is NULL, the client writes its own time.
+        type: As for `col`.
+        watermark: As for `col`.
+        comment: As for `col`.
+        name: As for `col`.
+    """
+    mark = MetadataMark(key)
+    return Col(default=default, type=type, watermark=watermark, comment=comment, name=name, mark=mark)
+
+
+# The default of `init` tells type checkers that a virtual column is no argument of a row.
+@overload
+def virtual(
+    key: Literal["partition", "offset"],
+    *,
+    type: SqlType | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Virtual[int]: ...
+@overload
+def virtual(
+    key: Literal["leader-epoch"],
+    *,
+    type: SqlType | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Virtual[int | None]: ...
+@overload
+def virtual(
+    key: Literal["timestamp"],
+    *,
+    type: SqlType | None = None,
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Virtual[datetime]: ...
+@overload
+def virtual(
+    key: Literal["topic", "timestamp-type"],
+    *,
+    type: SqlType | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Virtual[str]: ...
+@overload
+def virtual(
+    key: Literal["headers"],
+    *,
+    type: SqlType | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Virtual[Headers]: ...
+@overload
+def virtual(
+    key: Literal["header-list"],
+    *,
+    type: SqlType | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Virtual[list[Header]]: ...
+@overload
+def virtual(
+    key: Raw,
+    *,
+    type: SqlType | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Virtual[bytes | None]: ...
+def virtual(
+    key: str,
+    *,
+    type: SqlType | None = None,  # noqa: A002
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Virtual[Any]:
+    """A column of metadata that is only read.
+
+    ```python
+    offset: Virtual[int] = virtual("offset")
+    ```
+
+    Args:
+        key: A metadata key: ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestamp-type``, ``leader-epoch``,
+            ``headers``, ``header-list``, ``__raw_key__``, ``__raw_value__``.
+        type: As for `col`.
+        watermark: As for `col`.
+        comment: As for `col`.
+        name: As for `col`.
+        init: For type checkers; not to be given.
+    """
+    del init
+    mark = MetadataMark(key, virtual=True)
+    return Virtual(type=type, watermark=watermark, comment=comment, name=name, mark=mark)
+
+
+@overload
+def computed(function: Callable[[Any], T], /) -> Virtual[T]: ...
+@overload
+def computed(
+    *,
+    type: SqlType | None = None,
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+) -> Callable[[Callable[[Any], T]], Virtual[T]]: ...
+def computed(
+    function: Callable[[Any], Any] | None = None,
+    /,
+    *,
+    type: SqlType | None = None,  # noqa: A002
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """A column that is worked out from others; its body is arithmetic on the values of a row.
+
+    ```python
+    @computed
+    def total(self) -> Decimal:
+        return self.amount * self.quantity
+    ```
+
+    On a row the body runs as it stands. For the DataFrame it is called once with names in place of the values, and what
+    it does becomes an SQL expression: ``+ - * / %``, comparisons, ``& | ~``, ``abs``, ``upper()``, ``lower()``,
+    ``startswith()``, ``endswith()``, members of rows, literals, other computed columns. A body may use pyspark's
+    functions instead, as ``F.upper(self.name)``: then only Spark can work it out, and rows have it when they were read.
+
+    Args:
+        function: The body; its return annotation gives the type.
+        type: As for `col`.
+        watermark: As for `col`.
+        comment: What the column means; by default the docstring of the body.
+        name: As for `col`.
+    """
+    said = {"type": type, "watermark": watermark, "comment": comment, "name": name}
+    return Computed(function, **said) if function is not None else lambda f: Computed(f, **said)
+
+
+def as_value(column: SparkColumn) -> T:  # type: ignore[type-var]  # pyright: ignore[reportInvalidTypeVarUse]
+    """Tell a type checker that a Spark column stands for its value in the body of a `computed` column.
+
+    ``return as_value(F.upper(self.name))`` in a body that is annotated ``-> str``; at run time it is the column itself.
+    """
+    made: Any = column
+    return made  # type: ignore[no-any-return]

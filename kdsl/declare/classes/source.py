@@ -1,0 +1,92 @@
+"""Where the parts of a table class stand in its file, and the strings under its columns.
+
+A file is parsed once, when the definition of one of its tables is asked for. In a REPL there may be no source: then the
+line of the class is all that is known.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen
+class ClassSource:
+    """A class statement in its file.
+
+    Attributes:
+        line: The line of the word ``class``.
+        arguments: The line of each argument of the class statement.
+        columns: The line of each name in the body.
+        comments: The string under each name in the body that has one.
+    """
+
+    line: int
+    arguments: Mapping[str, int] = attrs.field(factory=dict)
+    columns: Mapping[str, int] = attrs.field(factory=dict)
+    comments: Mapping[str, str] = attrs.field(factory=dict)
+
+
+_parsed: dict[str, tuple[list[str], dict[tuple[str, int], ast.ClassDef]]] = {}
+
+
+def class_source(file: str, name: str, line: int, module: dict[str, Any] | None = None) -> ClassSource:
+    """What the source says of a class.
+
+    Args:
+        file: The file, or the name that a notebook gives a cell.
+        name: The class.
+        line: Where Python says that it begins: its first decorator, or the word ``class``.
+        module: The names of its module, which can load a source that is no plain file.
+    """
+    found = _classes(file, module).get((name, line))
+    if found is None:
+        return ClassSource(line)
+    columns: dict[str, int] = {}
+    comments: dict[str, str] = {}
+    named: list[str] = []
+    for node in found.body:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            comments.update(dict.fromkeys(named, inspect.cleandoc(node.value.value)))
+        named = list(_names(node))
+        columns.update(dict.fromkeys(named, node.lineno))
+    return ClassSource(found.lineno, {k.arg: k.value.lineno for k in found.keywords if k.arg}, columns, comments)
+
+
+def _names(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        yield node.target.id
+    elif isinstance(node, ast.Assign):
+        yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+    elif isinstance(node, ast.FunctionDef):
+        yield node.name
+
+
+def _classes(file: str, module: dict[str, Any] | None) -> dict[tuple[str, int], ast.ClassDef]:
+    lines = linecache.getlines(file, module)
+    known = _parsed.get(file)
+    if known is None or known[0] is not lines:
+        try:
+            tree = ast.parse("".join(lines))
+        except SyntaxError:  # the file was changed since it was imported
+            tree = ast.Module([], [])
+        known = _parsed[file] = (lines, {(c.name, first): c for c in _walk(tree) for first in _first_lines(c)})
+    return known[1]
+
+
+def _first_lines(node: ast.ClassDef) -> set[int]:
+    return {node.lineno, *(d.lineno for d in node.decorator_list[:1])}
+
+
+def _walk(node: ast.AST) -> Iterator[ast.ClassDef]:
+    """The class statements at any depth; only statements are visited, not expressions."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(node, block, ()):
+            if isinstance(child, ast.ClassDef):
+                yield child
+            yield from _walk(child)

@@ -1,0 +1,309 @@
+"""The base of all table classes: a class statement declares a table, its class methods read and write it.
+
+Declaring only records (`kdsl.declare.classes.statement`); everything that is done with a table is done by
+`kdsl.table.Table`, which is reached when a method is called.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from types import FrameType
+from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
+
+from kdsl.declare.classes import rows as row_classes
+from kdsl.declare.classes.arguments import Startup
+from kdsl.declare.classes.columns import col, metadata, virtual
+from kdsl.declare.classes.statement import attributes, definition as define, record_statement
+from kdsl.declare.connector import Delivery, Transport, ValueFields
+from kdsl.declare.definition import TableDef
+from kdsl.formats import Direction, Format
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+    from kdsl.cluster import Cluster
+    from kdsl.table import OutputMode, Table
+
+_DEFINITION = "__kdsl_definition__"
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(col, metadata, virtual))
+class KafkaTable:
+    """A Kafka topic as a table. A subclass declares one; its instances are rows.
+
+    ```python
+    class Orders(KafkaTable, topic="orders", key=Json(), value=Json(), key_prefix="k_", value_fields="EXCEPT_KEY"):
+        k_user_id: Key[int]
+        amount: Col[Decimal] = col(type="decimal(10, 2)")
+        placed_at: Col[datetime] = metadata("timestamp", watermark="5 seconds")
+        offset: Virtual[int] = virtual("offset")
+    ```
+
+    Read from the class, a column is a reference that pyspark takes as a column (`Ref`); read from a row, it is a value.
+    Columns stand in the order of their annotations, computed ones after them. A table class may inherit from another;
+    one without a topic serves as a common part. Where the topic lives is said when it is read or written.
+
+    Args:
+        topic: The topic, or several: a list, or a text separated by ``;``.
+        topic_pattern: Instead of names, a regular expression that the whole name of a topic must match.
+        key: The format of the message key, or its name.
+        value: The format of the message value, or its name.
+        key_prefix: A prefix of the key columns' names that the message key itself does not have. Needs EXCEPT_KEY.
+        value_prefix: A prefix of the value columns' names that the message value itself does not have.
+        value_fields: Whether the key columns stand in the message value, too.
+        startup: Where a read without a checkpoint starts: a mode, an aware datetime, or the offset of each partition.
+        group_id: The consumer group; for a table without one ``KafkaSource-<table>``.
+        discovery: How often a stream looks for new partitions and topics; zero or less: never.
+        max_records_per_trigger: The most records of one micro-batch, over all partitions.
+        max_records_per_partition: The most records of one partition in one micro-batch.
+        delivery: What a write promises.
+        transport: The client that reads and writes.
+        properties: Settings of the Kafka client under Java's names.
+    """
+
+    __attrs_attrs__: ClassVar[Any] = ()
+
+    if TYPE_CHECKING:
+
+        def __init_subclass__(
+            cls,
+            *,
+            topic: str | Sequence[str] = ...,
+            topic_pattern: str = ...,
+            key: Format | str = ...,
+            value: Format | str = ...,
+            key_prefix: str = ...,
+            value_prefix: str = ...,
+            value_fields: ValueFields = ...,
+            startup: Startup = ...,
+            group_id: str = ...,
+            discovery: timedelta | str = ...,
+            max_records_per_trigger: int = ...,
+            max_records_per_partition: int = ...,
+            delivery: Delivery = ...,
+            transport: Transport = ...,
+            properties: Mapping[str, str | int | float | bool] = ...,
+        ) -> None: ...
+
+    else:
+
+        def __init_subclass__(cls, **given: Any) -> None:
+            super().__init_subclass__()
+            record_statement(cls, given, _class_statement(sys._getframe(1)), _RESERVED)  # noqa: SLF001
+            setattr(cls, row_classes.FIELDS, row_classes.LazyFields())
+
+        def __init__(self, **values: Any) -> None:
+            row_classes.fill(self, values)
+
+    def evolve(self, **changes: Any) -> Self:
+        """A copy of the row with other values, as ``attrs.evolve`` makes it.
+
+        Raises:
+            TypeError: An argument is no column that a row is made with.
+        """
+        return row_classes.evolve(self, changes)
+
+    @classmethod
+    def definition(cls) -> TableDef:
+        """What the class declares, with everything that is wrong with it among its problems; see `kdsl.resolve`."""
+        found: TableDef | None = vars(cls).get(_DEFINITION)
+        if found is None:
+            found = define(cls)
+            if not attributes(cls)[1]:
+                setattr(cls, _DEFINITION, found)
+        return found
+
+    @classmethod
+    def schema(cls) -> StructType:
+        """The schema of the DataFrame that a read gives.
+
+        Raises:
+            ResolveError: The table does not hold.
+        """
+        return _table(cls).schema()
+
+    @classmethod
+    def key_schema(cls) -> StructType:
+        """The schema of the message key under the names on the wire; empty where the table has no key.
+
+        Raises:
+            ResolveError: The table does not hold.
+        """
+        return _table(cls).key_schema()
+
+    @classmethod
+    def value_schema(cls) -> StructType:
+        """The schema of the message value under the names on the wire.
+
+        Raises:
+            ResolveError: The table does not hold.
+        """
+        return _table(cls).value_schema()
+
+    @classmethod
+    def explain(cls, direction: Direction = "read") -> str:
+        """The plan of a direction as text; made without Java and without a broker.
+
+        Raises:
+            ResolveError: The table does not hold in that direction.
+        """
+        return _table(cls).explain(direction)
+
+    @classmethod
+    def read(
+        cls, spark: SparkSession, cluster: Cluster | None = None, *, columns: Iterable[str] | None = None
+    ) -> DataFrame:
+        """Read the topic once, from the start that the table declares to the ends that the partitions have now.
+
+        Args:
+            spark: The session.
+            cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
+            columns: The columns wanted; only what they need is decoded. None is all.
+
+        Raises:
+            ResolveError: The table cannot be read.
+            KdslError: The brokers cannot be reached, a topic is missing, or a start offset does not exist. A record
+                that cannot be read fails the Spark job with a RecordError that names topic, partition and offset.
+        """
+        return _table(cls).read(spark, cluster, columns=columns)
+
+    @classmethod
+    def read_stream(
+        cls, spark: SparkSession, cluster: Cluster | None = None, *, columns: Iterable[str] | None = None
+    ) -> DataFrame:
+        """Read the topic as a stream; a checkpoint's offsets come before the start that the table declares.
+
+        Args:
+            spark: The session.
+            cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
+            columns: The columns wanted; only what they need is decoded. None is all.
+
+        Raises:
+            ResolveError: The table cannot be read.
+        """
+        return _table(cls).read_stream(spark, cluster, columns=columns)
+
+    @classmethod
+    def write(cls, df: DataFrame, cluster: Cluster | None = None) -> None:
+        """Append the rows of a DataFrame to the topic; columns go by name. At-least-once.
+
+        Args:
+            df: A batch DataFrame with the table's physical and writable metadata columns.
+            cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
+
+        Raises:
+            ResolveError: The table cannot be written.
+            KdslError: Columns are missing, left over or of other types (all told at once), or the topic does not exist.
+        """
+        _table(cls).write(df, cluster)
+
+    @classmethod
+    def write_stream(
+        cls,
+        df: DataFrame,
+        cluster: Cluster | None = None,
+        *,
+        checkpoint: str,
+        trigger: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        output_mode: OutputMode = "append",
+    ) -> StreamingQuery:
+        """Start a query that appends a streaming DataFrame to the topic. At-least-once.
+
+        Args:
+            df: A streaming DataFrame with the table's physical and writable metadata columns.
+            cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
+            checkpoint: The folder of the query's progress.
+            trigger: Arguments of Spark's ``trigger``, as ``{"availableNow": True}``.
+            name: The query's name.
+            output_mode: Spark's output mode.
+
+        Raises:
+            ResolveError: The table cannot be written.
+            KdslError: As for `write`.
+        """
+        table = _table(cls)
+        return table.write_stream(
+            df, cluster, checkpoint=checkpoint, trigger=trigger, name=name, output_mode=output_mode
+        )
+
+    @classmethod
+    def decode(cls, df: DataFrame) -> DataFrame:
+        """Turn a DataFrame of raw Kafka records into the table's rows, without a broker.
+
+        Args:
+            df: Columns as Spark's own Kafka source names them: ``key``, ``value`` and, where the table needs them,
+                ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``, ``headers``.
+
+        Raises:
+            ResolveError: The table cannot be read.
+            KdslError: A column that the table needs is missing.
+        """
+        return _table(cls).decode(df)
+
+    @classmethod
+    def encode(cls, df: DataFrame) -> DataFrame:
+        """Turn the table's rows into raw Kafka records, without a broker.
+
+        Args:
+            df: The table's physical and writable metadata columns.
+
+        Returns:
+            The columns ``key``, ``value``, and ``topic``, ``headers``, ``timestamp`` where the table writes them.
+
+        Raises:
+            ResolveError: The table cannot be written.
+            KdslError: As for `write`.
+        """
+        return _table(cls).encode(df)
+
+    @classmethod
+    def rows(cls, rows: Iterable[Self], *, spark: SparkSession | None = None) -> DataFrame:
+        """A DataFrame of typed rows, for tests and small data: the columns that can be written.
+
+        Args:
+            rows: The rows, all in the driver's memory.
+            spark: The session; by default the active one.
+
+        Raises:
+            ResolveError: The table does not hold.
+            RowError: A value is none of its column's type, as None where NULL is not allowed.
+        """
+        _table(cls).schema()
+        return row_classes.data_frame(cls, rows, spark)
+
+    @classmethod
+    def collect(cls, df: DataFrame) -> list[Self]:
+        """The rows of a DataFrame as typed rows, in the driver's memory; also virtual and computed columns have values.
+
+        Args:
+            df: Columns of the table under their names and with their types. Virtual and computed columns may be
+                missing, and columns that have a default.
+
+        Raises:
+            ResolveError: The table does not hold.
+            RowError: Columns are missing, left over, or of other types; all are told at once.
+        """
+        _table(cls).schema()
+        return row_classes.collect(cls, df)
+
+
+# The names that a column cannot have as an attribute.
+_RESERVED = frozenset(name for name in vars(KafkaTable) if not name.startswith("_"))
+
+
+def _class_statement(frame: FrameType) -> FrameType:
+    """The frame of a class statement: a base may have an ``__init_subclass__`` of its own in between."""
+    while frame.f_code.co_name == "__init_subclass__" and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def _table(cls: type[KafkaTable]) -> Table:
+    from kdsl.table import Table
+
+    return Table(cls.definition())

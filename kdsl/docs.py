@@ -1,0 +1,84 @@
+"""The reference pages of the formats, made of what the formats declare: ``python -m kdsl.docs [FOLDER]``.
+
+A page says what the format is, which column types it holds, and its options; it is never written by hand. A test holds
+the pages in ``docs/formats`` and the declarations together.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from kdsl.formats import BUILT_IN, Format, format_class
+from kdsl.types import model as t
+
+FOLDER = Path("docs/formats")
+_SAMPLES: tuple[tuple[str, t.DataType], ...] = (
+    ("CHAR, VARCHAR, STRING", t.STRING),
+    ("BINARY, VARBINARY, BYTES", t.BYTES),
+    ("BOOLEAN", t.Boolean()),
+    ("TINYINT, SMALLINT, INT, BIGINT", t.Int()),
+    ("FLOAT, DOUBLE", t.Double()),
+    ("DECIMAL(p, s)", t.Decimal(10, 2)),
+    ("DATE", t.Date()),
+    ("TIME(p), p up to 3", t.Time(3)),
+    ("TIME(p), p over 3", t.Time(6)),
+    ("TIMESTAMP(p)", t.Timestamp(6)),
+    ("TIMESTAMP_LTZ(p)", t.TimestampLtz(6)),
+    ("ARRAY of simple types", t.Array(t.Int())),
+    ("ARRAY of nested types", t.Array(t.Array(t.Int()))),
+    ("ROW of simple types", t.row(a=t.Int())),
+    ("ROW of nested types", t.row(a=t.Array(t.Int()))),
+    ("MAP with text keys", t.Map(t.VarChar(nullable=False), t.Int())),
+    ("MAP with other keys", t.Map(t.Int(nullable=False), t.Int())),
+    ("MULTISET of texts", t.Multiset(t.VarChar(nullable=False))),
+)
+
+
+def page(kind: type[Format]) -> str:
+    """The reference page of a format, in Markdown."""
+    name = kind.identifier
+    parts = [
+        "<!-- Made by python -m kdsl.docs from the declarations of the format; do not edit. -->",
+        f"# The format `{name}`",
+        inspect.getdoc(kind) or "",
+        f"In Python `value={kind.__name__}()`; in DDL and YAML `'value.format' = '{name}'`, and the options with the "
+        f"prefix `value.` (or `key.`), as `'value.{name}.…'`.",
+        "## Options",
+        kind.reference(f"{name}."),
+        "## Column types",
+        *_types(kind),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _types(kind: type[Format]) -> Iterable[str]:
+    made = kind()
+    rows = ["| type | read | write |", "| --- | --- | --- |"]
+    for words, sample in _SAMPLES:
+        row = t.row(c=sample)
+        read, write = (_answer(made, row, writing=writing) for writing in (False, True))
+        rows.append(f"| {words} | {read} | {write} |")
+    yield "\n".join(rows)
+
+
+def _answer(made: Format, row: t.Row, *, writing: bool) -> str:
+    return "no" if any(made.check(row, "write" if writing else "read")) else "yes"
+
+
+def write_pages(folder: Path = FOLDER) -> list[Path]:
+    """Write the page of each of kdsl's own formats."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name in sorted(BUILT_IN):
+        path = folder / f"{name}.md"
+        path.write_text(page(format_class(name)), encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+if __name__ == "__main__":
+    for path in write_pages(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER):
+        sys.stdout.write(f"{path}\n")

@@ -1,0 +1,3 @@
+"""The default transport: a Python data source of Spark over librdkafka, without jars."""
+
+from __future__ import annotations

@@ -1,0 +1,265 @@
+"""What the driver asks the brokers: topics with their ids, offsets by place and by time, a group's offsets.
+
+All partitions go in one request. Every call is bounded: by a short time until the first answer ever, by
+``default.api.timeout.ms`` from then on; what passes by itself (a new leader, a broker that restarts) is tried again
+until then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+import attrs
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from kdsl.cluster import Cluster
+from kdsl.run.librdkafka import errors
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Place = tuple[str, int]
+"""A partition: its topic and its number."""
+
+FIRST_ANSWER = 15.0
+"""How long a cluster may take to answer for the first time, in seconds; connecting takes milliseconds."""
+
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+PASSING = frozenset(
+    (
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._WAIT_CACHE,  # noqa: SLF001
+        KafkaError._WAIT_COORD,  # noqa: SLF001
+        KafkaError._UNKNOWN_BROKER,  # noqa: SLF001
+        KafkaError._DESTROY_BROKER,  # noqa: SLF001
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.BROKER_NOT_AVAILABLE,
+    )
+)
+
+
+@attrs.frozen
+class Topic:
+    """A topic as the cluster has it.
+
+    Attributes:
+        id: Its id, which another topic of the same name never has; empty where the brokers tell none.
+        partitions: How many partitions it has.
+    """
+
+    id: str
+    partitions: int
+
+
+class Brokers:
+    """The brokers of a cluster, asked on behalf of a table.
+
+    Args:
+        cluster: Where they are.
+        table: The table's name, for messages.
+    """
+
+    def __init__(self, cluster: Cluster, table: str) -> None:
+        self.servers = cluster.bootstrap_servers
+        self._table = table
+        self._patience = cluster.connector().api_timeout_ms / 1000
+        self._answered = False
+        self._last_error: KafkaError | None = None
+        self._refused: KafkaError | None = None
+        settings: dict[str, Any] = {**cluster.admin({"log_level": 0}), "error_cb": self._on_error}
+        self._admin = AdminClient(settings)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of the topics that exist."""
+        found = {}
+        for name, result in self._topics(sorted(set(names))).items():
+            if isinstance(result, KafkaError):
+                if not errors.is_unknown_topic(result):
+                    raise self._told(result, f"the topic {name!r}")
+                continue
+            found[name] = result
+        return found
+
+    def names(self, *, internal: bool = False) -> list[str]:
+        """The names of all topics that this user may see."""
+        metadata = self._patiently(lambda seconds: self._admin.list_topics(timeout=seconds))
+        return sorted(name for name in metadata.topics if internal or name not in _INTERNAL)
+
+    def earliest(self, places: Iterable[Place]) -> dict[Place, int]:
+        """The offset of the first record of each partition."""
+        return self._offsets(dict.fromkeys(places, _EARLIEST))
+
+    def latest(self, places: Iterable[Place], *, committed: bool) -> dict[Place, int]:
+        """The offset after the last record of each partition.
+
+        Args:
+            places: The partitions.
+            committed: The last stable offset instead, before which no transaction is open.
+        """
+        return self._offsets(dict.fromkeys(places, _LATEST), committed=committed)
+
+    def at_time(self, places: Iterable[Place], millis: int) -> dict[Place, int | None]:
+        """The offset of each partition's first record that is not older; None where there is none."""
+        spec = OffsetSpec.for_timestamp(millis)
+        found = self._offsets(dict.fromkeys(places, spec))
+        return {place: None if offset < 0 else offset for place, offset in found.items()}
+
+    def committed(self, group: str, places: Iterable[Place]) -> dict[Place, int]:
+        """The offsets that a consumer group has committed, where it has."""
+        wanted = [TopicPartition(topic, partition) for topic, partition in places]
+        if not wanted:
+            return {}
+
+        def ask(seconds: float) -> Mapping[str, Future[Any]]:
+            request = [ConsumerGroupTopicPartitions(group, wanted)]
+            return self._admin.list_consumer_group_offsets(request, request_timeout=seconds)
+
+        found = self._ask(ask)[group]
+        if isinstance(found, KafkaError):
+            raise self._told(found, f"the offsets of the group {group!r}")
+        committed = {}
+        for place in found.topic_partitions:
+            if place.error is not None:
+                raise self._told(place.error, f"the offsets of the group {group!r}")
+            if place.offset >= 0:
+                committed[place.topic, place.partition] = place.offset
+        return committed
+
+    def _topics(self, names: list[str]) -> dict[str, Topic | KafkaError]:
+        if not names:
+            return {}
+        described = self._ask(
+            lambda seconds: self._admin.describe_topics(TopicCollection(names), request_timeout=seconds)
+        )
+        return {
+            name: one if isinstance(one, KafkaError) else Topic(_topic_id(one.topic_id), len(one.partitions))
+            for name, one in described.items()
+        }
+
+    def _offsets(self, wanted: Mapping[Place, OffsetSpec], *, committed: bool = False) -> dict[Place, int]:
+        if not wanted:
+            return {}
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        specs = {TopicPartition(topic, partition): spec for (topic, partition), spec in wanted.items()}
+        found = self._ask(
+            lambda seconds: self._admin.list_offsets(specs, isolation_level=level, request_timeout=seconds)
+        )
+        offsets = {}
+        for place, result in found.items():
+            if isinstance(result, KafkaError):
+                if errors.is_unknown_topic(result):
+                    raise errors.TopicMissingError(
+                        f"{self._table}: partition {place.partition} of the topic {place.topic!r} is gone "
+                        f"({result.str()})"
+                    )
+                raise self._told(result, f"the topic {place.topic!r}")
+            offsets[place.topic, place.partition] = result.offset
+        return offsets
+
+    def _ask(self, ask: Callable[[float], Mapping[K, Future[Any]]]) -> dict[K, Any]:
+        """The result of each future, or its KafkaError; asked again as long as an error may pass."""
+
+        def once(seconds: float) -> dict[K, Any]:
+            futures = ask(seconds)
+            until = time.monotonic() + seconds + 1
+            open_ones = set(futures.values())
+            while open_ones and time.monotonic() < until:
+                open_ones = wait(open_ones, timeout=0.2).not_done
+                if open_ones:
+                    self._look_at_errors()
+            return {key: _result(future) for key, future in futures.items()}
+
+        def passing(results: Mapping[K, Any]) -> KafkaError | None:
+            found = (r for r in results.values() if isinstance(r, KafkaError) and r.code() in PASSING)
+            return next(found, None)
+
+        return self._patiently(once, passing)
+
+    def _patiently(self, once: Callable[[float], V], passing: Callable[[V], KafkaError | None] = lambda _: None) -> V:
+        started = time.monotonic()
+        while True:
+            patience = self._patience if self._answered else min(FIRST_ANSWER, self._patience)
+            left = started + patience - time.monotonic()
+            if left <= 0:
+                last = self._last_error.str() if self._last_error else None
+                raise errors.unreachable(self._table, self.servers, patience, last)
+            try:
+                # Short first attempts, so that a refused login is seen soon; the client goes on connecting meanwhile.
+                result = once(min(left, patience if self._answered else 3.0))
+            except Exception as e:
+                error = errors.kafka_error(e)
+                if error is None:
+                    raise
+                if error.code() not in PASSING:
+                    raise self._told(error, "the cluster") from e
+            else:
+                error = passing(result)
+                if error is None:
+                    self._answered = True
+                    return result
+            if self._last_error is None:
+                self._last_error = error
+            self._look_at_errors()
+            time.sleep(0.1)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if errors.is_login_error(error):
+            self._refused = error
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._last_error = error
+
+    def _look_at_errors(self) -> None:
+        self._admin.poll(0)
+        if self._refused is not None and not self._answered:
+            raise errors.refused_login(self._table, self.servers, self._refused.str())
+
+    def _told(self, error: KafkaError, what: str) -> errors.KafkaReadError:
+        if errors.is_not_allowed(error):
+            return errors.not_allowed(self._table, what, error)
+        if errors.is_login_error(error):
+            return errors.refused_login(self._table, self.servers, error.str())
+        return errors.KafkaReadError(f"{self._table}: {what} cannot be read from {self.servers}: {error.str()}")
+
+
+def _topic_id(id_: object) -> str:
+    text = str(id_)
+    return "" if text == _NO_ID else text
+
+
+def _result(future: Future[Any]) -> Any:
+    """A future's result, or the KafkaError that stands for it."""
+    try:
+        return future.result(0)
+    except TimeoutError:
+        return KafkaError(KafkaError._TIMED_OUT)  # noqa: SLF001
+    except Exception as e:
+        error = errors.kafka_error(e)
+        if error is None:
+            raise
+        return error

@@ -1,0 +1,169 @@
+"""The consumers of a worker process: made once, kept between tasks, assigned anew for each.
+
+Connecting and learning a cluster costs more than most micro-batches. Spark hands a partition to any idle worker, so
+that nothing that was fetched ahead survives a task: what is fetched ahead is sized from the ranges instead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import attrs
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from kdsl.cluster import Cluster
+from kdsl.run.librdkafka import errors
+from kdsl.run.librdkafka.offsets import Range
+
+MOST_KEPT = 4
+"""How many consumers a worker keeps; each may hold what its size fetches ahead, and a thread per broker."""
+
+
+@attrs.frozen
+class Size:
+    """How much a consumer fetches ahead.
+
+    Attributes:
+        name: What the size is called.
+        most: The most records of a range that is read with it.
+        settings: librdkafka's settings.
+    """
+
+    name: str
+    most: float
+    settings: Mapping[str, int]
+
+
+_COMMON = {
+    # Above this many records in the queue fetching pauses; the default pause of a second would be most of the time.
+    "fetch.queue.backoff.ms": 2,
+    # Ranges end where records are known to be, so that a broker need not wait for more.
+    "fetch.wait.max.ms": 20,
+    "fetch.error.backoff.ms": 100,
+    "max.poll.interval.ms": 86_400_000,  # a slow query downstream is no failure
+    "log_level": 2,  # errors come through the callback, and end in a sentence
+}
+SIZES = (
+    Size(
+        "small",
+        5_000,
+        {
+            **_COMMON,
+            "queued.min.messages": 1_000,
+            "queued.max.messages.kbytes": 8_192,
+            "max.partition.fetch.bytes": 262_144,
+            "fetch.max.bytes": 4_194_304,
+        },
+    ),
+    Size(
+        "big",
+        float("inf"),
+        {
+            **_COMMON,
+            "queued.min.messages": 30_000,
+            "queued.max.messages.kbytes": 32_768,
+            "max.partition.fetch.bytes": 2_097_152,
+            "fetch.max.bytes": 16_777_216,
+        },
+    ),
+)
+
+
+def size_for(records: int) -> Size:
+    """The size of consumer for a range of so many offsets."""
+    return next(size for size in SIZES if records <= size.most)
+
+
+class KeptConsumer:
+    """A consumer of one cluster and one size.
+
+    Args:
+        settings: librdkafka's settings, secrets among them; they are not kept.
+        servers: Where the cluster is, for messages.
+
+    Attributes:
+        servers: Where the cluster is.
+        last_error: The last trouble with a broker, as text; None since records came.
+        refused: The reason why the brokers refuse the login; None while they do not.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], servers: str) -> None:
+        self.servers = servers
+        self.last_error: str | None = None
+        self.refused: str | None = None
+        self._consumer = Consumer({**settings, "error_cb": self._on_error, "enable.partition.eof": True})
+        self.consume = self._consumer.consume
+
+    def assign(self, ranges: Sequence[Range]) -> None:
+        """Fetch from the starts of some ranges on; what was fetched for others is thrown away."""
+        self._consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in ranges])
+
+    def rest(self) -> None:
+        """Fetch nothing."""
+        self._consumer.unassign()
+
+    def close(self) -> None:
+        """End the consumer and its threads."""
+        self._consumer.close()
+
+    def earliest(self, ranges: Sequence[Range], seconds: float) -> list[int]:
+        """The offset of the first record in the partition of each range, in one request."""
+        # The protocol's "time" -2 asks for the log's start.
+        wanted = [TopicPartition(r.topic, r.partition, -2) for r in ranges]
+        return [found.offset for found in self._consumer.offsets_for_times(wanted, seconds)]
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.last_error = error.str()
+        if errors.is_login_error(error):
+            self.refused = error.str()
+
+
+_kept: OrderedDict[tuple[int, str, str], KeptConsumer] = OrderedDict()
+
+
+def lend(cluster: Cluster, cluster_key: str, size: Size, names: Mapping[str, str]) -> KeptConsumer:
+    """The consumer of a cluster and a size, made if there is none yet.
+
+    Args:
+        cluster: Where to connect; its secrets are resolved here.
+        cluster_key: What tells clusters and tables apart: the text that the cluster travelled as.
+        size: How much it fetches ahead.
+        names: ``client.id`` and ``group.id`` where the user gives none.
+    """
+    key = (os.getpid(), cluster_key, size.name)
+    consumer = _kept.pop(key, None)
+    if consumer is None:
+        consumer = KeptConsumer(cluster.consumer({**names, **size.settings}), cluster.bootstrap_servers)
+    _kept[key] = consumer
+    while len(_kept) > MOST_KEPT:
+        _closed(_kept.popitem(last=False)[1])
+    return consumer
+
+
+def discard(consumer: KeptConsumer) -> None:
+    """End a consumer that has met an error."""
+    for key, kept in list(_kept.items()):
+        if kept is consumer:
+            del _kept[key]
+    _closed(consumer)
+
+
+def _closed(consumer: KeptConsumer) -> None:
+    with suppress(Exception):  # it is given up; why it does not end well helps nobody
+        consumer.close()
+
+
+@atexit.register
+def _close_all() -> None:
+    while _kept:
+        (pid, _, _), consumer = _kept.popitem()
+        if pid == os.getpid():
+            _closed(consumer)
+
+
+__all__ = ["KeptConsumer", "Size", "discard", "lend", "size_for"]

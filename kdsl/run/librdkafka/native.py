@@ -1,0 +1,148 @@
+"""The functions of librdkafka that hand over whole Arrow batches, through ctypes.
+
+``confluent_kafka.Producer`` takes one Python object after another and reports on each; three quarters of a sink's time
+went there (see bench/write_produce.py). librdkafka's public functions take pointers, which Arrow's buffers are, and can
+report failures only. The library is the one that confluent-kafka has loaded; nothing else is installed.
+
+Every structure and number below is part of librdkafka's public header, whose ABI its project keeps stable.
+"""
+
+from __future__ import annotations
+
+import ctypes as c
+from functools import cache
+from typing import Any
+
+import numpy as np
+from confluent_kafka import KafkaError, cimpl
+
+from kdsl.errors import KdslError
+
+PRODUCER = 0  # rd_kafka_type_t
+ANY_PARTITION = -1
+COPY = 0x2  # message flag: librdkafka copies the bytes, so that the batch may go
+PURGE = 0x1 | 0x2  # queued messages and those in flight
+EVENT_DELIVERY = 0x1
+EVENT_LOG = 0x4
+EVENT_ERROR = 0x8
+
+# Codes of the client's own errors have names with an underscore.
+QUEUE_FULL: int = KafkaError._QUEUE_FULL  # noqa: SLF001
+FATAL: int = KafkaError._FATAL  # noqa: SLF001
+INVALID_ARGUMENT: int = KafkaError._INVALID_ARG  # noqa: SLF001
+MESSAGE_TIMED_OUT: int = KafkaError._MSG_TIMED_OUT  # noqa: SLF001
+TIMED_OUT: int = KafkaError._TIMED_OUT  # noqa: SLF001
+TRANSPORT: int = KafkaError._TRANSPORT  # noqa: SLF001
+UNKNOWN_TOPIC: int = KafkaError._UNKNOWN_TOPIC  # noqa: SLF001
+UNKNOWN_PARTITION: int = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001
+
+
+class Message(c.Structure):
+    """``rd_kafka_message_t``."""
+
+    _fields_ = (
+        ("err", c.c_int),
+        ("rkt", c.c_void_p),
+        ("partition", c.c_int32),
+        ("payload", c.c_void_p),
+        ("len", c.c_size_t),
+        ("key", c.c_void_p),
+        ("key_len", c.c_size_t),
+        ("offset", c.c_int64),
+        ("private", c.c_void_p),
+    )
+
+
+class MetadataTopic(c.Structure):
+    """``rd_kafka_metadata_topic_t``."""
+
+    _fields_ = (("topic", c.c_char_p), ("partition_cnt", c.c_int), ("partitions", c.c_void_p), ("err", c.c_int))
+
+
+class Metadata(c.Structure):
+    """The beginning of ``rd_kafka_metadata_t``."""
+
+    _fields_ = (
+        ("broker_cnt", c.c_int),
+        ("brokers", c.c_void_p),
+        ("topic_cnt", c.c_int),
+        ("topics", c.POINTER(MetadataTopic)),
+    )
+
+
+MESSAGE = np.dtype(
+    {
+        "names": [name for name, _ in Message._fields_],
+        "formats": ["i4", "u8", "i4", "u8", "u8", "u8", "u8", "i8", "u8"],
+        "offsets": [getattr(Message, name).offset for name, _ in Message._fields_],
+        "itemsize": c.sizeof(Message),
+    }
+)
+"""`Message` for arrays of messages."""
+
+# A field of one message, ``rd_kafka_vu_t``: what it is, then a union of 64 bytes, of which up to three words are used.
+ITEM = np.dtype(
+    {
+        "names": ["kind", "first", "second", "third"],
+        "formats": ["i4", "u8", "u8", "u8"],
+        "offsets": [0, 8, 16, 24],
+        "itemsize": 72,
+    }
+)
+ITEM_TOPIC, ITEM_VALUE, ITEM_KEY, ITEM_PRIVATE, ITEM_FLAGS, ITEM_TIMESTAMP, ITEM_HEADER = 2, 4, 5, 6, 7, 8, 9
+
+_HANDLE, _TEXT = c.c_void_p, c.c_char_p
+_FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "rd_kafka_conf_new": (_HANDLE, []),
+    "rd_kafka_conf_set": (c.c_int, [_HANDLE, _TEXT, _TEXT, _TEXT, c.c_size_t]),
+    "rd_kafka_conf_set_events": (None, [_HANDLE, c.c_int]),
+    "rd_kafka_conf_destroy": (None, [_HANDLE]),
+    "rd_kafka_new": (_HANDLE, [c.c_int, _HANDLE, _TEXT, c.c_size_t]),
+    "rd_kafka_destroy": (None, [_HANDLE]),
+    "rd_kafka_set_log_queue": (c.c_int, [_HANDLE, _HANDLE]),
+    "rd_kafka_queue_get_main": (_HANDLE, [_HANDLE]),
+    "rd_kafka_queue_destroy": (None, [_HANDLE]),
+    "rd_kafka_queue_poll": (_HANDLE, [_HANDLE, c.c_int]),
+    "rd_kafka_event_type": (c.c_int, [_HANDLE]),
+    "rd_kafka_event_error": (c.c_int, [_HANDLE]),
+    "rd_kafka_event_error_string": (_TEXT, [_HANDLE]),
+    "rd_kafka_event_log": (c.c_int, [_HANDLE, c.POINTER(_TEXT), c.POINTER(_TEXT), c.POINTER(c.c_int)]),
+    "rd_kafka_event_message_next": (c.POINTER(Message), [_HANDLE]),
+    "rd_kafka_event_destroy": (None, [_HANDLE]),
+    "rd_kafka_topic_new": (_HANDLE, [_HANDLE, _TEXT, _HANDLE]),
+    "rd_kafka_topic_name": (_TEXT, [_HANDLE]),
+    "rd_kafka_topic_destroy": (None, [_HANDLE]),
+    "rd_kafka_metadata": (c.c_int, [_HANDLE, c.c_int, _HANDLE, c.POINTER(c.POINTER(Metadata)), c.c_int]),
+    "rd_kafka_metadata_destroy": (None, [c.POINTER(Metadata)]),
+    "rd_kafka_produce_batch": (c.c_int, [_HANDLE, c.c_int32, c.c_int, _HANDLE, c.c_int]),
+    "rd_kafka_produceva": (_HANDLE, [_HANDLE, _HANDLE, c.c_size_t]),
+    "rd_kafka_error_code": (c.c_int, [_HANDLE]),
+    "rd_kafka_error_string": (_TEXT, [_HANDLE]),
+    "rd_kafka_error_destroy": (None, [_HANDLE]),
+    "rd_kafka_err2str": (_TEXT, [c.c_int]),
+    "rd_kafka_fatal_error": (c.c_int, [_HANDLE, _TEXT, c.c_size_t]),
+    "rd_kafka_flush": (c.c_int, [_HANDLE, c.c_int]),
+    "rd_kafka_outq_len": (c.c_int, [_HANDLE]),
+    "rd_kafka_purge": (c.c_int, [_HANDLE, c.c_int]),
+}
+
+
+@cache
+def library() -> Any:
+    """The functions, typed.
+
+    Raises:
+        KdslError: The installed confluent-kafka does not let its librdkafka be seen.
+    """
+    # Symbols of a library are looked for in what it is linked to, too, so the file need not be found.
+    loaded = c.CDLL(cimpl.__file__)
+    for name, (result, arguments) in _FUNCTIONS.items():
+        try:
+            function = getattr(loaded, name)
+        except AttributeError:
+            raise KdslError(
+                f"the installed confluent-kafka ({cimpl.__file__}) does not show librdkafka's function {name}; "
+                "install confluent-kafka's own wheel (pip install --force-reinstall confluent-kafka)"
+            ) from None
+        function.restype, function.argtypes = result, arguments
+    return loaded

@@ -1,0 +1,205 @@
+"""The reading half of the data source ``kdsl``: what Spark calls, in the driver's planning processes and in tasks.
+
+Readers are pickled into every task, so that they hold the options' text and nothing else of weight; what is made of the
+text is made once in each process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from kdsl.cluster import Cluster
+from kdsl.errors import KdslError
+from kdsl.plan.model import ReadPlan
+from kdsl.run.decode import RecordDecoder, check_batches
+from kdsl.run.librdkafka.assignment import tasks
+from kdsl.run.librdkafka.consumers import discard, lend, size_for
+from kdsl.run.librdkafka.datasource import CLUSTER, LITERALS, PLAN, read_options
+from kdsl.run.librdkafka.fetch import Fetcher
+from kdsl.run.librdkafka.offsets import Offsets, Range
+from kdsl.run.librdkafka.stream import Limits, Stream
+from kdsl.run.librdkafka.subscription import Subscription, places_of
+from kdsl.types.spark import spark_schema
+
+PARALLELISM = "parallelism"
+ZONE = "zone"
+_KEPT_OPTIONS = (PLAN, CLUSTER, LITERALS, PARALLELISM, ZONE)
+_NO_LIMIT = 2**63 - 1
+
+
+class Task(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, ranges: Sequence[Range]) -> None:
+        super().__init__([(r.topic, r.partition, r.start, r.end) for r in ranges])
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """The ranges, each with its start and end."""
+        return tuple(Range(*values) for values in self.value)
+
+
+def source_schema(options: Mapping[str, str]) -> StructType:
+    """The columns that a read of these options gives."""
+    return spark_schema(_parsed(_text(options))[0].columns)
+
+
+def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
+    """The reader of a bounded read."""
+    del schema
+    return BatchReader(_text(options))
+
+
+def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
+    """The reader of a stream."""
+    del schema
+    return StreamReader(_text(options))
+
+
+OptionText = tuple[tuple[str, str], ...]
+
+
+def _text(options: Mapping[str, str]) -> OptionText:
+    return tuple((name, options[name]) for name in _KEPT_OPTIONS if name in options)
+
+
+@lru_cache(maxsize=16)
+def _parsed(options: OptionText) -> tuple[ReadPlan, Cluster]:
+    return read_options(dict(options), ReadPlan)
+
+
+@lru_cache(maxsize=16)
+def _decoder(options: OptionText) -> RecordDecoder:
+    return RecordDecoder(_parsed(options)[0], dict(options).get(ZONE, "UTC"))
+
+
+def _read(options: OptionText, task: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, in a worker."""
+    if not isinstance(task, Task):  # Spark makes one of its own where a batch has none
+        return
+    plan, cluster = _parsed(options)
+    decoder = _decoder(options)
+    names = {"client.id": f"kdsl-{plan.table}", "group.id": plan.group_id or f"kdsl-{plan.table}"}
+    size = size_for(max(map(len, task.ranges)))
+    consumer = lend(cluster, str(options), size, names)
+    fetcher = Fetcher(consumer, plan.table, decoder.needs, cluster.connector().api_timeout_ms / 1000)
+    try:
+        for raw in fetcher.read(task.ranges):
+            rows = decoder.decode(raw)
+            if rows.num_rows:
+                yield rows
+    except BaseException:
+        discard(consumer)
+        raise
+    consumer.rest()
+
+
+def _plan_tasks(options: OptionText, ranges: Sequence[Range]) -> list[InputPartition]:
+    return [Task(task) for task in tasks(ranges, int(dict(options)[PARALLELISM]))]
+
+
+class BatchReader(DataSourceReader):
+    """Reads from the plan's start to the ends that the partitions have when the read is planned."""
+
+    def __init__(self, options: OptionText) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks; the brokers are asked once."""
+        subscription = Subscription(*_parsed(self._options))
+        topics = subscription.topics()
+        begin = subscription.begin(topics)
+        ends = subscription.ends(places_of(topics))
+        ranges = [Range(*place, begin.offsets[place], end) for place, end in ends.items()]
+        return _plan_tasks(self._options, ranges)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        decoder = _decoder(self._options)
+        return iter(check_batches(_read(self._options, partition), decoder.schema))
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads micro-batches. Spark calls all but `read` in one process for each query, which lives as long."""
+
+    def __init__(self, options: OptionText) -> None:
+        self._options = options
+        self._made: Stream | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_made": None}
+
+    @property
+    def _stream(self) -> Stream:
+        if self._made is None:
+            self._made = Stream(*_parsed(self._options))
+        return self._made
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where the query starts that has no checkpoint."""
+        return self._stream.initial().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """The limit that the table declares; a limit for each partition alone is a limit too high to matter."""
+        plan, _ = _parsed(self._options)
+        if plan.max_records is None and plan.max_records_per_partition is None:
+            return ReadAllAvailable()
+        return ReadMaxRows(_NO_LIMIT if plan.max_records is None else plan.max_records)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends."""
+        return self._stream.next(Offsets.from_json(start), self._limits(limit)).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """How far the topics could be read, whatever the limits, when the last batch was planned."""
+        latest = self._stream.latest
+        return None if latest is None else latest.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read up to what is there now, in as many batches as the limits need."""
+        self._stream.hold_ends()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a micro-batch."""
+        ranges = self._stream.ranges(Offsets.from_json(start), Offsets.from_json(end))
+        return _plan_tasks(self._options, ranges)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task."""
+        decoder = _decoder(self._options)
+        return iter(check_batches(_read(self._options, partition), decoder.schema))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has done with everything before ``end``; offsets of a consumer group are not committed from here.
+
+        It comes when the batch after next begins, and never for the last batch of an ``availableNow`` run.
+        """
+
+    def stop(self) -> None:
+        """The query ends."""
+        self._made = None
+
+    def _limits(self, limit: ReadLimit) -> Limits:
+        plan, _ = _parsed(self._options)
+        match limit:
+            case ReadAllAvailable():
+                return Limits()
+            case ReadMaxRows(max_rows=rows):
+                return Limits(None if rows == _NO_LIMIT else rows, plan.max_records_per_partition)
+            case ReadMinRows(min_rows=rows):
+                return Limits(least=rows)
+            case _:
+                raise KdslError(f"{plan.table}: a Kafka table has no limit like {limit}; limit it by records")

@@ -1,0 +1,218 @@
+"""The progress of a stream: where it begins, how far a batch goes, and whether a checkpoint's offsets still hold.
+
+It lives in the one process that plans a query, and holds nothing that a restart would miss: all that must last stands
+in the offsets.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+
+import attrs
+
+from kdsl.cluster import Cluster
+from kdsl.plan.model import ReadPlan
+from kdsl.run.librdkafka import errors
+from kdsl.run.librdkafka.brokers import Place, Topic
+from kdsl.run.librdkafka.limits import shares
+from kdsl.run.librdkafka.offsets import Offsets, Range
+from kdsl.run.librdkafka.startup import Begin, Known, checked, describe
+from kdsl.run.librdkafka.subscription import Subscription, log, places_of
+
+_SETTLING = 5.0
+"""How long an end below the position may be a new leader that has not caught up yet, in seconds."""
+
+
+@attrs.frozen
+class Limits:
+    """How much a micro-batch takes, in records; None is no limit."""
+
+    most: int | None = None
+    most_each: int | None = None
+    least: int = 0
+
+
+class Stream:
+    """Plans the micro-batches of one query.
+
+    Args:
+        plan: What is read.
+        cluster: Where it lives.
+    """
+
+    def __init__(self, plan: ReadPlan, cluster: Cluster) -> None:
+        self._plan = plan
+        self._subscription = Subscription(plan, cluster)
+        self._brokers = self._subscription.brokers
+        self._looked: float | None = None
+        self._target: dict[Place, int] | None = None
+        self._planned: Offsets | None = None
+        self._passed_over: dict[Place, int] = {}
+        self.latest: Offsets | None = None
+        """How far the topics could be read when the last batch was planned."""
+
+    def initial(self) -> Offsets:
+        """Where the query starts that has no checkpoint."""
+        topics = self._subscription.topics()
+        begin = self._subscription.begin(topics)
+        ids = {name: topic.id for name, topic in topics.items()}
+        return Offsets(begin.offsets, ids, describe(self._plan.start), lost=begin.lost, initial=True)
+
+    def hold_ends(self) -> None:
+        """Let nothing be read that comes after now (``availableNow``)."""
+        self._target = self._subscription.ends(places_of(self._subscription.topics()))
+
+    def next(self, start: Offsets, limits: Limits) -> Offsets:
+        """Where a micro-batch ends that begins at ``start``; ``start`` itself where there is nothing new.
+
+        Raises:
+            KafkaReadError: What the offsets say does not hold any more.
+        """
+        self._tell_start(start)
+        kept = self._kept(start)
+        ends = self._ends(kept)
+        topics = self._discovered(kept, news=any(ends[place] != at for place, at in kept.positions.items()))
+        begin = self._begin(kept, ends)
+        added = self._added(kept, topics)
+        ends |= self._subscription.ends(added)
+        self.latest = Offsets(ends, {**kept.ids, **{name: topic.id for name, topic in topics.items()}}, start.startup)
+        positions = {**begin.offsets, **added}
+        end = self._end(positions, ends, limits)
+        lost = _sum(start.lost, begin.lost, self._passed_over)
+        if end == start.positions and lost == dict(start.lost) and not start.initial and kept is start:
+            self._planned = start
+            return start
+        moved = {place: at for place, at in positions.items() if start.initial or start.positions.get(place) != at}
+        self._passed_over = {}
+        self._planned = Offsets(end, self.latest.ids, start.startup, moved, lost)
+        return self._planned
+
+    def ranges(self, start: Offsets, end: Offsets) -> tuple[Range, ...]:
+        """What a batch reads: the same whenever it is asked for, as long as the records are there.
+
+        Raises:
+            KafkaReadError: The batch was planned before a restart, and its topic or records are not there any more.
+        """
+        ranges = end.ranges_from(start)
+        if end == self._planned or not ranges:
+            return ranges
+        self._check_ids(end, self._brokers.topics(end.ids))
+        starts = {(r.topic, r.partition): r.start for r in ranges}
+        stops = {(r.topic, r.partition): r.end for r in ranges}
+        known = Known(self._brokers.earliest(starts), self._brokers.latest(starts, committed=False))
+        checked(self._plan, stops, attrs.evolve(known, earliest=dict.fromkeys(stops, 0)), "none")
+        begin = checked(self._plan, starts, known, self._subscription.reset)
+        self._subscription.tell_lost(begin.lost)
+        self._passed_over = _sum(self._passed_over, begin.lost)
+        left = (attrs.evolve(r, start=min(begin.offsets[r.topic, r.partition], r.end)) for r in ranges)
+        return tuple(r for r in left if len(r) > 0)
+
+    def _tell_start(self, start: Offsets) -> None:
+        declared = describe(self._plan.start)
+        if self._looked is None and not start.initial and start.startup != declared:
+            log.warning(
+                "%s: the checkpoint's offsets hold; the start that is declared now (%s, at first %s) changes nothing",
+                self._plan.table,
+                declared,
+                start.startup,
+            )
+
+    def _kept(self, start: Offsets) -> Offsets:
+        """The offsets of those topics that the table still names."""
+        gone = sorted(name for name in start.ids if not self._is_named(name))
+        if not gone:
+            return start
+        log.warning("%s: the table does not name %s any more, which is not read on", self._plan.table, ", ".join(gone))
+        return attrs.evolve(
+            start,
+            positions={place: at for place, at in start.positions.items() if place[0] not in gone},
+            ids={name: id_ for name, id_ in start.ids.items() if name not in gone},
+        )
+
+    def _is_named(self, topic: str) -> bool:
+        topics = self._plan.topics
+        if topics.pattern is not None:
+            return re.fullmatch(topics.pattern, topic) is not None
+        return topic in topics.names
+
+    def _ends(self, kept: Offsets) -> dict[Place, int]:
+        until = time.monotonic() + _SETTLING
+        while True:
+            try:
+                ends = self._subscription.ends(kept.positions)
+            except errors.TopicMissingError:
+                self._check_ids(kept, self._brokers.topics(kept.ids))
+                raise
+            beyond = {place: at for place, at in kept.positions.items() if ends[place] < at}
+            high = self._subscription.high(beyond, ends)
+            if all(high[place] >= at for place, at in beyond.items()) or time.monotonic() > until:
+                return ends
+            self._check_ids(kept, self._brokers.topics(kept.ids))
+            time.sleep(0.5)
+
+    def _discovered(self, kept: Offsets, *, news: bool) -> dict[str, Topic]:
+        """The topics of the table, where it is time to look for new ones; ids are checked after the ends were asked."""
+        now = time.monotonic()
+        interval = self._plan.discovery
+        due = self._looked is None or (
+            interval is not None and self._target is None and now - self._looked >= interval.total_seconds()
+        )
+        if due:
+            topics = self._subscription.topics()
+            self._check_ids(kept, topics)
+            self._looked = now
+            return topics
+        if news:
+            self._check_ids(kept, self._brokers.topics(kept.ids))
+        return {}
+
+    def _begin(self, kept: Offsets, ends: Mapping[Place, int]) -> Begin:
+        """The positions, behind a gap where one is passed over."""
+        behind = {place: at for place, at in kept.positions.items() if ends[place] != at}
+        if not behind:
+            return Begin(kept.positions)
+        known = Known(self._brokers.earliest(behind), ends, self._subscription.high(behind, ends))
+        begin = checked(self._plan, behind, known, self._subscription.reset)
+        self._subscription.tell_lost(begin.lost)
+        return Begin({**kept.positions, **begin.offsets}, begin.lost)
+
+    def _added(self, kept: Offsets, topics: Mapping[str, Topic]) -> dict[Place, int]:
+        """New partitions; they begin at their earliest record, whatever the declared start (RULES ST-15)."""
+        new = [place for place in places_of(topics) if place not in kept.positions]
+        if self._target is not None:
+            new = [place for place in new if place in self._target]
+        return self._brokers.earliest(new)
+
+    def _end(self, positions: Mapping[Place, int], ends: Mapping[Place, int], limits: Limits) -> dict[Place, int]:
+        reach = ends if self._target is None else {p: min(e, self._target.get(p, e)) for p, e in ends.items()}
+        backlog = {place: max(0, reach[place] - at) for place, at in positions.items()}
+        taken = shares(backlog, most=limits.most, most_each=limits.most_each, turn=sum(positions.values()))
+        if self._target is None and sum(taken.values()) < limits.least:
+            taken = {}
+        return {place: at + taken.get(place, 0) for place, at in positions.items()}
+
+    def _check_ids(self, offsets: Offsets, topics: Mapping[str, Topic]) -> None:
+        for name, id_ in sorted(offsets.ids.items()):
+            if name not in topics:
+                raise errors.TopicMissingError(
+                    f"{self._plan.table}: the topic {name!r} (id {id_}), which was read before, is gone; what it still "
+                    "held is lost; to go on without it take it out of the table, or start with a new checkpoint"
+                )
+            if id_ and topics[name].id and topics[name].id != id_:
+                raise errors.TopicRecreatedError(
+                    f"{self._plan.table}: the topic {name!r} was deleted and made again: the checkpoint was written "
+                    f"for id {id_}, the topic now has id {topics[name].id}; the offsets mean other records, so start "
+                    "with a new checkpoint"
+                )
+
+
+def _sum(*counts: Mapping[Place, int]) -> dict[Place, int]:
+    summed: dict[Place, int] = {}
+    for place, count in ((place, count) for one in counts for place, count in one.items() if count):
+        summed[place] = summed.get(place, 0) + count
+    return summed
+
+
+__all__ = ["Limits", "Stream"]

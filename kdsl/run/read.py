@@ -1,0 +1,184 @@
+"""Read plans on Spark: a DataFrame of a topic's records, bounded or streaming, or of raw records that are there.
+
+The source gives the plan's physical and metadata columns; what is computed from them, the watermark and the order of
+the output are Spark's own operators on top of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.cluster import Cluster
+from kdsl.errors import KdslError, listing
+from kdsl.plan.model import ReadPlan
+from kdsl.plan.text import plan_text, read_plan_text
+from kdsl.run.decode import RecordDecoder, check_batches
+from kdsl.run.record_metadata import RAW
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+ColumnMaker = Callable[[], "Column"]
+
+_SPARK_NAMES = {"timestamp_type": "timestampType", "leader_epoch": "leaderEpoch"}
+_ZONE = "spark.sql.session.timeZone"
+
+
+def read(
+    spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, computed: Mapping[str, ColumnMaker] | None = None
+) -> DataFrame:
+    """The records of a plan's topics, from its start to the ends that the partitions have when an action runs.
+
+    Args:
+        spark: The session, classic or Connect.
+        plan: What is read.
+        cluster: Where it lives.
+        computed: Makers of those computed columns that only Python can make, by column.
+    """
+    reader = spark.read.format(_source(spark)).options(**_options(spark, plan, cluster))
+    return _finished(reader.load(), plan, computed or {})
+
+
+def read_stream(
+    spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, computed: Mapping[str, ColumnMaker] | None = None
+) -> DataFrame:
+    """The records of a plan's topics as a stream; a checkpoint's offsets come before the plan's start.
+
+    Args:
+        spark: The session, classic or Connect.
+        plan: What is read.
+        cluster: Where it lives.
+        computed: Makers of those computed columns that only Python can make, by column.
+    """
+    reader = spark.readStream.format(_source(spark)).options(**_options(spark, plan, cluster))
+    return _finished(reader.load(), plan, computed or {})
+
+
+def decode(df: DataFrame, plan: ReadPlan, *, computed: Mapping[str, ColumnMaker] | None = None) -> DataFrame:
+    """The rows of raw Kafka records, batch or streaming, without a broker.
+
+    Args:
+        df: The records, with the columns of Spark's own Kafka source: ``key``, ``value``, ``topic``, ``partition``,
+            ``offset``, ``timestamp``, ``timestampType``, ``headers``; ``leaderEpoch`` too. Of these the plan's are
+            needed; topic, partition and offset, where they are there, show in errors.
+        plan: What the records mean.
+        computed: Makers of those computed columns that only Python can make, by column.
+
+    Raises:
+        KdslError: A column that the plan needs is missing.
+    """
+    from kdsl.types.spark import spark_schema
+
+    needs = RecordDecoder(plan).needs
+    given = set(df.columns)
+    missing = [_spark_name(field) for field in RAW if field in needs and _spark_name(field) not in given]
+    if missing:
+        raise KdslError(
+            f"{plan.table}: the DataFrame of raw records has no {listing(missing)}, which the table needs; it has "
+            f"{listing(df.columns)}"
+        )
+    wanted = [name for field in RAW if (name := _spark_name(field)) in given and (field in needs or field in _PLACE)]
+    if not needs and not wanted:
+        wanted = df.columns[:1]
+    zone = df.sparkSession.conf.get(_ZONE) or "UTC"
+    rows = df.select(*wanted).mapInArrow(_Decode(plan_text(plan), zone), spark_schema(plan.columns))
+    return _finished(rows, plan, computed or {})
+
+
+_PLACE = ("topic", "partition", "offset")
+
+
+def _source(spark: SparkSession) -> str:
+    from kdsl.run.librdkafka.datasource import FORMAT, register
+
+    register(spark)
+    return FORMAT
+
+
+def _options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str, str]:
+    from kdsl.run.librdkafka.datasource import options
+    from kdsl.run.librdkafka.source import PARALLELISM, ZONE
+
+    zone = spark.conf.get(_ZONE) or "UTC"
+    return {**options(plan, cluster), PARALLELISM: str(2 * _cores(spark)), ZONE: zone}
+
+
+def _cores(spark: SparkSession) -> int:
+    """How many tasks the session runs at a time, as far as it tells."""
+    from pyspark.sql.utils import is_remote
+
+    if not is_remote():
+        return max(1, spark.sparkContext.defaultParallelism)
+    # A Connect session has no context; what it may tell is the master, or what was set.
+    found = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", spark.conf.get("spark.master", "") or "")
+    for text in (found[1] if found else "", spark.conf.get("spark.default.parallelism", "")):
+        if text and text.isdigit():
+            return int(text)
+    return os.cpu_count() or 1
+
+
+def _finished(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]) -> DataFrame:
+    """The source's columns with what is worked out from them, in the order of the output."""
+    from pyspark.sql import functions as sf
+
+    from kdsl.types.spark import spark_type
+
+    for column in plan.computed:
+        if column.sql:
+            made = sf.expr(column.text)
+        elif column.column in computed:
+            made = computed[column.column]()
+        else:
+            raise KdslError(f"{plan.table}: the computed column {column.column!r} has no SQL and no maker in computed=")
+        df = df.withColumn(column.column, made.cast(spark_type(column.type)))
+    if plan.watermark is not None and df.isStreaming:
+        df = df.withWatermark(plan.watermark.column, plan.watermark.delay)
+    names = list(plan.output.names)
+    return df if df.columns == names else df.select(*(sf.col(_quoted(name)) for name in names))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _spark_name(field: str) -> str:
+    return _SPARK_NAMES.get(field, field)
+
+
+class _Decode:
+    """What ``mapInArrow`` runs; it travels as the plan's text."""
+
+    def __init__(self, plan: str, zone: str) -> None:
+        self._plan, self._zone = plan, zone
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = _decoder(self._plan, self._zone)
+        rows = (decoder.decode(_raw(batch)) for batch in batches)
+        yield from check_batches(rows, decoder.schema)
+
+
+@lru_cache(maxsize=16)
+def _decoder(plan: str, zone: str) -> RecordDecoder:
+    return RecordDecoder(read_plan_text(plan, ReadPlan), zone)
+
+
+def _raw(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Columns as Spark's Kafka source has them, as a raw record batch."""
+    names = {_spark_name(field): field for field in RAW}
+    arrays = {}
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        field = names.get(name, name)
+        if field == "timestamp":
+            array = array.cast(pa.timestamp("ms", array.type.tz), safe=False).view(pa.int64())
+            array = pc.fill_null(array, -1)
+        elif field in RAW:
+            array = array.cast(RAW[field])
+        arrays[field] = array
+    return pa.RecordBatch.from_pydict(arrays)

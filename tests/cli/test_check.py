@@ -1,0 +1,130 @@
+"""``kdsl check``, ``plan``, ``schema``: what they print, and how they end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kdsl.cli.app import app
+
+TABLES = Path(__file__).parent / "tables"
+GOOD = str(TABLES / "good.py")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200", "TERM": "dumb"})
+
+
+class TestCheck:
+    def test_eight_mistakes_are_all_told_with_line_and_fix(self) -> None:
+        done = run("check", str(TABLES / "eight_mistakes.py"))
+
+        assert done.exit_code == 1
+        lines = done.stdout.splitlines()
+        told = {int(place) for line in lines for place in line.split(":")[1:2] if place.isdigit()}
+        for expected in (
+            "topic='orders' and topic_pattern='orders-.*' are both set",
+            "ignore_parse_errors=) has the value 'yes'",
+            "key_prefix='k_' and value_fields='ALL' exclude each other",
+            "has no argument startpu= (did you mean 'startup'?)",
+            "'erliest' (did you mean 'earliest'?)",
+            "key_prefix='k_', but this key column does not begin with it",
+            "a watermark needs a TIMESTAMP or TIMESTAMP_LTZ column, but this is DOUBLE",
+            "there is no metadata 'ofset' to read (did you mean 'offset'?)",
+        ):
+            assert expected in done.stdout
+        assert told == {13, 15, 16, 17, 18, 22, 23, 25}
+        assert done.stdout.count("fix:") == 8
+        assert lines[-1] == "1 table checked: 8 errors"
+
+    def test_good_tables_end_with_0(self) -> None:
+        done = run("check", GOOD)
+
+        assert done.exit_code == 0
+        assert "2 tables checked: 1 warning" in done.stdout
+        assert "names no single topic" in done.stdout
+
+    def test_one_table_of_a_file(self) -> None:
+        assert run("check", f"{GOOD}:Orders").stdout == "1 table checked: no problems\n"
+
+    def test_json_for_machines(self) -> None:
+        done = run("check", "--json", str(TABLES / "eight_mistakes.py"))
+        document = json.loads(done.stdout)
+
+        assert done.exit_code == 1
+        assert (document["tables"], document["errors"], len(document["problems"])) == (["Orders"], 8, 8)
+        assert set(document["problems"][0]) == {"code", "message", "fix", "where", "severity"}
+
+    def test_a_document(self, tmp_path: Path) -> None:
+        path = tmp_path / "tables.yaml"
+        path.write_text(
+            "name: a\ncolumns: [{name: x, type: INTT}]\noptions: {connector: kafka, topic: a, format: json}\n"
+        )
+        done = run("check", str(path))
+
+        assert done.exit_code == 1
+        assert f"{path}:2" in done.stdout
+        assert "$.columns[0].type" in done.stdout
+
+    def test_a_file_that_cannot_be_imported_is_told_with_its_line(self, tmp_path: Path) -> None:
+        path = tmp_path / "broken.py"
+        path.write_text("import os\nraise RuntimeError('no')\n")
+        done = run("check", str(path))
+
+        assert done.exit_code == 1
+        assert f"{path}:2" in done.stdout
+        assert "RuntimeError: no" in done.stdout
+
+    @pytest.mark.parametrize(
+        ("target", "told"),
+        [
+            ("nowhere.py", "there is no file 'nowhere.py'"),
+            ("no_such_module", "there is no module or file 'no_such_module'"),
+            (f"{GOOD}:Order", "has no table 'Order' (did you mean 'Orders'?)"),
+            ("json", "'json' declares no table"),
+        ],
+    )
+    def test_a_target_that_is_not_there(self, target: str, told: str) -> None:
+        done = run("check", target)
+
+        assert done.exit_code == 1
+        assert told in str(done.exception)
+
+
+class TestPlan:
+    def test_a_read(self) -> None:
+        done = run("plan", f"{GOOD}:Orders")
+
+        assert done.exit_code == 0
+        assert done.stdout.splitlines()[:2] == ["Read Orders", "  source    topic orders"]
+
+    def test_a_write(self) -> None:
+        assert run("plan", f"{GOOD}:Orders", "--write").stdout.startswith("Write Orders\n")
+
+    def test_json(self) -> None:
+        assert json.loads(run("plan", f"{GOOD}:Orders", "--json").stdout)["table"] == "Orders"
+
+    def test_one_of_several_must_be_named(self) -> None:
+        done = run("plan", GOOD)
+
+        assert done.exit_code == 1
+        assert f"write {GOOD}:Orders" in str(done.exception)
+
+
+class TestSchema:
+    def test_of_the_table(self) -> None:
+        assert " |-- k_order_id: string (nullable = false)" in run("schema", f"{GOOD}:Orders").stdout
+
+    def test_of_the_key(self) -> None:
+        assert run("schema", "--key", f"{GOOD}:Orders").stdout == "root\n |-- order_id: string (nullable = false)\n"
+
+    def test_of_the_value_as_json(self) -> None:
+        document = json.loads(run("schema", "--value", "--json", f"{GOOD}:Orders").stdout)
+
+        assert [field["name"] for field in document["fields"]] == ["amount"]
+
+    def test_key_or_value(self) -> None:
+        assert run("schema", "--key", "--value", f"{GOOD}:Orders").exit_code == 2

@@ -1,0 +1,284 @@
+"""What every format promises, as an abstract test class: a format's tests subclass it and say what the format can do.
+
+The promises are those of `kdsl.formats`: exact Arrow types, rows in the order of their messages, errors by the index of
+the record, nothing that depends on what came before.
+"""
+
+from __future__ import annotations
+
+import pickle
+from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
+
+import attrs
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from kdsl.docs import page
+from kdsl.formats import Decoded, Decoder, Encoder, Format, format_class
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_type
+from tests import strategies
+from tests.formats.conformance import python_rows
+
+LARGE = 20_000
+
+
+class FormatContract(ABC):
+    """The promises; a subclass gives one format's abilities.
+
+    Attributes:
+        format: The format as the tests use it; it must tell NULL from every other value that it writes.
+        ignoring: The same format with errors ignored; None when it cannot ignore them.
+        variants: The format with other options, one instance for each option at least.
+        row: A row type that `message` fills.
+        rows_of_null: How many rows a null message gives.
+        null_is_lost: Whether a row that is all NULL becomes a null message.
+    """
+
+    format: ClassVar[Format]
+    ignoring: ClassVar[Format | None] = None
+    variants: ClassVar[tuple[Format, ...]] = ()
+    row: ClassVar[t.Row]
+    rows_of_null: ClassVar[int] = 0
+
+    @abstractmethod
+    def message(self, number: int) -> tuple[bytes, dict[str, Any]]:
+        """A message and the values of its row, other ones for each number."""
+
+    @abstractmethod
+    def bad_messages(self) -> list[bytes]:
+        """Messages that cannot be read."""
+
+    @abstractmethod
+    def row_types(self) -> st.SearchStrategy[t.Row]:
+        """The row types that the format can write and read back."""
+
+    def values(self, row: t.Row) -> st.SearchStrategy[Any]:
+        """The rows of a type that read back as they were written."""
+        return strategies.values(row.as_nullable(False))
+
+    # -- tools
+
+    def decoder(self, row: t.Row | None = None) -> Decoder:
+        return self.format.decoder(row or self.row)
+
+    def encoder(self, row: t.Row | None = None) -> Encoder:
+        return self.format.encoder(row or self.row)
+
+    def messages(self, count: int) -> pa.BinaryArray:
+        return pa.array([self.message(i)[0] for i in range(count)], pa.binary())
+
+    def rows(self, count: int) -> pa.StructArray:
+        return pa.array([self.message(i)[1] for i in range(count)], arrow_type(self.row))
+
+    def owners(self, decoded: Decoded) -> list[int]:
+        """The message of each row."""
+        return list(range(len(decoded.rows))) if decoded.messages is None else decoded.messages.to_pylist()
+
+    def check(self, decoded: Decoded, row: t.Row | None = None) -> Decoded:
+        """What holds for every decoded batch."""
+        decoded.rows.validate(full=True)
+        assert decoded.rows.type == arrow_type(row or self.row)
+        assert decoded.rows.null_count == 0
+        if decoded.messages is not None:
+            assert len(decoded.messages) == len(decoded.rows)
+            assert decoded.messages.to_pylist() == sorted(decoded.messages.to_pylist())
+        return decoded
+
+    def assert_rows(self, decoded: Decoded, numbers: list[int]) -> None:
+        """The rows are those of the messages with these numbers."""
+        expected = pa.array([self.message(i)[1] for i in numbers], arrow_type(self.row))
+
+        assert shown(decoded.rows) == shown(expected)
+
+    # -- the promises
+
+    def test_an_empty_batch_gives_no_rows_of_the_right_type(self) -> None:
+        decoded = self.check(self.decoder().decode(pa.array([], pa.binary())))
+
+        assert (len(decoded.rows), decoded.bad) == (0, ())
+
+    def test_no_rows_give_no_messages(self) -> None:
+        encoded = self.encoder().encode(self.rows(0))
+
+        assert (encoded.messages, encoded.bad) == (pa.array([], pa.binary()), ())
+
+    def test_a_batch_of_one_is_read(self) -> None:
+        decoded = self.check(self.decoder().decode(self.messages(1)))
+
+        assert decoded.bad == ()
+        self.assert_rows(decoded, [0])
+
+    def test_a_large_batch_is_read_as_its_pieces_are(self) -> None:
+        messages = self.messages(LARGE)
+        decoder = self.decoder()
+        whole = self.check(decoder.decode(messages)).rows
+        pieces = [decoder.decode(messages[i : i + 7_001]).rows for i in range(0, LARGE, 7_001)]
+
+        assert shown(whole) == [row for piece in pieces for row in shown(piece)]
+
+    def test_a_large_batch_is_written_as_its_pieces_are(self) -> None:
+        rows = self.rows(LARGE)
+        encoder = self.encoder()
+        whole = encoder.encode(rows).messages
+        pieces = [encoder.encode(rows[i : i + 7_001]).messages for i in range(0, LARGE, 7_001)]
+
+        assert whole == pa.concat_arrays(pieces)
+
+    def test_what_is_written_is_a_binary_array_of_one_message_per_row(self) -> None:
+        encoded = self.encoder().encode(self.rows(5))
+        encoded.messages.validate(full=True)
+
+        assert (encoded.messages.type, len(encoded.messages), encoded.bad) == (pa.binary(), 5, ())
+        assert encoded.messages.to_pylist() == [self.message(i)[0] for i in range(5)]
+
+    def test_null_messages_give_the_rows_that_the_format_says(self) -> None:
+        messages = pa.array([None, self.message(1)[0], None, None, self.message(4)[0], None], pa.binary())
+        decoded = self.check(self.decoder().decode(messages))
+        owners = self.owners(decoded)
+
+        assert [owners.count(i) for i in range(6)] == [self.rows_of_null if i not in (1, 4) else 1 for i in range(6)]
+        kept = [owners.index(i) for i in (1, 4)]
+        self.assert_rows(Decoded(decoded.rows.take(pa.array(kept))), [1, 4])
+
+    def test_a_slice_of_messages_is_read_like_a_copy(self) -> None:
+        messages = pa.array(
+            [*self.bad_messages()[:1], None, *self.messages(6).to_pylist(), None, *self.bad_messages()[:1]], pa.binary()
+        )
+        decoded = self.check(self.decoder().decode(messages[3:7]))
+
+        assert decoded.bad == ()
+        self.assert_rows(decoded, [1, 2, 3, 4])
+
+    def test_a_slice_of_rows_is_written_like_a_copy(self) -> None:
+        sliced = self.encoder().encode(self.rows(9)[2:7]).messages
+
+        assert sliced.to_pylist() == [self.message(i)[0] for i in range(2, 7)]
+
+    def test_rows_with_sliced_columns_are_written_like_a_copy(self) -> None:
+        rows = self.rows(9)
+        columns = [column[2:7] for column in rows.flatten()]
+        sliced = pa.StructArray.from_arrays(columns, fields=list(rows.type))
+
+        assert self.encoder().encode(sliced).messages.to_pylist() == [self.message(i)[0] for i in range(2, 7)]
+
+    @pytest.mark.parametrize("places", [[0], [4], [9], [0, 4, 9], [3, 4, 5], list(range(10))])
+    def test_a_bad_message_is_told_by_its_index_and_costs_no_other(self, places: list[int]) -> None:
+        bad = self.bad_messages()
+        messages = self.messages(10).to_pylist()
+        for i, place in enumerate(places):
+            messages[place] = bad[i % len(bad)]
+        decoded = self.check(self.decoder().decode(pa.array(messages, pa.binary())))
+        good = [i for i in range(10) if i not in places]
+
+        assert [record.index for record in decoded.bad] == places
+        assert all(record.reason for record in decoded.bad)
+        assert self.owners(decoded) == good
+        self.assert_rows(decoded, good)
+
+    def test_each_bad_message_fails_alone(self) -> None:
+        for message in self.bad_messages():
+            decoded = self.check(self.decoder().decode(pa.array([message], pa.binary())))
+
+            assert ([record.index for record in decoded.bad], len(decoded.rows)) == ([0], 0), message
+
+    def test_ignored_errors_are_no_errors(self) -> None:
+        if self.ignoring is None:
+            assert "ignore-parse-errors" not in keys(type(self.format))
+            return
+        bad = self.bad_messages()
+        messages = [self.message(0)[0], *bad, self.message(1)[0]]
+        decoded = self.check(self.ignoring.decoder(self.row).decode(pa.array(messages, pa.binary())))
+        owners = self.owners(decoded)
+
+        assert decoded.bad == ()
+        self.assert_rows(Decoded(decoded.rows.take(pa.array([0, len(owners) - 1]))), [0, 1])
+
+    @given(st.data())
+    @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
+        row = data.draw(self.row_types())
+        assert [*self.format.check(row, "read"), *self.format.check(row, "write")] == []
+        rows = pa.array(data.draw(st.lists(self.values(row), max_size=5)), arrow_type(row))
+        encoded = self.encoder(row).encode(rows)
+        assert encoded.bad == ()
+        decoded = self.check(self.decoder(row).decode(encoded.messages), row)
+
+        assert decoded.bad == ()
+        assert shown(decoded.rows) == shown(rows)
+
+    def test_not_null_columns_stay_so_in_the_arrow_type(self) -> None:
+        row = t.Row(tuple(attrs.evolve(f, type=f.type.as_nullable(False)) for f in self.row.fields))
+        decoded = self.check(self.decoder(row).decode(self.messages(3)), row)
+
+        assert [field.nullable for field in decoded.rows.type] == [False] * len(row.fields)
+
+    def test_the_same_messages_give_the_same_rows_again_and_from_another_decoder(self) -> None:
+        messages = pa.array([*self.bad_messages(), *self.messages(20).to_pylist(), None], pa.binary())
+        decoder = self.decoder()
+        results = [decoder.decode(messages), decoder.decode(messages), self.decoder().decode(messages)]
+
+        assert len({repr((shown(r.rows), self.owners(r), r.bad)) for r in results}) == 1
+
+    def test_two_decoders_run_in_two_threads(self) -> None:
+        messages = pa.array([*self.messages(500).to_pylist(), *self.bad_messages()], pa.binary())
+        expected = shown(self.decoder().decode(messages).rows)
+
+        def read(decoder: Decoder) -> list[list[str]]:
+            return [shown(decoder.decode(messages).rows) for _ in range(5)]
+
+        with ThreadPoolExecutor(2) as pool:
+            for found in pool.map(read, [self.decoder(), self.decoder()]):
+                assert found == [expected] * 5
+
+    def test_the_format_is_found_by_its_name(self) -> None:
+        assert format_class(self.format.identifier) is type(self.format)
+
+    def test_the_variants_have_no_problems_and_set_every_option(self) -> None:
+        told = [problem for variant in self.all_variants() for problem in variant.problems()]
+        changed = {key for variant in self.all_variants() for key in variant.to_strings()}
+
+        assert told == []
+        assert changed == keys(type(self.format))
+
+    def test_options_survive_flinks_keys_and_texts(self) -> None:
+        for variant in self.all_variants():
+            assert type(variant).from_strings(variant.to_strings()) == variant
+
+    def test_a_format_survives_pickling(self) -> None:
+        for variant in self.all_variants():
+            copied = pickle.loads(pickle.dumps(variant))
+
+            assert (copied, list(copied.problems())) == (variant, list(variant.problems()))
+
+    def test_an_unknown_option_is_told_with_the_nearest_one(self) -> None:
+        for key in sorted(keys(type(self.format))):
+            wrong = f"{key}s"
+            problems = list(type(self.format).from_strings({wrong: "x"}).problems())
+
+            assert [p.code for p in problems] == ["option-unknown"]
+            assert f"the format '{self.format.identifier}' has no option '{wrong}'" in problems[0].message
+            assert "did you mean" in problems[0].message
+            assert repr(key) in problems[0].fix
+
+    def test_the_page_names_every_option(self) -> None:
+        text = page(type(self.format))
+
+        for a in attrs.fields(type(self.format)):
+            assert f"`{self.format.identifier}.{a.metadata['key']}` | `{a.name}` |" in text
+
+    def all_variants(self) -> list[Format]:
+        return [self.format, *([] if self.ignoring is None else [self.ignoring]), *self.variants]
+
+
+def keys(kind: type[Format]) -> set[str]:
+    """Flink's keys of a format's options."""
+    return {a.metadata["key"] for a in attrs.fields(kind)}
+
+
+def shown(rows: pa.StructArray) -> list[str]:
+    """The rows as texts, so that NaN equals NaN and 0.0 differs from -0.0."""
+    return [repr(row) for row in python_rows(rows)]
