@@ -165,9 +165,7 @@ def line(pair: Pair) -> str:
 
 def grid(pairs: list[Pair]) -> Grid:
     """All comparisons as a table."""
-    made = Grid(
-        "case", "kdsl, records/s", "PySpark, records/s", "ratio", "95 %", "goal", "kdsl, CPU s/M", "PySpark, CPU s/M"
-    )
+    made = Grid("case", "kdsl, rec/s", "PySpark, rec/s", "ratio", "95 %", "goal", "kdsl, CPU s/M", "PySpark, CPU s/M")
     for p in pairs:
         low, high = p.interval
         goal = "" if p.goal is None else f"{p.goal:.1f} {'met' if p.ratio >= p.goal else 'missed'}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import random
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -25,10 +26,13 @@ CORES = 2
 @contextmanager
 def session(name: str) -> Iterator[SparkSession]:
     """A session on two cores with Spark's own Kafka connector beside kdsl."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark = (
         SparkSession.builder.master(f"local[{CORES}]")
         .appName(name)
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "3g")
@@ -67,7 +71,7 @@ def order(i: int, chance: random.Random) -> bytes:
     )
 
 
-def fill(bootstrap: str, topic: str, records: int, *, dirty: float = 0.0) -> None:
+def fill(bootstrap: str, topic: str, records: int, *, dirty: float = 0.0, partitions: int = 4) -> None:
     """Fill a topic with orders.
 
     Args:
@@ -75,6 +79,7 @@ def fill(bootstrap: str, topic: str, records: int, *, dirty: float = 0.0) -> Non
         topic: The topic, which exists.
         records: How many.
         dirty: The share of messages that are no JSON.
+        partitions: Over how many partitions.
     """
     producer = Producer(
         {
@@ -91,7 +96,7 @@ def fill(bootstrap: str, topic: str, records: int, *, dirty: float = 0.0) -> Non
         value = b"{broken " + str(i).encode() if every and i % every == 0 else order(i, chance)
         while True:
             try:
-                producer.produce(topic, value, str(i).encode(), partition=i % 4)
+                producer.produce(topic, value, str(i).encode(), partition=i % partitions)
                 break
             except BufferError:
                 producer.poll(0.1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -107,7 +109,7 @@ def session() -> SparkSession:
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    made = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .appName("kdsl demo")
         .config("spark.ui.enabled", "false")
@@ -116,10 +118,26 @@ def session() -> SparkSession:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "ERROR")
-        .getOrCreate()
     )
-    made.sparkContext.setLogLevel("ERROR")
-    return made
+    with quiet():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what the JVM says while it starts off the screen; shown after all if it does not start."""
+    screen = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            said.seek(0)
+            os.write(screen, said.read())
+            raise
+        finally:
+            os.dup2(screen, 2)
+            os.close(screen)
 
 
 def job(spark: SparkSession, cluster: Cluster, console: Console) -> None:
@@ -141,9 +159,9 @@ def job(spark: SparkSession, cluster: Cluster, console: Console) -> None:
     columns = (Orders.order_id, Orders.order_time, Orders.pay_amount, Orders.partition, Orders.offset)
     show(console, "Orders.read(spark, cluster)", read.select(*columns).orderBy(Orders.order_id))
     written = BigOrders.read(spark, cluster)
-    shown = (BigOrders.order_channel, BigOrders.order_id, BigOrders.pay_amount, BigOrders.came_from)
-    by_time = written.select(*shown, BigOrders.event_time).orderBy(BigOrders.order_id)
-    show(console, "BigOrders.read(spark, cluster), from the second topic", by_time)
+    columns = (BigOrders.order_channel, BigOrders.order_id, BigOrders.came_from, BigOrders.event_time)
+    title = "BigOrders.read(spark, cluster), from the second topic"
+    show(console, title, written.select(*columns).orderBy(BigOrders.order_id))
 
 
 def show(console: Console, title: str, df: DataFrame) -> None:
@@ -152,5 +170,5 @@ def show(console: Console, title: str, df: DataFrame) -> None:
     for field in df.schema.fields:
         grid.add_column(f"{field.name}\n[dim]{field.dataType.simpleString()}[/]")
     for row in df.collect():
-        grid.add_row(*(f"{value:%Y-%m-%d %H:%M}" if isinstance(value, datetime) else str(value) for value in row))
+        grid.add_row(*(f"{value:%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else str(value) for value in row))
     console.print(grid)

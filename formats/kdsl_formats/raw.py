@@ -29,7 +29,15 @@ def _check_charset(name: str) -> str | None:
 
 
 class Raw(Format):
-    """The message itself as the only column (Flink's format ``raw``)."""
+    """The message itself as the only column (Flink's format ``raw``).
+
+    A text is in the charset, BYTES are as they are, a number has its binary form (1, 2, 4 or 8 bytes), BOOLEAN is one
+    byte, false when it is zero. A null message is NULL, and NULL is written as a null message; with a line delimiter a
+    null or empty message gives no row.
+
+    Bytes that are no text of the charset become U+FFFD; a character that the charset lacks is an error on writing, and
+    so is a message of the wrong size on reading. Lengths are not enforced.
+    """
 
     identifier = "raw"
 

@@ -167,15 +167,13 @@ def _widens(got: s.DataType, want: s.DataType) -> bool:
             return _RANKS.index(type(got)) <= _RANKS.index(type(want))
         case s.DateType(), s.TimestampType() | s.TimestampNTZType():
             return True
-        case s.TimeType(), s.TimeType():
-            return want.precision >= got.precision
-        case _:
+        case _:  # a time of day with other fractions of a second, too, as timestamps have none in Spark
             return type(got) is type(want)
 
 
 def _converted(column: Column, got: s.DataType, want: s.DataType, *, ignore_case: bool) -> Column:
     """The column as the wanted type; members of structs by name."""
-    if got.simpleString() == want.simpleString():
+    if got.simpleString() == want.simpleString() or isinstance(got, s.TimeType):  # formats cut seconds off themselves
         return column
     if not _reordered(got, want, ignore_case=ignore_case):
         return column.cast(want)  # of structs it goes by position

@@ -141,6 +141,7 @@ class RunningKafka:
         with _told(f"Topic {name!r} cannot have {total} partitions"):
             _only(self.admin().create_partitions([NewPartitions(name, total)], operation_timeout=_SECONDS))
         self._wait_for(name, total)
+        self._producer = None  # it would not look for partitions that it does not know for minutes
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> None:
         """Delete the records of some partitions that lie before an offset.

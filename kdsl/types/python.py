@@ -186,9 +186,9 @@ class _Reader:
         annotation = self._evaluated(annotation)
         base, marks = unwrap(annotation)
         base = self._evaluated(base)
-        for mark in marks:
-            if explicit is None and is_sql_type(mark):
-                explicit = sql_type(mark)
+        outermost = next((m for m in reversed(marks) if is_sql_type(m)), None)
+        if explicit is None and outermost is not None:
+            explicit = sql_type(outermost)
         parts = [a for a in get_args(base) if a is not types.NoneType]
         if get_origin(base) in (Union, types.UnionType):
             if len(parts) != 1:

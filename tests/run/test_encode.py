@@ -112,7 +112,7 @@ def test_a_null_value_of_a_raw_format_is_a_tombstone() -> None:
 
 def test_headers_keep_null_values_and_a_null_map_is_no_headers() -> None:
     plan = write_plan({"id": "INT"}, metadata=HEADERS)
-    rows = [{"id": 1, "headers": [("k1", b"\xc0\xff\xee"), ("k2", None), ("k3", b"")]}, {"id": 2}]
+    rows: list[dict[str, Any]] = [{"id": 1, "headers": [("k1", b"\xc0\xff\xee"), ("k2", None), ("k3", b"")]}, {"id": 2}]
 
     assert [r["headers"] for r in encoded(plan, *rows)] == [
         [
@@ -126,7 +126,7 @@ def test_headers_keep_null_values_and_a_null_map_is_no_headers() -> None:
 
 def test_headers_of_a_sliced_batch_are_those_of_its_rows() -> None:
     plan = write_plan({"id": "INT"}, metadata=HEADERS)
-    rows = [{"id": n, "headers": [(f"h{n}", b"%d" % n)] * n} for n in range(4)]
+    rows: list[dict[str, Any]] = [{"id": n, "headers": [(f"h{n}", b"%d" % n)] * n} for n in range(4)]
     sliced = batch(plan, *rows).slice(1, 2)
 
     records = RecordEncoder(plan).encode(sliced)

@@ -20,7 +20,7 @@ from tests.run.write_plans import write_plan
 
 @contextmanager
 def setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    before = spark.conf.get(key)
+    before = spark.conf.get(key) or ""
     spark.conf.set(key, value)
     try:
         yield

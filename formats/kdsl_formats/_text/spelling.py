@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.types import model as t
 from kdsl_formats._text import numbers, temporal
+from kdsl_formats._text.reading import Mask, Positions
 
 _FIRST_DAY, _LAST_DAY = temporal.days_of(0, 1, 1), temporal.days_of(9999, 12, 31)
 _SECOND = 1_000_000
@@ -179,11 +179,11 @@ def _short_fraction(texts: pa.StringArray) -> pa.StringArray:
     return pc.ascii_rtrim(pc.ascii_rtrim(texts, characters="0"), characters=".")
 
 
-def _only(values: pa.Array, kept: npt.NDArray[np.bool_]) -> pa.Array:
+def _only(values: pa.Array, kept: Mask) -> pa.Array:
     return pc.if_else(pa.array(kept), values, pa.scalar(None, values.type))
 
 
-def _replaced(texts: pa.StringArray, places: npt.NDArray[np.int64], made: pa.StringArray) -> pa.StringArray:
+def _replaced(texts: pa.StringArray, places: Positions, made: pa.StringArray) -> pa.StringArray:
     """The texts with other ones at some places."""
     if not len(places):
         return texts

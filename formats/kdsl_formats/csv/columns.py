@@ -1,11 +1,10 @@
-"""Whole columns of CSV values to Arrow, where the values are plain; what is in doubt is left to the reference decoder."""
+"""Whole columns of CSV values to Arrow, where they are plain; what is in doubt is left to the reference decoder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,9 +12,9 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_type
 from kdsl_formats._text import reading
 from kdsl_formats._text.numbers import BLANKS
+from kdsl_formats._text.reading import Mask, Positions
 from kdsl_formats.csv.grammar import Dialect
 
-Mask = npt.NDArray[np.bool_]
 Read = Callable[[pa.StringArray], tuple[pa.Array, Mask]]
 FIRST_GREGORIAN_DAY = -141_427
 _KEEPS_EMPTY = (t.Char, t.VarChar, t.Binary, t.VarBinary, t.Boolean)
@@ -54,7 +53,7 @@ class ColumnReader:
 
         return convert
 
-    def _parts(self, texts: pa.StringArray) -> tuple[pa.StringArray, npt.NDArray[np.int64]]:
+    def _parts(self, texts: pa.StringArray) -> tuple[pa.StringArray, Positions]:
         """The parts of all texts, and how many each text has; a blank text has none."""
         blank = np.asarray(pc.equal(pc.binary_length(_trim(texts)), 0))
         lists = pc.split_pattern(texts, self.dialect.array_delimiter)

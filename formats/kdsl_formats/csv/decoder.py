@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,13 +12,11 @@ from kdsl.formats import BadRecord, Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field
 from kdsl_formats._text.numbers import BLANKS
-from kdsl_formats._text.reading import pieces
+from kdsl_formats._text.reading import Mask, Positions
 from kdsl_formats.csv.columns import ColumnReader
 from kdsl_formats.csv.grammar import Dialect
 from kdsl_formats.csv.reference_decoder import ReferenceDecoder
 from kdsl_formats.csv.splitter import Cells, Splitter
-
-Places = npt.NDArray[np.int64]
 
 
 class CsvDecoder:
@@ -58,14 +55,12 @@ class CsvDecoder:
         rows = pa.StructArray.from_arrays(columns, fields=self.fields)
         return Decoded(rows, None if len(index) == len(messages) else pa.array(index), bad)
 
-    def _columns(self, cells: Cells) -> tuple[list[pa.Array], npt.NDArray[np.bool_]]:
+    def _columns(self, cells: Cells) -> tuple[list[pa.Array], Mask]:
         """The columns of the sure messages, and the rows without a doubtful value."""
         sure = np.ones(len(cells.index), dtype=bool)
         columns = []
         for i, read in enumerate(self._readers):
-            texts = pieces(cells.data, cells.start[:, i], cells.end[:, i], None, pa.string())
-            if cells.doubled and self.dialect.quote is not None:
-                texts = pc.replace_substring(texts, self.dialect.quote * 2, self.dialect.quote)
+            texts = cells.texts(i)
             if self.dialect.trim:
                 texts = pc.ascii_trim(texts, characters=BLANKS)
             column, doubts = read(texts)
@@ -74,8 +69,8 @@ class CsvDecoder:
         return columns, sure
 
     def _by_reference(
-        self, messages: pa.BinaryArray, odd: Places
-    ) -> tuple[list[list[Any]], Places, tuple[BadRecord, ...]]:
+        self, messages: pa.BinaryArray, odd: Positions
+    ) -> tuple[list[list[Any]], Positions, tuple[BadRecord, ...]]:
         """The values of the messages of which there is doubt, column by column, their messages, and what is bad."""
         rows, owners, bad = [], [], []
         for i, message in zip(odd.tolist(), messages.take(pa.array(odd)).to_pylist(), strict=True):

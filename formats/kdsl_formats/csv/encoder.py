@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kdsl.formats import Encoded
 from kdsl.types import model as t
-from kdsl_formats._text.reading import bounds, content
+from kdsl_formats._text.reading import Mask, Positions, bounds, content
 from kdsl_formats._text.spelling import spelled
 from kdsl_formats.csv.grammar import Dialect
 from kdsl_formats.csv.reference_encoder import LONGEST_UNQUOTED, UNQUOTED, largest_special
@@ -106,7 +106,7 @@ class _Quoting:
         inner = pc.binary_join_element_wise(self.quote, inner, self.quote, "")
         return inner if needed.all() else pc.if_else(pa.array(needed), inner, texts)
 
-    def _needed(self, texts: pa.StringArray) -> npt.NDArray[np.bool_]:
+    def _needed(self, texts: pa.StringArray) -> Mask:
         data = content(texts)
         start, end = bounds(texts)
         needed = self._has_special(texts, data, end)
@@ -117,9 +117,7 @@ class _Quoting:
             needed |= long
         return needed
 
-    def _has_special(
-        self, texts: pa.StringArray, data: npt.NDArray[np.uint8], end: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.bool_]:
+    def _has_special(self, texts: pa.StringArray, data: npt.NDArray[np.uint8], end: Positions) -> Mask:
         if self.pattern:
             return np.array(pc.match_substring_regex(texts, self.pattern).fill_null(False))
         needed = np.zeros(len(texts), dtype=bool)
@@ -127,7 +125,7 @@ class _Quoting:
         return needed
 
 
-def _units(texts: pa.StringArray, data: npt.NDArray[np.uint8], end: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _units(texts: pa.StringArray, data: npt.NDArray[np.uint8], end: Positions) -> Positions:
     """The length of each text in UTF-16 units."""
     units = np.array(pc.utf8_length(texts).fill_null(0)).astype(np.int64)
     np.add.at(units, np.searchsorted(end, np.flatnonzero(data >= _FOUR_BYTES), side="right"), 1)

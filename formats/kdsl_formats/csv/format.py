@@ -20,7 +20,7 @@ _NAMED = {"b": "\b", "n": "\n", "t": "\t", "f": "\f", "r": "\r"}
 
 
 def unescaped(text: str) -> str:
-    """A text whose Java escapes are read: ``\\t``, ``\\u0001``, ``\\001``, ``\\\\``."""
+    r"""A text whose Java escapes are read: ``\t``, ``\u0001``, ``\001``, ``\\``."""
 
     def read(found: re.Match[str]) -> str:
         octal, code, other = found.groups()
@@ -45,13 +45,32 @@ def _one_delimiter(given: str) -> str | None:
 
 
 class Csv(Format):
-    """One line of delimited values per message, columns by their order (Flink's format ``csv``)."""
+    """One line of delimited values per message, columns by their order (Flink's format ``csv``).
+
+    A message is one row; what follows its first line is not read, but a line break inside quotes belongs to the value.
+    A null message gives no row. Values stand unquoted or quoted; inside quotes the quote is doubled. An ARRAY or ROW is
+    one value, split at its own delimiter, one level deep.
+
+    Reading: an integer may have blanks around it and a sign; a DECIMAL may not, is rounded half up to its scale, and is
+    NULL when it has too many digits; BOOLEAN is true for ``true`` in any letter case and false for everything else; a
+    DATE ``2020-02-30`` is the first of March; a TIMESTAMP is ``2020-01-02 03:04:05.678``, a TIMESTAMP_LTZ has a ``Z``
+    behind it, a TIME is ``03:04[:05.678]``; BYTES are base64. Lengths are not enforced.
+
+    Writing: a text, date, time or nested value is quoted when it is longer than 24 UTF-16 units, or when it holds a
+    character up to the largest of delimiter, quote and line feed (with ``,`` all below ``-``), or a backslash (the
+    escape character, where there is one). Numbers and booleans are never quoted.
+
+    What is written reads back, but for: NULL and ``''`` without a null literal; a text that equals the null literal; a
+    row whose only value is empty, which is an empty message; an ARRAY or ROW that is NULL, or blank without being
+    empty, or whose texts hold its delimiter; everything special where quoting is disabled; a text at the beginning of
+    the message that begins with U+FEFF; dates outside of the years 1 to 9999, and the ten days before 1582-10-15.
+    """
 
     identifier = "csv"
 
     field_delimiter: str = option(
         "field-delimiter",
-        "The character between values, as it is or as Java spells it (\\t, \\u0001). An ASCII character is read faster.",
+        "The character between values, as it is or as Java spells it (\\t, \\u0001). ASCII characters are read faster.",
         default=",",
         check=_one_delimiter,
     )
@@ -115,7 +134,8 @@ class Csv(Format):
     )
     fail_on_missing_columns: bool = option(
         "fail-on-missing-columns",
-        "Read: whether a message with too few values is unreadable; otherwise, where errors are ignored, the rest is NULL.",
+        "Read: whether a message with too few values gives no row even where errors are ignored; otherwise the values "
+        "that are missing are NULL there.",
         default=False,
     )
     empty_string_as_null: bool = option(
@@ -143,19 +163,20 @@ class Csv(Format):
             if character == delimiter:
                 yield Problem(
                     "csv-delimiter",
-                    f"the format 'csv' has {delimiter!r} as its field delimiter and as its {name}, so no value is certain",
+                    f"the format 'csv' has {delimiter!r} both as its field delimiter and as its {name}",
                     "give one of them another character",
                 )
 
     def decoder(self, row: t.Row) -> Decoder:
         """A decoder for rows of this type."""
-        return CsvDecoder(row, self._dialect(), ignore_parse_errors=self.ignore_parse_errors)
+        return CsvDecoder(row, self.dialect(), ignore_parse_errors=self.ignore_parse_errors)
 
     def encoder(self, row: t.Row) -> Encoder:
         """An encoder for rows of this type."""
-        return CsvEncoder(row, self._dialect(), scientific=self.write_bigdecimal_in_scientific_notation)
+        return CsvEncoder(row, self.dialect(), scientific=self.write_bigdecimal_in_scientific_notation)
 
-    def _dialect(self) -> Dialect:
+    def dialect(self) -> Dialect:
+        """What the options mean, for the reader and the writer."""
         return Dialect(
             delimiter=unescaped(self.field_delimiter),
             quote=None if self.disable_quote_character else self.quote_character or QUOTE,

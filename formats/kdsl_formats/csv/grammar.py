@@ -14,8 +14,14 @@ from kdsl_formats._text.numbers import BLANKS, trim
 
 _BREAKS = "\r\n"
 _UNESCAPED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
-_WIDE_MARKS = ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-32-le"))
-_MARKS = ((codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF8, "utf-8"))
+_MARKS = (
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF8, "utf-8"),
+)
+_MARKED = 4  # a shorter message has no mark
 
 
 @attrs.frozen
@@ -50,41 +56,31 @@ class Dialect:
 
 
 def text_of(message: bytes) -> str:
-    """The text of a message: UTF-8, or UTF-16 and UTF-32 where a mark or the zeros of the first bytes show it.
+    """The text of a message: UTF-8, or what a mark at its beginning says.
 
     Raises:
         ValueError: The bytes are no text.
     """
-    if not message.isascii() or b"\0" in message[:4]:
-        for encoding, skipped in _encodings(message):
-            try:
-                return message[skipped:].decode(encoding)
-            except UnicodeDecodeError:
-                continue
+    encoding, skipped = "utf-8", 0
+    if len(message) >= _MARKED:
+        marks = ((encoding, len(mark)) for mark, encoding in _MARKS if message.startswith(mark))
+        encoding, skipped = next(marks, (encoding, skipped))
+    data = message[skipped:]
     try:
-        return message.decode()
+        return data.decode(encoding)
     except UnicodeDecodeError as e:
-        try:  # Java's own writers spell U+0000 with two bytes, and what UTF-16 needs two units for with six
-            pairs = message.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
-            return pairs.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
-        except UnicodeDecodeError:
-            raise ValueError(f"byte {e.start + 1} is no UTF-8 ({e.reason})") from None
+        if encoding == "utf-8" and (text := _java_utf8(data)) is not None:
+            return text
+        raise ValueError(f"byte {skipped + e.start + 1} is no {encoding.upper()} ({e.reason})") from None
 
 
-def _encodings(message: bytes) -> list[tuple[str, int]]:
-    """What the first bytes may stand for, with the length of the mark; the reader needs four bytes to see a mark."""
-    marks = (*_WIDE_MARKS, *_MARKS) if len(message) >= 4 else _MARKS[:2]
-    found = [(encoding, len(mark)) for mark, encoding in marks if message.startswith(mark)]
-    zeros = tuple(b == 0 for b in message[:4])
-    if zeros == (True, True, True, False):
-        found.append(("utf-32-be", 0))
-    elif zeros == (False, True, True, True):
-        found.append(("utf-32-le", 0))
-    if zeros[:2] in ((True, False), (True, True)) and len(message) > 1:
-        found.append(("utf-16-be", 0))
-    elif zeros[:2] == (False, True):
-        found.append(("utf-16-le", 0))
-    return found
+def _java_utf8(data: bytes) -> str | None:
+    """The text of Java's own UTF-8, which spells U+0000 with two bytes and characters beyond U+FFFF with six."""
+    try:
+        halves = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+        return halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        return None
 
 
 def split(text: str, dialect: Dialect, columns: int) -> list[str]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from kdsl.types import model as t
 from kdsl_formats._text import numbers, temporal
+from kdsl_formats._text.base64_text import parse_base64
 from kdsl_formats._text.lenient_dates import parse_jdbc_date, parse_local_time
 from kdsl_formats.csv.grammar import Dialect, counted, split, text_of
-from kdsl_formats._text.base64_text import parse_base64
 
 Convert = Callable[[str], Any]
 SHOWN = 60

@@ -7,20 +7,22 @@ the judge of all others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kdsl_formats._text.reading import bounds, content
+from kdsl_formats._text.reading import Mask, Positions, bounds, content, pieces
 from kdsl_formats.csv.grammar import Dialect
 
 Bytes = npt.NDArray[np.uint8]
-Mask = npt.NDArray[np.bool_]
-Places = npt.NDArray[np.int64]
 _LINE_FEED, _RETURN = 10, 13
+_CONTROLS = np.array([*range(1, 9), *range(14, 32)])
+_LAST_ASCII = "\x7f"
 
 
 @attrs.frozen(eq=False)
@@ -32,45 +34,69 @@ class Cells:
         index: For each row the index of its message, ascending.
         start: Where each value begins: rows by columns, inside the quotes where there are any.
         end: Where each value ends, likewise.
-        doubled: Whether a value may hold doubled quotes.
+        doubled: The quote, if it may stand doubled in a value; otherwise empty.
+        stand_ins: What stands in the bytes for characters of the dialect that are not ASCII.
     """
 
     data: Bytes
-    index: Places
-    start: Places
-    end: Places
-    doubled: bool
+    index: Positions
+    start: Positions
+    end: Positions
+    doubled: str
+    stand_ins: Mapping[str, str]
+
+    def texts(self, column: int) -> pa.StringArray:
+        """The values of a column."""
+        texts = pieces(self.data, self.start[:, column], self.end[:, column], None, pa.string())
+        if self.doubled:
+            texts = pc.replace_substring(texts, self.doubled * 2, self.doubled)
+        for character, stand_in in self.stand_ins.items():
+            texts = pc.replace_substring(texts, stand_in, character)
+        return texts
 
 
 class Splitter:
-    """Finds the values of whole arrays of messages, for one dialect and one number of columns.
-
-    Works for ASCII delimiters and quotes only; for others no message is sure.
-    """
+    """Finds the values of whole arrays of messages, for one dialect and one number of columns."""
 
     def __init__(self, dialect: Dialect, columns: int) -> None:
-        self.columns = columns
-        self.able = all(c is None or c <= "\x7f" for c in (dialect.delimiter, dialect.quote, dialect.escape))
-        self.delimiter = ord(dialect.delimiter)
-        self.quote = None if dialect.quote is None else ord(dialect.quote)
-        self.escape = None if dialect.escape is None else ord(dialect.escape)
-        self.trim = dialect.trim
-        self.comments = dialect.comments
+        self.dialect, self.columns = dialect, columns
+        self.trim, self.comments = dialect.trim, dialect.comments
+        given = (dialect.delimiter, dialect.quote, dialect.escape)
+        self._wide = tuple(dict.fromkeys(c for c in given if c is not None and c > _LAST_ASCII))
+
+    def _use(self, stand_ins: Mapping[str, str]) -> None:
+        """Search for the dialect's characters, or for what stands for them."""
+        self.delimiter, self.quote, self.escape = (
+            None if c is None else ord(stand_ins.get(c, c))
+            for c in (self.dialect.delimiter, self.dialect.quote, self.dialect.escape)
+        )
+
+    def _stand_ins(self, messages: pa.BinaryArray) -> Mapping[str, str] | None:
+        """For each character that is not ASCII a control character that is in no message; None if there are too few."""
+        free = _CONTROLS[np.bincount(content(messages), minlength=256)[_CONTROLS] == 0]
+        used = (self.dialect.delimiter, self.dialect.quote, self.dialect.escape)
+        left = [c for c in map(chr, free) if c not in used]
+        return dict(zip(self._wide, left, strict=False)) if len(left) >= len(self._wide) else None
 
     def split(self, messages: pa.BinaryArray) -> Cells:
         """The values of the messages that are sure."""
         index = np.flatnonzero(np.asarray(messages.is_valid()))
-        if not self.able:
-            index = index[:0]
+        stand_ins = self._stand_ins(messages) if self._wide else {}
+        if stand_ins is None:
+            index, stand_ins = index[:0], {}
+        self._use(stand_ins)
         if len(index) < len(messages):
             messages = messages.take(pa.array(index))
+        for character, stand_in in stand_ins.items():
+            messages = pc.replace_substring(messages, character.encode(), stand_in.encode())
         sure = ~self._doubtful(messages)
         if not sure.all():
             messages, index = messages.filter(pa.array(sure)), index[sure]
         data = content(messages)
         start, end = bounds(messages)
         rows, start, end, doubled = self._values(data, start, end)
-        return Cells(data, index[rows], start, end, doubled)
+        quote = chr(self.quote) if doubled and self.quote is not None else ""
+        return Cells(data, index[rows], start, end, quote, stand_ins)
 
     def _doubtful(self, messages: pa.BinaryArray) -> Mask:
         """Messages that could disturb the search in their neighbours, or that begin like something else."""
@@ -79,9 +105,7 @@ class Splitter:
         doubtful: Mask = start == end
         if not data.size:
             return doubtful
-        first = np.append(data, np.zeros(1, np.uint8))[start]
-        if int(data.min()) == 0:
-            doubtful |= _count(data == 0, start, end) > 0
+        first = data.take(start, mode="clip")
         if self.escape is not None:
             doubtful |= _count(data == self.escape, start, end) > 0
         if self.comments:
@@ -93,18 +117,19 @@ class Splitter:
             doubtful |= _count(data == self.quote, start, end) > 0
         return doubtful
 
-    def _values(self, data: Bytes, start: Places, end: Places) -> tuple[Places, Places, Places, bool]:
+    def _values(self, data: Bytes, start: Positions, end: Positions) -> tuple[Positions, Positions, Positions, bool]:
         """The rows that are sure, the places of their values, and whether quotes are doubled anywhere."""
         edges = np.append(start, end[-1:])
         end = _without_line_end(data, start, end)
         sure = end > start
         special = data == self.delimiter
-        quoted = self.quote is not None and bool((quotes := data == self.quote).any())
+        quotes = np.zeros(len(data), dtype=bool) if self.quote is None else data == self.quote
+        quoted = bool(quotes.any())
         if quoted:
             special |= quotes
         if bool((data <= _RETURN).any()):
             special |= (data == _LINE_FEED) | (data == _RETURN)
-        places = np.flatnonzero(special)
+        places: Positions = np.flatnonzero(special)
         doubled = False
         if quoted:
             places, wrong, doubled = self._outside(data, places, edges, end)
@@ -127,7 +152,7 @@ class Splitter:
             ends -= opened
         return rows, starts, ends, doubled
 
-    def _grid(self, sure: Mask, places: Places, edges: Places, end: Places) -> tuple[Places, Places]:
+    def _grid(self, sure: Mask, places: Positions, edges: Positions, end: Positions) -> tuple[Positions, Positions]:
         """The sure rows that have the right number of delimiters, and the places of these by row."""
         wanted = self.columns - 1
         if len(places) == wanted * len(end) and sure.all():
@@ -138,7 +163,9 @@ class Splitter:
         sure &= counts == wanted
         return np.flatnonzero(sure), places[np.repeat(sure, counts)].reshape(int(sure.sum()), wanted)
 
-    def _outside(self, data: Bytes, places: Places, edges: Places, end: Places) -> tuple[Places, Places, bool]:
+    def _outside(
+        self, data: Bytes, places: Positions, edges: Positions, end: Positions
+    ) -> tuple[Positions, Positions, bool]:
         """The places that are no quotes and stand outside of quotes.
 
         Also the places of quotes that neither open nor close a value and are not doubled (for a message whose last
@@ -166,7 +193,7 @@ class Splitter:
         return places[~is_quote & (inside == 0)], wrong, bool(pairs.any())
 
 
-def _without_line_end(data: Bytes, start: Places, end: Places) -> Places:
+def _without_line_end(data: Bytes, start: Positions, end: Positions) -> Positions:
     """The ends without one line break, of one or two characters, at the end of a message."""
     if not data.size:
         return end
@@ -177,12 +204,12 @@ def _without_line_end(data: Bytes, start: Places, end: Places) -> Places:
     return end
 
 
-def _owner(start: Places, places: Places) -> Places:
+def _owner(start: Positions, places: Positions) -> Positions:
     """The message that each place lies in."""
     return np.searchsorted(start, places, side="right") - 1
 
 
-def _count(found: Mask, start: Places, end: Places) -> Places:
+def _count(found: Mask, start: Positions, end: Positions) -> Positions:
     """How many of the marked bytes each message has."""
     edges = np.append(start, end[-1:])
     return np.diff(np.searchsorted(np.flatnonzero(found), edges))

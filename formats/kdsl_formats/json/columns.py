@@ -73,21 +73,23 @@ class ColumnReader:
 
     def rows(self, source: Source, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
         """A struct column of objects, and which of them are in doubt; what is not present is NULL."""
-        place = None if present.all() else np.flatnonzero(present)
-        found, doubts = self.finder.find(source, spans if place is None else spans.pick(place))
+        place = np.flatnonzero(present)
+        found = self.finder.find(source, spans.pick(place))
+        doubts = np.zeros(len(present), dtype=bool)
+        doubts[place[found.doubts]] = True
         columns = []
-        for values, reader in zip(found, self.inner, strict=True):
+        for values, reader in zip(found.columns, self.inner, strict=True):
             column, inner = reader.read(source, values)
             columns.append(column)
-            doubts |= inner
-        if place is None:
-            return pa.Array.from_buffers(self.type, len(present), [None], children=columns), doubts
+            doubts[place[found.which[inner]]] = True
+        made = pa.Array.from_buffers(self.type, len(found.which), [None], children=columns)
+        if len(found.which) == len(present):
+            return made, doubts
         index = np.zeros(len(present), dtype=np.int64)
-        index[place] = np.arange(len(place))
-        made = pa.Array.from_buffers(self.type, len(place), [None], children=columns)
-        spread = np.zeros(len(present), dtype=bool)
-        spread[place] = doubts
-        return made.take(pa.array(index, mask=~present)), spread
+        absent = np.ones(len(present), dtype=bool)
+        index[place[found.which]] = np.arange(len(found.which))
+        absent[place[found.which]] = False
+        return made.take(pa.array(index, mask=absent)), doubts
 
     def _from_text(self, texts: pa.StringArray) -> tuple[pa.Array, Mask]:
         match self.kind:
@@ -117,8 +119,9 @@ class ColumnReader:
             again, still = reading.integers(
                 pc.replace_substring_regex(texts.take(pa.array(place)), _FRACTION, r"\1"), self.type
             )
-            made = pc.replace_with_mask(made, pa.array(doubts & bare), again)
-            doubts[place[~still]] = False
+            if not still.all():
+                made = pc.replace_with_mask(made, pa.array(doubts & bare), again)
+                doubts[place[~still]] = False
         return made, doubts | (bare & ~spelled)
 
     def _numbers(self, source: Source, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
@@ -171,7 +174,7 @@ class ColumnReader:
         assert parts.keys is not None
         keys, inner = self.inner[0].read(source, Values(parts.keys, np.full(len(parts.owner), TEXT, dtype=np.int8)))
         made, wrong = self.inner[1].read(source, Values(parts.values, parts.what))
-        inner = inner | wrong | _repeated(parts.owner, keys)
+        inner = inner | wrong | repeated(parts.owner, keys)
         if isinstance(self.kind, t.Multiset):
             inner |= np.asarray(made.is_null())
         entry = pa.struct([self.type.key_field, self.type.item_field])
@@ -222,7 +225,7 @@ def _is_compact(text: str) -> bool:
         return False
 
 
-def _repeated(owner: Places, keys: pa.StringArray) -> Mask:
+def repeated(owner: Places, keys: pa.StringArray) -> Mask:
     """Which entries of maps have a key that an earlier entry of the same map has."""
     codes = np.asarray(keys.dictionary_encode().indices)
     result = np.ones(len(codes), dtype=bool)

@@ -19,7 +19,7 @@ _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codec
 _WIDE_MARKS = ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-32-le"))
 
 
-_ESCAPES = {c: f"\\u{c:04X}" for c in range(0x20)} | {ord(k): v for k, v in {
+ESCAPES = {c: f"\\u{c:04X}" for c in range(0x20)} | {ord(k): v for k, v in {
     '"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"
 }.items()}  # fmt: skip
 
@@ -152,4 +152,4 @@ def clean(text: str) -> str:
 
 def quoted(text: str) -> str:
     """A text as a JSON string, with only those escapes that JSON demands."""
-    return f'"{clean(text).translate(_ESCAPES)}"'
+    return f'"{clean(text).translate(ESCAPES)}"'

@@ -7,7 +7,6 @@ from typing import Any
 import attrs
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kdsl.formats import BadRecord, Decoded
 from kdsl.types import model as t
@@ -48,7 +47,7 @@ class JsonDecoder:
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read an array of messages; null and empty ones give no row."""
-        source = Source(messages)
+        source = Source.of(messages)
         spans = source.messages
         held = spans.end > spans.start
         if messages.null_count:
@@ -79,21 +78,23 @@ class JsonDecoder:
 
     def _together(self, messages: pa.BinaryArray, source: Source, spans: Spans, held: Mask, place: Places) -> Decoded:
         """Read the messages at some places by columns, and all others that hold something one by one."""
-        whole = len(place) == len(messages)
-        values, doubts = self.reader.finder.find(source, spans if whole else spans.pick(place))
+        found = self.reader.finder.find(source, spans if len(place) == len(messages) else spans.pick(place))
+        place = place[found.which]
+        doubts = np.zeros(len(place), dtype=bool)
         columns: list[pa.Array | None] = []
-        for found, reader in zip(values, self.reader.inner, strict=True):
+        for values, reader in zip(found.columns, self.reader.inner, strict=True):
             made = None
-            if not _is_pure_text(source, found, reader.kind):
-                made, inner = reader.read(source, found)
+            if not _is_pure_text(source, values, reader.kind):
+                made, inner = reader.read(source, values)
                 doubts |= inner
             columns.append(made)
-        if whole and not doubts.any():
-            made = [c if c is not None else _texts(source.data, v) for v, c in zip(values, columns, strict=True)]
+        if len(place) == len(messages) and not doubts.any():
+            made = [_texts(source.data, v) if c is None else c for v, c in zip(found.columns, columns, strict=True)]
             return Decoded(pa.Array.from_buffers(self.type, len(place), [None], children=made))
         rest = held.copy()
         rest[place[~doubts]] = False
-        return self._merged(source, values, columns, place, ~doubts, self._one_by_one(messages, np.flatnonzero(rest)))
+        odd = self._one_by_one(messages, np.flatnonzero(rest))
+        return self._merged(source, found.columns, columns, place, ~doubts, odd)
 
     def _merged(
         self,
@@ -105,19 +106,23 @@ class JsonDecoder:
         odd: _Odd,
     ) -> Decoded:
         """The rows read by columns and those read one by one, in the order of their messages."""
-        owners = np.concatenate([place[kept], np.array(odd.owner, dtype=np.int64)])
-        order = np.argsort(owners, kind="stable") if odd.owner else None
-        index = np.concatenate([np.flatnonzero(kept), len(place) + np.arange(len(odd.owner))])
-        index = index if order is None else index[order]
+        index = np.flatnonzero(kept)
+        owners = place[index]
+        if odd.rows:
+            behind = np.searchsorted(owners, odd.owner)
+            index = np.insert(index, behind, len(place) + np.arange(len(odd.owner)))
+            owners = np.insert(owners, behind, odd.owner)
+        more = [pa.array([row[f.name] for row in odd.rows], f.type) for f in self.type]
+        data, spans = source.with_texts([m for m, c in zip(more, columns, strict=True) if c is None])
         made = []
-        for field, found, column in zip(self.type, values, columns, strict=True):
-            more = pa.array([row[field.name] for row in odd.rows], field.type)
+        for found, column, added in zip(values, columns, more, strict=True):
             if column is None:
-                made.append(_more_texts(source.data, found, more, index))
+                what = np.asarray(added.is_valid()).astype(np.int8) * TEXT
+                made.append(_texts(data, _joined(found, Values(spans.pop(0), what), index)))
             else:
-                made.append((pa.concat_arrays([column, more]) if odd.rows else column).take(pa.array(index)))
+                made.append((pa.concat_arrays([column, added]) if odd.rows else column).take(pa.array(index)))
         rows = pa.Array.from_buffers(self.type, len(index), [None], children=made)
-        return Decoded(rows, pa.array(owners if order is None else owners[order]), odd.bad)
+        return Decoded(rows, pa.array(owners), odd.bad)
 
 
 def _is_pure_text(source: Source, values: Values, kind: t.DataType) -> bool:
@@ -132,13 +137,13 @@ def _texts(data: Bytes, values: Values) -> pa.StringArray:
     return pieces(data, values.spans.start, values.spans.end, None if present.all() else present, pa.string())
 
 
-def _more_texts(data: Bytes, values: Values, more: pa.StringArray, index: Places) -> pa.StringArray:
-    """Texts of the buffer, and more of them behind it, in the order of an index over both."""
-    extra = index >= len(values.what)
-    place = np.where(extra, 0, index)
-    present = (values.what[place] == TEXT) & ~extra
-    made = pieces(data, values.spans.start[place], values.spans.end[place], present, pa.string())
-    return pc.replace_with_mask(made, pa.array(extra), more) if len(more) else made
+def _joined(values: Values, more: Values, index: Places) -> Values:
+    """Two columns of values, in the order of an index over both."""
+    if not len(more.what):
+        return Values(values.spans.pick(index), values.what[index])
+    start = np.concatenate([values.spans.start, more.spans.start])
+    end = np.concatenate([values.spans.end, more.spans.end])
+    return Values(Spans(start[index], end[index]), np.concatenate([values.what, more.what])[index])
 
 
 def _trimmed(source: Source, spans: Spans) -> Spans:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from kdsl_formats.json.source import COLON, COMMA, QUOTE, Mask, Places, Source, Spans, inside, ranges
+from kdsl_formats._text.reading import ranges
+from kdsl_formats.json.source import COLON, COMMA, QUOTE, Mask, Places, Source, Spans, inside
 
 TEXT, BARE = 1, 2  # a value in quotes (its span is without them), and any other
 

@@ -8,14 +8,16 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
-from kdsl_formats.json.members import members
+from kdsl_formats.json.members import BARE, TEXT, members
 from kdsl_formats.json.shapes import Shape, fitting, learn
-from kdsl_formats.json.source import Mask, Places, Source, Spans, inside
+from kdsl_formats.json.source import Mask, Places, Source, Spans
 from kdsl_formats.json.validity import are_json
 
 ABSENT = 0
 _REMEMBERED = 16  # shapes
 _ATTEMPTS = 8  # to learn a new shape, in one batch
+_RARE = 64  # objects of which fewer than one in so many are left go to the reference
+_SMALL = 16  # times as many, at most, are copied out of the buffer before they are split
 _WORTHWHILE = 16  # a new shape must fit one in so many objects, or no more are learned from this batch
 
 
@@ -30,6 +32,21 @@ class Values:
 
     spans: Spans
     what: npt.NDArray[np.int8]
+
+
+@attrs.frozen(eq=False)
+class Found:
+    """What was found in many objects.
+
+    Attributes:
+        which: The objects that are understood, ascending.
+        columns: For each column the values in those objects.
+        doubts: The objects that are not understood.
+    """
+
+    which: Places
+    columns: list[Values]
+    doubts: Places
 
 
 @attrs.frozen
@@ -56,24 +73,23 @@ class ObjectFinder:
         self.few = few
         self._layouts: list[Layout] = []
 
-    def find(self, source: Source, objects: Spans) -> tuple[list[Values], Mask]:
-        """The values of each column, and which objects are in doubt (their values mean nothing)."""
-        search = _Search(source, objects, len(self.names))
+    def find(self, source: Source, objects: Spans) -> Found:
+        """Where each column's value is in each object."""
+        search = _Search(source, objects)
+        enough = max(self.few, len(objects) // _RARE)
         for layout in tuple(self._layouts):
             self._try(layout, search)
         attempts = 0
-        while len(search.left) >= self.few and attempts < _ATTEMPTS:
+        while len(search.left) >= enough and attempts < _ATTEMPTS:
             before = len(search.left)
             sample = int(search.left[attempts * before // _ATTEMPTS])
             learned = self._layout(source.data[objects.start[sample] : objects.end[sample]].tobytes())
             attempts += 1
             if learned is not None and self._try(learned, search) * _WORTHWHILE < before:
                 break
-        if len(search.left) >= self.few:
+        if len(search.left) >= enough:
             self._split(search)
-        doubts = np.zeros(len(objects), dtype=bool)
-        doubts[search.left] = True
-        return search.columns, doubts
+        return search.found(len(self.names))
 
     def _layout(self, message: bytes) -> Layout | None:
         """The shape of one object, unless it is known already or useless."""
@@ -88,7 +104,7 @@ class ObjectFinder:
 
     def _try(self, layout: Layout, search: _Search) -> int:
         """Fit a shape to the objects that are left; gives how many have it, and remembers it if any has."""
-        same = search.quotes[search.left] == layout.shape.quotes
+        same = search.hold(layout.shape.quotes)
         if np.count_nonzero(same) < self.few:
             return 0
         some = search.left[same]
@@ -101,82 +117,113 @@ class ObjectFinder:
             fits &= are_json(search.source, values[other], layout.shape.members[other].what, fits)
         found = int(np.count_nonzero(fits))
         if found:
-            which = some[fits]
+            columns = [Values(_nowhere(found), np.zeros(found, dtype=np.int8))] * len(self.names)
             for member, column in layout.columns.items():
                 spans = values[member] if found == len(some) else values[member].pick(fits)
-                search.put(column, which, spans, layout.shape.members[member].what)
-            left = np.ones(len(search.left), dtype=bool)
-            left[np.flatnonzero(same)[fits]] = False
-            search.left = search.left[left]
+                columns[column] = Values(spans, np.full(found, layout.shape.members[member].what, dtype=np.int8))
+            search.keep(np.flatnonzero(same)[fits], columns)
             self._layouts = [layout, *(known for known in self._layouts if known is not layout)][:_REMEMBERED]
         return found
 
     def _split(self, search: _Search) -> None:
-        source, left = search.source, search.left
-        parts = members(source, search.objects.pick(left))
+        objects = search.objects.pick(search.left)
+        count = len(objects)
+        small = count * _RARE < len(search.objects) * _SMALL
+        source = search.source.copy(objects) if small else search.source
+        parts = members(source, source.messages if small else objects)
         assert parts.keys is not None
         sound = parts.sound
         sound[parts.owner[source.escaped(parts.keys)]] = False
         size = parts.keys.end - parts.keys.start
         known = np.zeros(len(size), dtype=bool)
-        found = []
+        places = []
         for name in self.names:
             place = np.flatnonzero(size == len(name))
             place = place[source.equal(parts.keys.start[place], name)]
             known[place] = True
-            times = np.bincount(parts.owner[place], minlength=len(left))
+            times = np.bincount(parts.owner[place], minlength=count)
             sound &= times == 1 if self.all_needed else times <= 1
-            found.append(place)
+            places.append(place)
         others = np.flatnonzero(~known)
-        for what in np.unique(parts.what[others]):
+        for what in (TEXT, BARE):
             some = others[parts.what[others] == what]
-            needed = sound[parts.owner[some]]
-            sound[parts.owner[some[needed & ~are_json(source, parts.values.pick(some), int(what), needed)]]] = False
-        for column, place in enumerate(found):
-            search.put(column, left[parts.owner[place]], parts.values.pick(place), parts.what[place])
-        search.left = left[~sound]
+            good = are_json(source, parts.values.pick(some), what, sound[parts.owner[some]])
+            sound[parts.owner[some[~good]]] = False
+        shift = objects.start - source.messages.start if small else np.zeros(count, dtype=np.int64)
+        columns = []
+        for place in places:
+            owner = parts.owner[place]
+            values = Values(Spans(objects.start.copy(), objects.start.copy()), np.zeros(count, dtype=np.int8))
+            values.spans.start[owner] = parts.values.start[place] + shift[owner]
+            values.spans.end[owner] = parts.values.end[place] + shift[owner]
+            values.what[owner] = parts.what[place]
+            columns.append(Values(values.spans.pick(sound), values.what[sound]))
+        search.keep(np.flatnonzero(sound), columns)
 
 
 class _Search:
     """What is found so far in a batch of objects.
 
     Attributes:
-        columns: The values found.
         left: The objects that are not understood yet.
         first: For each object the index of its first quote.
-        quotes: How many quotes each object holds.
     """
 
-    def __init__(self, source: Source, objects: Spans, columns: int) -> None:
+    def __init__(self, source: Source, objects: Spans) -> None:
         self.source = source
         self.objects = objects
-        count = len(objects)
-        nowhere = Spans(objects.start, objects.start)
-        self.columns = [Values(nowhere, np.zeros(count, dtype=np.int8)) for _ in range(columns)]
-        self.left: Places = np.arange(count)
-        self.first, self.quotes = _quotes(source, objects)
+        self.left: Places = np.arange(len(objects))
+        self.first = _first_quotes(source, objects)
+        self._groups: list[tuple[Places, list[Values]]] = []
 
-    def put(self, column: int, which: Places, spans: Spans, what: int | npt.NDArray[np.int8]) -> None:
-        """Keep the values of some objects."""
-        values = self.columns[column]
-        if len(which) == len(self.objects):
-            self.columns[column] = Values(spans, np.full(len(which), what, dtype=np.int8))
-            return
-        if values.spans.start is self.objects.start:
-            values = Values(Spans(self.objects.start.copy(), self.objects.start.copy()), values.what)
-            self.columns[column] = values
-        values.spans.start[which] = spans.start
-        values.spans.end[which] = spans.end
-        values.what[which] = what
+    def hold(self, count: int) -> Mask:
+        """Which of the objects left hold as many quotes."""
+        quotes, first, end = self.source.quotes, self.first, self.objects.end
+        if len(self.left) < len(first):
+            first, end = first[self.left], end[self.left]
+        after = first + count
+        if not len(quotes) or count < 1:
+            return np.zeros(len(first), dtype=bool)
+        enough = quotes[np.minimum(after, len(quotes)) - 1] < end
+        too_many = (quotes[np.minimum(after, len(quotes) - 1)] < end) & (after < len(quotes))
+        held: Mask = enough & ~too_many & (after <= len(quotes))
+        return held
+
+    def keep(self, places: Places, columns: list[Values]) -> None:
+        """Keep the values of those objects that are at some places among those left."""
+        self._groups.append((self.left[places], columns))
+        left = np.ones(len(self.left), dtype=bool)
+        left[places] = False
+        self.left = self.left[left]
+
+    def found(self, columns: int) -> Found:
+        """All that was found, in the order of the objects."""
+        if len(self._groups) == 1:
+            which, values = self._groups[0]
+            return Found(which, values, self.left)
+        groups = [(self.left[:0], [Values(_nowhere(0), np.zeros(0, dtype=np.int8))] * columns), *self._groups]
+        which = np.concatenate([w for w, _ in groups])
+        order = np.argsort(which)
+        joined = []
+        for column in range(columns):
+            parts = [values[column] for _, values in groups]
+            start, end = (np.concatenate([getattr(p.spans, side) for p in parts])[order] for side in ("start", "end"))
+            joined.append(Values(Spans(start, end), np.concatenate([p.what for p in parts])[order]))
+        return Found(which[order], joined, self.left)
 
 
-def _quotes(source: Source, objects: Spans) -> tuple[Places, Places]:
-    """For each object the index of its first quote, and how many it holds."""
+def _nowhere(count: int) -> Spans:
+    return Spans(np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64))
+
+
+def _first_quotes(source: Source, objects: Spans) -> Places:
+    """For each object the index of its first quote, or of the one behind it."""
     count, total = len(objects), len(source.quotes)
     if count and total and total % count == 0:  # every object may hold as many: look instead of searching
-        each = total // count
-        first = np.arange(0, total, each)
-        last = source.quotes[first + (each - 1)]
-        if bool(((source.quotes[first] >= objects.start) & (last < objects.end)).all()):
-            return first, np.full(count, each)
-    return inside(source.quotes, objects)
+        first = np.arange(0, total, total // count)
+        place = source.quotes[first]
+        if bool(((place >= objects.start) & (place < objects.end)).all()):
+            before = source.quotes[first[1:] - 1]
+            if bool((before < objects.start[1:]).all()):
+                return first
+    return np.searchsorted(source.quotes, objects.start)

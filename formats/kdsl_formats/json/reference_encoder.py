@@ -66,7 +66,8 @@ class ReferenceEncoder:
         """
         return self._write(values).encode()
 
-    def _writer(self, kind: t.DataType) -> Write:
+    def writer(self, kind: t.DataType) -> Write:
+        """The function that writes values of a type, given as `python_values` gives them."""
         write = self._strict(kind)
         return lambda value: "null" if value is None else write(value)
 
@@ -95,11 +96,11 @@ class ReferenceEncoder:
                 standard, zoned = self.rules.standard, isinstance(kind, t.TimestampLtz)
                 return lambda v: f'"{temporal.timestamp_text(v, standard, zoned=zoned)}"'
             case t.Array(element=element):
-                return self._array(self._writer(element))
+                return self._array(self.writer(element))
             case t.Map(value=value):
-                return self._map(self._writer(value))
+                return self._map(self.writer(value))
             case t.Multiset():
-                return self._map(self._writer(t.Int()))
+                return self._map(self.writer(t.Int()))
             case t.Row():
                 return self._object(kind)
         raise AssertionError(kind)
@@ -139,7 +140,7 @@ class ReferenceEncoder:
         return members
 
     def _object(self, kind: t.Row) -> Write:
-        fields = [(f.name, escaped(f.name), self._writer(f.type)) for f in kind.fields]
+        fields = [(f.name, escaped(f.name), self.writer(f.type)) for f in kind.fields]
         ignore = self.rules.ignore_null_fields
 
         def members(values: tuple[Any, ...]) -> str:

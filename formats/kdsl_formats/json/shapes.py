@@ -63,21 +63,20 @@ def learn(message: bytes) -> Shape | None:
     if message[:1] != b"{" or opening is None:
         return None
     literal, place = 0, opening.end()
-    while key := _KEY.match(message, place):
-        value = key.end()
-        end, quotes = _value(message, value)
-        if end == value or len(found) == LARGEST:
+    while True:
+        key = _KEY.match(message, place)
+        end, quotes = _value(message, key.end()) if key else (place, 0)
+        if key is None or end == key.end() or len(found) == LARGEST:
             return None
-        text = message[value : value + 1] == b'"'
-        found.append(Member(key[1], message[literal : value + text], TEXT if text else BARE, quotes))
+        text = message[key.end() : key.end() + 1] == b'"'
+        found.append(Member(key[1], message[literal : key.end() + text], TEXT if text else BARE, quotes))
         literal = end - text
         place = _skip(message, end)
+        if message[place:] == b"}":
+            return Shape(tuple(found), message[literal:], sum(m.quotes + 2 for m in found))
         if message[place : place + 1] != b",":
-            break
+            return None
         place = _skip(message, place + 1)
-    if message[place:] != b"}" or not found:
-        return None
-    return Shape(tuple(found), message[literal:], sum(m.quotes + 2 for m in found))
 
 
 def _skip(message: bytes, place: int) -> int:

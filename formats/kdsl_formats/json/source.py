@@ -5,6 +5,7 @@ Positions are places in the buffer. Everything beyond the quotes is found when i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,8 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from kdsl_formats._text.reading import bounds, content, ranges
 
 Places = npt.NDArray[np.integer[Any]]
 Mask = npt.NDArray[np.bool_]
@@ -39,18 +42,49 @@ class Spans:
 
 
 class Source:
-    """The messages of a binary array."""
+    """Stretches of one buffer that hold messages, and more bytes behind them.
 
-    def __init__(self, messages: pa.BinaryArray) -> None:
-        count = len(messages)
-        offsets = np.frombuffer(messages.buffers()[1] or bytes(4), dtype=np.int32)
-        offsets = offsets[messages.offset : messages.offset + count + 1].astype(np.int64)
-        base, size = int(offsets[0]), int(offsets[-1] - offsets[0])
-        self.data: Bytes = np.zeros(size + PAD, dtype=np.uint8)
-        if size:
-            self.data[:size] = np.frombuffer(messages.buffers()[2], dtype=np.uint8)[base : base + size]
-        self.messages = Spans(offsets[:-1] - base, offsets[1:] - base)
+    Args:
+        data: A buffer with the messages.
+        messages: Where they are in it, one directly behind the other.
+    """
+
+    def __init__(self, data: Bytes, messages: Spans) -> None:
+        begin, end = (int(messages.start[0]), int(messages.end[-1])) if len(messages) else (0, 0)
+        size = end - begin
+        self.room: Bytes = np.empty(size + PAD + (size >> 3), dtype=np.uint8)
+        self.room[:size] = data[begin:end]
+        self.room[size : size + PAD] = 0
+        self.data: Bytes = self.room[: size + PAD]
+        self.messages = Spans(messages.start - begin, messages.end - begin)
         self.words: npt.NDArray[np.uint64] = np.ndarray((size + PAD - 7,), dtype="<u8", buffer=self.data, strides=(1,))
+
+    @classmethod
+    def of(cls, messages: pa.BinaryArray) -> Source:
+        """The messages of an array; a null one is empty."""
+        return cls(content(messages), Spans(*bounds(messages)))
+
+    def copy(self, spans: Spans) -> Source:
+        """Only some stretches of the buffer, as messages."""
+        size = spans.end - spans.start
+        end = np.cumsum(size)
+        return Source(self.data[ranges(spans.start, size)], Spans(end - size, end))
+
+    def with_texts(self, columns: Sequence[pa.StringArray]) -> tuple[Bytes, list[Spans]]:
+        """The buffer with the texts of some columns behind the messages, and where they are."""
+        found, size = [], len(self.data)
+        for column in columns:
+            start, end = bounds(column)
+            found.append(Spans(start + size, end + size))
+            size += len(content(column))
+        if size > len(self.room):
+            return np.concatenate([self.data, *map(content, columns)]), found
+        place = len(self.data)
+        for column in columns:
+            text = content(column)
+            self.room[place : place + len(text)] = text
+            place += len(text)
+        return self.room[:size], found
 
     @cached_property
     def backslashes(self) -> Places:
@@ -115,13 +149,6 @@ class Source:
             place = place - blank
             blank = BLANK[self.data[place - 1]] & (place > limit)
         return place
-
-
-def ranges(first: Places, count: Places) -> Places:
-    """The numbers of several ranges, one behind the other."""
-    ends = np.cumsum(count)
-    result: Places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - count), count)
-    return result
 
 
 def inside(places: Places, spans: Spans) -> tuple[Places, Places]:

@@ -11,6 +11,7 @@ import ast
 import dis
 import inspect
 import textwrap
+import traceback
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -73,11 +74,11 @@ def record(name: str, body: Callable[[Any], Any], columns: Mapping[str, Source],
     row = _Row(columns, owner, _as_sql, name)
     try:
         result = body(row)
-    except BodyError:
-        raise
     except Exception as e:
-        if _raised_by_spark(e):
+        if _raised_in_spark(e):
             return _by_spark(name, body, columns, owner)
+        if isinstance(e, BodyError):
+            raise
         raise BodyError(f"its body fails on columns: {type(e).__name__}: {e}") from e
     if isinstance(result, Column):
         return _by_spark(name, body, columns, owner)
@@ -115,12 +116,10 @@ def _no_identity(body: Callable[[Any], Any]) -> None:
             raise BodyError("its body asks with 'is', which a column cannot answer", "write == None or != None")
 
 
-def _raised_by_spark(error: BaseException) -> bool:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    name = trace.tb_frame.f_globals.get("__name__", "") if trace else ""
-    return name.partition(".")[0] in ("pyspark", "py4j")
+def _raised_in_spark(error: BaseException) -> bool:
+    """Whether pyspark was called with what stands for a value, and failed on it."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(f.f_globals.get("__name__", "").partition(".")[0] in ("pyspark", "py4j") for f in frames)
 
 
 class _Row:
@@ -365,6 +364,9 @@ class Recorded:
                 return Recorded(f"{self.operand}[{_recorded(key).text}]", value)
             case _:
                 raise BodyError(f"its body takes the part {key!r} of {self.text}, which Spark cannot do alike")
+
+    def __len__(self) -> NoReturn:
+        raise BodyError(f"its body asks for the length of {self.text}", "use pyspark's F.length or F.size")
 
     def __iter__(self) -> NoReturn:
         raise BodyError(f"its body goes through the elements of {self.text}", "use pyspark's functions, as F.transform")

@@ -5,9 +5,10 @@ until something is done with it. Spark and pandas see the text where they want a
 methods are those of the column, so that ``Orders.amount > 100`` is a condition, never a comparison of texts.
 """
 
-# It stands for Spark's own column, so it reaches into it; to type checkers it narrows what its bases take.
+# It stands for Spark's own column, so it reaches into it; to type checkers it narrows what its bases take, and it is
+# covariant, as what gives values is, although comparisons take values.
 # ruff: noqa: SLF001
-# pyright: reportIncompatibleMethodOverride=false, reportOverlappingOverload=false
+# pyright: reportIncompatibleMethodOverride=false, reportOverlappingOverload=false, reportGeneralTypeIssues=false
 from __future__ import annotations
 
 import functools
@@ -24,6 +25,7 @@ from pyspark.sql.utils import is_remote
 from kdsl.errors import KdslError
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class NoSessionError(KdslError):
@@ -37,59 +39,59 @@ class Mismatch:
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    class Ref(Column, str, Generic[T]):  # type: ignore[misc]
+    class Ref(Column, str, Generic[T_co]):  # type: ignore[misc]
         """A column of a table: its name, and a Spark column whose comparisons take the column's own type."""
 
-        def __new__(cls, name: str, table: str = "") -> Ref[T]:
+        def __new__(cls, name: str, table: str = "") -> Ref[T_co]:
             """Make a reference to a column of a name, of the table that messages name."""
             ...
 
         def __hash__(self) -> int: ...
 
         @overload  # type: ignore[override]
-        def __eq__(self, other: T | Column) -> Column: ...
+        def __eq__(self, other: T_co | Column) -> Column: ...
         @overload
-        def __eq__(self: Ref[Decimal] | Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
+        def __eq__(self: Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
         @overload
         def __eq__(self, other: object) -> Mismatch: ...
         def __eq__(self, other: object) -> Any: ...
 
         @overload  # type: ignore[override]
-        def __ne__(self, other: T | Column) -> Column: ...
+        def __ne__(self, other: T_co | Column) -> Column: ...
         @overload
-        def __ne__(self: Ref[Decimal] | Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
+        def __ne__(self: Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
         @overload
         def __ne__(self, other: object) -> Mismatch: ...
         def __ne__(self, other: object) -> Any: ...
 
         @overload  # type: ignore[override]
-        def __lt__(self, other: T | Column) -> Column: ...
+        def __lt__(self, other: T_co | Column) -> Column: ...
         @overload
-        def __lt__(self: Ref[Decimal] | Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
+        def __lt__(self: Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
         @overload
         def __lt__(self, other: object) -> Mismatch: ...
         def __lt__(self, other: object) -> Any: ...
 
         @overload  # type: ignore[override]
-        def __le__(self, other: T | Column) -> Column: ...
+        def __le__(self, other: T_co | Column) -> Column: ...
         @overload
-        def __le__(self: Ref[Decimal] | Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
+        def __le__(self: Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
         @overload
         def __le__(self, other: object) -> Mismatch: ...
         def __le__(self, other: object) -> Any: ...
 
         @overload  # type: ignore[override]
-        def __gt__(self, other: T | Column) -> Column: ...
+        def __gt__(self, other: T_co | Column) -> Column: ...
         @overload
-        def __gt__(self: Ref[Decimal] | Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
+        def __gt__(self: Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
         @overload
         def __gt__(self, other: object) -> Mismatch: ...
         def __gt__(self, other: object) -> Any: ...
 
         @overload  # type: ignore[override]
-        def __ge__(self, other: T | Column) -> Column: ...
+        def __ge__(self, other: T_co | Column) -> Column: ...
         @overload
-        def __ge__(self: Ref[Decimal] | Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
+        def __ge__(self: Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
         @overload
         def __ge__(self, other: object) -> Mismatch: ...
         def __ge__(self, other: object) -> Any: ...
@@ -99,6 +101,8 @@ else:
     _NAME_WANTED = frozenset(sys.stdlib_module_names) | {
         *("IPython", "_pytest", "delta", "numpy", "pandas", "pluggy", "polars", "py4j", "pyarrow", "pyspark")
     }
+    # What compiled code, which cannot be told from its caller, asks of a name.
+    _KEPT = frozenset({"encode", "isascii", "isidentifier"})
     # Arguments of these methods are names or texts, never columns.
     _TAKING_NAMES = frozenset({"alias", "name", "getField", "dropFields", "cast", "astype", "try_cast"})
 
@@ -241,7 +245,7 @@ else:
         if callable(_method) and _attribute not in vars(Ref):
             setattr(Ref, _attribute, _forward(_attribute, _method))
     for _attribute in dir(str):
-        if not _attribute.startswith("_") and _attribute not in vars(Ref):
+        if not _attribute.startswith("_") and _attribute not in vars(Ref) and _attribute not in _KEPT:
             setattr(Ref, _attribute, _refuse(_attribute))
 
 

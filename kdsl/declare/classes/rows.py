@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 FIELDS = "__attrs_attrs__"
+TIME_SWITCH = "spark.sql.timeType.enabled"
 
 
 class RowError(KdslError, ValueError):
@@ -120,10 +121,21 @@ def data_frame(cls: type, rows: Iterable[Any], spark: SparkSession | None) -> Da
         if not isinstance(row, cls):
             raise RowError(f"{cls.__name__}.rows(...): row {i} is {row!r}, not a row of {cls.__name__}")
     columns = [a for a in attributes(cls)[0].values() if _writable(a)]
+    _check_time(cls, columns, session)
     arrays = [pa.array([_value(cls, i, r, a) for i, r in enumerate(given)], arrow_type(a.column.type)) for a in columns]
     kind = _row_type(columns)
     table = pa.Table.from_arrays(arrays, schema=arrow_schema(kind))
     return session.createDataFrame(table, schema=spark_schema(kind))
+
+
+def _check_time(cls: type, columns: Iterable[Attribute], session: SparkSession) -> None:
+    """Spark 4.2 has TIME, but behind a switch; without it, the first query would fail."""
+    timed = [a.column.name for a in columns if _has(t.Time, a.column.type)]
+    if timed and session.conf.get(TIME_SWITCH, "false") != "true":
+        raise RowError(
+            f"{cls.__name__}.rows(...): {listing(timed)} {'is' if len(timed) == 1 else 'are'} TIME, which Spark has "
+            f"switched off; switch it on with spark.conf.set({TIME_SWITCH!r}, 'true')"
+        )
 
 
 def _row_type(columns: Iterable[Attribute]) -> t.Row:
@@ -165,16 +177,17 @@ def collect(cls: type[R], df: DataFrame) -> list[R]:
 
 
 def _loosened(df: DataFrame, by_column: Mapping[str, Attribute]) -> DataFrame:
-    """The DataFrame without NOT NULL inside its columns: pyspark fails on a row that is NULL with members that are not."""
+    """The DataFrame without NOT NULL inside its columns, which pyspark cannot bring to Arrow where a row is NULL."""
     from pyspark.sql import functions as F
 
     columns = [F.col("`{}`".format(n.replace("`", "``"))) for n in df.columns]
     kinds = [by_column[n].column.type for n in df.columns]
-    return df.select([c.cast(spark_type(_loose(k))) if _has_rows(k) else c for c, k in zip(columns, kinds, strict=True)])
+    loosened = (spark_type(_loose(k)) if _has(t.Row, k) else None for k in kinds)
+    return df.select([c if k is None else c.cast(k) for c, k in zip(columns, loosened, strict=True)])
 
 
-def _has_rows(kind: t.DataType) -> bool:
-    return isinstance(kind, t.Row) or any(map(_has_rows, t.children(kind)))
+def _has(sought: type[t.DataType], kind: t.DataType) -> bool:
+    return isinstance(kind, sought) or any(_has(sought, child) for child in t.children(kind))
 
 
 def _loose(kind: t.DataType) -> t.DataType:

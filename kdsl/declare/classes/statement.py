@@ -260,7 +260,7 @@ class _Reading:
             base = evaluated(base, names)
         except AnnotationError as e:
             self._tell("column-annotation", e.message, e.fix)
-            return Col, _ABSENT, ()
+            return self._as_written(str(given))
         wrapper = get_origin(base) or base
         if wrapper not in (Col, Virtual):
             return Col, base, marks
@@ -268,6 +268,13 @@ class _Reading:
             self._tell("column-annotation", f"{base.__name__} does not say of what", f"write {base.__name__}[int]")
             return wrapper, _ABSENT, marks
         return wrapper, get_args(base)[0], marks
+
+    def _as_written(self, text: str) -> tuple[type, Any, tuple[Any, ...]]:
+        """What an annotation that cannot be read still says, so that nothing else seems to be wrong."""
+        found = _MARKED.search(text)
+        word = found[1] if found else "Col"
+        key = (KeyField(primary=word == "PrimaryKey"),) if word in ("Key", "PrimaryKey") else ()
+        return (Virtual if word == "Virtual" else Col), _ABSENT, key
 
     def _metadata(self, marks: list[MetadataMark]) -> MetadataMark | None:
         said = [m for m in (self.declared.mark, *marks) if m is not None]

@@ -18,6 +18,7 @@ from kdsl.declare.classes.columns import col, metadata, virtual
 from kdsl.declare.classes.statement import attributes, definition as define, record_statement
 from kdsl.declare.connector import Delivery, Transport, ValueFields
 from kdsl.declare.definition import TableDef
+from kdsl.errors import fail_on
 from kdsl.formats import Direction, Format
 
 if TYPE_CHECKING:
@@ -270,10 +271,10 @@ class KafkaTable:
             spark: The session; by default the active one.
 
         Raises:
-            ResolveError: The table does not hold.
+            ResolveError: The columns do not hold.
             RowError: A value is none of its column's type, as None where NULL is not allowed.
         """
-        _table(cls).schema()
+        fail_on(attributes(cls)[1], cls.__name__)
         return row_classes.data_frame(cls, rows, spark)
 
     @classmethod
@@ -285,10 +286,10 @@ class KafkaTable:
                 missing, and columns that have a default.
 
         Raises:
-            ResolveError: The table does not hold.
+            ResolveError: The columns do not hold.
             RowError: Columns are missing, left over, or of other types; all are told at once.
         """
-        _table(cls).schema()
+        fail_on(attributes(cls)[1], cls.__name__)
         return row_classes.collect(cls, df)
 
 

@@ -45,6 +45,8 @@ _COMMON = {
     # Ranges end where records are known to be, so that a broker need not wait for more.
     "fetch.wait.max.ms": 20,
     "fetch.error.backoff.ms": 100,
+    # The driver has just seen the topics, so that one that is unknown is gone and not on its way.
+    "topic.metadata.propagation.max.ms": 5_000,
     "max.poll.interval.ms": 86_400_000,  # a slow query downstream is no failure
     "log_level": 2,  # errors come through the callback, and end in a sentence
 }
@@ -88,19 +90,20 @@ class KeptConsumer:
 
     Attributes:
         servers: Where the cluster is.
-        last_error: The last trouble with a broker, as text; None since records came.
-        refused: The reason why the brokers refuse the login; None while they do not.
+        last_error: The last trouble since the last assignment, as text.
+        hopeless: The last trouble that waiting does not mend: a refused login, a topic that is gone or not allowed.
     """
 
     def __init__(self, settings: Mapping[str, Any], servers: str) -> None:
         self.servers = servers
         self.last_error: str | None = None
-        self.refused: str | None = None
+        self.hopeless: KafkaError | None = None
         self._consumer = Consumer({**settings, "error_cb": self._on_error, "enable.partition.eof": True})
         self.consume = self._consumer.consume
 
     def assign(self, ranges: Sequence[Range]) -> None:
         """Fetch from the starts of some ranges on; what was fetched for others is thrown away."""
+        self.last_error = self.hopeless = None
         self._consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in ranges])
 
     def rest(self) -> None:
@@ -119,8 +122,8 @@ class KeptConsumer:
 
     def _on_error(self, error: KafkaError) -> None:
         self.last_error = error.str()
-        if errors.is_login_error(error):
-            self.refused = error.str()
+        if errors.is_login_error(error) or errors.is_unknown_topic(error) or errors.is_not_allowed(error):
+            self.hopeless = error
 
 
 _kept: OrderedDict[tuple[int, str, str], KeptConsumer] = OrderedDict()

@@ -4,9 +4,6 @@ Only text travels: the plan, the cluster without literal secrets, and the litera
 halves (`kdsl.run.librdkafka.source`, `kdsl.run.librdkafka.sink`) are imported when they are asked for.
 """
 
-# NOTE for the source half: give `source_schema(options)`, `batch_reader(options, schema)`, `stream_reader(options, schema)`
-# in kdsl/run/librdkafka/source.py; take `options(plan, cluster)`, `read_options(options, ReadPlan)` and `register(spark)`
-# from here. (This note goes once both halves stand.)
 from __future__ import annotations
 
 import json
@@ -36,7 +33,6 @@ FORMAT = "kdsl"
 PLAN = "plan"
 CLUSTER = "cluster"
 LITERALS = "cluster.secret"  # Spark redacts the values of options whose names have "secret" in them
-SCHEMA = "schema"  # what `KdslDataSource.schema` answers where `.schema(…)` was not called
 
 
 class KdslDataSource(DataSource):
@@ -81,8 +77,10 @@ class KdslDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the data source known to a session."""
-    spark.dataSource.register(KdslDataSource)
+    """Make the data source known to a session, once: Spark warns when a name is registered again."""
+    session: Any = getattr(spark, "_jsparkSession", None)  # a session of Spark Connect has none
+    if session is None or not session.sessionState().dataSourceManager().dataSourceExists(FORMAT):
+        spark.dataSource.register(KdslDataSource)
 
 
 def options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str]:

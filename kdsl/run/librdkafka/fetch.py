@@ -58,7 +58,7 @@ class Fetcher:
         self._consumer, self._table, self._patience = consumer, table, patience
         self._fields = tuple(name for name in RAW if name in needs and name not in _ALWAYS)
         self._schema = pa.schema([(name, RAW[name]) for name in (*_ALWAYS, *self._fields)])
-        self._bytes_each = 1_000.0
+        self._bytes_each = 262_144.0  # until it is known
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         """The records of some ranges, those of each range in the order of their offsets.
@@ -107,8 +107,8 @@ class Fetcher:
                 places.end(ended)
             if chunk is not None:
                 yield chunk
-            elif self._consumer.refused:
-                raise errors.refused_login(self._table, self._consumer.servers, self._consumer.refused)
+            elif self._consumer.hopeless:
+                raise self._failed(self._consumer.hopeless, places.open()[0])
             elif time.monotonic() - heard > self._patience:
                 raise self._stalled(places, time.monotonic() - heard)
         self._look_back(places)
@@ -140,6 +140,8 @@ class Fetcher:
 
     def _failed(self, error: KafkaError, at: Range | None) -> errors.KafkaReadError:
         where = f" at {at}" if at else ""
+        if errors.is_login_error(error):
+            return errors.refused_login(self._table, self._consumer.servers, error.str())
         if errors.is_not_allowed(error):
             return errors.not_allowed(self._table, f"the topic {at.topic!r}" if at else "the topic", error)
         if errors.is_unknown_topic(error):

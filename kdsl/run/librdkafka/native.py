@@ -70,11 +70,12 @@ class Metadata(c.Structure):
     )
 
 
+_NAMES = [field[0] for field in Message._fields_]
 MESSAGE = np.dtype(
     {
-        "names": [name for name, _ in Message._fields_],
+        "names": _NAMES,
         "formats": ["i4", "u8", "i4", "u8", "u8", "u8", "u8", "i8", "u8"],
-        "offsets": [getattr(Message, name).offset for name, _ in Message._fields_],
+        "offsets": [getattr(Message, name).offset for name in _NAMES],
         "itemsize": c.sizeof(Message),
     }
 )

@@ -31,7 +31,7 @@ from kdsl.run.librdkafka import native as n
 PATIENCE_MS = 10  # a full queue holds far more than is sent in this time, so that waiting costs nothing
 FLUSH_MS = 100
 KEPT = 4
-SYSLOG_WARNING = 4
+SYSLOG_ERROR, SYSLOG_WARNING = 3, 4
 _PIECE = 2_000  # rows with headers or timestamps that are laid out at once; their items take some 500 bytes each
 _WITHIN = re.compile(r"^(\[thrd:[^]]*\]: )?|( \(after [^()]*\))?$")  # thread and times make equal lines differ
 _log = logging.getLogger(__name__)
@@ -287,10 +287,12 @@ class Producer:
         severe = level.value <= SYSLOG_WARNING and facility.value != b"CONFWARN"
         if severe:
             self.complaint = _WITHIN.sub("", line)
-        new = severe and self.complaint not in self._heard
-        if new:
+        rank = logging.WARNING if level.value <= SYSLOG_ERROR else logging.INFO
+        if not severe or self.complaint in self._heard:
+            rank = logging.DEBUG
+        else:
             self._heard.add(self.complaint)
-        _log.log(logging.WARNING if new else logging.DEBUG, "librdkafka %s: %s", (facility.value or b"").decode(), line)
+        _log.log(rank, "librdkafka %s: %s", (facility.value or b"").decode(), line)
 
     def _fail(self, code: int, topic: str, partition: int | None, row: int, size: int, reason: str = "") -> None:
         self.failed += 1

@@ -186,7 +186,8 @@ class Stream:
         return self._brokers.earliest(new)
 
     def _end(self, positions: Mapping[Place, int], ends: Mapping[Place, int], limits: Limits) -> dict[Place, int]:
-        reach = ends if self._target is None else {p: min(e, self._target.get(p, e)) for p, e in ends.items()}
+        target = self._target
+        reach = ends if target is None else {p: min(e, target.get(p, positions[p])) for p, e in ends.items()}
         backlog = {place: max(0, reach[place] - at) for place, at in positions.items()}
         taken = shares(backlog, most=limits.most, most_each=limits.most_each, turn=sum(positions.values()))
         if self._target is None and sum(taken.values()) < limits.least:

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kdsl_formats._text import numbers, reading, temporal
 from kdsl_formats._text.base64_text import parse_base64
 
+unhurried = settings(deadline=None)
 WIDTHS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 NOISE = st.text("0123456789+-.:eETtZzdfx naiIN=/AQg\u0661\n", max_size=12)
 INTEGERS = st.integers(-(2**64), 2**64).map(str) | st.integers(-200, 200).map(str)
@@ -83,36 +84,43 @@ def no_doubts(texts: list[str], read: Callable[[pa.Array], tuple[pa.Array, Any]]
         assert np.flatnonzero(doubts).tolist() == ([] if len(array) == len(texts) else [len(texts)])
 
 
+@unhurried
 @given(columns(INTEGERS), st.sampled_from(sorted(WIDTHS)))
 def test_integers_equal_the_judge(texts: list[str | None], width: int) -> None:
     check(texts, lambda a: reading.integers(a, WIDTHS[width]), lambda s: numbers.parse_integer(s, width))
 
 
+@unhurried
 @given(columns(NUMBERS))
 def test_doubles_equal_the_judge(texts: list[str | None]) -> None:
     check(texts, lambda a: reading.floats(a, pa.float64()), lambda s: bits(numbers.parse_double(s)))
 
 
+@unhurried
 @given(columns(NUMBERS))
 def test_floats_equal_the_judge(texts: list[str | None]) -> None:
     check(texts, lambda a: reading.floats(a, pa.float32()), lambda s: bits(numbers.parse_float(s)))
 
 
+@unhurried
 @given(columns(NUMBERS), st.integers(1, 38).flatmap(lambda p: st.tuples(st.just(p), st.integers(0, p))))
 def test_decimals_equal_the_judge(texts: list[str | None], size: tuple[int, int]) -> None:
     check(texts, lambda a: reading.decimals(a, pa.decimal128(*size)), lambda s: numbers.parse_decimal(s, *size))
 
 
+@unhurried
 @given(columns(DAYS))
 def test_dates_equal_the_judge(texts: list[str | None]) -> None:
     check(texts, reading.dates, temporal.parse_date)
 
 
+@unhurried
 @given(columns(CLOCKS))
 def test_times_equal_the_judge(texts: list[str | None]) -> None:
     check(texts, reading.times, temporal.parse_time)
 
 
+@unhurried
 @given(columns(STAMPS), st.sampled_from(["SQL", "ISO-8601"]), st.booleans())
 def test_timestamps_equal_the_judge(texts: list[str | None], standard: str, zoned: bool) -> None:
     check(
@@ -122,6 +130,7 @@ def test_timestamps_equal_the_judge(texts: list[str | None], standard: str, zone
     )
 
 
+@unhurried
 @given(
     columns(st.binary(max_size=20).map(lambda b: b64encode(b).decode()) | st.sampled_from(["AR==", "AQJ=", "AQ=", "="]))
 )
@@ -129,31 +138,37 @@ def test_base64_equals_the_judge(texts: list[str | None]) -> None:
     check(texts, reading.base64, parse_base64)
 
 
+@unhurried
 @given(st.lists(st.integers(-128, 127).map(str), min_size=1))
 def test_plain_integers_are_not_in_doubt(texts: list[str]) -> None:
     no_doubts(texts, lambda a: reading.integers(a, pa.int8()))
 
 
+@unhurried
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False).map(str), min_size=1))
 def test_plain_floats_are_not_in_doubt(texts: list[str]) -> None:
     no_doubts(texts, lambda a: reading.floats(a, pa.float64()))
 
 
+@unhurried
 @given(st.lists(st.decimals(-(10**8), 10**8, places=5).map(str), min_size=1))
 def test_plain_decimals_are_not_in_doubt(texts: list[str]) -> None:
     no_doubts(texts, lambda a: reading.decimals(a, pa.decimal128(10, 2)))
 
 
+@unhurried
 @given(st.lists(st.dates().map(str), min_size=1))
 def test_plain_dates_are_not_in_doubt(texts: list[str]) -> None:
     no_doubts([t for t in texts if t[5:] != "02-29"] or ["2024-02-29"], reading.dates)
 
 
+@unhurried
 @given(st.lists(st.times().map(str), min_size=1))
 def test_plain_times_are_not_in_doubt(texts: list[str]) -> None:
     no_doubts(texts, reading.times)
 
 
+@unhurried
 @given(st.lists(st.datetimes(), min_size=1), st.sampled_from(["SQL", "ISO-8601"]), st.booleans())
 def test_plain_timestamps_are_not_in_doubt(stamps: list[Any], standard: str, zoned: bool) -> None:
     texts = [s.isoformat("T" if standard == "ISO-8601" else " ") + "Z" * zoned for s in stamps]
@@ -167,7 +182,13 @@ def test_an_empty_column_has_no_values(read: Callable[[pa.Array], tuple[pa.Array
         assert (values.null_count, doubts.any()) == (len(array), False)
 
 
+def test_decimals_in_scientific_notation_are_read() -> None:
+    values, doubts = reading.decimals(pa.array(["1.2E+2", "1E+5", "-2.5e-1", "7", "1e30"]), pa.decimal128(10, 2))
+    assert values.to_pylist() == [Decimal("120.00"), Decimal("100000.00"), Decimal("-0.25"), Decimal("7.00"), None]
+    assert doubts.tolist() == [False, False, False, False, True]
+
+
 def test_decimals_round_half_up_and_drop_what_is_too_large() -> None:
     values, doubts = reading.decimals(pa.array(["1.005", "-1.005", "999.994", "999.995", "1e3"]), pa.decimal128(5, 2))
     assert values.to_pylist() == [Decimal("1.01"), Decimal("-1.01"), Decimal("999.99"), None, None]
-    assert doubts.tolist() == [False, False, False, False, True]
+    assert doubts.tolist() == [False, False, False, False, False]

@@ -1,0 +1,302 @@
+"""What is wrong with the body of a table class: told with the line, and with what to write instead."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+import attrs
+import pytest
+
+from kdsl import (
+    Col,
+    Json,
+    KafkaTable,
+    Key,
+    Metadata,
+    ResolveError,
+    Virtual,
+    as_value,
+    col,
+    computed,
+    metadata,
+    virtual,
+)
+
+LINES = Path(__file__).read_text(encoding="utf-8").splitlines()
+
+
+def told(table: type[KafkaTable]) -> list[str]:
+    """The problems as they are printed, with the table's place shortened to its line."""
+    return [f"{p.where.table}.{p.where.column}: {p.message}; {p.fix}" for p in table.definition().problems]
+
+
+def test_problems_name_file_and_line_of_the_column() -> None:
+    class Wrong(KafkaTable, topic="t", value=Json()):
+        good: Col[int]
+        unknown: Col[Citty]  # type: ignore[name-defined]  # noqa: F821  # cause 0
+        typed: Col[int] = col(  # cause 1
+            type="string"
+        )
+
+        @computed
+        def total(self) -> int:  # cause 2
+            return self.god  # type: ignore[attr-defined, no-any-return]
+
+    causes = [i for i, line in enumerate(LINES, 1) if line.endswith(("# cause 0", "# cause 1", "# cause 2"))]
+    assert [(p.where.file, p.where.line) for p in Wrong.definition().problems] == [(__file__, n) for n in causes]
+    assert str(Wrong.definition().problems[1]).startswith("Wrong.typed (")
+    assert f":{causes[1]}): values of STRING are no int;" in str(Wrong.definition().problems[1])
+
+
+def test_the_resolver_tells_all_of_them_at_once() -> None:
+    class Wrong(KafkaTable, topc="t", value=Json()):  # type: ignore[call-arg]
+        a: Col[complex]
+        b: Col[int] = col(default="x")  # type: ignore[arg-type]
+
+    with pytest.raises(ResolveError) as raised:
+        Wrong.schema()
+
+    assert [p.code for p in raised.value.problems] == [
+        "argument-unknown",
+        "column-type",
+        "column-default",
+        "topic-missing",
+    ]
+    assert str(raised.value).startswith(f"Wrong ({__file__}:")
+
+
+class Reserved(KafkaTable, topic="t", value=Json()):
+    schema: Col[str]  # type: ignore[assignment]
+    read: Col[int] = col(default=1)  # type: ignore[assignment]
+    a: Col[int]
+
+
+def test_names_of_methods_are_reserved_and_the_methods_stay() -> None:
+    assert told(Reserved) == [
+        "Reserved.schema: every table class has its own 'schema', so no attribute for a column can have this name; "
+        "write schema_: ... = col(name='schema')",
+        "Reserved.read: every table class has its own 'read', so no attribute for a column can have this name; "
+        "write read_: ... = col(name='read')",
+    ]
+    with pytest.raises(ResolveError):
+        Reserved.schema()  # type: ignore[operator]
+
+
+def test_names_that_belong_to_python_are_refused() -> None:
+    class Dunder(KafkaTable):
+        __raw_key__: Virtual[bytes | None]
+        __version: Col[int]
+
+    assert told(Dunder) == [
+        "Dunder.__raw_key__: names with two underscores at both ends belong to Python, so no attribute for a column "
+        "can have this name; write raw_key = col(name='__raw_key__'); for metadata raw_key = virtual('__raw_key__') or "
+        "metadata('__raw_key__')",
+        "Dunder._Dunder__version: Python changes the name '__version' inside a class to '_Dunder__version', so no "
+        "attribute for a column can have this name; write version: ... = col(name='__version')",
+    ]
+
+
+def test_a_column_without_an_annotation_is_refused() -> None:
+    class Bare(KafkaTable):
+        a = col(default=1)
+        b = Metadata("offset")
+
+    assert told(Bare) == [
+        "Bare.a: a has no annotation, so it has no type; write a: Col[...] = ...",
+        "Bare.b: b has no annotation, so it has no type; write b: Col[...] = ...",
+    ]
+
+
+def test_one_column_cannot_stand_for_two() -> None:
+    one: Any = col(default=1)
+
+    class Shared(KafkaTable):
+        a: Col[int] = one
+        b: Col[int] = one
+
+    assert told(Shared) == [
+        "Shared.a: one col() stands for several columns; call it once for each",
+        "Shared.b: one col() stands for several columns; call it once for each",
+    ]
+
+
+@attrs.frozen
+class City:
+    name: str
+
+
+def test_annotations_that_cannot_be_read_are_told_with_the_nearest_name() -> None:
+    class Unread(KafkaTable):
+        a: Col[Citty]  # type: ignore[name-defined]  # noqa: F821
+        b: Col[list[City].name]  # type: ignore[valid-type]
+        c: Col  # type: ignore[type-arg]
+        d: Col[int] | None
+        e: Col[Col[int]]
+
+    usable = (
+        "int, float, Decimal, str, bytes, bool, date, time, datetime, list[...], dict[..., ...] or a class of fields"
+    )
+    assert told(Unread) == [
+        "Unread.a: the annotation 'Col[Citty]' cannot be read: there is no name 'Citty' (did you mean 'City'?); "
+        "import or define the name where the class stands",
+        "Unread.b: the annotation 'Col[list[City].name]' cannot be read: AttributeError: type object 'list' has no "
+        "attribute 'name'; correct it",
+        "Unread.c: Col does not say of what; write Col[int]",
+        f"Unread.d: Col[int] is no type of a column; use {usable}",
+        f"Unread.e: Col[int] is no type of a column; use {usable}",
+    ]
+
+
+def test_types_that_do_not_fit_are_told() -> None:
+    class Typed(KafkaTable):
+        a: Col[int] = col(type="string")
+        b: Col[Decimal] = col(type="decimal(10,")
+        c: Col[int | str]
+
+    assert told(Typed) == [
+        "Typed.a: values of STRING are no int; annotate it as str, or choose a type like BIGINT",
+        "Typed.b: the type 'decimal(10,' cannot be read: the text ends where a number is expected; "
+        "write SQL, as 'DECIMAL(10, 2)', or a Spark type, as DecimalType(10, 2)",
+        "Typed.c: int | str is a choice of types, but a column has one; choose one of them; with '| None' it may be "
+        "NULL",
+    ]
+
+
+def test_defaults_that_do_not_fit_are_told() -> None:
+    class Defaults(KafkaTable):
+        a: Col[int] = col(default="x")  # type: ignore[arg-type]
+        b: Col[int] = col(default=None)  # type: ignore[arg-type]
+        c: Col[Decimal] = col(default=Decimal("1.234"), type="decimal(10, 2)")
+        d: Col[datetime] = col(default=datetime(2025, 1, 1))
+        e: Virtual[int] = col(default=1)  # type: ignore[assignment]
+
+    assert told(Defaults) == [
+        "Defaults.a: the default is no value of BIGINT NOT NULL: 'x' is not an int; give another default",
+        "Defaults.b: the default is no value of BIGINT NOT NULL: it is None, but the column may not be NULL; "
+        "give another default",
+        "Defaults.c: the default is no value of DECIMAL(10, 2) NOT NULL: Decimal('1.234') is not a number with at most "
+        "2 decimal places; give another default",
+        "Defaults.d: the default is no value of TIMESTAMP_LTZ(6) NOT NULL: datetime.datetime(2025, 1, 1, 0, 0) is not "
+        "a datetime with a zone, as tzinfo=UTC, because it is an instant; give another default",
+        "Defaults.e: a column that is only read has no default; leave the default out",
+    ]
+
+
+def test_two_metadata_keys_are_told() -> None:
+    class Twice(KafkaTable):
+        a: Annotated[Col[datetime], Metadata("timestamp")] = metadata("timestamp")
+        b: Annotated[Virtual[int], Metadata("partition")] = virtual("offset")
+
+    assert told(Twice) == ["Twice.b: it shows both 'offset' and 'partition'; name one of them"]
+
+
+class NoTable:
+    outside: Col[int]
+    quiet: int
+
+
+class WithMixin(NoTable, KafkaTable):
+    a: Col[int]
+
+
+def test_columns_outside_of_tables_are_told() -> None:
+    (problem,) = WithMixin.definition().problems
+
+    assert (problem.message, problem.fix) == (
+        "NoTable.outside is a column in a class that is no table, so it would be missing",
+        "let NoTable inherit from KafkaTable; it needs no topic",
+    )
+
+
+def test_bodies_of_computed_columns_that_cannot_be_expressions_are_told() -> None:
+    class Computed(KafkaTable):
+        a: Col[int]
+        name: Col[str]
+        city: Col[City]
+
+        @computed
+        def no_type(self):  # type: ignore[no-untyped-def]
+            return self.a
+
+        @computed
+        def misspelled(self) -> int:
+            return self.aa  # type: ignore[attr-defined, no-any-return]
+
+        @computed
+        def condition(self) -> int:
+            return 1 if self.a > 0 else 0
+
+        @computed
+        def identity(self) -> bool:
+            return self.name is None
+
+        @computed
+        def text(self) -> str:
+            return f"{self.name}!"
+
+        @computed
+        def length(self) -> int:
+            return len(self.name)
+
+        @computed
+        def outside(self) -> int:
+            return math.floor(self.a)
+
+        @computed
+        def floor(self) -> int:
+            return self.a // 2
+
+        @computed
+        def member(self) -> str:
+            return self.city.nam  # type: ignore[attr-defined, no-any-return]
+
+        @computed
+        def method(self) -> str:
+            return self.name.title()
+
+        @computed
+        def loop(self) -> int:
+            return self.again + 1
+
+        @computed
+        def again(self) -> int:
+            return self.loop - 1
+
+        @computed
+        def value(self) -> int:
+            return as_value({})  # type: ignore[arg-type]
+
+    use = "write arithmetic on the columns, or use pyspark's functions, as F.when for if"
+    ways = "write arithmetic on the columns, or use pyspark's functions, as F.when for if, and & | ~ for and, or, not"
+    assert [line.replace("Computed.", "") for line in told(Computed)] == [
+        "no_type: the body does not say its type; write def no_type(self) -> ...",
+        "misspelled: its body uses 'aa', which is no column (did you mean 'a'?); the columns are 'a', 'name', 'city', "
+        "'no_type', 'misspelled', 'condition', 'identity', 'text', 'length', 'outside', 'floor', 'member', 'method', "
+        "'loop', 'again' and 'value'",
+        f"condition: its body asks if a column is true, by if, and, or, not, in; {ways}",
+        "identity: its body asks with 'is', which a column cannot answer; write == None or != None",
+        "text: its body makes a text of a column; join texts with +, or use pyspark's F.concat and F.format_string",
+        "length: its body asks for the length of `name`; use pyspark's F.length or F.size",
+        f"outside: its body fails on columns: TypeError: must be real number, not Recorded; {use}",
+        "floor: its body divides with //, which rounds otherwise in Spark; divide with /, or use F.floor(a / b)",
+        "member: its body uses `city`.nam, and there is no such member (did you mean 'name'?); the members are 'name'",
+        "method: its body uses `name`.title, which has no counterpart in SQL; use pyspark's functions",
+        "loop: 'loop', 'again' and 'loop' are worked out from each other; break the circle",
+        "again: 'again', 'loop' and 'again' are worked out from each other; break the circle",
+        f"value: its body uses {{}} of type dict, which is no SQL value; {use}",
+    ]
+
+
+def test_a_wrong_column_brings_no_further_problems() -> None:
+    class Wrong(KafkaTable, topic="t", key=Json(), value=Json()):
+        key: Key[Unknown]  # type: ignore[name-defined]  # noqa: F821
+        at: Annotated[Col[Unknown], Metadata("timestamp")]  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(ResolveError) as raised:
+        Wrong.schema()
+
+    assert [p.code for p in raised.value.problems] == ["column-annotation", "column-annotation"]

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kdsl.formats import Direction
+from kdsl.types import model as t
+from kdsl.types.parse import parse_type
+from kdsl_formats.csv import Csv
+from kdsl_formats.csv.format import unescaped
+
+PLAIN = t.row(a=t.STRING)
+
+
+def told(csv: Csv, row: t.Row = PLAIN, direction: Direction = "read") -> list[str]:
+    return [str(p) for p in (*csv.problems(), *csv.check(row, direction))]
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (",", ","),
+        ("\\t", "\t"),
+        ("\\u0001", "\x01"),
+        ("\\uu00e9", "é"),
+        ("\\u+0041", "A"),
+        ("\\001", "\x01"),
+        ("\\377", "ÿ"),
+        ("\\400", " 0"),
+        ("\\\\", "\\"),
+        ("\\'", "'"),
+        ("\\x", "x"),
+        ("\\", ""),
+        ("\\u00g9", "u00g9"),
+    ],
+)
+def test_a_delimiter_is_read_as_java_spells_it(given: str, meant: str) -> None:
+    assert unescaped(given) == meant
+
+
+@pytest.mark.parametrize("given", [";;", "", "\\", "\\t\\t", "😀"])
+def test_a_delimiter_is_one_character(given: str) -> None:
+    assert told(Csv(field_delimiter=given)) == [
+        f"field_delimiter= has the value {given!r}; "
+        "give exactly one character, as it is or as Java spells it (\\t, \\u0001)"
+    ]
+
+
+@pytest.mark.parametrize("given", ["\n", "\\n", "\r"])
+def test_a_delimiter_is_no_line_break(given: str) -> None:
+    assert told(Csv(field_delimiter=given)) == [
+        f"field_delimiter= has the value {given!r}; a line break ends a message; give another character"
+    ]
+
+
+@pytest.mark.parametrize("name", ["quote_character", "escape_character", "array_element_delimiter"])
+@pytest.mark.parametrize("given", ["", "ab", "\\t"])
+def test_the_other_characters_are_taken_as_they_are(name: str, given: str) -> None:
+    options: dict[str, Any] = {name: given}
+
+    assert told(Csv(**options)) == [f"{name}= has the value {given!r}; give exactly one character"]
+
+
+def test_quoting_cannot_be_disabled_and_have_a_character() -> None:
+    assert told(Csv(quote_character='"', disable_quote_character=True)) == [
+        "the format 'csv' cannot both have a quote character and have quoting disabled; "
+        "leave out the quote character, or do not disable it"
+    ]
+
+
+def test_one_character_cannot_have_two_meanings() -> None:
+    assert told(Csv(field_delimiter='"')) == [
+        "the format 'csv' has '\"' both as its field delimiter and as its quote character; "
+        "give one of them another character"
+    ]
+    assert told(Csv(field_delimiter="|", escape_character="|"))[0].startswith("the format 'csv' has '|' both")
+    assert told(Csv(field_delimiter='"', disable_quote_character=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("MAP<STRING, INT>", "csv-type"),
+        ("MULTISET<STRING>", "csv-type"),
+        ("ARRAY<MAP<STRING, INT>>", "csv-type"),
+        ("ARRAY<ARRAY<INT>>", "csv-nesting"),
+        ("ROW<x ROW<y INT>>", "csv-nesting"),
+        ("ROW<x ARRAY<INT>>", "csv-nesting"),
+    ],
+)
+@pytest.mark.parametrize("direction", ["read", "write"])
+def test_a_type_without_a_form_is_refused(kind: str, code: str, direction: Direction) -> None:
+    problems = list(Csv().check(t.row(a=parse_type(kind)), direction))
+
+    assert [(p.code, p.where.column) for p in problems] == [(code, "a")]
+
+
+@pytest.mark.parametrize("kind", ["TIME(4)", "ARRAY<TIME(6)>", "ROW<x TIME(9)>"])
+def test_times_finer_than_milliseconds_are_written_and_not_read(kind: str) -> None:
+    row = t.row(a=parse_type(kind))
+
+    assert [p.code for p in Csv().check(row, "read")] == ["csv-time"]
+    assert list(Csv().check(row, "write")) == []
+
+
+def test_flinks_keys_give_the_same_format() -> None:
+    given = {"field-delimiter": "\\t", "quote-character": "'", "null-literal": "", "ignore-parse-errors": "TRUE"}
+
+    assert Csv.from_strings(given) == Csv(
+        field_delimiter="\\t", quote_character="'", null_literal="", ignore_parse_errors=True
+    )
+    assert told(Csv.from_strings({"disable-quote-character": "yes"})) == [
+        "disable_quote_character= has the value 'yes': expected true or false; "
+        "give disable_quote_character= true or false"
+    ]

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from hypothesis import given, strategies as st
+
+from kdsl.run.librdkafka.limits import shares
+
+BACKLOG = st.dictionaries(st.tuples(st.just("a"), st.integers(0, 20)), st.integers(0, 1_000), max_size=12)
+
+
+@given(BACKLOG, st.integers(1, 3_000), st.none() | st.integers(1, 500), st.integers(0, 10**6))
+def test_limits_hold_and_are_used_up(
+    backlog: dict[tuple[str, int], int], most: int, each: int | None, turn: int
+) -> None:
+    taken = shares(backlog, most=most, most_each=each, turn=turn)
+
+    within = {place: min(count, each or count) for place, count in backlog.items()}
+    assert all(0 < count <= within[place] for place, count in taken.items())
+    assert sum(taken.values()) == min(most, sum(within.values()))
+
+
+@given(BACKLOG, st.integers(1, 3_000), st.integers(0, 10**6))
+def test_no_partition_gets_more_than_another_that_still_has_records(
+    backlog: dict[tuple[str, int], int], most: int, turn: int
+) -> None:
+    taken = shares(backlog, most=most, turn=turn)
+
+    waiting = [taken.get(place, 0) for place, count in backlog.items() if taken.get(place, 0) < count]
+    assert (
+        all(count <= min(waiting) + 1 for count in taken.values())
+        if waiting
+        else taken == {place: count for place, count in backlog.items() if count}
+    )
+
+
+@given(st.integers(1, 12), st.integers(1, 20))
+def test_no_partition_starves_under_a_limit_below_their_number(most: int, partitions: int) -> None:
+    turn, served = 0, set()
+    for _ in range(-(-partitions // most)):
+        taken = shares({("a", p): 1_000_000 for p in range(partitions)}, most=most, turn=turn)
+        turn += sum(taken.values())
+        served |= taken.keys()
+
+    assert served == {("a", p) for p in range(partitions)}
+
+
+def test_a_small_backlog_is_taken_whole_beside_a_large_one() -> None:
+    assert shares({("a", 0): 1_000_000, ("a", 1): 10}, most=1_000) == {("a", 0): 990, ("a", 1): 10}
+
+
+def test_without_limits_everything_is_taken() -> None:
+    assert shares({("a", 0): 7, ("a", 1): 0}) == {("a", 0): 7}
+
+
+def test_the_limit_for_each_partition_holds_alone() -> None:
+    assert shares({("a", 0): 70, ("a", 1): 3}, most_each=10) == {("a", 0): 10, ("a", 1): 3}

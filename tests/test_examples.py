@@ -1,0 +1,79 @@
+"""The examples run on a real Kafka and give what they say."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from kdsl import Cluster
+from kdsl.cli.app import app
+from kdsl.demo import MESSAGES
+from kdsl.testing import LocalKafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PROGRAMS = sorted(EXAMPLES.glob("*.py"))
+
+
+def program(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("path", [*PROGRAMS, EXAMPLES / "orders.yaml"], ids=lambda p: p.name)
+def test_every_example_passes_the_check(path: Path) -> None:
+    done = CliRunner().invoke(app, ["check", str(path)])
+
+    assert (done.exit_code, "problem" in done.stdout or "warning" in done.stdout) == (0, True), done.stdout
+
+
+@pytest.mark.kafka
+def test_metadata_copy(spark: SparkSession, kdsl_kafka: LocalKafka) -> None:
+    kdsl_kafka.create_topic("SourceKafkaTopic", partitions=1)
+    kdsl_kafka.create_topic("SinkKafkaTopic", partitions=1)
+    before = datetime.now(UTC).replace(tzinfo=None)
+    kdsl_kafka.produce("SourceKafkaTopic", *MESSAGES)
+
+    copied = program("metadata_copy").copy(spark, Cluster(kdsl_kafka.bootstrap_servers)).orderBy("offset").collect()
+
+    assert [row["message"] for row in copied] == list(MESSAGES)
+    assert [(row["topic"], row["partition"], row["offset"]) for row in copied] == [
+        ("SourceKafkaTopic", 0, offset) for offset in range(3)
+    ]
+    assert [(row["headers"], row["leader-epoch"], row["timestampType"]) for row in copied] == [
+        ({}, 0, "CreateTime")
+    ] * 3
+    assert all((row["event_time"] - before).total_seconds() > -1 for row in copied)
+    written = [json.loads(record.value() or b"") for record in kdsl_kafka.read("SinkKafkaTopic")]
+    assert list(written[0]) == [
+        "topic", "partition", "headers", "leader-epoch", "offset", "timestampType", "event_time", "message",
+    ]  # fmt: skip
+
+
+@pytest.mark.kafka
+def test_key_prefix(spark: SparkSession, kdsl_kafka: LocalKafka) -> None:
+    kdsl_kafka.create_topic("user-behavior", partitions=1)
+
+    rows = program("key_prefix").write_and_read(spark, Cluster(kdsl_kafka.bootstrap_servers)).collect()
+
+    assert [tuple(row) for row in rows] == [(1, 10, 100, 7, "view"), (1, 11, 101, 8, "buy")]
+    records = kdsl_kafka.read("user-behavior")
+    assert [(r.key(), r.value()) for r in records] == [
+        (b'{"version":1,"user_id":10,"item_id":100}', b'{"version":7,"behavior":"view"}'),
+        (b'{"version":1,"user_id":11,"item_id":101}', b'{"version":8,"behavior":"buy"}'),
+    ]
