@@ -1,4 +1,4 @@
-"""The reference pages of the formats, made of what the formats declare: ``python -m kdsl.docs [FOLDER]``.
+"""The reference pages of the formats, made of what the formats declare: ``python -m kdsl.docs [ROOT]``.
 
 A page says what the format is, which column types it holds, and its options; it is never written by hand. A test holds
 the pages in ``docs/formats`` and the declarations together.
@@ -14,7 +14,7 @@ from pathlib import Path
 from kdsl.formats import BUILT_IN, Format, format_class
 from kdsl.types import model as t
 
-FOLDER = Path("docs/formats")
+ROOT = Path("docs")
 _SAMPLES: tuple[tuple[str, t.DataType], ...] = (
     ("CHAR, VARCHAR, STRING", t.STRING),
     ("BINARY, VARBINARY, BYTES", t.BYTES),
@@ -68,8 +68,9 @@ def _answer(made: Format, row: t.Row, *, writing: bool) -> str:
     return "no" if any(made.check(row, "write" if writing else "read")) else "yes"
 
 
-def write_pages(folder: Path = FOLDER) -> list[Path]:
-    """Write the page of each of kdsl's own formats."""
+def write_pages(root: Path = ROOT) -> list[Path]:
+    """Write the page of each of kdsl's own formats, into the folder ``formats`` below a root."""
+    folder = root / "formats"
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name in sorted(BUILT_IN):
@@ -80,5 +81,5 @@ def write_pages(folder: Path = FOLDER) -> list[Path]:
 
 
 if __name__ == "__main__":
-    for path in write_pages(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER):
+    for path in write_pages(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT):
         sys.stdout.write(f"{path}\n")

@@ -18,5 +18,7 @@ def test_a_page_says_what_the_format_declares(name: str) -> None:
 def test_there_is_a_page_for_each_format_and_no_other(tmp_path: Path) -> None:
     written = write_pages(tmp_path)
 
-    assert [path.name for path in written] == sorted(path.name for path in FOLDER.iterdir())
+    assert [path.relative_to(tmp_path) for path in written] == sorted(
+        path.relative_to(FOLDER.parent) for path in FOLDER.iterdir()
+    )
     assert [path.read_text(encoding="utf-8") for path in written] == [page(format_class(n)) for n in sorted(BUILT_IN)]

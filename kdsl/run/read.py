@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -177,8 +178,11 @@ def _raw(batch: pa.RecordBatch) -> pa.RecordBatch:
         field = names.get(name, name)
         if field == "timestamp":
             array = array.cast(pa.timestamp("ms", array.type.tz), safe=False).view(pa.int64())
-            array = pc.fill_null(array, -1)
-        elif field in RAW:
+        elif field == "headers" and array.null_count:
+            lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+            offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+            array = pa.ListArray.from_arrays(offsets, array.flatten())
+        if field in RAW:
             array = array.cast(RAW[field])
-        arrays[field] = array
+        arrays[field] = pc.fill_null(array, -1) if field in ("timestamp", "timestamp_type") else array
     return pa.RecordBatch.from_pydict(arrays)

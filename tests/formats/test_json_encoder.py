@@ -32,6 +32,13 @@ SIMPLE: list[t.DataType] = [
     *(t.Decimal(10, 2), t.Decimal(38, 10), t.Decimal(5, 5), t.Decimal(38, 0)),
     *(t.Date(), t.Time(3), t.Timestamp(3), t.TimestampLtz(3)),
 ]
+
+
+def rows(inner: st.SearchStrategy[t.DataType], fewest: int) -> st.SearchStrategy[t.Row]:
+    fields = st.lists(st.tuples(st.sampled_from(NAMES), inner), unique_by=lambda f: f[0], min_size=fewest, max_size=3)
+    return fields.map(lambda found: t.Row(tuple(t.Field(name, kind) for name, kind in found)))
+
+
 KINDS = st.recursive(
     st.sampled_from(SIMPLE),
     lambda inner: st.one_of(
@@ -42,11 +49,6 @@ KINDS = st.recursive(
     ),
     max_leaves=4,
 )
-
-
-def rows(inner: st.SearchStrategy[t.DataType], fewest: int) -> st.SearchStrategy[t.Row]:
-    fields = st.lists(st.tuples(st.sampled_from(NAMES), inner), unique_by=lambda f: f[0], min_size=fewest, max_size=3)
-    return fields.map(lambda found: t.Row(tuple(t.Field(name, kind) for name, kind in found)))
 
 
 def values(kind: t.DataType, *, null: bool = True) -> st.SearchStrategy[Any]:

@@ -31,7 +31,7 @@ V = TypeVar("V")
 Place = tuple[str, int]
 """A partition: its topic and its number."""
 
-FIRST_ANSWER = 15.0
+FIRST_ANSWER = 10.0
 """How long a cluster may take to answer for the first time, in seconds; connecting takes milliseconds."""
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
