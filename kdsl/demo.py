@@ -156,12 +156,11 @@ def job(spark: SparkSession, cluster: Cluster, console: Console) -> None:
         query = BigOrders.write_stream(big, cluster, checkpoint=checkpoint, trigger={"availableNow": True})
         query.awaitTermination()
     read = Orders.read(spark, cluster)
-    columns = (Orders.order_id, Orders.order_time, Orders.pay_amount, Orders.partition, Orders.offset)
-    show(console, "Orders.read(spark, cluster)", read.select(*columns).orderBy(Orders.order_id))
+    few = read.select(Orders.order_id, Orders.order_time, Orders.pay_amount, Orders.partition, Orders.offset)
+    show(console, "Orders.read(spark, cluster)", few.orderBy(Orders.order_id))
     written = BigOrders.read(spark, cluster)
-    columns = (BigOrders.order_channel, BigOrders.order_id, BigOrders.came_from, BigOrders.event_time)
-    title = "BigOrders.read(spark, cluster), from the second topic"
-    show(console, title, written.select(*columns).orderBy(BigOrders.order_id))
+    few = written.select(BigOrders.order_channel, BigOrders.order_id, BigOrders.came_from, BigOrders.event_time)
+    show(console, "BigOrders.read(spark, cluster), from the second topic", few.orderBy(BigOrders.order_id))
 
 
 def show(console: Console, title: str, df: DataFrame) -> None:

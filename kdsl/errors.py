@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import attrs
 
@@ -113,6 +113,10 @@ class ResolveError(ExceptionGroup[ProblemError], KdslError):
         """Make the group from problems (or from errors that already carry one)."""
         errors = [p if isinstance(p, ProblemError) else ProblemError(p) for p in problems]
         return super().__new__(cls, message, errors)
+
+    if TYPE_CHECKING:  # the group is made in __new__; type checkers look here, too
+
+        def __init__(self, message: str, problems: Sequence[Problem | ProblemError]) -> None: ...
 
     def derive(self, excs: Sequence[ProblemError], /) -> ResolveError:  # type: ignore[override]
         """The same kind of group over a part of the problems (for ``except*``)."""

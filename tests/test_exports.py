@@ -20,6 +20,7 @@ def seen_by_type_checkers() -> dict[str, str]:
 
 def test_both_lists_name_the_same() -> None:
     assert seen_by_type_checkers() == kdsl._PUBLIC
+    assert sorted(kdsl._PUBLIC) == kdsl.__all__
 
 
 def test_every_name_can_be_imported() -> None:

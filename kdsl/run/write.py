@@ -40,7 +40,9 @@ _OUTPUT_MODES = {
     "update": "emits a row again whenever it changes, and each time it would be one more record",
     "complete": "replaces the whole result with each batch, and a topic cannot be replaced",
 }
-_TOLD = re.compile(r"^kdsl\.[\w.]+Error: (.*)", re.MULTILINE | re.DOTALL)  # the last line of a task's traceback
+_TOLD = re.compile(  # the end of a task's traceback, with or without what Spark puts behind it
+    r"^kdsl\.[\w.]+Error: (.*?)(?:\s+SQLSTATE: \w+.*|\n\s+at .*)?\Z", re.MULTILINE | re.DOTALL
+)
 
 
 class WriteError(KdslError):

@@ -55,7 +55,13 @@ CASES: dict[str, Case] = {
     "filter": lambda df: df.filter((amount > 4) & paid | (name == "Bob")),
     "select": lambda df: df.select(user, "amount", amount + 1, amount * limit, -user, 2 - user, user % 2),
     "select kept": lambda df: df.select(*KEPT).select(KEPT),
-    "beside a column on the left": lambda df: df.select((amount + 1) * limit, F.col("amount") > limit, F.lit(1) + user),
+    "beside a column on the left": lambda df: df.select(
+        (amount + 1) * limit, (amount + 1) - limit, F.col("amount") / limit, F.col("amount") % limit, F.lit(2) ** user,
+        (amount > 4) & paid, (amount > 4) | paid, F.lit(1) + user,
+    ),
+    "compared with a column on the left": lambda df: df.select(
+        (F.col("amount") > limit).alias("a"), (F.lit(1) == user).alias("b"), (F.lit(1) <= user).alias("c"),
+    ),
     "argument of a column's method": lambda df: df.select(
         F.col("user").isin(user, 5), F.lit(4).between(amount, limit), F.lit("A").alias(name)
     ),
@@ -83,7 +89,7 @@ CASES: dict[str, Case] = {
     "join": lambda df: df.join(df.select(user).distinct(), user).orderBy(amount),
     "join on several": lambda df: df.join(df.select(user, name).distinct(), USER_AND_NAME).orderBy(amount),
     "join on a condition": lambda df: df.join(df.select(user.alias("other")).distinct(), user == F.col("other")),
-    "get": lambda df: df.select(df[user], df[[user, amount]][amount]),
+    "get": lambda df: df[[user, amount]].select(user, df[amount]),
     "fill": lambda df: df.fillna("x", subset=[name]).replace("Ann", "Eve", subset=[name]).dropna(subset=[user]),
     "partition": lambda df: df.repartition(2, user).orderBy(amount),
     "expression": lambda df: df.select(F.expr(user)).selectExpr(user),
@@ -117,8 +123,17 @@ def results(spark: SparkSession) -> dict[str, Any]:
 
 def main() -> None:
     """Print the results of a Spark Connect session."""
-    session = SparkSession.builder.remote("local[1]").getOrCreate()
-    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session = (
+        SparkSession.builder.remote("local[1]")
+        .config("spark.connect.grpc.binding.address", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .getOrCreate()
+    )
     refused = ""
     try:
         Orders.rows(ROWS).select(F.col("amount").eqNullSafe(limit)).collect()

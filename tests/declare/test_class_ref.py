@@ -152,7 +152,11 @@ def test_pyspark_takes_references_as_columns_and_as_names(spark: SparkSession) -
     ]
     assert [row[1] for row in made["where a reference"][1]] == ["8.00"]
     assert [row[4] for row in made["filter"][1]] == ["Ann", "Bob"]
-    assert made["beside a column on the left"][1][1] == ["63.0000", "True", "2"]
+    assert made["beside a column on the left"][0][:2] == ["((amount + 1) * limit)", "((amount + 1) - limit)"]
+    assert made["beside a column on the left"][1][1] == [
+        *("63.0000", "2.00", "1.1428571428571", "1.00", "2.0", "False", "True", "2")
+    ]
+    assert made["compared with a column on the left"][1][1] == ["True", "True", "True"]
     assert made["argument of a column's method"][1][2] == ["True", "False", "A"]
     assert made["argument of a reference's method"][1][0] == ["False", "True", "True", "False", "True"]
     assert made["functions"][1][1][:5] == ["ANN", "1", "8.00", "8.00", "1-Ann"]
@@ -175,6 +179,7 @@ def test_spark_connect_gives_the_same(spark: SparkSession) -> None:
     path = os.pathsep.join([str(ROOT), str(ROOT / "formats")])
     code = "import sys; sys.argv = ['']; from tests.declare.ref_cases import main; main()"
     environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
+    environment["SPARK_TESTING"] = "true"  # pyspark then lets the server choose a free port
 
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=environment

@@ -62,17 +62,29 @@ class Case:
 
 @attrs.frozen
 class Difference:
-    """A rule of the file ``differences.toml``: cases whose answer is meant to be another one."""
+    """A rule of the file ``differences.toml``: cases whose answer is meant to be another one.
+
+    Attributes:
+        format: The format's identifier.
+        reason: Why the other answer is better for users.
+        inputs: The messages that it means.
+        ids: More cases that it means.
+        options: Options that a case must have; '' is an option that is not given.
+        types: Types of which a case must have a column, if there are any.
+    """
 
     format: str
     reason: str
     inputs: tuple[str, ...] = ()
     ids: tuple[str, ...] = ()
     options: dict[str, str] = attrs.field(factory=dict)
+    types: tuple[str, ...] = ()
 
     def covers(self, case: Case) -> bool:
-        """Whether a case is one of those that the rule means; an option that the rule names as '' is not given."""
+        """Whether a case is one of those that the rule means."""
         if case.format != self.format or any(case.options.get(k, "") != v for k, v in self.options.items()):
+            return False
+        if self.types and not any(f.type.spelling in self.types for f in case.row.fields):
             return False
         message = (case.input or b"").decode("utf-8", "replace")
         return case.id in self.ids or (case.kind == "decode" and message in self.inputs)
@@ -89,7 +101,14 @@ def differences(name: str) -> list[Difference]:
     found = tomllib.loads((DATA.parent / "differences.toml").read_text(encoding="utf-8"))
     entries = [entry for entry in found["difference"] if entry["format"] == name]
     return [
-        Difference(e["format"], e["reason"], tuple(e.get("inputs", ())), tuple(e.get("ids", ())), e.get("options", {}))
+        Difference(
+            e["format"],
+            e["reason"],
+            tuple(e.get("inputs", ())),
+            tuple(e.get("ids", ())),
+            e.get("options", {}),
+            tuple(e.get("types", ())),
+        )
         for e in entries
     ]
 
@@ -116,6 +135,12 @@ def _message(record: dict[str, Any]) -> bytes | None:
     if "output_hex" in record:
         return bytes.fromhex(record["output_hex"])
     return None if record["output"] is None else str(record["output"]).encode()
+
+
+def share(name: str, same: int, different: int) -> str:
+    """How much of the recorded answers a format gives, in a sentence."""
+    count = same + different
+    return f"{name}: {same} of {count} answers are the reference's ({same / count:.1%}), {different} differ on purpose"
 
 
 def answer(case: Case) -> Any:

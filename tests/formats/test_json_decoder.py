@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kdsl.formats import BadRecord, Decoded

@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kdsl.formats import BadRecord
 from kdsl.types import model as t
@@ -104,6 +104,7 @@ def test_utf16_and_utf32_take_the_order_of_bytes_from_the_mark() -> None:
 
 
 @given(st.text(st.characters(codec="gb18030")))
+@settings(deadline=None)
 def test_a_text_survives_a_charset_that_has_its_characters(text: str) -> None:
     found = charset("gb18030")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kdsl.declare.config import WatermarkConfig
+from kdsl.declare.config import Scalar, WatermarkConfig
 from kdsl.declare.metadata import METADATA
 from tests.resolve.tables import codes, errors, table, warnings
 
@@ -80,7 +80,7 @@ class TestWrittenOnce:
 
 class TestRawKeyAndValue:
     def test_a_raw_key_stands_alone(self) -> None:
-        options = {"key.format": "json", "key.fields": "id"}
+        options: dict[str, Scalar] = {"key.format": "json", "key.fields": "id"}
 
         assert codes(table("id INT", "k BYTES METADATA FROM __raw_key__", options=options), "write") == ["raw-key"]
         assert codes(table("id INT", "k BYTES METADATA FROM __raw_key__"), "write") == []

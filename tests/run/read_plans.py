@@ -91,7 +91,7 @@ def fetch(plan: ReadPlan, cluster: Cluster, ranges: Iterable[Range], *, patience
     wanted = list(ranges)
     if not wanted:
         return []
-    consumer = lend(cluster, repr(cluster), size_for(max(map(len, wanted))), {"group.id": "tests"})
+    consumer = lend(cluster, str(cluster.settings()), size_for(max(map(len, wanted))), {"group.id": "tests"})
     try:
         raws = list(Fetcher(consumer, plan.table, decoder.needs, patience).read(wanted))
     except BaseException:

@@ -154,10 +154,10 @@ class TestConsumers:
         plan = read_plan(topic)
 
         assert texts(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
-        kept = lend(cluster, repr(cluster), size_for(2), {"group.id": "tests"})
+        kept = lend(cluster, str(cluster.settings()), size_for(2), {"group.id": "tests"})
         assert texts(fetch(plan, cluster, [Range(topic, 1, 10, 12)])) == ["110", "111"]
         assert texts(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
-        assert lend(cluster, repr(cluster), size_for(2), {"group.id": "tests"}) is kept
+        assert lend(cluster, str(cluster.settings()), size_for(2), {"group.id": "tests"}) is kept
 
     def test_no_more_than_a_few_are_kept(self, cluster: Cluster) -> None:
         made = [lend(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(MOST_KEPT + 2)]
@@ -219,12 +219,12 @@ class TestFailures:
         kdsl_kafka.produce(topic, *"abc")
         plan = read_plan(topic)
         fetch(plan, cluster, [Range(topic, 0, 0, 1)])
-        before = lend(cluster, repr(cluster), size_for(1), {"group.id": "tests"})
+        before = lend(cluster, str(cluster.settings()), size_for(1), {"group.id": "tests"})
 
         with pytest.raises(KdslError):
             fetch(plan, cluster, [Range(topic, 0, 10, 12)])
 
-        assert lend(cluster, repr(cluster), size_for(1), {"group.id": "tests"}) is not before
+        assert lend(cluster, str(cluster.settings()), size_for(1), {"group.id": "tests"}) is not before
         assert texts(fetch(plan, cluster, [Range(topic, 0, 0, 3)])) == ["a", "b", "c"]
 
 

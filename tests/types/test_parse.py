@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from lark import Lark, Token, Transformer
 from lark.visitors import merge_transformers
 
@@ -95,11 +95,13 @@ def test_each_spelling_means_its_type(text: str) -> None:
 
 
 @given(strategies.types())
+@settings(deadline=None)
 def test_a_type_reads_back_from_its_text(kind: t.DataType) -> None:
     assert parse_type(str(kind)) == kind
 
 
 @given(strategies.scalar_types())
+@settings(deadline=None)
 def test_letter_case_does_not_matter(kind: t.DataType) -> None:
     assert parse_type(str(kind).lower()) == kind
 

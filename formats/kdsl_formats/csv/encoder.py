@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from kdsl.formats import Encoded
 from kdsl.types import model as t
+from kdsl_formats._text import writing
+from kdsl_formats._text.decimals import decimals
 from kdsl_formats._text.reading import Mask, Positions, bounds, content
-from kdsl_formats._text.spelling import spelled
 from kdsl_formats.csv.grammar import Dialect
 from kdsl_formats.csv.reference_encoder import LONGEST_UNQUOTED, UNQUOTED, largest_special
 
@@ -53,8 +54,14 @@ class CsvEncoder:
             case t.Row(fields=fields):
                 members = [self._text(f.type) for f in fields]
                 return lambda column: self._row(column, members)
+            case t.Decimal():
+                return lambda column: decimals(column, plain=not self.scientific)
+            case t.Timestamp() | t.TimestampLtz():
+                return lambda column: writing.timestamps(column, "SQL")
+            case t.Char() | t.VarChar():
+                return lambda column: column
             case _:
-                return lambda column: spelled(column, kind, plain_decimals=not self.scientific)
+                return _WRITERS[type(kind)]
 
     def _array(self, column: pa.ListArray, inner: Write) -> pa.StringArray:
         counts = np.asarray(pc.list_value_length(column).fill_null(0))
@@ -130,3 +137,18 @@ def _units(texts: pa.StringArray, data: npt.NDArray[np.uint8], end: Positions) -
     units = np.array(pc.utf8_length(texts).fill_null(0)).astype(np.int64)
     np.add.at(units, np.searchsorted(end, np.flatnonzero(data >= _FOUR_BYTES), side="right"), 1)
     return units
+
+
+_WRITERS: dict[type[t.DataType], Write] = {
+    t.Boolean: writing.booleans,
+    t.TinyInt: writing.integers,
+    t.SmallInt: writing.integers,
+    t.Int: writing.integers,
+    t.BigInt: writing.integers,
+    t.Float: writing.floats,
+    t.Double: writing.floats,
+    t.Binary: writing.base64,
+    t.VarBinary: writing.base64,
+    t.Date: writing.dates,
+    t.Time: writing.times,
+}

@@ -80,13 +80,14 @@ class Json(Format):
 
     def decoder(self, row: t.Row) -> Decoder:
         """A decoder for rows of this type."""
-        return JsonDecoder(row, self._reading())
+        return JsonDecoder(row, self.reading_rules())
 
     def encoder(self, row: t.Row) -> Encoder:
         """An encoder for rows of this type."""
-        return JsonEncoder(row, self._writing())
+        return JsonEncoder(row, self.writing_rules())
 
-    def _reading(self) -> ReadingRules:
+    def reading_rules(self) -> ReadingRules:
+        """What the options mean for the decoder."""
         return ReadingRules(
             fail_on_missing_field=self.fail_on_missing_field,
             ignore_parse_errors=self.ignore_parse_errors,
@@ -94,7 +95,8 @@ class Json(Format):
             streaming=self.json_parser,
         )
 
-    def _writing(self) -> WritingRules:
+    def writing_rules(self) -> WritingRules:
+        """What the options mean for the encoder."""
         return WritingRules(
             standard=self.timestamp_format,
             null_key_mode=self.map_null_key_mode.upper(),

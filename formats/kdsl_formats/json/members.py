@@ -12,6 +12,7 @@ import numpy as np
 from kdsl_formats._text.reading import ranges
 from kdsl_formats.json.source import COLON, COMMA, QUOTE, Mask, Places, Source, Spans, inside
 
+DEEPEST = 500  # levels; deeper objects are left to the reference, which knows the limit
 TEXT, BARE = 1, 2  # a value in quotes (its span is without them), and any other
 
 
@@ -120,6 +121,8 @@ def elements(source: Source, arrays: Spans) -> Parts:
 def outline(source: Source, objects: Spans, opening: bytes) -> tuple[Mask, Places, Places, Places]:
     """Which objects (or arrays) have paired quotes, and brackets that pair in number around the whole of them.
 
+    Very deep ones are left out.
+
     Args:
         source: The buffer.
         objects: The stretches that should be objects.
@@ -145,6 +148,8 @@ def outline(source: Source, objects: Spans, opening: bytes) -> tuple[Mask, Place
     depths -= np.repeat(np.append(0, depths[lasts[:-1]]) if len(kept) else lasts, held)
     wrong = np.bincount(owner[depths == 0], minlength=len(objects))[kept] != 1
     wrong |= (depths[lasts] != 0) | (brackets[lasts] != objects.end[kept] - 1)
+    if depths.size and int(depths.max()) > DEEPEST:
+        wrong[np.searchsorted(kept, owner[depths > DEEPEST])] = True
     if wrong.any():
         sound[kept[wrong]] = False
         quotes = quotes[sound[np.repeat(kept, count[kept])]]

@@ -85,8 +85,10 @@ class ReferenceDecoder:
         rows = []
         for i, element in enumerate(document):
             try:
-                if element is not None:
+                if isinstance(element, dict):
                     rows.append(self._convert(element))
+                elif element is not None:
+                    raise FieldError(f"the element is {_KINDS[type(element)]}, not an object")
             except FieldError as e:
                 if not self.rules.ignore_parse_errors:
                     raise e.inside(f"[{i}]") from None

@@ -215,6 +215,8 @@ else:
             beside_column = any(isinstance(a, Column) and not isinstance(a, Ref) for a in args)
             if of_text is not None and not beside_column and _name_wanted():
                 return of_text(self, *args, **named)
+            if beside_column and name.startswith("__r"):
+                return getattr(args[0], f"__{name.removeprefix('__r')}")(self._column)
             convert = _name if name in _TAKING_NAMES else _spark_column
             given = {k: convert(v) for k, v in named.items()}
             return getattr(self._column, name)(*map(convert, args), **given)

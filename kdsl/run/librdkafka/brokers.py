@@ -47,6 +47,7 @@ PASSING = frozenset(
         KafkaError._WAIT_COORD,  # noqa: SLF001
         KafkaError._UNKNOWN_BROKER,  # noqa: SLF001
         KafkaError._DESTROY_BROKER,  # noqa: SLF001
+        KafkaError._NOENT,  # noqa: SLF001  # no leader is known
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError.REQUEST_TIMED_OUT,
@@ -244,7 +245,7 @@ class Brokers:
             return errors.not_allowed(self._table, what, error)
         if errors.is_login_error(error):
             return errors.refused_login(self._table, self.servers, error.str())
-        return errors.KafkaReadError(f"{self._table}: {what} cannot be read from {self.servers}: {error.str()}")
+        return errors.KafkaReadError(f"{self._table}: {what} cannot be read from {self.servers}: {error.str()} ({error.name()})")
 
 
 def _topic_id(id_: object) -> str:

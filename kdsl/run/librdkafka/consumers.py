@@ -80,6 +80,9 @@ def size_for(records: int) -> Size:
     """The size of consumer for a range of so many offsets."""
     return next(size for size in SIZES if records <= size.most)
 
+OF_THE_GROUP = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.INVALID_GROUP_ID)
+"""Errors that mean nothing here: the client looks for the group's coordinator, though partitions are assigned to it."""
+
 
 class KeptConsumer:
     """A consumer of one cluster and one size.
@@ -121,6 +124,8 @@ class KeptConsumer:
         return [found.offset for found in self._consumer.offsets_for_times(wanted, seconds)]
 
     def _on_error(self, error: KafkaError) -> None:
+        if error.code() in OF_THE_GROUP:
+            return
         self.last_error = error.str()
         if errors.is_login_error(error) or errors.is_unknown_topic(error) or errors.is_not_allowed(error):
             self.hopeless = error

@@ -21,7 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from kdsl.run.librdkafka import errors
 from kdsl.run.librdkafka.brokers import PASSING
-from kdsl.run.librdkafka.consumers import KeptConsumer
+from kdsl.run.librdkafka.consumers import OF_THE_GROUP, KeptConsumer
 from kdsl.run.librdkafka.offsets import Range
 from kdsl.run.record_metadata import HEADERS, RAW
 
@@ -52,12 +52,15 @@ class Fetcher:
         table: The table's name, for messages.
         needs: The fields of a raw batch that are wanted; topic, partition and offset always come.
         patience: How long nothing may come before the read fails, in seconds.
+
+    Attributes:
+        schema: The schema of the raw batches.
     """
 
     def __init__(self, consumer: KeptConsumer, table: str, needs: Collection[str], patience: float) -> None:
         self._consumer, self._table, self._patience = consumer, table, patience
         self._fields = tuple(name for name in RAW if name in needs and name not in _ALWAYS)
-        self._schema = pa.schema([(name, RAW[name]) for name in (*_ALWAYS, *self._fields)])
+        self.schema = pa.schema([(name, RAW[name]) for name in (*_ALWAYS, *self._fields)])
         self._bytes_each = 262_144.0  # until it is known
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
@@ -85,7 +88,7 @@ class Fetcher:
 
     def _batch(self, chunks: list[list[pa.Array]]) -> pa.RecordBatch:
         arrays = chunks[0] if len(chunks) == 1 else [pa.concat_arrays(column) for column in zip(*chunks, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _chunks(self, places: _Places) -> Iterator[list[pa.Array]]:
         self._consumer.assign(places.ranges)
@@ -134,7 +137,7 @@ class Fetcher:
             if error.code() == _END:
                 if place is not None and _offset(message) >= places.ranges[place].end:
                     ended.append(place)
-            elif error.fatal() or error.code() not in PASSING:
+            elif error.fatal() or error.code() not in (*PASSING, *OF_THE_GROUP):
                 raise self._failed(error, None if place is None else places.rest(place))
         return records, ended
 

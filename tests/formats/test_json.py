@@ -1,0 +1,157 @@
+"""The format ``json``: the reference's recorded answers, its options, and its plan-time rules."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kdsl.errors import Problem
+from kdsl.formats import Direction, format_class
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_type
+from kdsl_formats.json import Json
+from kdsl_formats.json.errors import FieldError
+from kdsl_formats.json.fast_decoder import JsonDecoder
+from kdsl_formats.json.fast_encoder import JsonEncoder
+from kdsl_formats.json.reference_encoder import ReferenceEncoder
+from tests.formats.conformance import (
+    ERROR,
+    Case,
+    answer,
+    arrow_value,
+    cases,
+    differences,
+    has_null_key,
+    python_rows,
+    share,
+    shown,
+)
+
+CASES = cases("json")
+DIFFERENCES = differences("json")
+HOLDABLE = [c for c in CASES if c.kind == "encode" and c.answer != ERROR and not has_null_key(c.values, c.row)]
+
+
+def json_answer(case: Case) -> Any:
+    """What kdsl answers; a map with a NULL key, which no array holds, is given to the reference encoder itself."""
+    if case.kind == "decode" or not has_null_key(case.values, case.row):
+        return answer(case)
+    made = Json.from_strings(case.options)
+    if problems(made, case.row, "write"):
+        return ERROR
+    try:
+        return ReferenceEncoder(case.row, made.writing_rules()).message(tuple(map(as_python, case.values)))
+    except FieldError:
+        return ERROR
+
+
+def as_python(value: Any) -> Any:
+    """A recorded map as the encoder takes it: pairs, with None for the key ``null``."""
+    if not isinstance(value, dict):
+        return value
+    return [(None if k == "null" else k, as_python(v)) for k, v in value.items()]
+
+
+def problems(made: Json, row: t.Row, direction: Direction) -> list[Problem]:
+    return [*made.problems(), *made.check(row, direction)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_the_answer_is_the_references_or_differs_on_purpose(case: Case) -> None:
+    meant = [d.reason for d in DIFFERENCES if d.covers(case)]
+    if meant:
+        assert json_answer(case) != case.answer, f"no longer differs: {meant}"
+    else:
+        assert json_answer(case) == case.answer
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.kind == "decode"], ids=lambda case: case.id)
+def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
+    made = Json.from_strings(case.options)
+    expected = answer(case)
+    if problems(made, case.row, "read"):
+        assert expected == ERROR
+        return
+    decoded = JsonDecoder(case.row, made.reading_rules(), few=1).decode(pa.array([case.input] * 3, pa.binary()))
+    if expected == ERROR:
+        assert [b.index for b in decoded.bad] == [0, 1, 2]
+    else:
+        assert [shown(v, case.row) for v in python_rows(decoded.rows)] == expected * 3
+
+
+@pytest.mark.parametrize("case", HOLDABLE, ids=lambda case: case.id)
+def test_writing_by_columns_gives_the_same_answer(case: Case) -> None:
+    rows = pa.array([arrow_value(case.values, case.row)] * 2, arrow_type(case.row))
+    encoder = JsonEncoder(case.row, Json.from_strings(case.options).writing_rules(), few=0)
+    assert encoder.encode(rows).messages.to_pylist() == [case.answer] * 2
+
+
+def test_most_answers_are_the_references(record_property: Any) -> None:
+    same = sum(json_answer(case) == case.answer for case in CASES)
+    told = share("json", same, len(CASES) - same)
+    record_property("share", told)
+    print(told)
+    assert len(CASES) - same == sum(any(d.covers(case) for d in DIFFERENCES) for case in CASES)
+
+
+def test_the_options_are_those_of_the_reference() -> None:
+    given = {
+        "fail-on-missing-field": "true",
+        "ignore-parse-errors": "true",
+        "timestamp-format.standard": "ISO-8601",
+        "map-null-key.mode": "drop",
+        "map-null-key.literal": "none",
+        "encode.decimal-as-plain-number": "true",
+        "encode.ignore-null-fields": "true",
+        "decode.json-parser.enabled": "false",
+    }
+    made = Json(
+        fail_on_missing_field=True,
+        ignore_parse_errors=True,
+        timestamp_format="ISO-8601",
+        map_null_key_mode="DROP",
+        map_null_key_literal="none",
+        decimal_as_plain_number=True,
+        ignore_null_fields=True,
+        json_parser=False,
+    )
+    assert Json.from_strings(given) == made
+    assert Json.from_strings(made.to_strings()) == made
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert format_class("json") is Json
+
+
+@pytest.mark.parametrize(
+    ("options", "direction", "codes"),
+    [
+        ({}, "read", []),
+        ({"fail_on_missing_field": True, "ignore_parse_errors": True}, "read", ["json-missing-and-ignore"]),
+        ({"fail_on_missing_field": True, "ignore_parse_errors": True}, "write", []),
+        ({"timestamp_format": "sql"}, "read", ["option-value"]),
+        ({"timestamp_format": "sql"}, "write", ["option-value"]),
+        ({"map_null_key_mode": "x"}, "write", ["option-value"]),
+        ({"map_null_key_mode": "literal"}, "write", []),
+    ],
+)
+def test_wrong_options_are_told(options: dict[str, Any], direction: Direction, codes: list[str]) -> None:
+    assert [p.code for p in problems(Json(**options), t.row(a=t.Int()), direction)] == codes
+
+
+@pytest.mark.parametrize("direction", ["read", "write"])
+def test_maps_need_texts_as_keys(direction: Direction) -> None:
+    row = t.row(
+        fine=t.Map(t.Char(3), t.Multiset(t.STRING)),
+        wrong=t.Map(t.Int(), t.STRING),
+        inside=t.Array(t.row(m=t.Map(t.STRING, t.Multiset(t.Date())))),
+    )
+    found = problems(Json(), row, direction)
+    assert [(p.where.column, p.code) for p in found] == [("wrong", "json-map-key"), ("inside", "json-map-key")]
+    assert str(found[0]) == (
+        "wrong: the type MAP<INT, STRING> has no form in JSON, where the keys of an object are texts; "
+        "use MAP<STRING, STRING>, or ARRAY<ROW<`key` INT, `value` STRING>>"
+    )
+    assert found[1].message.startswith("the type MULTISET<DATE> inside ARRAY<ROW<`m` MAP<STRING, MULTISET<DATE>>>> has")
+    assert found[1].fix == "use MULTISET<STRING>, or ARRAY<DATE>"
