@@ -55,14 +55,21 @@ def modules() -> Iterator[tuple[str, Path]]:
 
 def imports(path: Path, *, lazy: bool) -> Iterator[str]:
     """The modules that a module imports, at its top or (lazy) inside functions; not those for type checkers only."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    top = [n for n in tree.body if not (isinstance(n, ast.If) and "TYPE_CHECKING" in ast.dump(n.test))]
-    inside = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)] if lazy else []
-    for node in (n for part in (inside if lazy else top) for n in ast.walk(part)):
+    for node in _nodes(ast.parse(path.read_text(encoding="utf-8")), lazy=lazy):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
+
+
+def _nodes(node: ast.AST, *, lazy: bool, inside: bool = False) -> Iterator[ast.AST]:
+    """The nodes outside of functions or (lazy) inside them, without those for type checkers only."""
+    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+        return
+    if inside == lazy:
+        yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _nodes(child, lazy=lazy, inside=inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 @pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else "")

@@ -1,6 +1,6 @@
 """The judge of what a CSV message means: record by record, plain and exact.
 
-It follows Flink's CSV reader, which is Jackson's; `docs/differences-csv-raw.md` lists where it does not. The fast
+It follows Flink's CSV reader, which is Jackson's; `docs/differences.md` lists where it does not. The fast
 decoder sends it every message that it has any doubt about.
 """
 

@@ -16,7 +16,7 @@ from kdsl_formats.json.columns import ColumnReader
 from kdsl_formats.json.members import BARE, TEXT
 from kdsl_formats.json.objects import Values
 from kdsl_formats.json.reference_decoder import ReadingRules, ReferenceDecoder
-from kdsl_formats.json.source import Bytes, Mask, Places, Source, Spans
+from kdsl_formats.json.source import Bytes, Mask, Places, Scratch, Source, Spans
 
 FEW = 48  # messages, below which looking at them one by one is quicker
 
@@ -44,10 +44,11 @@ class JsonDecoder:
         self.few = few
         self.reference = ReferenceDecoder(row, rules)
         self.reader = ColumnReader(row, rules, few=few)
+        self._scratch = Scratch()
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read an array of messages; null and empty ones give no row."""
-        source = Source.of(messages)
+        source = Source.of(messages, self._scratch)
         spans = source.messages
         held = spans.end > spans.start
         if messages.null_count:

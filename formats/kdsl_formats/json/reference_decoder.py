@@ -85,14 +85,18 @@ class ReferenceDecoder:
         rows = []
         for i, element in enumerate(document):
             try:
-                if isinstance(element, dict):
-                    rows.append(self._convert(element))
-                elif element is not None:
-                    raise FieldError(f"the element is {_KINDS[type(element)]}, not an object")
+                if element is not None:
+                    rows.append(self._element(element))
             except FieldError as e:
                 if not self.rules.ignore_parse_errors:
                     raise e.inside(f"[{i}]") from None
         return rows
+
+    def _element(self, value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise FieldError(f"the element is {_KINDS[type(value)]}, not an object")
+        row: dict[str, Any] = self._convert(value)
+        return row
 
     def _member(self, kind: t.DataType) -> Convert:
         """A converter that turns a bad value into NULL where the options say so."""

@@ -5,7 +5,7 @@ Positions are places in the buffer. Everything beyond the quotes is found when i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,9 @@ Bytes = npt.NDArray[np.uint8]
 
 PAD = 40  # zeros behind the last message, so that a look ahead stays inside the buffer
 QUOTE, COMMA, COLON, BACKSLASH = 34, 44, 58, 92
+_BLOCK = 1 << 16  # bytes that are looked at together: small enough to stay in the processor's cache
+_LARGEST_KEPT = 1 << 26
+_MOST_BLANKS = 64
 BLANK = np.zeros(256, dtype=bool)
 BLANK[[9, 10, 13, 32]] = True
 
@@ -41,28 +44,52 @@ class Spans:
         return Spans(self.start[which], self.end[which])
 
 
+class Scratch:
+    """Memory that one decoder uses again for each batch: getting it anew costs as much as the work that is done in it."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, npt.NDArray[Any]] = {}
+
+    def take(self, name: str, size: int, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An array of at least a size, with anything in it; it holds until one of that name is taken again."""
+        kept = self._kept.get(name)
+        if kept is None or len(kept) < size:
+            kept = np.empty(size + (size >> 2), dtype=kind)
+            self._kept[name] = kept if kept.nbytes <= _LARGEST_KEPT else kept[:0]
+        return kept
+
+    def grown(self, name: str, kept: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+        """A taken array with more room behind what it holds."""
+        more = np.empty(2 * max(size, len(kept)), dtype=kept.dtype)
+        more[: len(kept)] = kept
+        self._kept[name] = more if more.nbytes <= _LARGEST_KEPT else more[:0]
+        return more
+
+
 class Source:
-    """Stretches of one buffer that hold messages, and more bytes behind them.
+    """Stretches of one buffer that hold messages, and room for more bytes behind them.
 
     Args:
         data: A buffer with the messages.
         messages: Where they are in it, one directly behind the other.
+        scratch: Where the memory comes from; what is found is good until the next source uses it.
     """
 
-    def __init__(self, data: Bytes, messages: Spans) -> None:
+    def __init__(self, data: Bytes, messages: Spans, scratch: Scratch | None = None) -> None:
+        self._scratch = scratch or Scratch()
         begin, end = (int(messages.start[0]), int(messages.end[-1])) if len(messages) else (0, 0)
         size = end - begin
-        self.room: Bytes = np.empty(size + PAD + (size >> 3), dtype=np.uint8)
-        self.room[:size] = data[begin:end]
-        self.room[size : size + PAD] = 0
-        self.data: Bytes = self.room[: size + PAD]
+        self._room: Bytes = self._scratch.take("bytes", size + PAD + (size >> 4), np.uint8)
+        self._room[:size] = data[begin:end]
+        self._room[size : size + PAD] = 0
+        self.data: Bytes = self._room[: size + PAD]
         self.messages = Spans(messages.start - begin, messages.end - begin)
-        self.words: npt.NDArray[np.uint64] = np.ndarray((size + PAD - 7,), dtype="<u8", buffer=self.data, strides=(1,))
+        self.words: npt.NDArray[np.uint64] = np.ndarray((size + PAD - 7,), dtype="<u8", buffer=self._room, strides=(1,))
 
     @classmethod
-    def of(cls, messages: pa.BinaryArray) -> Source:
-        """The messages of an array; a null one is empty."""
-        return cls(content(messages), Spans(*bounds(messages)))
+    def of(cls, messages: pa.BinaryArray, scratch: Scratch) -> Source:
+        """The messages of an array; a null one has bytes, too, maybe."""
+        return cls(content(messages), Spans(*bounds(messages)), scratch)
 
     def copy(self, spans: Spans) -> Source:
         """Only some stretches of the buffer, as messages."""
@@ -77,42 +104,65 @@ class Source:
             start, end = bounds(column)
             found.append(Spans(start + size, end + size))
             size += len(content(column))
-        if size > len(self.room):
+        if size > len(self._room):
             return np.concatenate([self.data, *map(content, columns)]), found
         place = len(self.data)
         for column in columns:
             text = content(column)
-            self.room[place : place + len(text)] = text
+            self._room[place : place + len(text)] = text
             place += len(text)
-        return self.room[:size], found
+        return self._room[:size], found
 
     @cached_property
     def backslashes(self) -> Places:
         """Every backslash."""
-        found = self.data == BACKSLASH
-        return np.flatnonzero(found) if found.any() else np.zeros(0, dtype=np.int64)
+        return self._places("backslashes", lambda data, _: data == BACKSLASH)
 
     @cached_property
     def quotes(self) -> Places:
         """Every quote that no backslash escapes."""
-        found = self.data == QUOTE
         slashes = self.backslashes
-        if slashes.size:
-            begins = np.flatnonzero(np.diff(slashes, prepend=-2) != 1)
-            in_run = np.arange(len(slashes)) - np.repeat(begins, np.diff(np.append(begins, len(slashes))))
-            found[slashes[in_run % 2 == 0] + 1] = False
-        return np.flatnonzero(found)
+        if not slashes.size:
+            return self._places("quotes", lambda data, _: data == QUOTE)
+        begins = np.flatnonzero(np.diff(slashes, prepend=-2) != 1)
+        in_run = np.arange(len(slashes)) - np.repeat(begins, np.diff(np.append(begins, len(slashes))))
+        behind = slashes[in_run % 2 == 0] + 1
+
+        def unescaped(data: Bytes, begin: int) -> Mask:
+            found: Mask = data == QUOTE
+            first, last = np.searchsorted(behind, [begin, begin + len(data)])
+            found[behind[first:last] - begin] = False
+            return found
+
+        return self._places("quotes", unescaped)
 
     @cached_property
     def brackets(self) -> Places:
         """Every bracket and brace, also those inside texts."""
-        folded = self.data | 0x20
-        return np.flatnonzero((folded == 0x7B) | (folded == 0x7D))
+
+        def any_bracket(data: Bytes, _: int) -> Mask:
+            folded = data | 0x20
+            found: Mask = (folded == 0x7B) | (folded == 0x7D)
+            return found
+
+        return self._places("brackets", any_bracket)
 
     @cached_property
     def commas(self) -> Places:
         """Every comma, also those inside texts."""
-        return np.flatnonzero(self.data == COMMA)
+        return self._places("commas", lambda data, _: data == COMMA)
+
+    def _places(self, name: str, test: Callable[[Bytes, int], Mask]) -> Places:
+        """The places of bytes that a test finds, block by block."""
+        kept = self._scratch.take(name, len(self.data) >> 3, np.int64)
+        count = 0
+        for begin in range(0, len(self.data), _BLOCK):
+            found = np.flatnonzero(test(self.data[begin : begin + _BLOCK], begin))
+            if count + len(found) > len(kept):
+                kept = self._scratch.grown(name, kept, count + len(found))
+            np.add(found, begin, out=kept[count : count + len(found)])
+            count += len(found)
+        return kept[:count]
 
     def escaped(self, spans: Spans) -> Mask:
         """Which stretches hold a backslash."""
@@ -135,19 +185,24 @@ class Source:
         return result
 
     def after_blanks(self, place: Places, limit: Places) -> Places:
-        """The first place at or behind the given one that holds no blank, at most the limit."""
-        blank = BLANK[self.data[place]] & (place < limit)
-        while blank.any():
-            place = place + blank
+        """The first place at or behind the given one that holds no blank, at most the limit.
+
+        After very many blanks it gives up, at a blank, where nothing is found that could be right.
+        """
+        for _ in range(_MOST_BLANKS):
             blank = BLANK[self.data[place]] & (place < limit)
+            if not blank.any():
+                break
+            place = place + blank
         return place
 
     def before_blanks(self, place: Places, limit: Places) -> Places:
-        """The last place at or before the given one that no blank precedes, at least the limit."""
-        blank = BLANK[self.data[place - 1]] & (place > limit)
-        while blank.any():
-            place = place - blank
+        """The last place at or before the given one that no blank precedes, at least the limit; it gives up likewise."""
+        for _ in range(_MOST_BLANKS):
             blank = BLANK[self.data[place - 1]] & (place > limit)
+            if not blank.any():
+                break
+            place = place - blank
         return place
 
 

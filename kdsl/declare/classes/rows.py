@@ -6,6 +6,7 @@ The attrs class is made when the first row is, so that declaring stays cheap.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 FIELDS = "__attrs_attrs__"
+_MAKING = threading.RLock()
 TIME_SWITCH = "spark.sql.timeType.enabled"
 
 
@@ -44,14 +46,17 @@ def make_rows(cls: type) -> None:
     """Make a table class the attrs class of its rows, unless it is one already."""
     if not isinstance(vars(cls).get(FIELDS), LazyFields):
         return
-    setattr(cls, FIELDS, ())
     found, _ = attributes(cls)
     these = {name: _field(a) for name, a in found.items() if _writable(a)}
 
     def with_types(_: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
         return [f.evolve(type=found[f.name].annotation) for f in fields if f.name in these]
 
-    attrs.define(cls, these=these, slots=False, frozen=True, kw_only=True, init=False, field_transformer=with_types)
+    with _MAKING:
+        if isinstance(vars(cls).get(FIELDS), LazyFields):
+            attrs.define(
+                cls, these=these, slots=False, frozen=True, kw_only=True, init=False, field_transformer=with_types
+            )
 
 
 def _writable(attribute: Attribute) -> bool:

@@ -32,7 +32,7 @@ class ClassSource:
     comments: Mapping[str, str] = attrs.field(factory=dict)
 
 
-_parsed: dict[str, tuple[list[str], dict[tuple[str, int], ast.ClassDef]]] = {}
+_parsed: dict[str, tuple[list[str], dict[tuple[str, int], ClassSource]]] = {}
 
 
 def class_source(file: str, name: str, line: int, module: dict[str, Any] | None = None) -> ClassSource:
@@ -44,17 +44,36 @@ def class_source(file: str, name: str, line: int, module: dict[str, Any] | None 
         line: Where Python says that it begins: its first decorator, or the word ``class``.
         module: The names of its module, which can load a source that is no plain file.
     """
-    found = _classes(file, module).get((name, line))
-    if found is None:
-        return ClassSource(line)
+    lines = linecache.getlines(file, module)
+    known = _parsed.get(file)
+    if known is None or known[0] is not lines:
+        known = _parsed[file] = (lines, dict(_classes("".join(lines))))
+    return known[1].get((name, line)) or ClassSource(line)
+
+
+def _classes(text: str) -> Iterator[tuple[tuple[str, int], ClassSource]]:
+    """The class statements of a source, each under its name and each line where it may be said to begin."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # the file was changed since it was imported
+        return
+    for node in _walk(tree):
+        source = _read(node)
+        for first in {node.lineno, *(d.lineno for d in node.decorator_list[:1])}:
+            yield (node.name, first), source
+
+
+def _read(found: ast.ClassDef) -> ClassSource:
     columns: dict[str, int] = {}
     comments: dict[str, str] = {}
     named: list[str] = []
     for node in found.body:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             comments.update(dict.fromkeys(named, inspect.cleandoc(node.value.value)))
-        named = list(_names(node))
-        columns.update(dict.fromkeys(named, node.lineno))
+            named = []
+        else:
+            named = list(_names(node))
+            columns.update(dict.fromkeys(named, node.lineno))
     return ClassSource(found.lineno, {k.arg: k.value.lineno for k in found.keywords if k.arg}, columns, comments)
 
 
@@ -65,22 +84,6 @@ def _names(node: ast.stmt) -> Iterator[str]:
         yield from (target.id for target in node.targets if isinstance(target, ast.Name))
     elif isinstance(node, ast.FunctionDef):
         yield node.name
-
-
-def _classes(file: str, module: dict[str, Any] | None) -> dict[tuple[str, int], ast.ClassDef]:
-    lines = linecache.getlines(file, module)
-    known = _parsed.get(file)
-    if known is None or known[0] is not lines:
-        try:
-            tree = ast.parse("".join(lines))
-        except SyntaxError:  # the file was changed since it was imported
-            tree = ast.Module([], [])
-        known = _parsed[file] = (lines, {(c.name, first): c for c in _walk(tree) for first in _first_lines(c)})
-    return known[1]
-
-
-def _first_lines(node: ast.ClassDef) -> set[int]:
-    return {node.lineno, *(d.lineno for d in node.decorator_list[:1])}
 
 
 def _walk(node: ast.AST) -> Iterator[ast.ClassDef]:

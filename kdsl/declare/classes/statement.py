@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Collection, Iterator, Mapping
+from enum import Enum
 from types import FrameType
 from typing import Any, ClassVar, get_args, get_origin
 
@@ -92,11 +93,14 @@ class Statement:
     declared: dict[str, Declared[Any]] = attrs.field(factory=dict)
     annotations: dict[str, Any] = attrs.field(factory=dict)
     misnamed: list[tuple[str, Problem]] = attrs.field(factory=list)
+    _source: ClassSource | None = None
     _read: tuple[list[Attribute], list[Problem]] | None = None
 
     def source(self) -> ClassSource:
         """What the source says of it."""
-        return class_source(self.file, self.table, self.line, self.names.module)
+        if self._source is None:
+            self._source = class_source(self.file, self.table, self.line, self.names.module)
+        return self._source
 
     def arguments(self) -> dict[str, Argument]:
         """Its arguments with their places."""
@@ -313,7 +317,7 @@ class _Reading:
         except BadValueError as e:
             self._tell("column-default", f"the default is no value of {kind}: {e}", "give another default")
             return MISSING
-        return default
+        return default.value if isinstance(default, Enum) else default
 
     def _comment(self) -> str | None:
         said = self.declared.comment or self.source.comments.get(self.name)
@@ -346,7 +350,13 @@ def _standing(cls: type, name: str) -> Any:
 
 
 def definition(cls: type) -> TableDef:
-    """The definition that a table class declares; what is wrong is among its problems."""
+    """The definition that a table class declares; what is wrong is among its problems.
+
+    Raises:
+        TypeError: The class came about without a class statement that was recorded.
+    """
+    if STATEMENT not in vars(cls):
+        raise TypeError(f"{cls.__name__} declares no table; write a subclass: class Orders({cls.__name__}, topic=...)")
     own: Statement = vars(cls)[STATEMENT]
     found, problems = attributes(cls)
     given: dict[str, Argument] = {}
@@ -358,7 +368,7 @@ def definition(cls: type) -> TableDef:
             said["properties"] = attrs.evolve(said["properties"], value=dict(settings))
         given.update(said)
     arguments = read_arguments(given)
-    columns = [attrs.evolve(a.column, where=attrs.evolve(a.column.where, table=cls.__name__)) for a in found.values()]
+    columns = [_of_table(a.column, cls.__name__) for a in found.values()]
     computed, told = _expressions(cls, found)
     problems = [*arguments.problems, *problems, *told, *_outside(cls)]
     return TableDef(
@@ -381,9 +391,18 @@ def definition(cls: type) -> TableDef:
     )
 
 
+def _of_table(column: ColumnDef, table: str) -> ColumnDef:
+    """A column that may have been declared in a class that this one inherits from."""
+    if column.where.table == table:
+        return column
+    return attrs.evolve(column, where=attrs.evolve(column.where, table=table))
+
+
 def _expressions(cls: type, found: Mapping[str, Attribute]) -> tuple[dict[str, Expression], list[Problem]]:
     """The expressions of the computed columns."""
     bodies = {a.name: a.declared.function for a in found.values() if isinstance(a.declared, Computed)}
+    if not bodies:
+        return {}, []
     sources = {a.name: Source(a.column.name, a.column.type, bodies.get(a.name)) for a in found.values()}
     made: dict[str, Expression] = {}
     problems: list[Problem] = []

@@ -33,6 +33,10 @@ Place = tuple[str, int]
 
 FIRST_ANSWER = 10.0
 """How long a cluster may take to answer for the first time, in seconds; connecting takes milliseconds."""
+_FIRST_ATTEMPT = 3.0
+_FRESH = 30.0
+"""After so many seconds the connections may be gone. A request for offsets that finds none may wait for ever (it misses
+the news of its own connection), so that a simple one goes first; and no attempt gets all the time there is."""
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -90,7 +94,7 @@ class Brokers:
         self.servers = cluster.bootstrap_servers
         self._table = table
         self._patience = cluster.connector().api_timeout_ms / 1000
-        self._answered = False
+        self._answered: float | None = None
         self._last_error: KafkaError | None = None
         self._refused: KafkaError | None = None
         settings: dict[str, Any] = {**cluster.admin({"log_level": 0}), "error_cb": self._on_error}
@@ -200,19 +204,24 @@ class Brokers:
             found = (r for r in results.values() if isinstance(r, KafkaError) and r.code() in PASSING)
             return next(found, None)
 
+        if self._answered is None or time.monotonic() - self._answered > _FRESH:
+            self._patiently(lambda seconds: self._admin.describe_cluster(request_timeout=seconds).result(seconds + 1))
         return self._patiently(once, passing)
 
     def _patiently(self, once: Callable[[float], V], passing: Callable[[V], KafkaError | None] = lambda _: None) -> V:
         started = time.monotonic()
+        attempt = _FIRST_ATTEMPT
         while True:
-            patience = self._patience if self._answered else min(FIRST_ANSWER, self._patience)
+            patience = min(FIRST_ANSWER, self._patience) if self._answered is None else self._patience
             left = started + patience - time.monotonic()
             if left <= 0:
                 last = self._last_error.str() if self._last_error else None
                 raise errors.unreachable(self._table, self.servers, patience, last)
             try:
-                # Short first attempts, so that a refused login is seen soon; the client goes on connecting meanwhile.
-                result = once(min(left, patience if self._answered else 3.0))
+                # The client goes on connecting between attempts.
+                result = once(min(left, attempt))
+            except TimeoutError:
+                error = KafkaError(KafkaError._TIMED_OUT)  # noqa: SLF001
             except Exception as e:
                 error = errors.kafka_error(e)
                 if error is None:
@@ -222,8 +231,9 @@ class Brokers:
             else:
                 error = passing(result)
                 if error is None:
-                    self._answered = True
+                    self._answered = time.monotonic()
                     return result
+            attempt *= 2
             if self._last_error is None:
                 self._last_error = error
             self._look_at_errors()
@@ -237,7 +247,7 @@ class Brokers:
 
     def _look_at_errors(self) -> None:
         self._admin.poll(0)
-        if self._refused is not None and not self._answered:
+        if self._refused is not None and self._answered is None:
             raise errors.refused_login(self._table, self.servers, self._refused.str())
 
     def _told(self, error: KafkaError, what: str) -> errors.KafkaReadError:
@@ -245,7 +255,9 @@ class Brokers:
             return errors.not_allowed(self._table, what, error)
         if errors.is_login_error(error):
             return errors.refused_login(self._table, self.servers, error.str())
-        return errors.KafkaReadError(f"{self._table}: {what} cannot be read from {self.servers}: {error.str()} ({error.name()})")
+        return errors.KafkaReadError(
+            f"{self._table}: {what} cannot be read from {self.servers}: {error.str()} ({error.name()})"
+        )
 
 
 def _topic_id(id_: object) -> str:

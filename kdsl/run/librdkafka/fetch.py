@@ -155,7 +155,8 @@ class Fetcher:
                 return self._deleted(at, earliest)
             return errors.OffsetError(
                 f"{self._table}: there is no offset {at.start} in topic {at.topic}, partition {at.partition} any more, "
-                f"which begins at {earliest}: the log was cut, or the topic was made again while it was read"
+                f"which begins at {earliest} ({error.str()}): the log was cut, or the topic was made again while it was "
+                "read"
             )
         if at and error.code() == _TRUNCATED:
             return errors.OffsetError(f"{self._table}: the log was cut while it was read{where}: {error.str()}")

@@ -28,7 +28,7 @@ from kdsl.errors import KdslError
 from kdsl.run.encode import Rows
 from kdsl.run.librdkafka import native as n
 
-PATIENCE_MS = 10  # a full queue holds far more than is sent in this time, so that waiting costs nothing
+PATIENCE_MS = 1  # a full queue holds more than is sent in this time, so that waiting costs nothing
 FLUSH_MS = 100
 KEPT = 4
 SYSLOG_ERROR, SYSLOG_WARNING = 3, 4
@@ -111,7 +111,7 @@ class Producer:
                 self.known.add(topic)
             if not waiting or monotonic() > brief:
                 return code
-            self.poll(PATIENCE_MS * 10)
+            self.poll(FLUSH_MS)
 
     def _look_up(self, topic: str, milliseconds: int) -> int:
         found = ctypes.POINTER(n.Metadata)()

@@ -29,7 +29,9 @@ from kdsl.run.librdkafka.producers import Failure, Producer, ProducerError, leas
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-SIZES: Mapping[str, str | int] = {"queue.buffering.max.messages": 100_000, "queue.buffering.max.kbytes": 32 * 1024}
+# Few enough records that they are still in the processor's cache when librdkafka's thread takes them up: with 100,000 a
+# record costs 1.2 µs, with 20,000 it costs 0.8.
+SIZES: Mapping[str, str | int] = {"queue.buffering.max.messages": 20_000, "queue.buffering.max.kbytes": 32 * 1024}
 NOT_CREATING: Mapping[str, str | int] = {"allow.auto.create.topics": "false"}
 PIECE_BYTES = 16 * 1024 * 1024  # rows are encoded in pieces of about this size, whatever batches Spark makes
 GRACE = 10.0  # seconds in which a write that promises nothing tries to send what it has
