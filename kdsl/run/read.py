@@ -21,6 +21,7 @@ from kdsl.errors import KdslError, listing
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.decode import RecordDecoder, check_batches
+from kdsl.run.installed import told_if_missing
 from kdsl.run.record_metadata import RAW
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ def read(
         computed: Makers of those computed columns that only Python can make, by column.
     """
     reader = spark.read.format(_source(spark)).options(**_options(spark, plan, cluster))
-    return _finished(reader.load(), plan, computed or {})
+    with told_if_missing():
+        found = reader.load()
+    return _finished(found, plan, computed or {})
 
 
 def read_stream(
@@ -59,7 +62,9 @@ def read_stream(
         computed: Makers of those computed columns that only Python can make, by column.
     """
     reader = spark.readStream.format(_source(spark)).options(**_options(spark, plan, cluster))
-    return _finished(reader.load(), plan, computed or {})
+    with told_if_missing():
+        found = reader.load()
+    return _finished(found, plan, computed or {})
 
 
 def decode(df: DataFrame, plan: ReadPlan, *, computed: Mapping[str, ColumnMaker] | None = None) -> DataFrame:

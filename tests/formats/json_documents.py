@@ -124,10 +124,14 @@ class Writer:
         extra = (
             [(r.choice(["zz", "u"]), r.choice([t.STRING, t.Int(), t.Array(t.Int()), row]))] if r.random() < 0.4 else []
         )
+        arrays = r.random() < 0.15
         made: list[bytes | None] = []
         for _ in range(count):
             style = r.choice(styles)
             text = self.object([(f.name, f.type) for f in row.fields] + extra, style)
+            if arrays and r.random() < 0.8:
+                inner = [self.object([(f.name, f.type) for f in row.fields], style) for _ in range(r.randint(0, 3))]
+                text = f"[{style.comma.join(inner)}]"
             made.append(self.broken(text, row, style) if r.random() < self.dirt else text.encode())
         return made
 

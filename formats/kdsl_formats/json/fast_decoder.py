@@ -13,7 +13,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._text.reading import pieces
 from kdsl_formats.json.columns import ColumnReader
-from kdsl_formats.json.members import BARE, TEXT
+from kdsl_formats.json.members import BARE, TEXT, elements
 from kdsl_formats.json.objects import Values
 from kdsl_formats.json.reference_decoder import ReadingRules, ReferenceDecoder
 from kdsl_formats.json.source import Bytes, Mask, Places, Scratch, Source, Spans
@@ -28,6 +28,21 @@ class _Odd:
     rows: list[dict[str, Any]]
     owner: list[int]
     bad: tuple[BadRecord, ...]
+
+
+@attrs.frozen(eq=False)
+class _Objects:
+    """Objects in the buffer.
+
+    Attributes:
+        spans: Where they are, in ascending order.
+        owner: The message of each.
+        messages: The messages that are understood if all their objects are; the same as `owner` if none is an array.
+    """
+
+    spans: Spans
+    owner: Places
+    messages: Places
 
 
 class JsonDecoder:
@@ -49,19 +64,36 @@ class JsonDecoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read an array of messages; null and empty ones give no row."""
         source = Source.of(messages, self._scratch)
-        spans = source.messages
-        held = spans.end > spans.start
+        held = source.messages.end > source.messages.start
         if messages.null_count:
             held &= np.asarray(messages.is_valid())
         if len(messages) >= self.few:
-            spans = _trimmed(source, spans)
-            plain = held & (spans.end > spans.start) & (source.data[spans.start] == 0x7B)
-            plain &= source.data[np.maximum(spans.end - 1, 0)] == 0x7D
-            place = np.flatnonzero(plain & _are_utf8(source, spans))
-            if len(place) >= self.few:
-                return self._together(messages, source, spans, held, place)
+            objects = self._objects(source, held)
+            if len(objects.owner) >= self.few:
+                return self._together(messages, source, held, objects)
         odd = self._one_by_one(messages, np.flatnonzero(held))
         return Decoded(pa.array(odd.rows, self.type), pa.array(odd.owner, pa.int64()), odd.bad)
+
+    def _objects(self, source: Source, held: Mask) -> _Objects:
+        """The messages that may be objects, and the elements of those that are arrays of objects."""
+        spans = _trimmed(source, source.messages)
+        good = held & (spans.end > spans.start) & _are_utf8(source, spans)
+        first, last = source.data[spans.start], source.data[np.maximum(spans.end - 1, 0)]
+        place = np.flatnonzero(good & (first == 0x7B) & (last == 0x7D))
+        whole = len(place) == len(held)
+        found = _Objects(spans if whole else spans.pick(place), place, place)
+        listed = np.flatnonzero(good & (first == 0x5B) & (last == 0x5D))
+        if len(listed) < self.few:
+            return found
+        parts = elements(source, spans.pick(listed))
+        fine = parts.sound
+        fine[parts.owner[(parts.what == TEXT) | (source.data[parts.values.start] != 0x7B)]] = False
+        kept = fine[parts.owner]
+        start = np.concatenate([found.spans.start, parts.values.start[kept]])
+        end = np.concatenate([found.spans.end, parts.values.end[kept]])
+        owner = np.concatenate([place, listed[parts.owner[kept]]])
+        order = np.argsort(start)
+        return _Objects(Spans(start[order], end[order]), owner[order], np.concatenate([place, listed[fine]]))
 
     def _one_by_one(self, messages: pa.BinaryArray, which: Places) -> _Odd:
         rows: list[dict[str, Any]] = []
@@ -77,41 +109,41 @@ class JsonDecoder:
             owner += [i] * len(made)
         return _Odd(rows, owner, tuple(bad))
 
-    def _together(self, messages: pa.BinaryArray, source: Source, spans: Spans, held: Mask, place: Places) -> Decoded:
-        """Read the messages at some places by columns, and all others that hold something one by one."""
-        found = self.reader.finder.find(source, spans if len(place) == len(messages) else spans.pick(place))
-        place = place[found.which]
-        doubts = np.zeros(len(place), dtype=bool)
+    def _together(self, messages: pa.BinaryArray, source: Source, held: Mask, objects: _Objects) -> Decoded:
+        """Read objects by columns, and all messages that are in doubt one by one."""
+        found = self.reader.finder.find(source, objects.spans)
+        owner = objects.owner[found.which]
+        rest = held.copy()
+        rest[objects.messages] = False
+        rest[objects.owner[found.doubts]] = True
         columns: list[pa.Array | None] = []
         for values, reader in zip(found.columns, self.reader.inner, strict=True):
             made = None
             if not _is_pure_text(source, values, reader.kind):
-                made, inner = reader.read(source, values)
-                doubts |= inner
+                made, doubts = reader.read(source, values)
+                rest[owner[doubts]] = True
             columns.append(made)
-        if len(place) == len(messages) and not doubts.any():
+        if objects.owner is objects.messages and len(owner) == len(messages) and not rest.any():
             made = [_texts(source.data, v) if c is None else c for v, c in zip(found.columns, columns, strict=True)]
-            return Decoded(pa.Array.from_buffers(self.type, len(place), [None], children=made))
-        rest = held.copy()
-        rest[place[~doubts]] = False
+            return Decoded(pa.Array.from_buffers(self.type, len(owner), [None], children=made))
         odd = self._one_by_one(messages, np.flatnonzero(rest))
-        return self._merged(source, found.columns, columns, place, ~doubts, odd)
+        return self._merged(source, found.columns, columns, owner, ~rest[owner], odd)
 
     def _merged(
         self,
         source: Source,
         values: list[Values],
         columns: list[pa.Array | None],
-        place: Places,
+        owner: Places,
         kept: Mask,
         odd: _Odd,
     ) -> Decoded:
         """The rows read by columns and those read one by one, in the order of their messages."""
         index = np.flatnonzero(kept)
-        owners = place[index]
+        owners = owner[index]
         if odd.rows:
             behind = np.searchsorted(owners, odd.owner)
-            index = np.insert(index, behind, len(place) + np.arange(len(odd.owner)))
+            index = np.insert(index, behind, len(owner) + np.arange(len(odd.owner)))
             owners = np.insert(owners, behind, odd.owner)
         more = [pa.array([row[f.name] for row in odd.rows], f.type) for f in self.type]
         data, spans = source.with_texts([m for m, c in zip(more, columns, strict=True) if c is None])

@@ -20,6 +20,7 @@ _KEY = re.compile(rb'"([^"\\]*)"[ \t\n\r]*:[ \t\n\r]*')
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SCALAR = re.compile(rb'[^",:{}\[\] \t\n\r]+')
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+LONGEST_MESSAGE, LONGEST_LITERAL = 1 << 16, 512  # bytes; longer ones are no repeated shapes either
 LARGEST = 1000  # members; a wider object is no repeated shape
 
 
@@ -60,13 +61,15 @@ def learn(message: bytes) -> Shape | None:
     """The shape of an object; None where it has none that could repeat."""
     found: list[Member] = []
     opening = _BLANKS.match(message, 1)
-    if message[:1] != b"{" or opening is None:
+    if message[:1] != b"{" or opening is None or len(message) > LONGEST_MESSAGE:
         return None
     literal, place = 0, opening.end()
     while True:
         key = _KEY.match(message, place)
         end, quotes = _value(message, key.end()) if key else (place, 0)
         if key is None or end == key.end() or len(found) == LARGEST:
+            return None
+        if key.end() - literal > LONGEST_LITERAL:
             return None
         text = message[key.end() : key.end() + 1] == b'"'
         found.append(Member(key[1], message[literal : key.end() + text], TEXT if text else BARE, quotes))

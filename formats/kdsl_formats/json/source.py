@@ -45,7 +45,7 @@ class Spans:
 
 
 class Scratch:
-    """Memory that one decoder uses again for each batch: getting it anew costs as much as the work that is done in it."""
+    """Memory that a decoder uses again for each batch: to get it anew costs as much as the work that is done in it."""
 
     def __init__(self) -> None:
         self._kept: dict[str, npt.NDArray[Any]] = {}
@@ -197,7 +197,7 @@ class Source:
         return place
 
     def before_blanks(self, place: Places, limit: Places) -> Places:
-        """The last place at or before the given one that no blank precedes, at least the limit; it gives up likewise."""
+        """The last place at or before the given one that no blank precedes, at least the limit; gives up likewise."""
         for _ in range(_MOST_BLANKS):
             blank = BLANK[self.data[place - 1]] & (place > limit)
             if not blank.any():

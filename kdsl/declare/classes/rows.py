@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 FIELDS = "__attrs_attrs__"
+_MADE = "__attrs_init__"
 _MAKING = threading.RLock()
 TIME_SWITCH = "spark.sql.timeType.enabled"
 
@@ -44,7 +45,7 @@ class LazyFields:
 
 def make_rows(cls: type) -> None:
     """Make a table class the attrs class of its rows, unless it is one already."""
-    if not isinstance(vars(cls).get(FIELDS), LazyFields):
+    if _MADE in vars(cls):
         return
     found, _ = attributes(cls)
     these = {name: _field(a) for name, a in found.items() if _writable(a)}
@@ -53,7 +54,7 @@ def make_rows(cls: type) -> None:
         return [f.evolve(type=found[f.name].annotation) for f in fields if f.name in these]
 
     with _MAKING:
-        if isinstance(vars(cls).get(FIELDS), LazyFields):
+        if _MADE not in vars(cls):
             attrs.define(
                 cls, these=these, slots=False, frozen=True, kw_only=True, init=False, field_transformer=with_types
             )

@@ -50,6 +50,10 @@ class Names:
         """The names, to find the one that was meant."""
         return [*self.local, *self.module]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A table class that travels to a worker leaves the names behind: they may be anything, as a session."""
+        return (Names, ({}, {}))
+
 
 @attrs.frozen
 class Attribute:
@@ -95,6 +99,16 @@ class Statement:
     misnamed: list[tuple[str, Problem]] = attrs.field(factory=list)
     _source: ClassSource | None = None
     _read: tuple[list[Attribute], list[Problem]] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything that was said, with the annotations read, because the names to read them with stay behind."""
+        self.attributes()
+        return {a.name: getattr(self, a.name) for a in attrs.fields(Statement)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """What `__getstate__` gave."""
+        for name, value in state.items():
+            setattr(self, name, value)
 
     def source(self) -> ClassSource:
         """What the source says of it."""

@@ -189,26 +189,24 @@ class Brokers:
 
     def _ask(self, ask: Callable[[float], Mapping[K, Future[Any]]]) -> dict[K, Any]:
         """The result of each future, or its KafkaError; asked again as long as an error may pass."""
-
-        def once(seconds: float) -> dict[K, Any]:
-            futures = ask(seconds)
-            until = time.monotonic() + seconds + 1
-            open_ones = set(futures.values())
-            while open_ones and time.monotonic() < until:
-                open_ones = wait(open_ones, timeout=0.2).not_done
-                if open_ones:
-                    self._look_at_errors()
-            return {key: _result(future) for key, future in futures.items()}
-
-        def passing(results: Mapping[K, Any]) -> KafkaError | None:
-            found = (r for r in results.values() if isinstance(r, KafkaError) and r.code() in PASSING)
-            return next(found, None)
-
         if self._answered is None or time.monotonic() - self._answered > _FRESH:
-            self._patiently(lambda seconds: self._admin.describe_cluster(request_timeout=seconds).result(seconds + 1))
-        return self._patiently(once, passing)
+            self._patiently(
+                lambda seconds: self._results({"": self._admin.describe_cluster(request_timeout=seconds)}, seconds),
+                _passing,
+            )
+        return self._patiently(lambda seconds: self._results(ask(seconds), seconds), _passing)
+
+    def _results(self, futures: Mapping[K, Future[Any]], seconds: float) -> dict[K, Any]:
+        until = time.monotonic() + seconds + 1
+        open_ones = set(futures.values())
+        while open_ones and time.monotonic() < until:
+            open_ones = wait(open_ones, timeout=0.2).not_done
+            if open_ones:
+                self._look_at_errors()
+        return {key: _result(future) for key, future in futures.items()}
 
     def _patiently(self, once: Callable[[float], V], passing: Callable[[V], KafkaError | None] = lambda _: None) -> V:
+        """What a call gives within a time; called again, with more time, as long as its error may pass."""
         started = time.monotonic()
         attempt = _FIRST_ATTEMPT
         while True:
@@ -217,11 +215,9 @@ class Brokers:
             if left <= 0:
                 last = self._last_error.str() if self._last_error else None
                 raise errors.unreachable(self._table, self.servers, patience, last)
+            error: KafkaError | None
             try:
-                # The client goes on connecting between attempts.
-                result = once(min(left, attempt))
-            except TimeoutError:
-                error = KafkaError(KafkaError._TIMED_OUT)  # noqa: SLF001
+                result = once(min(left, attempt))  # the client goes on connecting between attempts
             except Exception as e:
                 error = errors.kafka_error(e)
                 if error is None:
@@ -263,6 +259,11 @@ class Brokers:
 def _topic_id(id_: object) -> str:
     text = str(id_)
     return "" if text == _NO_ID else text
+
+
+def _passing(results: Mapping[Any, Any]) -> KafkaError | None:
+    """An error among the results that may pass."""
+    return next((r for r in results.values() if isinstance(r, KafkaError) and r.code() in PASSING), None)
 
 
 def _result(future: Future[Any]) -> Any:
