@@ -19,18 +19,16 @@ if TYPE_CHECKING:
         Metadata as Metadata,
         PrimaryKey as PrimaryKey,
         Virtual as Virtual,
-        as_value as as_value,
         col as col,
-        computed as computed,
         metadata as metadata,
         virtual as virtual,
     )
+    from kdsl.declare.classes.computed import as_value as as_value, computed as computed
     from kdsl.declare.classes.ref import (
         Ref as Ref,
         ref as ref,
     )
     from kdsl.declare.classes.table import KafkaTable as KafkaTable
-    from kdsl.declare.document import load_tables as load_tables
     from kdsl.errors import (
         KdslError as KdslError,
         Problem as Problem,
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from kdsl.formats import Format as Format
     from kdsl.options import option as option
     from kdsl.resolve import resolve as resolve
-    from kdsl.table import Table as Table
+    from kdsl.table import Table as Table, load_tables as load_tables
     from kdsl.types.python import (
         Float32 as Float32,
         Float64 as Float64,
@@ -87,10 +85,10 @@ _PUBLIC = {
     "TimestampNtz": "kdsl.types.python",
     "Virtual": "kdsl.declare.classes.columns",
     "Where": "kdsl.errors",
-    "as_value": "kdsl.declare.classes.columns",
+    "as_value": "kdsl.declare.classes.computed",
     "col": "kdsl.declare.classes.columns",
-    "computed": "kdsl.declare.classes.columns",
-    "load_tables": "kdsl.declare.document",
+    "computed": "kdsl.declare.classes.computed",
+    "load_tables": "kdsl.table",
     "metadata": "kdsl.declare.classes.columns",
     "option": "kdsl.options",
     "ref": "kdsl.declare.classes.ref",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import tempfile
@@ -23,20 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PARTITIONS = 3
-DECLARATION = '''\
-class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest"):
-    """Orders as the shop writes them."""
-
-    order_id: Col[str]
-    order_channel: Col[str]
-    order_time: Col[datetime] = col(type="TIMESTAMP(3)")
-    pay_amount: Col[float]
-    user_name: Col[str]
-    event_time: Col[datetime] = metadata("timestamp")
-    partition: Virtual[int] = virtual("partition")
-    offset: Virtual[int] = virtual("offset")
-'''
-
 MESSAGES = (
     '{"order_id":"202103241000000001", "order_channel":"webShop", "order_time":"2021-03-24 10:00:00", '
     '"pay_amount":"100.00", "real_pay":"100.00", "pay_time":"2021-03-24 10:02:03", "user_id":"0001", '
@@ -84,7 +71,7 @@ def run(console: Console | None = None) -> None:
         console: Where to show it; the output of this process if None.
     """
     console = console or Console()
-    console.print(Panel(Syntax(DECLARATION, "python", background_color="default"), title="a table", title_align="left"))
+    console.print(Panel(Syntax(inspect.getsource(Orders), "python", background_color="default"), title="a table"))
     with (
         console.status("starting Kafka (the first time it is fetched, about 45 MB)") as status,
         LocalKafka(topics={"orders": PARTITIONS, "big-orders": PARTITIONS}) as kafka,

@@ -45,8 +45,9 @@ def parse_duration(text: str) -> timedelta:
         return timedelta(microseconds=int(found[1]) * _UNITS[_NAMES[unit or "ms"]])
     if (iso := _ISO.fullmatch(given)) and any(iso.groups()[1:]):
         days, hours, minutes = (int(part or 0) for part in iso.groups()[1:4])
-        seconds = float((iso[5] or "0").replace(",", "."))
-        length = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        seconds, _, fraction = (iso[5] or "0").replace(",", ".").partition(".")
+        micros = int(f"{fraction:<06.6}") * (-1 if seconds.startswith("-") else 1)
+        length = timedelta(days=days, hours=hours, minutes=minutes, seconds=int(seconds), microseconds=micros)
         return -length if iso[1] == "-" else length
     raise ValueError(f"{text!r} is no duration; write a number and a unit, as '5 min', or ISO-8601, as 'PT5M'")
 
@@ -55,7 +56,7 @@ def duration_text(length: timedelta) -> str:
     """Write a duration in the largest unit that fits without a rest, so that it reads back equal."""
     micros = length // timedelta(microseconds=1)
     if micros < 0:
-        return f"PT{micros / 1_000_000:g}S"
+        return f"PT-{-micros // 1_000_000}.{-micros % 1_000_000:06d}S"
     for unit, size in _UNITS.items():
         if micros % size == 0 and (micros or unit == "s"):
             return f"{micros // size} {unit}"

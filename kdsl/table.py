@@ -6,13 +6,15 @@ The class methods of a table class are these methods; tables from YAML (and from
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
 from kdsl.cluster import SERVERS, Cluster
 from kdsl.declare.definition import TableDef
-from kdsl.errors import Problem, ResolveError
+from kdsl.declare.document import load_definitions
+from kdsl.errors import Problem, ResolveError, fail_on
 from kdsl.formats import Direction
 from kdsl.plan import schema as schemas
 from kdsl.plan.build import read_plan, write_plan
@@ -91,13 +93,23 @@ class Table:
         """
         return write_plan(resolve(self._placed(cluster), "write"))
 
-    def explain(self, direction: Direction = "read") -> str:
+    def explain(self, direction: Direction = "read", cluster: Cluster | None = None) -> str:
         """The plan of a direction as text; made without Java and without a broker.
+
+        Args:
+            direction: ``"read"`` or ``"write"``.
+            cluster: Whose client properties hold, too; None is none.
 
         Raises:
             ResolveError: The table does not hold in that direction.
+            ValueError: The direction is neither.
         """
-        return show(self.read_plan() if direction == "read" else self.write_plan())
+        match direction:
+            case "read":
+                return show(self.read_plan(cluster=cluster))
+            case "write":
+                return show(self.write_plan(cluster))
+        raise ValueError(f"the direction is 'read' or 'write', not {direction!r}")
 
     def read(
         self, spark: SparkSession, cluster: Cluster | None = None, *, columns: Iterable[str] | None = None
@@ -228,10 +240,11 @@ class Table:
         """The cluster of a run: the given one with the client properties of the table on top, or the table's own.
 
         Raises:
-            ResolveError: Neither says where the brokers are.
+            ResolveError: Neither says where the brokers are, or the given cluster's settings are wrong.
         """
         own = {key: value for key, value in self.definition.properties.items() if key != SERVERS}
         if cluster is not None:
+            fail_on(cluster.problems(), f"the cluster {cluster.name or cluster.bootstrap_servers!r}")
             return cluster.with_properties(own)
         servers = self.definition.properties.get(SERVERS)
         if servers is None:
@@ -243,4 +256,21 @@ class Table:
     def _placed(self, cluster: Cluster | None) -> TableDef:
         if cluster is None:
             return self.definition
-        return attrs.evolve(self.definition, properties=cluster.properties.merged(self.definition.properties))
+        return attrs.evolve(self.definition, properties=self.cluster(cluster).properties)
+
+
+def load_tables(path: str | Path) -> list[Table]:
+    """The tables that a YAML file declares, ready for use.
+
+    The document holds ``tables:``, a list of tables, or one table by itself; options stand under Flink's keys, types in
+    Flink's SQL (`kdsl.declare.config.TableConfig`).
+
+    Args:
+        path: The file.
+
+    Raises:
+        ResolveError: The document is no YAML, or has another shape; every error with its path and line. What is wrong
+            with a table itself is told when it is resolved.
+        OSError: The file cannot be read.
+    """
+    return [Table(definition) for definition in load_definitions(path)]

@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 from rich.console import Console
+from rich.markup import escape
 
 from kdsl.errors import Problem
 
@@ -34,12 +35,8 @@ def print_json(value: Any) -> None:
 
 def fail(error: BaseException) -> int:
     """Write an error to the error stream; gives the exit code."""
-    err.print(f"[bold red]error:[/] {_plain(error)}", highlight=False, soft_wrap=True)
+    err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
     return 1
-
-
-def _plain(error: BaseException) -> str:
-    return str(error).replace("[", "\\[")
 
 
 def problem_json(problem: Problem) -> Mapping[str, Any]:
@@ -51,11 +48,7 @@ def print_problem(problem: Problem) -> None:
     """Write a problem: its place, what is wrong, what to write instead."""
     colour = "red" if problem.severity == "error" else "yellow"
     place, name = problem.where.place, problem.where.name
-    head = f"[bold]{_escape(place)}[/]: " if place else ""
-    line = f"{head}[{colour}]{problem.severity}[/] {_escape(name)}: {_escape(problem.message)}"
+    head = f"[bold]{escape(place)}[/]: " if place else ""
+    line = f"{head}[{colour}]{problem.severity}[/] {escape(name)}: {escape(problem.message)}"
     out.print(line, highlight=False, soft_wrap=True)
-    out.print(f"    [green]fix:[/] {_escape(problem.fix)} [dim]\\[{problem.code}][/]", highlight=False, soft_wrap=True)
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")
+    out.print(f"    [green]fix:[/] {escape(problem.fix)} [dim]\\[{problem.code}][/]", highlight=False, soft_wrap=True)

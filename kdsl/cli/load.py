@@ -11,9 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from kdsl.declare.classes.table import KafkaTable
-from kdsl.declare.document import load_tables
 from kdsl.errors import KdslError, Problem, ResolveError, Where, listing, nearest
-from kdsl.table import Table
+from kdsl.table import Table, load_tables
 
 YAML = (".yaml", ".yml")
 
@@ -36,7 +35,7 @@ def tables(target: str) -> list[Table]:
     if source.endswith(YAML):
         if not Path(source).is_file():
             raise TargetError(f"there is no file {source!r}")
-        found = [Table(definition) for definition in load_tables(source)]
+        found = load_tables(source)
     else:
         found = _of_module(_module(source))
     if not found:

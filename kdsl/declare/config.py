@@ -112,6 +112,7 @@ class _Builder:
             spelling=Spelling.YAML,
             where=self.where,
             problems=(*self.problems, *clause.problems),
+            unread=clause.unread,
             places=places,
         )
 

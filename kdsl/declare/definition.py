@@ -104,6 +104,7 @@ class TableDef:
         spelling: The way in which it was declared, which messages follow.
         where: Where it was declared.
         problems: What was found to be wrong while the declaration was read.
+        unread: The sides, ``"key"`` or ``"value"``, for which a format was named that could not be read.
         places: The place of each option, by its Flink key, where the way to declare knows it.
     """
 
@@ -120,6 +121,7 @@ class TableDef:
     spelling: Spelling = attrs.field(default=Spelling.PYTHON, eq=False)
     where: Where = attrs.field(factory=Where, eq=False)
     problems: tuple[Problem, ...] = attrs.field(default=(), eq=False)
+    unread: frozenset[str] = attrs.field(default=frozenset(), eq=False)
     places: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
 
     @property
@@ -135,5 +137,5 @@ class TableDef:
 
     def setting(self, attribute: str, value: object) -> str:
         """An option with a value as the user would write it: ``key_prefix='k_'``, ``'key.fields-prefix' = 'k_'``."""
-        between = "" if self.spelling is Spelling.PYTHON else " = "
+        between = {Spelling.PYTHON: "", Spelling.DDL: " = ", Spelling.YAML: ": "}[self.spelling]
         return f"{self.option_name(attribute)}{between}{value!r}"

@@ -18,8 +18,8 @@ from kdsl.errors import Problem, Where, fail_on, nearest
 Lines = dict[str, int]
 
 
-def load_tables(path: str | Path) -> list[TableDef]:
-    """The tables that a YAML file declares.
+def load_definitions(path: str | Path) -> list[TableDef]:
+    """The tables that a YAML file declares, as definitions.
 
     The document holds ``tables:``, a list of tables (see `TableConfig`), or one table by itself.
 
@@ -35,14 +35,14 @@ def load_tables(path: str | Path) -> list[TableDef]:
 
 
 def read_tables(text: str, *, file: str | None = None) -> list[TableDef]:
-    """The tables that a YAML text declares; see `load_tables`.
+    """The tables that a YAML text declares; see `load_definitions`.
 
     Args:
         text: The document.
         file: The name of its file, for messages.
 
     Raises:
-        ResolveError: As for `load_tables`.
+        ResolveError: As for `load_definitions`.
     """
     document = _Document(text, file)
     tables = document.tables()

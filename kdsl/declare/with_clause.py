@@ -25,6 +25,7 @@ class WithClause:
         key_fields: The key columns in order, or None.
         properties: The client properties without their prefix.
         problems: What could not be understood.
+        unread: The sides whose format could not be read.
     """
 
     options: KafkaOptions
@@ -33,6 +34,7 @@ class WithClause:
     key_fields: tuple[str, ...] | None
     properties: Mapping[str, str]
     problems: tuple[Problem, ...]
+    unread: frozenset[str]
 
 
 def read_with_clause(given: Mapping[str, str], places: Mapping[str, Where]) -> WithClause:
@@ -53,6 +55,7 @@ class _Reader:
         self.places = places
         self.problems: list[Problem] = []
         self.spaces: dict[str, type[Format]] = {}
+        self.unread: set[str] = set()
 
     def read(self) -> WithClause:
         self._connector()
@@ -72,6 +75,7 @@ class _Reader:
             key_fields=None if key_fields is None else tuple(f.strip() for f in key_fields.split(";") if f.strip()),
             properties=properties,
             problems=tuple(self.problems),
+            unread=frozenset(self.unread),
         )
 
     def _problem(self, code: str, key: str, message: str, fix: str) -> None:
@@ -103,6 +107,7 @@ class _Reader:
             chosen = format_class(name)
         except UnknownFormatError as e:
             self._problem("format-unknown", option, f"{option!r}: {e}", "name one of these")
+            self.unread.add("key" if option == "key.format" else "value")
             for key in [k for k in self.rest if k.startswith(f"{option.removesuffix('format')}{name}.")]:
                 del self.rest[key]
             return None

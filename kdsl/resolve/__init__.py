@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import attrs
 
 from kdsl.client.connector import connector_settings
@@ -82,14 +80,3 @@ def resolve(table: TableDef, direction: Direction) -> ResolvedTable:
         watermark=table.watermarks[0] if table.watermarks and direction == "read" else None,
         warnings=warnings,
     )
-
-
-def resolve_all(tables: Iterable[TableDef], direction: Direction) -> list[ResolvedTable]:
-    """Judge several tables; the problems of all of them at once.
-
-    Raises:
-        ResolveError: The problems of all tables that do not hold.
-    """
-    tables = list(tables)
-    fail_on([p for table in tables for p in problems(table, direction)], f"{len(tables)} tables")
-    return [resolve(table, direction) for table in tables]

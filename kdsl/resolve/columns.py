@@ -76,5 +76,5 @@ def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
             f"the format {chosen.identifier!r} only inserts, so a table of the connector 'kafka' cannot keep the "
             f"promise of the primary key ({', '.join(table.primary_key)})"
         )
-        fix = "make them key columns instead of a primary key, or use an upsert table (connector 'upsert-kafka')"
+        fix = "make them key columns instead of a primary key"
         yield problem(table, "primary-key", message, fix, column=table.primary_key[0])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import attrs
+
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem
 from kdsl.formats import Direction, Format
@@ -15,8 +17,7 @@ from kdsl.types import model as t
 
 def value_format(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Value columns need a value format."""
-    misnamed = any(p.code == "format-unknown" for p in table.problems)
-    if table.value_format is None and value_columns(table) and not misnamed:
+    if table.value_format is None and value_columns(table) and "value" not in table.unread:
         option = "value=" if table.spelling is Spelling.PYTHON else "'format'"
         example = "value=Json()" if table.spelling is Spelling.PYTHON else "'format' = 'json'"
         message = f"there is no format for the message value ({option} is missing)"
@@ -32,25 +33,31 @@ def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
         ("key", table.key_format, keys, options.key_prefix),
         ("value", table.value_format, list(value_columns(table)), options.value_prefix),
     )
-    for side, chosen, columns, prefix in sides:
+    for side, chosen, columns, dropped in sides:
         if chosen is None:
             continue
-        row = t.Row(tuple(t.Field(c.name.removeprefix(prefix), c.type) for c in columns), nullable=False)
-        by_wire_name = {c.name.removeprefix(prefix): c for c in columns}
-        for found in (*chosen.problems(_spell(table, side, chosen)), *chosen.check(row, direction)):
+        row = t.Row(tuple(t.Field(c.name.removeprefix(dropped), c.type) for c in columns), nullable=False)
+        by_wire_name = {c.name.removeprefix(dropped): c for c in columns}
+        prefix = _prefix(table, side, chosen)
+        names = attrs.fields_dict(type(chosen))
+        for attribute, found in chosen.complaints(_speller(table, side, chosen)):
+            option = prefix + names[attribute].metadata["key"] if attribute else f"{side}.format"
+            yield problem(table, found.code, found.message, found.fix, option=option, severity=found.severity)
+        for found in chosen.check(row, direction):
             column = by_wire_name.get((found.where.column or "").split(".")[0])
+            option = f"{side}.format"
             yield problem(
-                table,
-                found.code,
-                found.message,
-                found.fix,
-                column=column,
-                option=f"{side}.format",
-                severity=found.severity,
+                table, found.code, found.message, found.fix, column=column, option=option, severity=found.severity
             )
 
 
-def _spell(table: TableDef, side: str, chosen: Format) -> Callable[[str, str], str]:
+def _prefix(table: TableDef, side: str, chosen: Format) -> str:
+    """What stands before the keys of a format's options: nothing but its name where the user wrote ``format``."""
+    short = side == "value" and "format" in table.places
+    return f"{chosen.identifier}." if short else f"{side}.{chosen.identifier}."
+
+
+def _speller(table: TableDef, side: str, chosen: Format) -> Callable[[str, str], str]:
     if table.spelling is Spelling.PYTHON:
         return lambda name, _: f"{side}={type(chosen).__name__}({name}=)"
-    return lambda _, key: repr(f"{side}.{chosen.identifier}.{key}")
+    return lambda _, key: repr(_prefix(table, side, chosen) + key)

@@ -56,7 +56,7 @@ def key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:
     keys = key_columns(table)
     in_python = table.spelling is Spelling.PYTHON
     key_format = "key=" if in_python else "'key.format'"
-    if keys and table.key_format is None:
+    if keys and table.key_format is None and "key" not in table.unread:
         message = f"{listing(keys)} {'is' if len(keys) == 1 else 'are'} in the message key, but there is no key format"
         yield problem(table, "key-format", message, f"add {key_format}", option="key.fields")
     if not keys and table.key_format is not None:
@@ -129,7 +129,11 @@ def insert_only_key(table: TableDef, _: Direction) -> Iterator[Problem]:
     if table.key_format is not None and not table.key_format.insert_only:
         message = f"the key format {table.key_format.identifier!r} carries changes, but a message key has none"
         yield problem(
-            table, "key-format-changes", message, "use json, csv, raw or avro for the key", option="key.format"
+            table,
+            "key-format-changes",
+            message,
+            "use a format that only inserts, as json, csv or raw",
+            option="key.format",
         )
 
 

@@ -9,11 +9,13 @@ from kdsl.declare.metadata import METADATA
 from kdsl.errors import Problem, listing, nearest
 from kdsl.formats import Direction
 from kdsl.options import Spelling
+from kdsl.resolve.keys import key_columns, value_columns
 from kdsl.resolve.rule import problem
 from kdsl.types import model as t
 
 TEXT = (t.Char, t.VarChar)
 BYTES = (t.Binary, t.VarBinary)
+VIRTUAL = {Spelling.PYTHON: "virtual(...)", Spelling.DDL: "VIRTUAL", Spelling.YAML: "'virtual: true'"}
 NUMBERS = (t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Decimal)
 
 
@@ -36,8 +38,7 @@ def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
             message = f"the metadata {key!r} cannot be written{nearest(key, writable) if key not in METADATA else ''}"
             if key == "topic":
                 message += ", because the table names a single topic"
-            virtual = "virtual(...)" if table.spelling is Spelling.PYTHON else "VIRTUAL"
-            fix = f"declare the column {virtual} if it is only read; writable are {listing(writable)}"
+            fix = f"declare the column {VIRTUAL[table.spelling]} if it is only read; writable are {listing(writable)}"
             yield problem(table, "metadata-read-only", message, fix, column=column)
 
 
@@ -94,8 +95,8 @@ def raw_key_and_value(table: TableDef, direction: Direction) -> Iterator[Problem
     """Raw bytes that are written stand for the whole key or value, so nothing else can be encoded into it."""
     if direction != "write":
         return
-    keys = {c.name for c in table.physical if c.key} | set(table.key_fields or ())
-    values = [c.name for c in table.physical if c.name not in keys or table.key_format is None]
+    keys = key_columns(table)
+    values = [c.name for c in value_columns(table)]
     for column in metadata_columns(table, direction):
         if column.shows == "__raw_key__" and (table.key_format is not None or keys):
             message = "the raw key and the key format would both write the message key"

@@ -45,6 +45,18 @@ def problem(
     elif option is not None:
         known = attrs.fields_dict(KafkaOptions)
         key = known[option].metadata["key"] if option in known else option
-        near = "properties" if key.startswith("properties.") else key
-        where = attrs.evolve(table.places.get(key, table.places.get(near, Where())), table=table.name)
+        place = next((table.places[name] for name in (key, *_near(table, key)) if name in table.places), Where())
+        where = attrs.evolve(place, table=table.name)
     return Problem(code, message, fix, where, severity).at(table.where)
+
+
+def _near(table: TableDef, key: str) -> tuple[str, ...]:
+    """The options at whose place a key may stand that has none of its own: Python declares several at once."""
+    space, _, rest = key.partition(".")
+    if space == "properties":
+        return ("properties",)
+    formats = {"key": table.key_format, "value": table.value_format}
+    chosen = formats.get(space)
+    if chosen is not None and rest.startswith(f"{chosen.identifier}."):
+        return (f"{space}.format",)
+    return ("format",) if table.value_format is not None and space == table.value_format.identifier else ()

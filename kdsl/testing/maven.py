@@ -21,8 +21,6 @@ import attrs
 from kdsl.testing.errors import DownloadError
 from kdsl.testing.folders import make_folder
 
-MAVEN_CENTRAL = "https://repo1.maven.org/maven2/"
-
 _JAR_TYPES = ("jar", "bundle", "orbit", "hk2-jar", "maven-plugin", "eclipse-plugin")  # packagings whose file is a jar
 _DOWNLOADING = re.compile(r"^downloading \S*/([^/\s]+\.jar)")
 _UNREACHABLE = re.compile(r"Host (?P<host>\S+) not found|Server access error at url (?P<url>\S+) \((?P<why>.*)\)")
@@ -64,13 +62,13 @@ class Coordinate:
         return f"{self.group}:{self.artifact}:{self.version}{'@jar' if self.alone else ''}"
 
 
-def repository() -> str:
-    """The repository that jars come from.
+def repository() -> str | None:
+    """The repository that jars come from; None is Ivy's own, which is Maven Central.
 
-    ``$KDSL_MAVEN_REPOSITORY``, else ``$DEFAULT_ARTIFACT_REPOSITORY`` (which Spark obeys, too), else Maven Central.
+    ``$KDSL_MAVEN_REPOSITORY``, else ``$DEFAULT_ARTIFACT_REPOSITORY`` (which Spark obeys, too).
     """
     named = os.environ.get("KDSL_MAVEN_REPOSITORY") or os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")
-    return (named or MAVEN_CENTRAL).rstrip("/") + "/"
+    return named.rstrip("/") + "/" if named else None
 
 
 def fetch_jars(
@@ -174,7 +172,8 @@ def _ivy_jars() -> list[Path]:
     )
 
 
-def _settings(ivy: Path, root: str) -> str:
+def _settings(ivy: Path, named: str | None) -> str:
+    root = f" root={quoteattr(named)}" if named else ""
     return f"""<ivysettings>
   <settings defaultResolver="repository"/>
   <caches defaultCacheDir={quoteattr(str(ivy))}/>
@@ -182,7 +181,7 @@ def _settings(ivy: Path, root: str) -> str:
     <timeout-constraint name="patient" connectionTimeout="15000" readTimeout="60000"/>
   </timeout-constraints>
   <resolvers>
-    <ibiblio name="repository" m2compatible="true" usepoms="true" root={quoteattr(root)} timeoutConstraint="patient"/>
+    <ibiblio name="repository" m2compatible="true" usepoms="true"{root} timeoutConstraint="patient"/>
   </resolvers>
 </ivysettings>
 """
@@ -219,5 +218,5 @@ def _proxy() -> list[str]:
     return flags
 
 
-def _shown(url: str) -> str:
-    return re.sub(r"//[^/@]*@", "//", url)  # a password may stand before the host
+def _shown(url: str | None) -> str:
+    return "Maven Central" if url is None else re.sub(r"//[^/@]*@", "//", url)  # a password may stand before the host

@@ -147,7 +147,8 @@ def test_a_class_of_a_function_travels_by_value_and_leaves_the_names_around_it_b
             "print(row, make(4), table.definition() == pickle.loads(pickle.dumps(table.definition())), "
             "[str(c.type) for c in table.definition().columns], repr(table.a))"
         )
-        sent = cloudpickle.dumps((Local, Local(a=1), lambda a: Local(a=a).more))
+        dumps: Any = cloudpickle.dumps
+        sent = dumps((Local, Local(a=1), lambda a: Local(a=a).more))
         done = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True, check=True)
 
     kinds = "['BIGINT NOT NULL', 'ARRAY<STRING NOT NULL> NOT NULL', 'BIGINT NOT NULL', 'BIGINT NOT NULL']"

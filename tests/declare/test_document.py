@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kdsl.declare.definition import ColumnDef, Expression, TableDef, WatermarkDef
-from kdsl.declare.document import load_tables, read_tables
+from kdsl.declare.document import load_definitions, read_tables
 from kdsl.errors import ResolveError
 from kdsl.options import Spelling
 from kdsl.resolve import problems
@@ -97,7 +97,7 @@ class TestDefinition:
         path = tmp_path / "one.yaml"
         path.write_text(text, encoding="utf-8")
 
-        (found,) = load_tables(path)
+        (found,) = load_definitions(path)
         assert (found.name, found.where.path, problems(found, "read")) == ("a", "$", [])
 
 

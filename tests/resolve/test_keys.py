@@ -129,7 +129,7 @@ class TestPrefixes:
         (problem,) = errors(definition)
 
         assert problem.code == "key-prefix-all"
-        assert "'key.fields-prefix' = 'k_' and 'value.fields-include' = 'ALL' exclude each other" in problem.message
+        assert "'key.fields-prefix': 'k_' and 'value.fields-include': 'ALL' exclude each other" in problem.message
 
     def test_both_problems_of_a_prefix_are_told(self) -> None:
         options: dict[str, Scalar] = {"key.format": "json", "key.fields": "nope", "key.fields-prefix": "k_"}

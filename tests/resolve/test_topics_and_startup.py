@@ -26,7 +26,7 @@ class TestTopics:
         found = errors(table(options={"topic-pattern": "o.*"}), direction)  # type: ignore[arg-type]
 
         assert found[0].code == "topic-and-pattern"
-        assert "'topic' = 'orders' and 'topic-pattern' = 'o.*' are both set" in found[0].message
+        assert "'topic': 'orders' and 'topic-pattern': 'o.*' are both set" in found[0].message
 
     def test_one_of_them(self) -> None:
         assert codes(table(without=("topic",))) == ["topic-missing"]

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl_formats._text import numbers, temporal
+from kdsl_formats._text.decimals import decimals as any_decimals
 from kdsl_formats._text.reading import Positions, bounds, content, ranges, validity
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
 _YEAR_0, _YEAR_10000 = temporal.days_of(0, 1, 1), temporal.days_of(10_000, 1, 1)
 _ZERO, _PAD = 48, 61
+_PLAIN_SCALE = 6  # up to this scale Arrow writes all decimals plainly
 
 
 def booleans(values: pa.BooleanArray) -> pa.StringArray:
@@ -49,27 +51,22 @@ def decimals(values: pa.Decimal128Array, *, plain: bool) -> pa.StringArray:
     """Decimals as Java's BigDecimal writes them; see `numbers.decimal_text`."""
     scale = values.type.scale
     texts = pc.cast(values, pa.string())
-    if scale > 6:  # small numbers have an exponent now
+    if scale > _PLAIN_SCALE:  # small numbers have an exponent now
         place = _where(pc.match_substring(texts, "E"))
-        texts = _replaced(texts, place, lambda p: _one_by_one(values, p, lambda v: numbers.decimal_text(v, plain=True)))
+        texts = _replaced(texts, place, lambda p: any_decimals(values.take(pa.array(p)), plain=True))
     if plain:
         return texts
     if scale > 0:
         texts = pc.ascii_rtrim(pc.ascii_rtrim(texts, "0"), ".")
-    if scale > 6:
-        bound = pa.scalar(Decimal("1e-6")).cast(values.type)
-        place = _where(
-            pc.and_(pc.less(pc.abs(values), bound), pc.not_equal(values, pa.scalar(Decimal(0), values.type)))
-        )
-        texts = _replaced(
-            texts, place, lambda p: _one_by_one(values, p, lambda v: numbers.decimal_text(v, plain=False))
-        )
     start, end = bounds(texts)
     data = content(texts)
     tens = (end - start > 1) & (data[np.maximum(end - 1, 0)] == _ZERO) if data.size else start > end
-    if scale > 6:
-        tens[place] = False
-    return _replaced(texts, np.flatnonzero(tens), lambda p: _multiples_of_ten(texts.take(pa.array(p))))
+    if scale > _PLAIN_SCALE:
+        bound, zero = (pa.scalar(Decimal(text)).cast(values.type) for text in ("1e-6", "0"))
+        small = _where(pc.and_(pc.less(pc.abs(values), bound), pc.not_equal(values, zero)))
+        tens[small] = True
+    place = np.flatnonzero(tens & np.asarray(values.is_valid()))
+    return _replaced(texts, place, lambda p: any_decimals(values.take(pa.array(p)), plain=False))
 
 
 def dates(values: pa.Date32Array) -> pa.StringArray:
@@ -126,16 +123,6 @@ def base64(values: pa.BinaryArray) -> pa.StringArray:
     offsets[1:] = 4 * behind
     buffers = [validity(values), pa.py_buffer(offsets), pa.py_buffer(text)]
     return pa.Array.from_buffers(pa.string(), len(values), buffers)
-
-
-def _multiples_of_ten(texts: pa.StringArray) -> pa.StringArray:
-    """Whole numbers that end in a zero, in scientific notation."""
-    digits = pc.ascii_ltrim(texts, "-")
-    exponent = pc.cast(pc.subtract(pc.binary_length(digits), 1), pa.string())
-    rest = pc.ascii_rtrim(pc.utf8_slice_codeunits(digits, 1), "0")
-    point = pc.if_else(pc.equal(pc.binary_length(rest), 0), "", ".")
-    sign = pc.if_else(pc.starts_with(texts, "-"), "-", "")
-    return pc.binary_join_element_wise(sign, pc.utf8_slice_codeunits(digits, 0, 1), point, rest, "E+", exponent, "")
 
 
 def _scientific(texts: pa.StringArray) -> pa.StringArray:

@@ -66,6 +66,8 @@ def parse(message: bytes) -> Any:
     deep = len(message) > 2 * _DEEP and message.count(b"[") + message.count(b"{") > _DEEP
     try:
         value, end = _deeply(text, start) if deep else _scan(text, start)
+    except RecursionError:
+        raise ValueError("objects and arrays are nested deeper than this interpreter allows") from None
     except json.JSONDecodeError as e:
         place = "at the end" if e.pos >= len(text) else f"at character {e.pos + 1}"
         raise ValueError(f"not JSON: {e.msg[0].lower()}{e.msg[1:]} {place}") from None

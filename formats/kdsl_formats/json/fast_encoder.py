@@ -14,6 +14,7 @@ from kdsl_formats.json.columns import repeated
 from kdsl_formats.json.document import ESCAPES
 from kdsl_formats.json.errors import FieldError
 from kdsl_formats.json.reference_encoder import ReferenceEncoder, WritingRules, escaped, python_values
+from kdsl_formats.json.source import Places
 
 FEW = 48  # rows, below which writing them one by one is quicker
 _QUOTED = (t.Char, t.VarChar, t.Binary, t.VarBinary, t.Date, t.Time, t.Timestamp, t.TimestampLtz)
@@ -133,7 +134,8 @@ class ColumnWriter:
         values = pc.fill_null(self.inner[1].texts(_used(array, array.items)), "null")
         entries = pc.binary_join_element_wise(self.inner[0].texts(keys), values, ":")
         made = self._listed(array, "{", "}", entries)
-        owner = np.repeat(np.arange(len(array)), np.diff(np.asarray(array.offsets)))
+        offsets: Places = np.asarray(array.offsets).astype(np.int64)
+        owner = np.repeat(np.arange(len(array)), offsets[1:] - offsets[:-1])
         twice = np.unique(owner[repeated(owner, keys)])
         if not twice.size:
             return made

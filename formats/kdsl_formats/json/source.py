@@ -54,16 +54,20 @@ class Scratch:
         """An array of at least a size, with anything in it; it holds until one of that name is taken again."""
         kept = self._kept.get(name)
         if kept is None or len(kept) < size:
-            kept = np.empty(size + (size >> 2), dtype=kind)
-            self._kept[name] = kept if kept.nbytes <= _LARGEST_KEPT else kept[:0]
+            kept = self._keep(name, np.empty(size + (size >> 2), dtype=kind))
         return kept
 
     def grown(self, name: str, kept: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
         """A taken array with more room behind what it holds."""
         more = np.empty(2 * max(size, len(kept)), dtype=kept.dtype)
         more[: len(kept)] = kept
-        self._kept[name] = more if more.nbytes <= _LARGEST_KEPT else more[:0]
-        return more
+        return self._keep(name, more)
+
+    def _keep(self, name: str, made: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        self._kept.pop(name, None)
+        if made.nbytes <= _LARGEST_KEPT:
+            self._kept[name] = made
+        return made
 
 
 class Source:

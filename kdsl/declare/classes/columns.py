@@ -1,18 +1,16 @@
 """What may stand in the body of a table class: columns, their marks, and the functions that make them.
 
-A `Col` is something that a row carries, so it is an argument of the row; a `Virtual` or a `computed` column is filled
+A `Col` is something that a row carries, so it is an argument of the row; a `Virtual` or a computed column is filled
 in by Kafka or by an expression, so it is not. Read from the class, each is a `Ref`; read from a row, a value. What is
 said here is only recorded; `kdsl.declare.classes.statement` makes the `TableDef`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, Never, TypeAlias, TypeVar, overload
 
 import attrs
-from pyspark.sql import Column as SparkColumn
 
 from kdsl.declare.classes.ref import Ref, of_session
 from kdsl.declare.definition import MISSING
@@ -155,31 +153,6 @@ Key = Annotated[Col[T], KeyField()]
 """A column of the message key: ``user_id: Key[int]``."""
 PrimaryKey = Annotated[Col[T], KeyField(primary=True)]
 """A column of the message key and of the primary key: ``user_id: PrimaryKey[int]``."""
-
-
-class Computed(Virtual[T]):
-    """A column that is worked out from others, made by `computed`.
-
-    Attributes:
-        function: The body, which takes a row, or what stands for it while an expression is made.
-        by_spark: Whether the body makes Spark columns, so that a row cannot work it out; known once the definition of
-            the table was made.
-    """
-
-    def __init__(self, function: Callable[[Any], Any], **said: Any) -> None:
-        super().__init__(**said)
-        self.function, self.by_spark = function, False
-
-    def absent(self, row: object) -> Any:
-        """Work it out from the row's values."""
-        type(row).definition()  # type: ignore[attr-defined]  # every row is one of a table class
-        if not self.by_spark:
-            return self.function(row)
-        name = type(row).__name__
-        raise AttributeError(
-            f"{name}.{self.attribute} is worked out by Spark, so only rows that were read have it; "
-            f"{name}.collect(df) makes such rows"
-        )
 
 
 @overload
@@ -408,55 +381,3 @@ def virtual(
     del init
     mark = MetadataMark(key, virtual=True)
     return Virtual(type=type, watermark=watermark, comment=comment, name=name, mark=mark)
-
-
-@overload
-def computed(function: Callable[[Any], T], /) -> Virtual[T]: ...
-@overload
-def computed(
-    *,
-    type: SqlType | None = None,
-    watermark: str | None = None,
-    comment: str | None = None,
-    name: str | None = None,
-) -> Callable[[Callable[[Any], T]], Virtual[T]]: ...
-def computed(
-    function: Callable[[Any], Any] | None = None,
-    /,
-    *,
-    type: SqlType | None = None,  # noqa: A002
-    watermark: str | None = None,
-    comment: str | None = None,
-    name: str | None = None,
-) -> Any:
-    """A column that is worked out from others; its body is arithmetic on the values of a row.
-
-    ```python
-    @computed
-    def total(self) -> Decimal:
-        return self.amount * self.quantity
-    ```
-
-    On a row the body runs as it stands. For the DataFrame it is called once with names in place of the values, and what
-    it does becomes an SQL expression: ``+ - * / %``, comparisons, ``& | ~``, ``abs``, ``upper()``, ``lower()``,
-    ``startswith()``, ``endswith()``, members of rows, literals, other computed columns. A body may use pyspark's
-    functions instead, as ``F.upper(self.name)``: then only Spark can work it out, and rows have it when they were read.
-
-    Args:
-        function: The body; its return annotation gives the type.
-        type: As for `col`.
-        watermark: As for `col`.
-        comment: What the column means; by default the docstring of the body.
-        name: As for `col`.
-    """
-    said = {"type": type, "watermark": watermark, "comment": comment, "name": name}
-    return Computed(function, **said) if function is not None else lambda f: Computed(f, **said)
-
-
-def as_value(column: SparkColumn) -> T:  # type: ignore[type-var]  # pyright: ignore[reportInvalidTypeVarUse]
-    """Tell a type checker that a Spark column stands for its value in the body of a `computed` column.
-
-    ``return as_value(F.upper(self.name))`` in a body that is annotated ``-> str``; at run time it is the column itself.
-    """
-    made: Any = column
-    return made  # type: ignore[no-any-return]

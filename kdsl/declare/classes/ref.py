@@ -2,7 +2,8 @@
 
 A `Ref` is a text (the column's name) and a Spark column at once, to type checkers and at run time. It needs no session
 until something is done with it. Spark and pandas see the text where they want a name; everywhere else its operators and
-methods are those of the column, so that ``Orders.amount > 100`` is a condition, never a comparison of texts.
+methods are those of the column, so that ``Orders.amount > 100`` is a condition, never a comparison of texts. Only
+``DataFrame.withWatermark`` insists on a plain text: ``str(Orders.placed_at)``.
 """
 
 # It stands for Spark's own column, so it reaches into it; to type checkers it narrows what its bases take, and it is

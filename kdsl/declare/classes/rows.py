@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import attrs
 import pyarrow as pa
 
-from kdsl.declare.classes.statement import Attribute, attributes, statements
+from kdsl.declare.classes.define import attributes, statements
+from kdsl.declare.classes.reading import Attribute
 from kdsl.declare.classes.values import BadValueError, from_arrow, to_arrow
 from kdsl.declare.definition import MISSING
 from kdsl.errors import KdslError, listing, nearest

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 from kdsl.declare.classes import rows as row_classes
 from kdsl.declare.classes.arguments import Startup
 from kdsl.declare.classes.columns import col, metadata, virtual
-from kdsl.declare.classes.statement import attributes, definition as define, record_statement
+from kdsl.declare.classes.define import attributes, definition as define
+from kdsl.declare.classes.statement import record_statement
 from kdsl.declare.connector import Delivery, Transport, ValueFields
 from kdsl.declare.definition import TableDef
 from kdsl.errors import fail_on

@@ -35,8 +35,11 @@ FIRST_ANSWER = 10.0
 """How long a cluster may take to answer for the first time, in seconds; connecting takes milliseconds."""
 _FIRST_ATTEMPT = 3.0
 _FRESH = 30.0
-"""After so many seconds the connections may be gone. A request for offsets that finds none may wait for ever (it misses
-the news of its own connection), so that a simple one goes first; and no attempt gets all the time there is."""
+"""For so many seconds a client's view of leaders and connections is taken for good.
+
+A request for offsets neither connects again nor asks for new leaders: without a connection it may wait for ever, after
+a change of leaders it fails for ever. So the topics are asked for first, where the view is older, and after errors.
+"""
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -94,7 +97,8 @@ class Brokers:
         self.servers = cluster.bootstrap_servers
         self._table = table
         self._patience = cluster.connector().api_timeout_ms / 1000
-        self._answered: float | None = None
+        self._answered = False
+        self._viewed = float("-inf")
         self._last_error: KafkaError | None = None
         self._refused: KafkaError | None = None
         settings: dict[str, Any] = {**cluster.admin({"log_level": 0}), "error_cb": self._on_error}
@@ -137,7 +141,8 @@ class Brokers:
 
     def committed(self, group: str, places: Iterable[Place]) -> dict[Place, int]:
         """The offsets that a consumer group has committed, where it has."""
-        wanted = [TopicPartition(topic, partition) for topic, partition in places]
+        wanted_places = list(places)
+        wanted = [TopicPartition(topic, partition) for topic, partition in wanted_places]
         if not wanted:
             return {}
 
@@ -145,7 +150,7 @@ class Brokers:
             request = [ConsumerGroupTopicPartitions(group, wanted)]
             return self._admin.list_consumer_group_offsets(request, request_timeout=seconds)
 
-        found = self._ask(ask)[group]
+        found = self._ask(ask, (topic for topic, _ in wanted_places))[group]
         if isinstance(found, KafkaError):
             raise self._told(found, f"the offsets of the group {group!r}")
         committed = {}
@@ -173,7 +178,8 @@ class Brokers:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         specs = {TopicPartition(topic, partition): spec for (topic, partition), spec in wanted.items()}
         found = self._ask(
-            lambda seconds: self._admin.list_offsets(specs, isolation_level=level, request_timeout=seconds)
+            lambda seconds: self._admin.list_offsets(specs, isolation_level=level, request_timeout=seconds),
+            (topic for topic, _ in wanted),
         )
         offsets = {}
         for place, result in found.items():
@@ -187,14 +193,24 @@ class Brokers:
             offsets[place.topic, place.partition] = result.offset
         return offsets
 
-    def _ask(self, ask: Callable[[float], Mapping[K, Future[Any]]]) -> dict[K, Any]:
-        """The result of each future, or its KafkaError; asked again as long as an error may pass."""
-        if self._answered is None or time.monotonic() - self._answered > _FRESH:
-            self._patiently(
-                lambda seconds: self._results({"": self._admin.describe_cluster(request_timeout=seconds)}, seconds),
-                _passing,
-            )
-        return self._patiently(lambda seconds: self._results(ask(seconds), seconds), _passing)
+    def _ask(self, ask: Callable[[float], Mapping[K, Future[Any]]], topics: Iterable[str] = ()) -> dict[K, Any]:
+        """The result of each future, or its KafkaError; asked again as long as an error may pass.
+
+        Args:
+            ask: Sends the request; is given the seconds that it may take.
+            topics: The topics whose leaders the request goes to.
+        """
+        names = TopicCollection(sorted(set(topics)))
+
+        def once(seconds: float) -> dict[K, Any]:
+            if names.topic_names and time.monotonic() - self._viewed > _FRESH:
+                view = self._results(self._admin.describe_topics(names, request_timeout=seconds), seconds)
+                if _passing(view) is not None:
+                    return view  # type: ignore[return-value]  # an error, after which it is tried again
+                self._viewed = time.monotonic()
+            return self._results(ask(seconds), seconds)
+
+        return self._patiently(once, _passing)
 
     def _results(self, futures: Mapping[K, Future[Any]], seconds: float) -> dict[K, Any]:
         until = time.monotonic() + seconds + 1
@@ -210,7 +226,7 @@ class Brokers:
         started = time.monotonic()
         attempt = _FIRST_ATTEMPT
         while True:
-            patience = min(FIRST_ANSWER, self._patience) if self._answered is None else self._patience
+            patience = min(FIRST_ANSWER, self._patience) if not self._answered else self._patience
             left = started + patience - time.monotonic()
             if left <= 0:
                 last = self._last_error.str() if self._last_error else None
@@ -227,9 +243,10 @@ class Brokers:
             else:
                 error = passing(result)
                 if error is None:
-                    self._answered = time.monotonic()
+                    self._answered = True
                     return result
             attempt *= 2
+            self._viewed = float("-inf")
             if self._last_error is None:
                 self._last_error = error
             self._look_at_errors()
@@ -243,7 +260,7 @@ class Brokers:
 
     def _look_at_errors(self) -> None:
         self._admin.poll(0)
-        if self._refused is not None and self._answered is None:
+        if self._refused is not None and not self._answered:
             raise errors.refused_login(self._table, self.servers, self._refused.str())
 
     def _told(self, error: KafkaError, what: str) -> errors.KafkaReadError:

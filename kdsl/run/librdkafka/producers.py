@@ -28,10 +28,11 @@ from kdsl.errors import KdslError
 from kdsl.run.encode import Rows
 from kdsl.run.librdkafka import native as n
 
-PATIENCE_MS = 1  # a full queue holds more than is sent in this time, so that waiting costs nothing
+PATIENCE_MS = 5  # a full queue holds more than is sent in this time, so that waiting costs nothing
 FLUSH_MS = 100
 KEPT = 4
 SYSLOG_ERROR, SYSLOG_WARNING = 3, 4
+_STEP = 1_000  # messages in a call
 _PIECE = 2_000  # rows with headers or timestamps that are laid out at once; their items take some 500 bytes each
 _WITHIN = re.compile(r"^(\[thrd:[^]]*\]: )?|( \(after [^()]*\))?$")  # thread and times make equal lines differ
 _log = logging.getLogger(__name__)
@@ -149,16 +150,21 @@ class Producer:
         messages["payload"], messages["len"] = self._pointers(records.column("value"))
         messages["private"] = rows + 1
         handle, produce = self._topic(topic), self._lib.rd_kafka_produce_batch
-        while len(messages):
-            messages["err"] = 0
-            if produce(handle, n.ANY_PARTITION, n.COPY, messages.ctypes.data, len(messages)) == len(messages):
-                return
-            codes = messages["err"]
-            for message in messages[(codes != 0) & (codes != n.QUEUE_FULL)]:
-                size = int(message["len"]) + int(message["key_len"])
-                self._fail(int(message["err"]), topic, None, int(message["private"]) - 1, size)
-            messages = messages[codes == n.QUEUE_FULL]
-            if len(messages):
+        address, size = messages.ctypes.data, n.MESSAGE.itemsize
+        at = 0
+        while at < len(messages):
+            count = min(_STEP, len(messages) - at)
+            if produce(handle, n.ANY_PARTITION, n.COPY, address + at * size, count) == count:
+                at += count
+                continue
+            codes = messages["err"][at : at + count]
+            full = np.flatnonzero(codes == n.QUEUE_FULL)
+            tried = int(full[0]) if len(full) else count  # where the queue is full, nothing after it is tried
+            for message in messages[at : at + tried][codes[:tried] != 0]:
+                length = int(message["len"]) + int(message["key_len"])
+                self._fail(int(message["err"]), topic, None, int(message["private"]) - 1, length)
+            at += tried
+            if len(full):
                 self.poll(PATIENCE_MS)
 
     def _send_items(self, topic: str, records: pa.RecordBatch, rows: Rows) -> None:
