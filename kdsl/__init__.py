@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     )
     from kdsl.formats import Format as Format
     from kdsl.options import option as option
-    from kdsl.resolve import resolve as resolve
     from kdsl.table import Table as Table, load_tables as load_tables
     from kdsl.types.python import (
         Float32 as Float32,
@@ -92,7 +91,6 @@ _PUBLIC = {
     "metadata": "kdsl.declare.classes.columns",
     "option": "kdsl.options",
     "ref": "kdsl.declare.classes.ref",
-    "resolve": "kdsl.resolve",
     "virtual": "kdsl.declare.classes.columns",
 }
 
@@ -133,7 +131,6 @@ __all__ = [
     "metadata",
     "option",
     "ref",
-    "resolve",
     "virtual",
 ]
 

@@ -1,7 +1,7 @@
-"""The reference pages of the formats, made of what the formats declare: ``python -m kdsl.docs [ROOT]``.
+"""The reference pages, made of what the code declares: ``python -m kdsl.docs [ROOT]``.
 
-A page says what the format is, which column types it holds, and its options; it is never written by hand. A test holds
-the pages in ``docs/formats`` and the declarations together.
+Formats with the column types they hold, the connector's options, the client settings: none of it is written by hand. A
+test holds the pages in ``docs`` and the declarations together.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from kdsl.client.docs import reference as client_settings
+from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.metadata import METADATA
 from kdsl.formats import BUILT_IN, Format, format_class
 from kdsl.types import model as t
 
@@ -44,7 +47,7 @@ def page(kind: type[Format]) -> str:
         "<!-- Made by python -m kdsl.docs from the declarations of the format; do not edit. -->",
         f"# The format `{name}`",
         inspect.getdoc(kind) or "",
-        f"In Python `value={kind.__name__}()`; in DDL and YAML `'value.format' = '{name}'`, and the options with the "
+        f"In Python `value={kind.__name__}()`; in YAML `'value.format' = '{name}'`, and the options with the "
         f"prefix `value.` (or `key.`), as `'value.{name}.…'`.",
         "## Options",
         kind.reference(f"{name}."),
@@ -68,14 +71,41 @@ def _answer(made: Format, row: t.Row, *, writing: bool) -> str:
     return "no" if any(made.check(row, "write" if writing else "read")) else "yes"
 
 
+def connector_page() -> str:
+    """The reference page of the connector's options and of the metadata, in Markdown."""
+    metadata = ["| metadata | type | written, too | what it is |", "| --- | --- | --- | --- |"]
+    for key in METADATA.values():
+        writable = "where the table has several topics" if key.name == "topic" else "yes" if key.writable else "no"
+        metadata.append(f"| `{key.name}` | {key.type} | {writable} | {key.doc} |")
+    parts = [
+        "<!-- Made by python -m kdsl.docs from the declarations of the options; do not edit. -->",
+        "# The connector `kafka`",
+        "What a table says about its topics. A table class takes the options as arguments, under their Python names; a "
+        "YAML document under Flink's keys. The formats are `key=` and `value=` (`key.format`, `value.format` or "
+        "`format`), client settings `properties=` (`properties.*`), the consumer group `group_id=` "
+        "(`properties.group.id`). A class says the start in one argument: `startup=` is a mode, an aware `datetime`, or "
+        "`{partition: offset}`.",
+        "## Options",
+        KafkaOptions.reference(),
+        "## Metadata columns",
+        "\n".join(metadata),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def pages() -> dict[Path, str]:
+    """Every generated page, by its place below the folder of the documentation."""
+    formats = {Path("formats", f"{name}.md"): page(format_class(name)) for name in sorted(BUILT_IN)}
+    return {Path("client-settings.md"): client_settings(), Path("connector.md"): connector_page(), **formats}
+
+
 def write_pages(root: Path = ROOT) -> list[Path]:
-    """Write the page of each of kdsl's own formats, into the folder ``formats`` below a root."""
-    folder = root / "formats"
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write every generated page below a folder."""
     paths = []
-    for name in sorted(BUILT_IN):
-        path = folder / f"{name}.md"
-        path.write_text(page(format_class(name)), encoding="utf-8")
+    for name, text in pages().items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
         paths.append(path)
     return paths
 

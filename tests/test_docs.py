@@ -1,24 +1,58 @@
+"""The pages say what the code declares, their links lead somewhere, and the first code a reader sees is right."""
+
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from kdsl.docs import page, write_pages
-from kdsl.formats import BUILT_IN, format_class
+from kdsl.docs import pages, write_pages
 
-FOLDER = Path(__file__).parents[1] / "docs" / "formats"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+WRITTEN = [ROOT / "README.md", ROOT / "bench" / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
-@pytest.mark.parametrize("name", sorted(BUILT_IN))
-def test_a_page_says_what_the_format_declares(name: str) -> None:
-    assert (FOLDER / f"{name}.md").read_text(encoding="utf-8") == page(format_class(name)), "run python -m kdsl.docs"
+@pytest.mark.parametrize("name", list(pages()), ids=str)
+def test_a_generated_page_is_the_one_that_the_declarations_make(name: Path) -> None:
+    assert (DOCS / name).read_text(encoding="utf-8") == pages()[name], "run make docs"
 
 
 def test_there_is_a_page_for_each_format_and_no_other(tmp_path: Path) -> None:
-    written = write_pages(tmp_path)
+    write_pages(tmp_path)
 
-    assert [path.relative_to(tmp_path) for path in written] == sorted(
-        path.relative_to(FOLDER.parent) for path in FOLDER.iterdir()
+    assert {p.name for p in (tmp_path / "formats").iterdir()} == {p.name for p in (DOCS / "formats").iterdir()}
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links_lead_to_files_that_are_there(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8"))
+    near = [link for link in links if not re.match(r"https?:", link)]
+
+    assert [link for link in near if not (path.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", DOCS / "guide.md"], ids=lambda p: p.name)
+def test_the_first_table_of_a_page_holds_and_passes_mypy(path: Path, tmp_path: Path) -> None:
+    code = re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)[0]
+    program = tmp_path / "page.py"
+    imports = "from __future__ import annotations\nfrom pyspark.sql import SparkSession\nspark: SparkSession\n"
+    body, _, rest = code.partition("\n\nshop = ")
+    program.write_text(f"{imports}{body}\n", encoding="utf-8")
+
+    checked = subprocess.run([sys.executable, "-m", "kdsl", "check", str(program)], capture_output=True, text=True)
+    assert checked.stdout.splitlines()[-1] == "1 table checked: no problems", checked.stdout + checked.stderr
+
+    if rest:
+        used = f"\ndef job(spark: SparkSession) -> None:\n    shop = {rest.strip()}\n".replace("\nbig", "\n    big")
+        program.write_text(f"{imports}{body}{used}", encoding="utf-8")
+    typed = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"), str(program)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
-    assert [path.read_text(encoding="utf-8") for path in written] == [page(format_class(n)) for n in sorted(BUILT_IN)]
+    assert typed.returncode == 0, typed.stdout

@@ -27,7 +27,7 @@ LAYERS = (
     ("kdsl",),
     ("kdsl.testing",),
     ("kdsl.demo", "kdsl.docs"),
-    ("kdsl.cli",),
+    ("kdsl.cli", "kdsl.__main__"),
 )
 # A table class offers what can be done with it, so it reaches down the way when asked to; these are the only places.
 REACHING = {"kdsl.declare.classes.table", "kdsl.declare.classes.rows"}

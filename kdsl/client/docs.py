@@ -14,10 +14,10 @@ from kdsl.client.translate import FIXED
 _INTRO = """\
 # Kafka client settings
 
-Write the names of Kafka's own (Java) clients, in `properties.*` of a table or in the properties of a `Cluster`. Both
-transports obey them: `jvm` hands them on, `librdkafka` translates them as the tables below say. Java's defaults hold on
-both, also where librdkafka's differ. One set of properties serves consumers, producers and the admin client: each takes
-what it has and passes over the rest. A name that no client knows is a warning, with the nearest one that exists.
+Write the names of Kafka's own (Java) clients, in `properties.*` of a table or in the properties of a `Cluster`. kdsl
+translates them for librdkafka as the tables below say. Java's defaults hold, also where librdkafka's differ. One set of
+properties serves consumers, producers and the admin client: each takes what it has and passes over the rest. A name that
+no client knows is a warning, with the nearest one that exists.
 
 The clients are c (consumer), p (producer) and a (admin). A whole number outside of librdkafka's range gets the nearest
 within it, with a warning. Values may hold references: `${env:NAME}`, `${file:PATH}`, `${file:PATH:KEY}`,
@@ -27,9 +27,9 @@ within it, with a warning. Values may hold references: `${env:NAME}`, `${file:PA
 _OWN = """\
 ## librdkafka's own
 
-These properties are librdkafka's alone. They pass with the transport `librdkafka`; with `jvm` they change nothing and
-are a warning. Where a Java setting does the same, it is in brackets. A second name of a Java setting counts as that
-setting. A Java setting and a property that do the same with different values are an error.
+These properties are librdkafka's alone, and pass as they are. Where a Java setting does the same, it is in brackets. A
+second name of a Java setting counts as that setting. A Java setting and a property that do the same with different
+values are an error.
 """
 
 _FIXED = """\
@@ -92,7 +92,7 @@ def _fate(row: Setting) -> str:
         case "refused":
             return "refused"
         case "owned":
-            return "refused, also with jvm"
+            return "refused"
         case "connector":
             return "read by kdsl"
 

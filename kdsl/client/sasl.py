@@ -8,7 +8,7 @@ from kdsl.client.model import MAX_INT, Target
 from kdsl.errors import listing, nearest
 from kdsl.secrets import has_reference
 
-_JVM = "use transport='jvm'"
+_JVM = "use Spark's own Kafka connector"
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _GRANTS = {
     "DefaultJwtRetriever": "client_credentials",

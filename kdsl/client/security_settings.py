@@ -9,7 +9,7 @@ _LOGIN = "it steers Java's logins; librdkafka has its own"
 _BROKER = "it steers how a broker checks tokens"
 _GSSAPI = "it belongs to GSSAPI (Kerberos)"
 _CLASS = "it names a Java class"
-_JVM = "remove it, or read and write with transport='jvm'"
+_JVM = "remove it, or use Spark's own Kafka connector"
 _SAME = "the same"
 
 SECURITY: tuple[Setting, ...] = (

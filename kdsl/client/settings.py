@@ -327,7 +327,7 @@ CONNECTOR: tuple[Setting, ...] = (
         "connector",
         "cpa",
         "connector.kerberos.principal connector.kerberos.keytab connector.kerberos.krb5",
-        "the Kerberos login of transport='jvm'",
+        "the Kerberos login, for Java's clients only",
     ),
 )
 

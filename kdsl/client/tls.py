@@ -19,7 +19,7 @@ from kdsl.secrets import has_reference
 
 _PROTOCOLS = ("TLSv1.3", "TLSv1.2", "TLSv1.1", "TLSv1", "SSLv3", "SSLv2", "TLS", "SSL")
 _NEW = frozenset({"TLSv1.3", "TLSv1.2", "TLS"})
-_JVM = "use transport='jvm'"
+_JVM = "use Spark's own Kafka connector"
 
 Which = Literal["truststore", "keystore"]
 

@@ -57,7 +57,7 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         watermark=None
         if resolved.watermark is None
         else Watermark(resolved.watermark.column, duration_text(parse_duration(resolved.watermark.delay))),
-        output=_row(by_name[name] for name in (wanted if columns is not None else by_name)),
+        output=_row(_read(by_name[name]) for name in (wanted if columns is not None else by_name)),
         properties=table.properties,
     )
 
@@ -108,6 +108,11 @@ def write_plan(resolved: ResolvedTable) -> WritePlan:
 
 def _row(columns: Iterable[ColumnDef]) -> t.Row:
     return t.Row(tuple(t.Field(c.name, c.type, c.comment) for c in columns), nullable=False)
+
+
+def _read(column: ColumnDef) -> ColumnDef:
+    """A column as a read gives it: what Spark works out may be NULL, whatever was declared."""
+    return attrs.evolve(column, type=column.type.as_nullable()) if column.role == "computed" else column
 
 
 def _metadata(columns: Iterable[ColumnDef]) -> tuple[MetadataColumn, ...]:

@@ -157,7 +157,8 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
             sasl("GSSAPI"),
             [
                 "'sasl.mechanism' is GSSAPI (Kerberos), which the librdkafka in confluent-kafka's wheels is built "
-                "without; use transport='jvm', or another mechanism: 'PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512' and "
+                "without; use Spark's own Kafka connector, or another mechanism: 'PLAIN', 'SCRAM-SHA-256', "
+                "'SCRAM-SHA-512' and "
                 "'OAUTHBEARER'"
             ],
         ),
@@ -165,7 +166,7 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
             {"security.protocol": "SASL_SSL"},
             [
                 "'sasl.mechanism' is GSSAPI, the default (Kerberos), which the librdkafka in confluent-kafka's wheels "
-                "is built without; use transport='jvm', or another mechanism: 'PLAIN', 'SCRAM-SHA-256', "
+                "is built without; use Spark's own Kafka connector, or another mechanism: 'PLAIN', 'SCRAM-SHA-256', "
                 "'SCRAM-SHA-512' and 'OAUTHBEARER'"
             ],
         ),
@@ -180,7 +181,8 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
             sasl("SCRAM-SHA-1"),
             [
                 "'sasl.mechanism' is 'SCRAM-SHA-1', which librdkafka does not have (did you mean 'SCRAM-SHA-512'?); "
-                "write one of 'PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512' and 'OAUTHBEARER', or use transport='jvm'"
+                "write one of 'PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512' and 'OAUTHBEARER', or use Spark's "
+                "own Kafka connector"
             ],
         ),
         (
@@ -222,7 +224,7 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
             sasl("SCRAM-SHA-256", f'{SCRAM} required username="u" password="HUSH" tokenauth="true";'),
             [
                 "'sasl.jaas.config' logs in with a delegation token (tokenauth), which librdkafka does not have; "
-                "log in with a name and a password, or use transport='jvm'"
+                "log in with a name and a password, or use Spark's own Kafka connector"
             ],
         ),
         (
@@ -231,7 +233,7 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
             ),
             [
                 "'sasl.login.callback.handler.class' cannot be set: it names a Java class; "
-                "remove it, or use transport='jvm'"
+                "remove it, or use Spark's own Kafka connector"
             ],
         ),
         (
@@ -265,14 +267,14 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
             ),
             [
                 "'sasl.oauthbearer.token.endpoint.url' is a file, which librdkafka cannot take a token from; "
-                "write the https:// address of the identity provider, or use transport='jvm'"
+                "write the https:// address of the identity provider, or use Spark's own Kafka connector"
             ],
         ),
         (
             sasl("OAUTHBEARER", sasl__login__callback__handler__class="com.example.Handler"),
             [
                 "'sasl.login.callback.handler.class' cannot be set: it names a Java class; "
-                "remove it, or use transport='jvm'"
+                "remove it, or use Spark's own Kafka connector"
             ],
         ),
         (
@@ -305,7 +307,8 @@ def test_what_cannot_work_is_told_without_secrets(given: dict[str, str], message
         (
             f'{OAUTH} required clientId="i" clientSecret="HUSH" extension_x="HUSH,HUSH";',
             {},
-            "'sasl.jaas.config' has an extension with a comma in its value; remove it, or use transport='jvm'",
+            "'sasl.jaas.config' has an extension with a comma in its value; remove it, or use Spark's "
+            "own Kafka connector",
         ),
         (
             f'{OAUTH} required clientId="i" clientSecret="HUSH" other="HUSH";',
@@ -317,7 +320,7 @@ def test_what_cannot_work_is_told_without_secrets(given: dict[str, str], message
             {"sasl.oauthbearer.jwt.retriever.class": "a.FileJwtRetriever"},
             "'sasl.oauthbearer.jwt.retriever.class' cannot be 'FileJwtRetriever': librdkafka has two ways to get a "
             "token; write one of 'DefaultJwtRetriever', 'ClientCredentialsJwtRetriever' and 'JwtBearerJwtRetriever', "
-            "or use transport='jvm'",
+            "or use Spark's own Kafka connector",
         ),
     ],
 )

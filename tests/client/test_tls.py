@@ -99,7 +99,7 @@ def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
             [
                 "'ssl.truststore.location' is a JKS store, which librdkafka cannot read; "
                 "convert it (keytool -list -rfc -keystore /x/trust.jks > ca.pem), write its path and "
-                "ssl.truststore.type=PEM, or use transport='jvm'"
+                "ssl.truststore.type=PEM, or use Spark's own Kafka connector"
             ],
         ),
         (
@@ -107,7 +107,8 @@ def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
             [
                 "'ssl.keystore.location' is a JKS store, which librdkafka cannot read; "
                 "convert it (keytool -importkeystore -srckeystore /x/key.jks -destkeystore client.p12 "
-                "-deststoretype PKCS12), write its path and ssl.keystore.type=PKCS12, or use transport='jvm'"
+                "-deststoretype PKCS12), write its path and ssl.keystore.type=PKCS12, or use Spark's own "
+                "Kafka connector"
             ],
         ),
         (
@@ -166,7 +167,7 @@ def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
             [
                 "'ssl.key.password' differs from 'ssl.keystore.password', but librdkafka opens a PKCS12 store and its "
                 "key with one password; give the key the store's password (keytool -importkeystore), or use "
-                "transport='jvm'"
+                "Spark's own Kafka connector"
             ],
         ),
         (
@@ -180,7 +181,8 @@ def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
             {"ssl.enabled.protocols": "TLSv1.3"},
             [
                 "'ssl.enabled.protocols' is TLSv1.3 alone, but librdkafka takes TLSv1.2 too and cannot be told "
-                "otherwise; write TLSv1.2,TLSv1.3 and let the brokers refuse TLSv1.2, or use transport='jvm'"
+                "otherwise; write TLSv1.2,TLSv1.3 and let the brokers refuse TLSv1.2, or use Spark's own "
+                "Kafka connector"
             ],
         ),
         (
@@ -202,7 +204,7 @@ def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
             {"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"},
             [
                 "'ssl.cipher.suites' names suites of TLSv1.3 alone, but librdkafka takes TLSv1.2 too and cannot be "
-                "told otherwise; add suites of TLSv1.2, or use transport='jvm'"
+                "told otherwise; add suites of TLSv1.2, or use Spark's own Kafka connector"
             ],
         ),
     ],

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 import attrs
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from kdsl.cluster import Cluster
 from kdsl.run.librdkafka import errors
@@ -36,10 +36,10 @@ class Size:
 
     name: str
     most: float
-    settings: Mapping[str, int]
+    settings: Mapping[str, int | str]
 
 
-_COMMON = {
+_COMMON: dict[str, int | str] = {
     # Above this many records in the queue fetching pauses; the default pause of a second would be most of the time.
     "fetch.queue.backoff.ms": 2,
     # Ranges end where records are known to be, so that a broker need not wait for more.
@@ -47,6 +47,7 @@ _COMMON = {
     "fetch.error.backoff.ms": 100,
     # The driver has just seen the topics, so that one that is unknown is gone and not on its way.
     "topic.metadata.propagation.max.ms": 5_000,
+    "allow.auto.create.topics": "false",  # a topic that is deleted meanwhile shall not come back empty
     "max.poll.interval.ms": 86_400_000,  # a slow query downstream is no failure
     "log_level": 2,  # errors come through the callback, and end in a sentence
 }
@@ -79,6 +80,7 @@ SIZES = (
 def size_for(records: int) -> Size:
     """The size of consumer for a range of so many offsets."""
     return next(size for size in SIZES if records <= size.most)
+
 
 OF_THE_GROUP = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.INVALID_GROUP_ID)
 """Errors that mean nothing here: the client looks for the group's coordinator, though partitions are assigned to it."""
@@ -119,9 +121,19 @@ class KeptConsumer:
 
     def earliest(self, ranges: Sequence[Range], seconds: float) -> list[int]:
         """The offset of the first record in the partition of each range, in one request."""
-        # The protocol's "time" -2 asks for the log's start.
-        wanted = [TopicPartition(r.topic, r.partition, -2) for r in ranges]
-        return [found.offset for found in self._consumer.offsets_for_times(wanted, seconds)]
+        return self._offsets(ranges, OFFSET_BEGINNING, seconds)
+
+    def latest(self, ranges: Sequence[Range], seconds: float) -> list[int]:
+        """The offset after the last record in the partition of each range, in one request."""
+        return self._offsets(ranges, OFFSET_END, seconds)
+
+    def _offsets(self, ranges: Sequence[Range], mark: int, seconds: float) -> list[int]:
+        # The protocol's marks for the ends of a log stand in the place of a time, and pass.
+        wanted = [TopicPartition(r.topic, r.partition, mark) for r in ranges]
+        try:
+            return [found.offset for found in self._consumer.offsets_for_times(wanted, seconds)]
+        except KafkaException as e:
+            raise errors.KafkaReadError(f"the offsets of {ranges[0]} cannot be asked of {self.servers}: {e}") from e
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in OF_THE_GROUP:

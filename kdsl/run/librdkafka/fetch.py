@@ -42,6 +42,7 @@ _ALWAYS = ("topic", "partition", "offset")
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001
 _TRUNCATED = KafkaError._LOG_TRUNCATION  # noqa: SLF001
 _EXPIRED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001
+_FALSE_ALARMS = 5
 
 
 class Fetcher:
@@ -62,6 +63,7 @@ class Fetcher:
         self._fields = tuple(name for name in RAW if name in needs and name not in _ALWAYS)
         self.schema = pa.schema([(name, RAW[name]) for name in (*_ALWAYS, *self._fields)])
         self._bytes_each = 262_144.0  # until it is known
+        self._false_alarms = 0
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         """The records of some ranges, those of each range in the order of their offsets.
@@ -92,7 +94,7 @@ class Fetcher:
 
     def _chunks(self, places: _Places) -> Iterator[list[pa.Array]]:
         self._consumer.assign(places.ranges)
-        heard = time.monotonic()
+        heard, alarms = time.monotonic(), self._false_alarms
         while left := places.left():
             chunk: list[pa.Array] | None = None
             with _no_collection():
@@ -108,10 +110,14 @@ class Fetcher:
                     chunk = [*columns, *(_COLUMNS[name](messages) for name in self._fields)]
                     messages.clear()
                 places.end(ended)
+            if self._false_alarms > alarms:
+                alarms = self._false_alarms
+                self._consumer.assign(places.open())
             if chunk is not None:
                 yield chunk
-            elif self._consumer.hopeless:
-                raise self._failed(self._consumer.hopeless, places.open()[0])
+                heard = time.monotonic()  # what happens to the rows may take its time
+            elif (error := self._consumer.hopeless) and (at := _concerned(error, places.open())):
+                raise self._failed(error, at)
             elif time.monotonic() - heard > self._patience:
                 raise self._stalled(places, time.monotonic() - heard)
         self._look_back(places)
@@ -137,9 +143,18 @@ class Fetcher:
             if error.code() == _END:
                 if place is not None and _offset(message) >= places.ranges[place].end:
                     ended.append(place)
+            elif error.code() in _EXPIRED and place is not None and self._is_there(places.rest(place)):
+                self._false_alarms += 1
             elif error.fatal() or error.code() not in (*PASSING, *OF_THE_GROUP):
                 raise self._failed(error, None if place is None else places.rest(place))
         return records, ended
+
+    def _is_there(self, at: Range) -> bool:
+        """Whether an offset that is told to be out of range is in range: an answer to an assignment before this one."""
+        if self._false_alarms >= _FALSE_ALARMS:
+            return False
+        earliest, latest = (find([at], self._patience)[0] for find in (self._consumer.earliest, self._consumer.latest))
+        return earliest <= at.start <= latest
 
     def _failed(self, error: KafkaError, at: Range | None) -> errors.KafkaReadError:
         where = f" at {at}" if at else ""
@@ -155,8 +170,8 @@ class Fetcher:
                 return self._deleted(at, earliest)
             return errors.OffsetError(
                 f"{self._table}: there is no offset {at.start} in topic {at.topic}, partition {at.partition} any more, "
-                f"which begins at {earliest} ({error.str()}): the log was cut, or the topic was made again while it was "
-                "read"
+                f"which begins at {earliest}: the log was cut, or the topic was made again while it was read "
+                f"({error.str()})"
             )
         if at and error.code() == _TRUNCATED:
             return errors.OffsetError(f"{self._table}: the log was cut while it was read{where}: {error.str()}")
@@ -187,6 +202,13 @@ class Fetcher:
             for gap, earliest in zip(gaps, found, strict=True):
                 if earliest > gap.start:
                     raise self._deleted(gap, earliest)
+
+
+def _concerned(error: KafkaError, ranges: Sequence[Range]) -> Range | None:
+    """The range that an error means; one about a topic may be late news of a topic that was read before."""
+    if errors.is_login_error(error):
+        return ranges[0]
+    return next((r for r in ranges if r.topic in error.str()), None)
 
 
 def _groups(ranges: Sequence[Range]) -> list[list[Range]]:

@@ -1,11 +1,12 @@
 """How much of a backlog a micro-batch takes: a limit shared fairly, so that every partition moves on.
 
-Pure functions of offsets.
+Spark's watermark is the latest event time of all partitions. Where one is read ahead of the others, their rows would be
+dropped as late, so that a table with a watermark is caught up along the records' timestamps (`up_to_a_time`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kdsl.run.librdkafka.brokers import Place
 
