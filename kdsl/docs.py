@@ -83,7 +83,7 @@ def connector_page() -> str:
         "What a table says about its topics. A table class takes the options as arguments, under their Python names; a "
         "YAML document under Flink's keys. The formats are `key=` and `value=` (`key.format`, `value.format` or "
         "`format`), client settings `properties=` (`properties.*`), the consumer group `group_id=` "
-        "(`properties.group.id`). A class says the start in one argument: `startup=` is a mode, an aware `datetime`, or "
+        "(`properties.group.id`). A class says the start in one argument: `startup=` is a mode, an aware `datetime` or "
         "`{partition: offset}`.",
         "## Options",
         KafkaOptions.reference(),

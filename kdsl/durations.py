@@ -37,6 +37,13 @@ def parse_duration(text: str) -> timedelta:
     Raises:
         ValueError: The text is none of them.
     """
+    try:
+        return _parse(text)
+    except OverflowError:
+        raise ValueError(f"{text!r} is no duration that can be: it is too long") from None
+
+
+def _parse(text: str) -> timedelta:
     given = text.strip()
     if found := _SIMPLE.fullmatch(given):
         unit = found[2].lower()

@@ -6,6 +6,7 @@ of options (`Options`) records what it is given and never fails: `Options.proble
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from enum import Enum
@@ -213,6 +214,7 @@ def _kind(kind: Any) -> str:
     return " or ".join(words)
 
 
+_WHOLE = re.compile(r"[-+]?[0-9]{1,1000}")
 _WORDS: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -247,6 +249,8 @@ def _read(text: str, kind: Any, *, ignore_case: bool) -> Any:
                 raise ValueError("expected true or false")
             return text.strip().lower() == "true"
         if one is int:
+            if not _WHOLE.fullmatch(text.strip()):
+                raise ValueError("expected a whole number")
             return int(text)
         if one is timedelta:
             return parse_duration(text)

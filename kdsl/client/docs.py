@@ -16,8 +16,8 @@ _INTRO = """\
 
 Write the names of Kafka's own (Java) clients, in `properties.*` of a table or in the properties of a `Cluster`. kdsl
 translates them for librdkafka as the tables below say. Java's defaults hold, also where librdkafka's differ. One set of
-properties serves consumers, producers and the admin client: each takes what it has and passes over the rest. A name that
-no client knows is a warning, with the nearest one that exists.
+properties serves consumers, producers and the admin client: each takes what it has and passes over the rest. A name
+that no client knows is a warning, with the nearest one that exists.
 
 The clients are c (consumer), p (producer) and a (admin). A whole number outside of librdkafka's range gets the nearest
 within it, with a warning. Values may hold references: `${env:NAME}`, `${file:PATH}`, `${file:PATH:KEY}`,

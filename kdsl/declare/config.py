@@ -122,6 +122,8 @@ class _Builder:
         if config.computed is not None and config.metadata:
             message = "a column is computed or metadata, not both"
             self.problems.append(Problem("column-role", message, "remove 'computed' or 'metadata'", where))
+        if config.computed is not None and not config.computed.strip():
+            self.problems.append(Problem("computed", "the expression is empty", "write SQL, as amount * 2", where))
         if config.virtual and role != "metadata":
             message = f"only a metadata column can be virtual, but this one is {role}"
             self.problems.append(Problem("column-virtual", message, "remove 'virtual', or add 'metadata'", where))

@@ -32,7 +32,16 @@ def distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
     for names in case_clashes(counts):
         message = f"the columns {listing(names)} differ only in letter case, which Spark does not tell apart by default"
         fix = "rename one, or set spark.sql.caseSensitive to true"
-        yield problem(table, "column-case", message, fix, column=names[-1], severity="warning")
+        column = next(c for c in table.columns if c.name == names[-1])
+        yield problem(table, "column-case", message, fix, column=column, severity="warning")
+    for column in table.columns:
+        if not column.name:
+            message, fix = "a column has an empty name", "give it one"
+            yield problem(table, "column-name", message, fix, column=column)
+        for names in case_clashes(_members(column.type)):
+            message = f"members of the row, {listing(names)}, differ only in letter case, which Spark does not tell apart"
+            fix = "rename one, or set spark.sql.caseSensitive to true"
+            yield problem(table, "column-case", message, fix, column=column, severity="warning")
 
 
 def case_clashes(names: Iterable[str]) -> list[list[str]]:
@@ -65,11 +74,14 @@ def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
     """A primary key needs a format that carries changes (RULES PK-1), and columns that exist."""
     if not table.primary_key:
         return
+    by_name = {c.name: c for c in table.columns}
     physical = [c.name for c in table.columns if c.role != "computed"]
-    unknown = [name for name in table.primary_key if name not in physical]
+    unknown = [name for name in dict.fromkeys(table.primary_key) if name not in physical]
     if unknown:
         message = f"the primary key names {listing(unknown)}, which {'is' if len(unknown) == 1 else 'are'} no column"
-        yield problem(table, "primary-key-column", message, f"name some of {listing(physical)}", column=unknown[0])
+        yield problem(
+            table, "primary-key-column", message, f"name some of {listing(physical)}", column=by_name.get(unknown[0])
+        )
     chosen = table.value_format
     if chosen is not None and chosen.insert_only:
         message = (
@@ -77,4 +89,4 @@ def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
             f"promise of the primary key ({', '.join(table.primary_key)})"
         )
         fix = "make them key columns instead of a primary key"
-        yield problem(table, "primary-key", message, fix, column=table.primary_key[0])
+        yield problem(table, "primary-key", message, fix, column=by_name.get(table.primary_key[0]))

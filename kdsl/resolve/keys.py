@@ -54,11 +54,13 @@ def _part(chosen: Format | None, columns: Sequence[ColumnDef], prefix: str) -> P
 def key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Key columns need a key format, and a key format needs key columns (KEY-1, KEY-2)."""
     keys = key_columns(table)
-    in_python = table.spelling is Spelling.PYTHON
+    in_python, yaml = table.spelling is Spelling.PYTHON, table.spelling is Spelling.YAML
     key_format = "key=" if in_python else "'key.format'"
     if keys and table.key_format is None and "key" not in table.unread:
         message = f"{listing(keys)} {'is' if len(keys) == 1 else 'are'} in the message key, but there is no key format"
-        yield problem(table, "key-format", message, f"add {key_format}", option="key.fields")
+        column = next((c for c in table.columns if c.key), None)
+        example = "key=Json()" if in_python else "'key.format': json" if yaml else "'key.format' = 'json'"
+        yield problem(table, "key-format", message, f"add one, as {example}", column=column, option="key.fields")
     if not keys and table.key_format is not None:
         raw = any(c.shows == "__raw_key__" and not c.virtual for c in table.columns)
         message = f"{key_format} is {table.key_format.identifier!r}, but no column is in the message key"
@@ -119,7 +121,7 @@ def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
                 if side == "value" and column.name in key_columns(table):
                     fix = f"set {except_key_set}, so that key columns stay out of the value"
                 yield problem(table, f"{side}-prefix", message, fix, column=column)
-            elif column.name == prefix:
+            elif column.name == prefix != "":
                 message = f"nothing of the name is left without the {side} prefix {prefix!r}"
                 yield problem(table, f"{side}-prefix", message, f"give it a name after {prefix!r}", column=column)
 

@@ -69,8 +69,8 @@ def startup(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield problem(table, "startup-unused", message, fix, option="startup_offsets", severity="warning")
     when = options.startup_timestamp
     if mode == "timestamp" and isinstance(when, int) and when < SMALLEST_MILLIS:
-        message = f"{millis} is {when}, which is a time before March 1973"
-        fix = "give milliseconds since 1970-01-01 UTC, not seconds"
+        message = f"{named if in_python else millis} is {when} ms after 1970, which is a time before March 1973"
+        fix = "give the time that you mean" if in_python else "give milliseconds since 1970-01-01 UTC, not seconds"
         yield problem(table, "startup-seconds", message, fix, option="startup_timestamp", severity="warning")
 
 

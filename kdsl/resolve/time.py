@@ -35,9 +35,10 @@ def watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
             message = f"a watermark needs a TIMESTAMP or TIMESTAMP_LTZ column, but this is {column.type.spelling}"
             yield problem(table, "watermark-type", message, "put it on a column of time", column=column)
         try:
-            complaint = "it is negative" if parse_duration(declared.delay) < timedelta() else ""
+            text = declared.delay if isinstance(declared.delay, str) else ""
+            complaint = "it is negative" if parse_duration(text) < timedelta() else ""
         except ValueError as e:
-            complaint = str(e)
+            complaint = str(e) if isinstance(declared.delay, str) else "it is no text"
         if complaint:
             message = f"the watermark's delay {declared.delay!r} is wrong: {complaint}"
             fix = "write how late a row may be, as '5 seconds'"

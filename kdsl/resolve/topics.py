@@ -46,7 +46,10 @@ def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
         message = f"{option} names {listing(repeated)} more than once"
         yield problem(table, "topic-repeated", message, "name each topic once", option="topic", severity="warning")
     pattern = table.options.topic_pattern
-    if pattern is not None:
+    if pattern == "":
+        message = f"{table.setting('topic_pattern', pattern)} matches no topic"
+        yield problem(table, "topic-pattern", message, "write one, as 'orders-.*'", option="topic_pattern")
+    elif pattern is not None:
         try:
             re.compile(pattern)
         except re.error as e:

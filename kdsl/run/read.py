@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.cluster import Cluster
+from kdsl.durations import parse_duration
 from kdsl.errors import KdslError, listing
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.decode import RecordDecoder, check_batches
-from kdsl.run.installed import told_if_missing
 from kdsl.run.record_metadata import RAW
+from kdsl.run.session import check_session, told_if_missing
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,6 +46,7 @@ def read(
         cluster: Where it lives.
         computed: Makers of those computed columns that only Python can make, by column.
     """
+    check_session(spark, plan.table, plan.output)
     reader = spark.read.format(_source(spark)).options(**_options(spark, plan, cluster))
     with told_if_missing():
         found = reader.load()
@@ -61,6 +64,7 @@ def read_stream(
         cluster: Where it lives.
         computed: Makers of those computed columns that only Python can make, by column.
     """
+    check_session(spark, plan.table, plan.output)
     reader = spark.readStream.format(_source(spark)).options(**_options(spark, plan, cluster))
     with told_if_missing():
         found = reader.load()
@@ -82,6 +86,7 @@ def decode(df: DataFrame, plan: ReadPlan, *, computed: Mapping[str, ColumnMaker]
     """
     from kdsl.types.spark import spark_schema
 
+    check_session(df.sparkSession, plan.table, plan.output)
     needs = RecordDecoder(plan).needs
     given = set(df.columns)
     missing = [_spark_name(field) for field in RAW if field in needs and _spark_name(field) not in given]
@@ -145,7 +150,8 @@ def _finished(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]
             raise KdslError(f"{plan.table}: the computed column {column.column!r} has no SQL and no maker in computed=")
         df = df.withColumn(column.column, made.cast(spark_type(column.type)))
     if plan.watermark is not None and df.isStreaming:
-        df = df.withWatermark(plan.watermark.column, plan.watermark.delay)
+        micros = parse_duration(plan.watermark.delay) // timedelta(microseconds=1)
+        df = df.withWatermark(plan.watermark.column, f"{micros} microseconds")
     names = list(plan.output.names)
     return df if df.columns == names else df.select(*(sf.col(_quoted(name)) for name in names))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import types as s
 
+from kdsl.errors import listing
 from kdsl.types import model as t
 
 _SIMPLE: dict[type[t.DataType], s.DataType] = {
@@ -37,6 +38,7 @@ _FROM_SPARK: dict[type[s.DataType], t.DataType] = {
     s.TimestampType: t.TimestampLtz(),
 }
 MAX_TIME = 6
+TIME_SWITCH = "spark.sql.timeType.enabled"
 
 
 def spark_type(kind: t.DataType) -> s.DataType:
@@ -104,3 +106,24 @@ def from_spark(kind: s.DataType, *, nullable: bool = True) -> t.DataType:
         case _:
             raise TypeError(f"Spark's {kind.simpleString()} has no counterpart among the column types of a Kafka table")
     return made.as_nullable(nullable)
+
+
+def without_time(row: t.Row, switch: str | None) -> str | None:
+    """Why a session cannot hold a row type: Spark 4.2 has TIME behind a switch, and its queries fail without it.
+
+    Args:
+        row: The row type.
+        switch: What the session says of `TIME_SWITCH`.
+    """
+    timed = [f.name for f in row.fields if _holds_time(f.type)]
+    if not timed or switch == "true":
+        return None
+    verb = "is" if len(timed) == 1 else "are"
+    return (
+        f"{listing(timed)} {verb} TIME, which Spark has switched off; switch it on with "
+        f"spark.conf.set({TIME_SWITCH!r}, 'true')"
+    )
+
+
+def _holds_time(kind: t.DataType) -> bool:
+    return isinstance(kind, t.Time) or any(_holds_time(child) for child in t.children(kind))

@@ -175,7 +175,6 @@ def test_pyspark_takes_references_as_columns_and_as_names(spark: SparkSession) -
 
 
 def test_spark_connect_gives_the_same(spark: SparkSession) -> None:
-    pytest.importorskip("grpc_status", reason="the packages of Spark Connect are not installed")
     path = os.pathsep.join([str(ROOT), str(ROOT / "formats")])
     code = "import sys; sys.argv = ['']; from tests.declare.ref_cases import main; main()"
     environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}

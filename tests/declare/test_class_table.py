@@ -89,7 +89,7 @@ Read Orders
             note STRING
             placed_at TIMESTAMP_LTZ(3) NOT NULL
             offset BIGINT NOT NULL
-            twice DECIMAL(38, 18) NOT NULL"""
+            twice DECIMAL(38, 18)"""
     )
 
 

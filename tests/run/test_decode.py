@@ -169,7 +169,7 @@ class TestBadRecords:
     def test_a_bad_key_is_told_as_the_key(self) -> None:
         plan = read_plan(key=part("json", {"k": "BIGINT"}), value=part("json", NUMBER))
 
-        with pytest.raises(RecordError, match="offset 100: the key cannot be decoded: .* 6e 6f"):
+        with pytest.raises(RecordError, match=r"offset 100: the key cannot be decoded: .* 6e 6f"):
             decoded(plan, {"key": b"no", "value": b'{"n": 1}'})
 
     def test_null_in_a_column_declared_not_null_is_an_error_with_the_way_out(self) -> None:
@@ -280,9 +280,9 @@ class TestMetadata:
         [
             ("TIMESTAMP_LTZ(3)", "UTC", datetime(2020, 3, 8, 23, 12, 11, 123_000, UTC)),
             ("TIMESTAMP_LTZ(0)", "UTC", datetime(2020, 3, 8, 23, 12, 11, 0, UTC)),
-            ("TIMESTAMP(3)", "UTC", datetime(2020, 3, 8, 23, 12, 11, 123_000)),  # noqa: DTZ001
-            ("TIMESTAMP(1)", "UTC", datetime(2020, 3, 8, 23, 12, 11, 100_000)),  # noqa: DTZ001
-            ("TIMESTAMP(3)", "Europe/Berlin", datetime(2020, 3, 9, 0, 12, 11, 123_000)),  # noqa: DTZ001
+            ("TIMESTAMP(3)", "UTC", datetime(2020, 3, 8, 23, 12, 11, 123_000)),
+            ("TIMESTAMP(1)", "UTC", datetime(2020, 3, 8, 23, 12, 11, 100_000)),
+            ("TIMESTAMP(3)", "Europe/Berlin", datetime(2020, 3, 9, 0, 12, 11, 123_000)),
             ("DATE", "UTC", date(2020, 3, 8)),
             ("DATE", "Europe/Berlin", date(2020, 3, 9)),
             ("STRING", "UTC", "2020-03-08 23:12:11.123"),

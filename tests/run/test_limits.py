@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from hypothesis import given, strategies as st
 
-from kdsl.run.librdkafka.limits import shares
+from kdsl.run.librdkafka.limits import END_OF_TIME, shares, shares_by_time
 
 BACKLOG = st.dictionaries(st.tuples(st.just("a"), st.integers(0, 20)), st.integers(0, 1_000), max_size=12)
 
@@ -53,3 +55,49 @@ def test_without_limits_everything_is_taken() -> None:
 
 def test_the_limit_for_each_partition_holds_alone() -> None:
     assert shares({("a", 0): 70, ("a", 1): 3}, most_each=10) == {("a", 0): 10, ("a", 1): 3}
+
+
+TIMES = st.dictionaries(
+    st.tuples(st.just("a"), st.integers(0, 6)), st.lists(st.integers(1, 5_000), min_size=1, max_size=40), min_size=1
+)
+
+
+@given(TIMES, st.integers(1, 60), st.integers(0, 500), st.integers(0, 6_000))
+def test_a_backlog_is_caught_up_without_running_ahead(
+    times: dict[tuple[str, int], list[int]], most: int, ahead: int, guess: int
+) -> None:
+    logs = {place: sorted(stamps) for place, stamps in times.items()}
+    read = dict.fromkeys(logs, 0)
+    total = sum(map(len, logs.values()))
+
+    while (left := total - sum(read.values())) > most:
+        taken, _ = shares_by_time(
+            lambda millis: {p: max(0, bisect_left(stamps, millis) - read[p]) for p, stamps in logs.items()},
+            ahead=ahead,
+            guess=guess,
+            most=most,
+        )
+        assert 0 < sum(taken.values()) <= most
+        for place, count in taken.items():
+            read[place] += count
+        latest = max(logs[p][n - 1] for p, n in read.items() if n)
+        next_ones = [logs[p][n] for p, n in read.items() if n < len(logs[p])]
+        assert latest <= min(next_ones) + max(1, ahead)
+        assert total - sum(read.values()) < left
+
+
+def test_each_partition_keeps_its_own_limit_along_the_time() -> None:
+    logs = {("a", 0): list(range(100)), ("a", 1): list(range(0, 1_000, 10))}
+
+    taken, time = shares_by_time(
+        lambda millis: {p: bisect_left(stamps, millis) for p, stamps in logs.items()}, ahead=0, most_each=20
+    )
+
+    assert (taken, time) == ({("a", 0): 20, ("a", 1): 3}, 20)
+
+
+def test_records_of_one_moment_are_shared_where_the_limit_cuts_them() -> None:
+    taken, _ = shares_by_time(lambda millis: {("a", p): 100 if millis > 7 else 0 for p in range(2)}, ahead=0, most=30)
+
+    assert taken == {("a", 0): 15, ("a", 1): 15}
+    assert END_OF_TIME > 4_102_444_800_000  # the year 2100

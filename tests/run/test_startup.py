@@ -31,9 +31,9 @@ def test_a_group_without_committed_offsets_needs_a_policy() -> None:
         decide(read_plan(start="group-offsets"), known(committed={B: 30}), "none")
 
     assert str(raised.value) == (
-        "Orders: the consumer group 'orders-group' has no committed offset for orders[0]; orders[2]; say where to start "
-        "with startup='earliest' (or 'latest', or a time), or what to do without an offset with the client property "
-        "auto.offset.reset"
+        "Orders: the consumer group 'orders-group' has no committed offset for orders[0]; orders[2]; say where to "
+        "start with startup='earliest' (or 'latest', or a time), or what to do without an offset with the client "
+        "property auto.offset.reset"
     )
 
 

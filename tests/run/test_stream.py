@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kdsl.cluster import Cluster
-from kdsl.plan.model import ReadPlan
+from kdsl.plan.model import ReadPlan, Watermark
 from kdsl.resolve.model import Start
 from kdsl.run.librdkafka.errors import OffsetError, TopicMissingError, TopicRecreatedError
 from kdsl.run.librdkafka.offsets import Range
@@ -446,6 +446,33 @@ class TestLimits:
         query.stream.hold_ends()
         assert texts(query.batch()) == ["late", "later"]
         assert query.batch() is None
+
+    def test_a_table_with_a_watermark_is_caught_up_along_the_time(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        topic = kdsl_topic(partitions=2, config={"message.timestamp.before.max.ms": str(2**62)})
+        at = 1_600_000_000_000
+        few = [Record("x", None, [], 0, at + 10_000 * n) for n in range(10)]  # a record every ten seconds
+        many = [Record("x", None, [], 1, at + 100 * n) for n in range(1_000)]  # a hundred in that time
+        kdsl_kafka.produce(topic, *few, *many)
+        query = begin(topic, metadata={"ts": "timestamp"}, watermark=Watermark("ts", "15 s"))
+        unlike = begin(topic, metadata={"ts": "timestamp"})
+
+        def ahead(query: Query) -> list[float]:
+            """By how much the watermark runs ahead of what is still unread, batch by batch."""
+            found, latest = [], 0.0
+            while (rows := query.batch(Limits(most=200))) is not None:
+                latest = max(latest, *(r["ts"].timestamp() for r in rows))
+                unread = [
+                    rs[query.offsets.positions[topic, p]].timestamp / 1000
+                    for p, rs in enumerate((few, many))
+                    if query.offsets.positions[topic, p] < len(rs)
+                ]
+                found.append(latest - min(unread, default=latest))
+            return found
+
+        assert max(ahead(query)) <= 15
+        assert max(ahead(unlike)) > 60
 
     def test_a_least_number_is_waited_for(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]

@@ -20,7 +20,7 @@ from kdsl.declare.definition import MISSING
 from kdsl.errors import KdslError, listing, nearest
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema, arrow_type
-from kdsl.types.spark import spark_schema, spark_type
+from kdsl.types.spark import TIME_SWITCH, spark_schema, spark_type, without_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +29,6 @@ R = TypeVar("R")
 FIELDS = "__attrs_attrs__"
 _MADE = "__attrs_init__"
 _MAKING = threading.RLock()
-TIME_SWITCH = "spark.sql.timeType.enabled"
 
 
 class RowError(KdslError, ValueError):
@@ -136,13 +135,8 @@ def data_frame(cls: type, rows: Iterable[Any], spark: SparkSession | None) -> Da
 
 
 def _check_time(cls: type, columns: Iterable[Attribute], session: SparkSession) -> None:
-    """Spark 4.2 has TIME, but behind a switch; without it, the first query would fail."""
-    timed = [a.column.name for a in columns if _has(t.Time, a.column.type)]
-    if timed and session.conf.get(TIME_SWITCH, "false") != "true":
-        raise RowError(
-            f"{cls.__name__}.rows(...): {listing(timed)} {'is' if len(timed) == 1 else 'are'} TIME, which Spark has "
-            f"switched off; switch it on with spark.conf.set({TIME_SWITCH!r}, 'true')"
-        )
+    if told := without_time(_row_type(columns), session.conf.get(TIME_SWITCH, "false")):
+        raise RowError(f"{cls.__name__}.rows(...): {told}")
 
 
 def _row_type(columns: Iterable[Attribute]) -> t.Row:

@@ -147,13 +147,13 @@ class KafkaTable:
         return _table(cls).value_schema()
 
     @classmethod
-    def explain(cls, direction: Direction = "read") -> str:
+    def explain(cls, direction: Direction = "read", cluster: Cluster | None = None) -> str:
         """The plan of a direction as text; made without Java and without a broker.
 
         Raises:
             ResolveError: The table does not hold in that direction.
         """
-        return _table(cls).explain(direction)
+        return _table(cls).explain(direction, cluster)
 
     @classmethod
     def read(

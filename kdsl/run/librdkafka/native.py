@@ -74,7 +74,7 @@ _NAMES = [field[0] for field in Message._fields_]
 MESSAGE = np.dtype(
     {
         "names": _NAMES,
-        "formats": ["i4", "u8", "i4", "u8", "u8", "u8", "u8", "i8", "u8"],
+        "formats": ["i4", "i8", "i4", "i8", "i8", "i8", "i8", "i8", "i8"],  # addresses and sizes as numpy reckons them
         "offsets": [getattr(Message, name).offset for name in _NAMES],
         "itemsize": c.sizeof(Message),
     }
@@ -85,7 +85,7 @@ MESSAGE = np.dtype(
 ITEM = np.dtype(
     {
         "names": ["kind", "first", "second", "third"],
-        "formats": ["i4", "u8", "u8", "u8"],
+        "formats": ["i4", "i8", "i8", "i8"],
         "offsets": [0, 8, 16, 24],
         "itemsize": 72,
     }

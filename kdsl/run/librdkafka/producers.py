@@ -32,8 +32,7 @@ PATIENCE_MS = 5  # a full queue holds more than is sent in this time, so that wa
 FLUSH_MS = 100
 KEPT = 4
 SYSLOG_ERROR, SYSLOG_WARNING = 3, 4
-_STEP = 1_000  # messages in a call
-_PIECE = 2_000  # rows with headers or timestamps that are laid out at once; their items take some 500 bytes each
+_STEP = 1_000  # messages that are laid out at once: they stay in the processor's cache
 _WITHIN = re.compile(r"^(\[thrd:[^]]*\]: )?|( \(after [^()]*\))?$")  # thread and times make equal lines differ
 _log = logging.getLogger(__name__)
 
@@ -63,6 +62,36 @@ class ProducerError(KdslError):
     """A producer cannot be made, or cannot go on; no single record is at fault."""
 
 
+@attrs.frozen
+class _Pointers:
+    """Where the bytes of a binary column's values are: a null is nowhere, empty bytes are somewhere.
+
+    Attributes:
+        ends: Arrow's offsets, one more than values.
+        base: The address from which they count.
+        valid: Which values are not null; None where all are, or where all are null and the base is 0.
+    """
+
+    ends: Any
+    base: np.int64
+    valid: Any
+
+    def put(self, start: int, count: int, addresses: Any, sizes: Any) -> None:
+        """Write addresses and sizes of some values into arrays."""
+        ends = self.ends[start : start + count + 1]
+        np.add(ends[:-1], self.base, out=addresses)
+        np.subtract(ends[1:], ends[:-1], out=sizes)
+        if self.valid is not None:
+            addresses *= self.valid[start : start + count]
+            sizes *= self.valid[start : start + count]
+
+    def all(self) -> tuple[Any, Any]:
+        """Addresses and sizes of all values."""
+        addresses, sizes = np.empty((2, len(self.ends) - 1), dtype=np.int64)
+        self.put(0, len(addresses), addresses, sizes)
+        return addresses, sizes
+
+
 class Producer:
     """A producer of librdkafka. Not shared between threads.
 
@@ -84,6 +113,7 @@ class Producer:
         self._handle = _new(self._lib, settings)
         self._queue = self._lib.rd_kafka_queue_get_main(self._handle)
         self._topics: dict[str, int] = {}
+        self._messages = np.zeros(_STEP, dtype=n.MESSAGE)
         self._empty = ctypes.create_string_buffer(1)  # what an empty key or value points to
         self.failed = 0
         self.failure: Failure | None = None
@@ -138,34 +168,35 @@ class Producer:
         """
         if "timestamp" in records.schema.names or "headers" in records.schema.names:
             records, rows = self._sendable(topic, records, rows)
-            for start in range(0, records.num_rows, _PIECE):
-                self._send_items(topic, records.slice(start, _PIECE), rows[start : start + _PIECE])
+            for start in range(0, records.num_rows, _STEP):
+                self._send_items(topic, records.slice(start, _STEP), rows[start : start + _STEP])
         else:
             self._send_messages(topic, records, rows)
         self.poll()
 
     def _send_messages(self, topic: str, records: pa.RecordBatch, rows: Rows) -> None:
-        messages = np.zeros(records.num_rows, dtype=n.MESSAGE)
-        messages["key"], messages["key_len"] = self._pointers(records.column("key"))
-        messages["payload"], messages["len"] = self._pointers(records.column("value"))
-        messages["private"] = rows + 1
+        keys, values = self._pointers(records.column("key")), self._pointers(records.column("value"))
         handle, produce = self._topic(topic), self._lib.rd_kafka_produce_batch
-        address, size = messages.ctypes.data, n.MESSAGE.itemsize
-        at = 0
-        while at < len(messages):
-            count = min(_STEP, len(messages) - at)
-            if produce(handle, n.ANY_PARTITION, n.COPY, address + at * size, count) == count:
-                at += count
-                continue
-            codes = messages["err"][at : at + count]
-            full = np.flatnonzero(codes == n.QUEUE_FULL)
-            tried = int(full[0]) if len(full) else count  # where the queue is full, nothing after it is tried
-            for message in messages[at : at + tried][codes[:tried] != 0]:
-                length = int(message["len"]) + int(message["key_len"])
-                self._fail(int(message["err"]), topic, None, int(message["private"]) - 1, length)
-            at += tried
-            if len(full):
-                self.poll(PATIENCE_MS)
+        for start in range(0, records.num_rows, _STEP):
+            count = min(_STEP, records.num_rows - start)
+            messages = self._messages[:count]
+            keys.put(start, count, messages["key"], messages["key_len"])
+            values.put(start, count, messages["payload"], messages["len"])
+            np.add(rows[start : start + count], 1, out=messages["private"])
+            at = 0
+            while at < count:
+                address = messages.ctypes.data + at * n.MESSAGE.itemsize
+                if produce(handle, n.ANY_PARTITION, n.COPY, address, count - at) == count - at:
+                    break
+                codes = messages["err"][at:]
+                full = np.flatnonzero(codes == n.QUEUE_FULL)
+                tried = int(full[0]) if len(full) else count - at  # where the queue is full, nothing after it is tried
+                for message in messages[at : at + tried][codes[:tried] != 0]:
+                    length = int(message["len"]) + int(message["key_len"])
+                    self._fail(int(message["err"]), topic, None, int(message["private"]) - 1, length)
+                at += tried
+                if len(full):
+                    self.poll(PATIENCE_MS)
 
     def _send_items(self, topic: str, records: pa.RecordBatch, rows: Rows) -> None:
         items, starts, _bytes = self._items(topic, records, rows)
@@ -199,39 +230,34 @@ class Producer:
         fixed = 6
         starts = np.concatenate([[0], np.cumsum(counts + fixed)])
         at = starts[:-1]
-        items = np.zeros(starts[-1], dtype=n.ITEM)
-        _put(items, at, n.ITEM_TOPIC, np.uint64(self._topic(topic)))
-        _put(items, at + 1, n.ITEM_KEY, *self._pointers(records.column("key")))
-        _put(items, at + 2, n.ITEM_VALUE, *self._pointers(records.column("value")))
-        _put(items, at + 3, n.ITEM_FLAGS, np.uint64(n.COPY))
-        _put(items, at + 4, n.ITEM_PRIVATE, (rows + 1).astype(np.uint64))
         times = np.zeros(length, dtype=np.int64)  # 0 is the time of sending
         if "timestamp" in records.schema.names:
             times = pc.fill_null(records.column("timestamp"), 0).to_numpy(zero_copy_only=False)
-        _put(items, at + 5, n.ITEM_TIMESTAMP, times.view(np.uint64))
-        kept: object = None
-        if headers is not None and counts.any():
-            pairs = headers.flatten()
-            # librdkafka reads the names up to a NUL.
-            kept = names = pc.binary_join_element_wise(pairs.field(0).cast(pa.binary()), b"", b"\0")
-            begin = np.repeat(at + fixed, counts)
-            within = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
-            _put(items, begin + within, n.ITEM_HEADER, self._pointers(names)[0], *self._pointers(pairs.field(1)))
-        return items, starts, kept
+        items = np.zeros(starts[-1], dtype=n.ITEM)
+        _put(items, at, n.ITEM_TOPIC, self._topic(topic))
+        _put(items, at + 1, n.ITEM_KEY, *self._pointers(records.column("key")).all())
+        _put(items, at + 2, n.ITEM_VALUE, *self._pointers(records.column("value")).all())
+        _put(items, at + 3, n.ITEM_FLAGS, n.COPY)
+        _put(items, at + 4, n.ITEM_PRIVATE, rows + 1)
+        _put(items, at + 5, n.ITEM_TIMESTAMP, times)
+        if headers is None or not counts.any():
+            return items, starts, None
+        pairs = headers.flatten()
+        names = pc.binary_join_element_wise(pairs.field(0).cast(pa.binary()), b"", b"\0")  # they are read up to a NUL
+        begin = np.repeat(at + fixed, counts)
+        within = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
+        where, _ = self._pointers(names).all()
+        _put(items, begin + within, n.ITEM_HEADER, where, *self._pointers(pairs.field(1)).all())
+        return items, starts, (pairs, names)
 
-    def _pointers(self, array: pa.Array) -> tuple[Any, Any]:
-        """Where the bytes of each value are, and how many; null is nowhere, empty bytes are somewhere."""
-        if array.null_count == len(array):
-            nothing = np.zeros(len(array), dtype=np.uint64)
-            return nothing, nothing
+    def _pointers(self, array: pa.Array) -> _Pointers:
+        nulls = array.null_count
+        if nulls == len(array):
+            return _Pointers(np.zeros(len(array) + 1, dtype=np.int32), np.int64(0), None)
         _, offsets, data = array.buffers()
-        ends = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+        ends = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
         base = data.address if data is not None and data.size else ctypes.addressof(self._empty)
-        addresses, sizes = (base + ends[:-1]).astype(np.uint64), np.diff(ends).astype(np.uint64)
-        if array.null_count:
-            valid = array.is_valid().to_numpy(zero_copy_only=False)
-            addresses, sizes = addresses * valid, sizes * valid
-        return addresses, sizes
+        return _Pointers(ends, np.int64(base), array.is_valid().to_numpy(zero_copy_only=False) if nulls else None)
 
     def flush(self, timeout: float | None = None) -> int:
         """Send everything and wait for the answers, or for the first failure.

@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from datetime import timedelta
 
 import attrs
 
 from kdsl.cluster import Cluster
+from kdsl.durations import parse_duration
 from kdsl.plan.model import ReadPlan
 from kdsl.run.librdkafka import errors
 from kdsl.run.librdkafka.brokers import Place, Topic
-from kdsl.run.librdkafka.limits import shares
+from kdsl.run.librdkafka.limits import shares, shares_by_time
 from kdsl.run.librdkafka.offsets import Offsets, Range
 from kdsl.run.librdkafka.startup import Begin, Known, checked, describe
 from kdsl.run.librdkafka.subscription import Subscription, log, places_of
@@ -50,6 +52,7 @@ class Stream:
         self._target: dict[Place, int] | None = None
         self._planned: Offsets | None = None
         self._passed_over: dict[Place, int] = {}
+        self._time = 0
         self.latest: Offsets | None = None
         """How far the topics could be read when the last batch was planned."""
 
@@ -190,9 +193,33 @@ class Stream:
         reach = ends if target is None else {p: min(e, target.get(p, positions[p])) for p, e in ends.items()}
         backlog = {place: max(0, reach[place] - at) for place, at in positions.items()}
         taken = shares(backlog, most=limits.most, most_each=limits.most_each, turn=sum(positions.values()))
+        if self._plan.watermark is not None and sum(taken.values()) < sum(backlog.values()):
+            taken = self._along_time(positions, backlog, limits)
         if self._target is None and sum(taken.values()) < limits.least:
             taken = {}
         return {place: at + taken.get(place, 0) for place, at in positions.items()}
+
+    def _along_time(
+        self, positions: Mapping[Place, int], backlog: Mapping[Place, int], limits: Limits
+    ) -> dict[Place, int]:
+        """What is taken of a backlog that the limits cut, so that no partition runs ahead of the watermark's delay."""
+        assert self._plan.watermark is not None
+        waiting = [place for place, count in backlog.items() if count]
+
+        def until(millis: int) -> dict[Place, int]:
+            found = self._brokers.at_time(waiting, millis)
+            reached = {place: backlog[place] if at is None else at - positions[place] for place, at in found.items()}
+            return {place: min(max(0, count), backlog[place]) for place, count in reached.items()}
+
+        taken, self._time = shares_by_time(
+            until,
+            ahead=int(parse_duration(self._plan.watermark.delay) / timedelta(milliseconds=1)),
+            guess=self._time,
+            most=limits.most,
+            most_each=limits.most_each,
+            turn=sum(positions.values()),
+        )
+        return taken
 
     def _check_ids(self, offsets: Offsets, topics: Mapping[str, Topic]) -> None:
         for name, id_ in sorted(offsets.ids.items()):

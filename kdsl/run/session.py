@@ -1,4 +1,4 @@
-"""kdsl must be installed where Spark runs Python; where it is not, say so instead of showing a stranger's traceback."""
+"""What a session must have: kdsl in the Python that it runs, and TIME switched on where a table has it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
 from kdsl.errors import KdslError
+from kdsl.types import model as t
+from kdsl.types.spark import TIME_SWITCH, without_time
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
@@ -35,3 +41,22 @@ def told_if_missing() -> Iterator[None]:
             f"the Python that Spark runs has no module {missing[1]!r}; install kdsl there, as it is on the driver, "
             f"or set PYSPARK_PYTHON to a Python that has it before the session starts (this one is {sys.executable})"
         ) from e
+
+
+class SessionError(KdslError):
+    """The session cannot hold what the table has."""
+
+
+def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
+    """Look whether a session can hold a table's rows.
+
+    Args:
+        spark: The session.
+        table: The table's name.
+        row: What is read or written.
+
+    Raises:
+        SessionError: The table has TIME columns, and Spark's switch for them is off.
+    """
+    if told := without_time(row, spark.conf.get(TIME_SWITCH, "false")):
+        raise SessionError(f"{table}: {told}")
