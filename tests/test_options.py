@@ -89,6 +89,12 @@ class TestStrings:
         assert codes == ["option-missing", "option-unknown", *["option-value"] * 4]
         assert "(did you mean 'red'?)" in "\n".join(texts(made))
 
+    @pytest.mark.parametrize("text", ["1e3", "1_000", "", "٣", "9" * 5000])
+    def test_a_whole_number_is_written_in_digits(self, text: str) -> None:
+        made = Fruit.from_strings({"weight": "1", "seed-count": text})
+
+        assert "expected a whole number" in next(made.problems()).message
+
     def test_messages_use_the_spelling_of_the_user(self) -> None:
         made = Fruit.from_strings({"ripe": "maybe", "weight": "1"})
 

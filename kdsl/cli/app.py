@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import typer
@@ -27,6 +28,9 @@ app.add_typer(kafka.app, name="kafka")
 
 def main() -> None:
     """Run the command line of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the command
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except KdslError as e:

@@ -41,6 +41,9 @@ def check(
         except ResolveError as e:
             found.extend(e.problems)
             continue
+        except load.TargetError as e:
+            found.append(Problem("target", str(e), "name a file, a module or a table that is there"))
+            continue
         for table in tables:
             names.append(table.name)
             found.extend(judge(table, directions))

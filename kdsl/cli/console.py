@@ -9,12 +9,12 @@ from typing import Any
 
 import attrs
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from kdsl.errors import Problem
 
-out = Console()
-err = Console(stderr=True)
+out = Console(emoji=False)
+err = Console(stderr=True, emoji=False)
 
 
 @contextmanager
@@ -30,12 +30,13 @@ def progress(doing: str) -> Iterator[None]:
 
 def print_json(value: Any) -> None:
     """Write a value as one JSON document to the output."""
-    out.print_json(json.dumps(value, default=str, ensure_ascii=False), highlight=False)
+    plain = not out.encoding.lower().startswith("utf")
+    out.print_json(json.dumps(value, default=str), highlight=False, ensure_ascii=plain)
 
 
 def fail(error: BaseException) -> int:
     """Write an error to the error stream; gives the exit code."""
-    err.print(f"[bold red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+    err.print(Text.assemble(("error:", "bold red"), f" {error}"), highlight=False, soft_wrap=True)
     return 1
 
 
@@ -48,7 +49,7 @@ def print_problem(problem: Problem) -> None:
     """Write a problem: its place, what is wrong, what to write instead."""
     colour = "red" if problem.severity == "error" else "yellow"
     place, name = problem.where.place, problem.where.name
-    head = f"[bold]{escape(place)}[/]: " if place else ""
-    line = f"{head}[{colour}]{problem.severity}[/] {escape(name)}: {escape(problem.message)}"
-    out.print(line, highlight=False, soft_wrap=True)
-    out.print(f"    [green]fix:[/] {escape(problem.fix)} [dim]\\[{problem.code}][/]", highlight=False, soft_wrap=True)
+    head = [(place, "bold"), ": "] if place else []
+    line = Text.assemble(*head, (problem.severity, colour), f" {name}: " if name else ": ", problem.message)
+    fix = Text.assemble("    ", ("fix:", "green"), f" {problem.fix} ", (f"[{problem.code}]", "dim"))
+    out.print(line, fix, sep="\n", highlight=False, soft_wrap=True)

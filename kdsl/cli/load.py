@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import sysconfig
 import traceback
 from pathlib import Path
 from types import ModuleType
@@ -31,11 +32,14 @@ def tables(target: str) -> list[Table]:
         TargetError: There is no such file, module or table.
         ResolveError: The file cannot be read as what it is; with the places of all errors.
     """
-    source, _, name = target.partition(":")
-    if source.endswith(YAML):
+    source, name = _split(target)
+    if source.lower().endswith(YAML):
         if not Path(source).is_file():
             raise TargetError(f"there is no file {source!r}")
-        found = load_tables(source)
+        try:
+            found = load_tables(source)
+        except OSError as e:
+            raise TargetError(f"the file {source!r} cannot be read: {e.strerror}") from e
     else:
         found = _of_module(_module(source))
     if not found:
@@ -51,6 +55,14 @@ def tables(target: str) -> list[Table]:
     return chosen
 
 
+def _split(target: str) -> tuple[str, str]:
+    """The file or module, and the name of a table; a path may hold colons, as ``C:/jobs/orders.py`` does."""
+    if target.lower().endswith((".py", *YAML)) or Path(target).is_file():
+        return target, ""
+    source, colon, name = target.rpartition(":")
+    return (source, name) if colon else (target, "")
+
+
 def table(target: str) -> Table:
     """The one table of a target.
 
@@ -59,6 +71,9 @@ def table(target: str) -> Table:
         ResolveError: As for `tables`.
     """
     found = tables(target)
+    names = [t.name for t in found]
+    if len(found) > 1 and len(set(names)) == 1:
+        raise TargetError(f"{target!r} has {len(found)} tables {names[0]!r}; give each a name of its own")
     if len(found) > 1:
         raise TargetError(f"{target!r} has several tables; write {target}:{found[0].name}, or another of "
                           f"{listing(t.name for t in found)}")  # fmt: skip
@@ -69,27 +84,41 @@ def _module(source: str) -> ModuleType:
     path = Path(source)
     if source.endswith(".py") and not path.is_file():
         raise TargetError(f"there is no file {source!r}")
+    if not source.endswith(".py") and not all(part.isidentifier() for part in source.split(".")):
+        what = f"{source!r} is a folder" if path.is_dir() else f"there is no module or file {source!r}"
+        raise TargetError(f"{what}; name a file, as orders.py or tables.yaml, or a module, as package.orders")
     sys.path.insert(0, str(path.parent.resolve()) if source.endswith(".py") else str(Path.cwd()))
     try:
         if not source.endswith(".py"):
             return importlib.import_module(source)
-        spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+        spec = importlib.util.spec_from_file_location(_free_name(path.stem), path.resolve())
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
+        sys.modules[spec.name] = module
         spec.loader.exec_module(module)
     except ModuleNotFoundError as e:
         if e.name and source.split(".")[0] == e.name.split(".")[0]:
             raise TargetError(f"there is no module or file {source!r}") from e
         raise _import_error(source, e) from e
-    except Exception as e:
+    except ResolveError:
+        raise
+    except (Exception, SystemExit) as e:
         raise _import_error(source, e) from e
     return module
 
 
-def _import_error(source: str, error: Exception) -> ResolveError:
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
+def _free_name(stem: str) -> str:
+    """A name for the module of a file that is no other module's, which the file would replace: ``json.py``."""
+    return stem if stem not in sys.modules and stem not in sys.stdlib_module_names else _free_name(f"{stem}_")
+
+
+_NOT_THE_USERS = (*sysconfig.get_paths().values(), str(Path(__file__).parents[1]))
+
+
+def _import_error(source: str, error: BaseException) -> ResolveError:
+    every = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
+    frames = [f for f in every if not f.filename.startswith(("<", *_NOT_THE_USERS))] or every
     line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
     file = error.filename if isinstance(error, SyntaxError) else frames[-1].filename if frames else source
     message = f"the file cannot be imported: {type(error).__name__}: {error}"
@@ -114,7 +143,7 @@ def _table(value: Any, module: str) -> Table | None:
     if isinstance(value, type) and issubclass(value, KafkaTable) and value.__module__ == module:
         made = Table(value.definition())
         options = made.definition.options
-        declared = bool(options.topic) or options.topic_pattern is not None or made.definition.value_format is not None
+        declared = bool(options.topic) or options.topic_pattern is not None
         return made if declared or not _is_base(value) else None
     return None
 

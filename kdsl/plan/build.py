@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from datetime import timedelta
 from typing import Any
 
 import attrs
@@ -14,7 +13,8 @@ from kdsl.durations import duration_text, parse_duration
 from kdsl.errors import KdslError, listing, nearest
 from kdsl.plan.model import Computed, MetadataColumn, ReadPlan, Watermark, WritePlan
 from kdsl.resolve.model import Part, ResolvedTable
-from kdsl.types import model as t
+from kdsl.types import model as t, sql
+from kdsl.types.spark import spark_type
 
 
 class UnknownColumnError(KdslError, ValueError):
@@ -131,25 +131,9 @@ def _defaults(columns: Iterable[ColumnDef]) -> Mapping[str, str]:
 
 
 def literal(value: Any, kind: t.DataType) -> str | None:
-    """A Python value as a Spark SQL literal of a column type; None where SQL has no literal for it."""
-    from kdsl.types.spark import spark_type
-
-    match value:
-        case None:
-            text: str | None = "NULL"
-        case bool() | int():
-            text = str(value).lower()
-        case float() | Decimal():
-            text = f"'{value}'"
-        case str():
-            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-            text = f"'{escaped}'"
-        case bytes():
-            text = f"X'{value.hex()}'"
-        case datetime():
-            text = f"TIMESTAMP '{value.isoformat(sep=' ')}'"
-        case date() | time():
-            text = f"{type(value).__name__.upper()} '{value.isoformat()}'"
-        case _:
-            return None
+    """A default as a Spark SQL literal of a column's type; None where SQL has no literal for it."""
+    try:
+        text, _ = sql.literal(value)
+    except sql.NoLiteralError:
+        return None
     return f"CAST({text} AS {spark_type(kind).simpleString()})"

@@ -38,8 +38,11 @@ def distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
         if not column.name:
             message, fix = "a column has an empty name", "give it one"
             yield problem(table, "column-name", message, fix, column=column)
-        for names in case_clashes(_members(column.type)):
-            message = f"members of the row, {listing(names)}, differ only in letter case, which Spark does not tell apart"
+        rows = [kind for kind in _inside(column.type) if isinstance(kind, t.Row)]
+        for names in (clash for row in rows for clash in case_clashes(row.names)):
+            message = (
+                f"its members {listing(names)} differ only in letter case, which Spark does not tell apart by default"
+            )
             fix = "rename one, or set spark.sql.caseSensitive to true"
             yield problem(table, "column-case", message, fix, column=column, severity="warning")
 

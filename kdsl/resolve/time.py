@@ -34,11 +34,13 @@ def watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
         elif not isinstance(column.type, t.Timestamp | t.TimestampLtz):
             message = f"a watermark needs a TIMESTAMP or TIMESTAMP_LTZ column, but this is {column.type.spelling}"
             yield problem(table, "watermark-type", message, "put it on a column of time", column=column)
+        delay: object = declared.delay  # a class may give anything
         try:
-            text = declared.delay if isinstance(declared.delay, str) else ""
-            complaint = "it is negative" if parse_duration(text) < timedelta() else ""
+            complaint = "it is no text"
+            if isinstance(delay, str):
+                complaint = "it is negative" if parse_duration(delay) < timedelta() else ""
         except ValueError as e:
-            complaint = str(e) if isinstance(declared.delay, str) else "it is no text"
+            complaint = str(e)
         if complaint:
             message = f"the watermark's delay {declared.delay!r} is wrong: {complaint}"
             fix = "write how late a row may be, as '5 seconds'"

@@ -18,6 +18,7 @@ from kdsl.errors import Problem, Where, fail_on, listing, nearest
 from kdsl.plan.model import WritePlan
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type
+from kdsl.types.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -55,7 +56,7 @@ def fitted(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]:
         told = [p.at(here) for p in _type_problems(found, field, ignore_case=ignore_case)]
         problems += told
         if not told:
-            column = _converted(F.col(_quoted(found.name)), found.dataType, wanted, ignore_case=ignore_case)
+            column = _converted(F.col(quoted(found.name)), found.dataType, wanted, ignore_case=ignore_case)
             columns.append(column.alias(field.name))
     fail_on(problems, f"the DataFrame for {plan.table}")
     return _with_instants(df.select(*columns), plan)
@@ -231,7 +232,7 @@ def _with_instants(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan
         return df, plan
     (metadata,) = odd
     name = metadata.column
-    column = F.col(_quoted(name))
+    column = F.col(quoted(name))
     instant = column.cast("timestamp")
     if isinstance(metadata.type, t.Char | t.VarChar):  # a text that is no timestamp must not become NULL, the present
         message = F.concat(F.lit(f"{plan.table}: the column {name!r} has the text '"), column, F.lit("', no timestamp"))
@@ -241,7 +242,3 @@ def _with_instants(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan
     changed = tuple(attrs.evolve(m, type=kind) if m is metadata else m for m in plan.metadata)
     columns = attrs.evolve(plan.columns, fields=fields)
     return df.withColumn(name, instant), attrs.evolve(plan, columns=columns, metadata=changed)
-
-
-def _quoted(name: str) -> str:
-    return "`{}`".format(name.replace("`", "``"))

@@ -25,6 +25,7 @@ from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.decode import RecordDecoder, check_batches
 from kdsl.run.record_metadata import RAW
 from kdsl.run.session import check_session, told_if_missing
+from kdsl.types.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -123,9 +124,7 @@ def _options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str,
 
 def _cores(spark: SparkSession) -> int:
     """How many tasks the session runs at a time, as far as it tells."""
-    from pyspark.sql.utils import is_remote
-
-    if not is_remote():
+    if not type(spark).__module__.startswith("pyspark.sql.connect."):
         return max(1, spark.sparkContext.defaultParallelism)
     # A Connect session has no context; what it may tell is the master, or what was set.
     found = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", spark.conf.get("spark.master", "") or "")
@@ -153,11 +152,7 @@ def _finished(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]
         micros = parse_duration(plan.watermark.delay) // timedelta(microseconds=1)
         df = df.withWatermark(plan.watermark.column, f"{micros} microseconds")
     names = list(plan.output.names)
-    return df if df.columns == names else df.select(*(sf.col(_quoted(name)) for name in names))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return df if df.columns == names else df.select(*(sf.col(quoted(name)) for name in names))
 
 
 def _spark_name(field: str) -> str:

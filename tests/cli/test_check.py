@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,57 @@ class TestCheck:
         done = run("check", target)
 
         assert done.exit_code == 1
-        assert told in str(done.exception)
+        assert told in done.stdout
+        assert json.loads(run("check", "--json", target).stdout)["errors"] == 1
+
+    def test_one_target_that_is_not_there_does_not_hide_the_others(self) -> None:
+        assert "2 tables checked: 1 error, 1 warning" in run("check", "nowhere.py", GOOD).stdout
+
+    @pytest.mark.parametrize("target", [".", "", "./orders", "-"])
+    def test_what_is_no_name_of_a_module(self, target: str) -> None:
+        assert "name a file, as orders.py or tables.yaml, or a module" in run("check", target).stdout
+
+    def test_a_file_that_exits_when_it_is_imported_is_an_error(self, tmp_path: Path) -> None:
+        path = tmp_path / "leaves.py"
+        path.write_text("import sys\nsys.exit(0)\n")
+        done = run("check", str(path))
+
+        assert done.exit_code == 1
+        assert f"{path}:2: error: the file cannot be imported: SystemExit: 0" in done.stdout
+
+    def test_a_mistake_in_a_call_is_told_where_the_user_wrote_it(self, tmp_path: Path) -> None:
+        path = tmp_path / "calls.py"
+        path.write_text("import json\n\njson.loads('{')\n")
+
+        assert f"{path}:3" in run("check", str(path)).stdout
+
+    @pytest.mark.parametrize("name", ["json.py", "good.py", "with blank.py", "c:orders.py", "ünï.py"])
+    def test_a_file_may_have_any_name(self, tmp_path: Path, name: str) -> None:
+        path = tmp_path / name
+        path.write_bytes(Path(GOOD).read_bytes())
+        before = sys.modules["json"]
+        done = run("check", f"{path}:Orders")
+
+        assert done.stdout == "1 table checked: no problems\n"
+        assert sys.modules["json"] is before
+
+    def test_a_common_part_without_a_topic_is_no_table(self, tmp_path: Path) -> None:
+        path = tmp_path / "common.py"
+        path.write_text(
+            "from kdsl import Col, Json, KafkaTable\n\n\nclass Common(KafkaTable, value=Json()):\n    a: Col[int]\n\n\n"
+            "class Orders(Common, topic='orders'):\n    b: Col[int]\n"
+        )
+
+        assert run("check", str(path)).stdout == "1 table checked: no problems\n"
+
+    def test_brackets_backslashes_and_colons_print_as_they_are(self, tmp_path: Path) -> None:
+        path = tmp_path / "odd.py"
+        path.write_text(
+            "from kdsl import Col, Json, KafkaTable\n\n\n"
+            "class Orders(KafkaTable, topic_pattern='x[bold]:key:\\\\[(', value=Json()):\n    a: Col[int]\n"
+        )
+
+        assert r"topic_pattern='x[bold]:key:\\[(' is no regular expression" in run("check", str(path)).stdout
 
 
 class TestPlan:

@@ -134,7 +134,7 @@ class TestErrors:
         assert [line.split(":")[1].split(" ")[0] for line in found] == ["2", "4", "2", "5", "7", "8"]
         assert any("there is no 'colums' (did you mean 'columns'?)" in line for line in found)
         assert any(
-            "$.tables[0].options['topic']: an option is a text, a number, true or false, got [1]" in line
+            "$.tables[0].options['topic']: an option is a text, a number, true or false, got a list" in line
             for line in found
         )
         assert any("$.tables[1].columns[0].virtual: expected true or false, got 'maybe'" in line for line in found)
@@ -144,6 +144,56 @@ class TestErrors:
         text = "name: a\ncolumns: []\noptions:\n  topic: a\n  topic: b\n"
 
         assert told(text) == ["t.yaml:5 $.options['topic']: 'topic' stands twice, first in line 4; remove one"]
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("tables:", "$.tables: expected a list of tables, got nothing"),
+            ("tables: {a: 1}", "$.tables: expected a list of tables, got a mapping"),
+            ("tables: [a]", "$.tables[0]: expected a mapping of name, columns, options, primary_key"),
+            ("name: a\noptions: {}\ncolumns: {a: INT}", "$.columns: expected a list, got a mapping"),
+            ("name: a\noptions: {}\ncolumns: [a INT]", "$.columns[0]: expected a mapping of name, type"),
+            ("name: a\noptions: {}\ncolumns: []\nprimary_key: ab", "$.primary_key: expected a list, got a text"),
+            ("name: a\noptions: {}\ncolumns: []\nwatermark: a", "$.watermark: expected a mapping of column, delay"),
+            ("name: a\noptions: []\ncolumns: []", "$.options: expected a mapping of options, got a list"),
+            ("name: a\noptions: {}\ncolumns: [{name: b, type: INT, metadata: ''}]", "expected a metadata key or true"),
+            ("a: &a [*a]", "t.yaml:1: the document is no YAML: an anchor contains itself"),
+            ("name: a\n<<: [1]", "t.yaml:2: the document is no YAML: '<<' merges no mapping"),
+            ("name: !x a", "t.yaml:1: the document is no YAML: a value begins with a tag"),
+            ("name: a\ncolumns: !x []", "t.yaml:2: the document is no YAML: a tag has no meaning here"),
+            ("name: 2020-13-45", "t.yaml:1: the document is no YAML: a value looks like the type 'timestamp'"),
+            ("name: a\n? [b]\n: c", "t.yaml:2: the document is no YAML: a key is no text"),
+            ("name: a\nb: \0", "t.yaml:2: the document is no YAML: it holds the character U+0000"),
+            ("[" * 3000, "the document is no YAML: it is nested too deeply"),
+        ],
+    )
+    def test_another_shape_is_told_with_its_place(self, text: str, message: str) -> None:
+        assert message in told(text)[0]
+
+    def test_two_tables_of_one_name(self) -> None:
+        table = "{name: a, columns: [], options: {}}"
+
+        assert told(f"tables:\n- {table}\n- {table}\n")[0].startswith("t.yaml:3 $.tables[1].name: there are two tables")
+
+    @pytest.mark.parametrize(
+        "text", ["[hunter2]", "{sasl.password: hunter2}", "*hunter2", "!hunter2", "!hunter2 x", "!!int hunter2"]
+    )
+    def test_an_option_of_another_shape_shows_no_secret(self, text: str) -> None:
+        found = told(f"name: a\ncolumns: []\noptions:\n  properties.sasl.password: {text}\n  b: []\n")
+
+        assert "t.yaml:4" in found[0] or "t.yaml:5" in found[0]
+        assert "hunter2" not in "".join(found)
+
+    @pytest.mark.parametrize(("raw", "line"), [(b"name: a\nb: \xff\n", 2), ("name: a".encode("utf-16"), 1)])
+    def test_a_file_that_is_no_utf_8(self, tmp_path: Path, raw: bytes, line: int) -> None:
+        path = tmp_path / "tables.yaml"
+        path.write_bytes(raw)
+        with pytest.raises(ResolveError) as caught:
+            load_definitions(path)
+
+        (problem,) = caught.value.problems
+        assert problem.message == "the document is no UTF-8: it holds the byte 0xff"
+        assert problem.where.line == line
 
     def test_another_key_beside_tables(self) -> None:
         assert "is no part of a document of tables" in told("tables: []\nsource: 1\n")[0]
@@ -164,6 +214,24 @@ def codes(**options: str) -> list[str]:
 class TestOptions:
     def test_good_ones(self) -> None:
         assert codes() == []
+
+    @pytest.mark.parametrize("written", ["010", "1.10", "1:30", "0x10", "on", "2020-01-01", ".nan"])
+    def test_an_option_is_the_text_that_is_written(self, written: str) -> None:
+        text = f"name: a\ncolumns: []\noptions:\n  connector: kafka\n  properties.group.id: {written}\n"
+        (found,) = read_tables(text)
+
+        assert dict(found.properties) == {"group.id": written}
+
+    def test_tables_share_options_through_a_merge_in_which_their_own_win(self) -> None:
+        text = (
+            "tables:\n- name: a\n  columns: []\n  options: &common {connector: kafka, topic: a, format: json}\n"
+            "- name: b\n  columns: []\n  options: {<<: *common, topic: b}\n"
+        )
+        _, found = read_tables(text)
+
+        assert found.options.topic == ("b",)
+        assert found.value_format is not None
+        assert found.problems == ()
 
     def test_an_unknown_connector(self) -> None:
         assert codes(connector="kafkaa") == ["connector"]

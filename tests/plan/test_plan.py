@@ -107,18 +107,21 @@ class TestWrite:
         [
             (None, t.STRING, "CAST(NULL AS string)"),
             (1, t.Int(), "CAST(1 AS int)"),
-            (True, t.Boolean(), "CAST(true AS boolean)"),
-            (1.5, t.Double(), "CAST('1.5' AS double)"),
-            (Decimal("1.50"), t.Decimal(10, 2), "CAST('1.50' AS decimal(10,2))"),
+            (True, t.Boolean(), "CAST(TRUE AS boolean)"),
+            (1.5, t.Double(), "CAST(1.5D AS double)"),
+            (Decimal("1.50"), t.Decimal(10, 2), "CAST(1.50BD AS decimal(10,2))"),
             ("it's \\", t.STRING, "CAST('it\\'s \\\\' AS string)"),
             (b"\x00\xff", t.BYTES, "CAST(X'00ff' AS binary)"),
             (date(2024, 1, 2), t.Date(), "CAST(DATE '2024-01-02' AS date)"),
             (
                 datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC),
                 t.TimestampLtz(),
-                "CAST(TIMESTAMP '2024-01-02 03:04:05+00:00' AS timestamp)",
+                "CAST(TIMESTAMP_LTZ '2024-01-02 03:04:05+00:00' AS timestamp)",
             ),
-            ([1], t.Array(t.Int()), None),
+            (datetime(2024, 3, 31, 2, 30), t.Timestamp(), "CAST(TIMESTAMP_NTZ '2024-03-31 02:30:00' AS timestamp_ntz)"),
+            ([1, None], t.Array(t.Int()), "CAST(array(1, NULL) AS array<int>)"),
+            ({"a": 1}, t.Map(t.STRING, t.Int()), "CAST(map('a', 1) AS map<string,int>)"),
+            (object(), t.STRING, None),
         ],
     )
     def test_defaults_are_sql_literals(self, value: Any, kind: t.DataType, text: str | None) -> None:

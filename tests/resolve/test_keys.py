@@ -87,7 +87,7 @@ class TestKeyFormatAndFields:
 
         assert problem.code == "key-format"
         assert problem.message == "'id' is in the message key, but there is no key format"
-        assert problem.fix == "add 'key.format'"
+        assert problem.fix == "add one, as 'key.format': json"
 
     @pytest.mark.parametrize("given", [{}, {"key.fields": ""}])
     def test_a_key_format_needs_key_fields(self, given: dict[str, Scalar]) -> None:

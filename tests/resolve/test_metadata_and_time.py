@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kdsl.declare.config import Scalar, WatermarkConfig
+from kdsl.declare.config import ColumnConfig, Scalar, TableConfig, WatermarkConfig
+from kdsl.declare.document import read_tables
 from kdsl.declare.metadata import METADATA
+from kdsl.resolve import problems
 from tests.resolve.tables import codes, errors, table, warnings
 
 
@@ -104,6 +106,14 @@ class TestPrimaryKey:
     def test_it_names_columns(self) -> None:
         assert codes(table(primary_key=("nope",))) == ["primary-key-column", "primary-key"]
 
+    def test_its_place_is_that_of_the_column(self) -> None:
+        (found,) = read_tables(
+            "name: a\nprimary_key: [x]\ncolumns:\n  - {name: x, type: INT}\n"
+            "options: {connector: kafka, topic: a, format: json}\n"
+        )
+
+        assert [p.where.line for p in problems(found, "read")] == [4]
+
 
 class TestWatermark:
     TIME = "ts TIMESTAMP_LTZ(3) METADATA FROM timestamp"
@@ -133,6 +143,21 @@ class TestColumns:
 
     def test_names_that_differ_in_case_only_are_odd(self) -> None:
         assert warnings(table("id INT", "ID STRING")) == ["column-case"]
+
+    def test_members_of_a_row_that_differ_in_case(self) -> None:
+        assert warnings(table("id ARRAY<ROW<a INT, A INT>>")) == ["column-case"]
+
+    def test_a_name_that_is_empty(self) -> None:
+        assert codes(table("id INT", " INT")) == ["column-name"]
+
+    def test_an_expression_that_is_empty(self) -> None:
+        given = TableConfig(
+            name="a",
+            columns=[ColumnConfig(name="x", type="INT"), ColumnConfig(name="y", type="INT", computed=" ")],
+            options={"connector": "kafka", "topic": "a", "format": "json"},
+        )
+
+        assert codes(given.definition()) == ["computed"]
 
     def test_a_sink_has_something_to_write(self) -> None:
         assert codes(table("o BIGINT METADATA FROM offset VIRTUAL"), "write") == ["nothing-to-write"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from kdsl import Col, KafkaTable
 from kdsl.declare.config import Scalar
-from kdsl.resolve import Start, Topics, resolve
+from kdsl.resolve import Start, Topics, problems, resolve
 from kdsl.resolve.startup import parse_offsets
 from tests.resolve.tables import codes, errors, table, warnings
 
@@ -34,6 +37,11 @@ class TestTopics:
     @pytest.mark.parametrize("name", ["", "a b", "a/b", ".", "..", "x" * 250, "ä"])
     def test_names_that_kafka_refuses(self, name: str) -> None:
         assert codes(table(options={"topic": name})) == ["topic-name"]
+
+    def test_an_empty_pattern_matches_no_topic(self) -> None:
+        (problem,) = errors(table(options={"topic-pattern": ""}, without=("topic",)))
+
+        assert problem.message == "'topic-pattern': '' matches no topic"
 
     def test_a_pattern_is_a_regular_expression(self) -> None:
         (problem,) = errors(table(options={"topic-pattern": "a("}, without=("topic",)))
@@ -92,6 +100,14 @@ class TestStartup:
         given: dict[str, Scalar] = {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": 1655395200}
 
         assert warnings(table(options=given)) == ["startup-seconds"]
+
+    def test_an_early_time_of_a_class_is_told_in_the_words_of_a_class(self) -> None:
+        class Early(KafkaTable, topic="a", value="json", startup=datetime(1970, 1, 1, tzinfo=UTC)):
+            x: Col[int]
+
+        (problem,) = problems(Early.definition(), "read")
+        assert problem.message == "startup= is 0 ms after 1970, which is a time before March 1973"
+        assert problem.fix == "give the time that you mean"
 
     def test_specific_offsets_need_offsets(self) -> None:
         assert codes(table(options=SPECIFIC)) == ["startup-offsets"]

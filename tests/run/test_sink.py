@@ -18,7 +18,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, RecordError, ResolveError
 from kdsl.plan.model import WritePlan
 from kdsl.run.librdkafka import producers
-from kdsl.run.librdkafka.sink import PIECE_BYTES, SIZES, Written, write_rows
+from kdsl.run.librdkafka.sink import PIECE_BYTES, Written, sizes, write_rows
 from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types.arrow import arrow_schema
@@ -301,7 +301,7 @@ def test_a_producer_is_kept_for_the_next_task_of_the_same_settings(kdsl_topic: M
     plan = raw_plan(kdsl_topic())
     write_rows(plan, cluster, [rows(plan, numbered(1))])
     (first,) = producers.take_kept()
-    producers.give_back(cluster.producer(SIZES), plan.delivery, first)
+    producers.give_back(cluster.producer(sizes(5)), plan.delivery, first)
 
     write_rows(plan, cluster, [rows(plan, numbered(1))])
     other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": "7"})
@@ -321,10 +321,12 @@ def test_only_a_few_producers_are_kept(kdsl_topic: MakeTopic, cluster: Cluster) 
     assert len(producers.take_kept()) == producers.KEPT
 
 
+def test_the_queue_holds_what_comes_while_records_are_waited_for() -> None:
+    assert [sizes(linger)["queue.buffering.max.messages"] for linger in (0, 5, 100.5)] == [20_000, 20_000, 100_500]
+
+
 @pytest.mark.parametrize("more", [{}, {"ts": "timestamp"}])
-def test_a_full_queue_is_waited_for(
-    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
-) -> None:
+def test_a_full_queue_is_waited_for(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, more: dict[str, str]) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic, **more)
     small = Cluster(kdsl_kafka.bootstrap_servers, properties={"queue.buffering.max.messages": "100"})
@@ -422,15 +424,18 @@ def test_nothing_is_lost_when_the_broker_dies_in_the_middle_and_returns(kill: st
         assert len(keys) == total * size  # idempotence is on, so not even a duplicate
 
 
-def test_a_write_that_promises_nothing_goes_on_and_counts(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
-    topic = kdsl_topic(config={"max.message.bytes": "1000"})
+def test_a_write_that_promises_nothing_goes_on_and_counts(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = kdsl_topic()
     plan = write_plan(metadata=NAMES, topics=(topic,), delivery="none")
-    made = [rows(plan, [{"k": b"1", "v": b"x" * 5000}]), rows(plan, numbered(2))]
+    too_large = {"k": b"1", "v": b"x" * 2_000_000}
 
-    written = write_rows(plan, Cluster(kdsl_kafka.bootstrap_servers, properties={"linger.ms": "0"}), made)
+    written = write_rows(plan, cluster, [rows(plan, [too_large]), rows(plan, numbered(2))])
 
     assert (written.records, written.lost) == (2, 1)
     assert [m.key() for m in kdsl_kafka.read(topic)] == [b"0", b"1"]
+    assert "Orders: 1 of 3 records may be lost, for it promises nothing" in caplog.text
 
 
 def test_no_rows_write_nothing(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:

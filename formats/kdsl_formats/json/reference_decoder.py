@@ -1,6 +1,6 @@
 """The judge of what a JSON message means: record by record, plain and exact.
 
-It follows Flink's JSON reader; `docs/differences-json.md` lists where it does not. The fast decoder sends it every
+It follows Flink's JSON reader; `docs/differences.md` lists where it does not. The fast decoder sends it every
 message that it has any doubt about.
 """
 

@@ -17,11 +17,12 @@ from typing import Any
 import attrs
 from pyspark.sql import Column, functions as F
 
-from kdsl.declare.classes.sql import BodyError, Recorded, quoted, recorded
+from kdsl.declare.classes.sql import BodyError, Recorded, recorded
 from kdsl.declare.definition import Expression
 from kdsl.errors import listing, nearest
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type
+from kdsl.types.sql import quoted
 
 
 @attrs.frozen

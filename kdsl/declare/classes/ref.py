@@ -24,6 +24,7 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 from pyspark.sql.utils import is_remote
 
 from kdsl.errors import KdslError
+from kdsl.types.sql import quoted
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -126,9 +127,8 @@ else:
         def _column(self) -> Column:
             """The Spark column of the session's kind."""
             of_session()
-            name = str.__str__(self).replace("`", "``")
             try:
-                return F.col(f"`{name}`")
+                return F.col(quoted(str.__str__(self)))
             except (AssertionError, PySparkException) as e:
                 raise NoSessionError(
                     f"an expression over {self!r} needs a Spark session, and there is none yet; make it inside the "

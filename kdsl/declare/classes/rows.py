@@ -21,6 +21,7 @@ from kdsl.errors import KdslError, listing, nearest
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema, arrow_type
 from kdsl.types.spark import TIME_SWITCH, spark_schema, spark_type, without_time
+from kdsl.types.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -181,7 +182,7 @@ def _loosened(df: DataFrame, by_column: Mapping[str, Attribute]) -> DataFrame:
     """The DataFrame without NOT NULL inside its columns, which pyspark cannot bring to Arrow where a row is NULL."""
     from pyspark.sql import functions as F
 
-    columns = [F.col("`{}`".format(n.replace("`", "``"))) for n in df.columns]
+    columns = [F.col(quoted(n)) for n in df.columns]
     kinds = [by_column[n].column.type for n in df.columns]
     loosened = (spark_type(_loose(k)) if _has(t.Row, k) else None for k in kinds)
     return df.select([c if k is None else c.cast(k) for c, k in zip(columns, loosened, strict=True)])

@@ -7,14 +7,11 @@ them, ``== None`` asks for NULL. What SQL would do otherwise than Python is refu
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from enum import Enum
-from math import isfinite
 from typing import Any, NoReturn
 
 from kdsl.errors import KdslError, listing, nearest
 from kdsl.types import model as t
+from kdsl.types.sql import NoLiteralError, literal, quoted
 
 FIX = "write arithmetic on the columns, or use pyspark's functions, as F.when for if"
 
@@ -32,11 +29,6 @@ class BodyError(KdslError):
         self.message, self.fix = message, fix
 
 
-def quoted(name: str) -> str:
-    """A column's name in back-ticks."""
-    return "`{}`".format(name.replace("`", "``"))
-
-
 def recorded(value: Any) -> Recorded:
     """A value of a body as SQL: an expression, or a literal.
 
@@ -47,48 +39,14 @@ def recorded(value: Any) -> Recorded:
 
 
 def _literal(value: Any) -> tuple[str, t.DataType | None]:
-    """A Python value as SQL, with its type."""
-    match value:
-        case Enum():
-            return _literal(value.value)
-        case None:
-            return "NULL", None
-        case bool():
-            return str(value).upper(), t.Boolean()
-        case int():
-            return (str(value) if value >= 0 else f"({value})"), t.BigInt()
-        case float() if isfinite(value):
-            return (f"{value!r}D" if value >= 0 else f"({value!r}D)"), t.Double()
-        case float():
-            return f"CAST('{value}' AS DOUBLE)", t.Double()
-        case Decimal() if value.is_finite():
-            digits = f"{value:f}BD"
-            return (digits if value >= 0 else f"({digits})"), t.Decimal()
-        case str():
-            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-            return f"'{escaped}'", t.STRING
-        case bytes():
-            return f"X'{value.hex()}'", t.BYTES
-        case datetime():
-            kind: t.DataType = t.Timestamp() if value.tzinfo is None else t.TimestampLtz()
-            return f"{kind.name} '{value.isoformat(sep=' ')}'", kind
-        case date():
-            return f"DATE '{value.isoformat()}'", t.Date()
-        case time():
-            return f"TIME '{value.isoformat()}'", t.Time()
-        case timedelta():
-            return _interval(value), None
-        case _:
-            raise BodyError(f"its body uses {value!r} of type {type(value).__name__}, which is no SQL value")
-
-
-def _interval(value: timedelta) -> str:
-    sign = "-" if value < timedelta() else ""
-    whole = abs(value)
-    seconds = (
-        f"{whole.seconds // 3600:02}:{whole.seconds // 60 % 60:02}:{whole.seconds % 60:02}.{whole.microseconds:06}"
-    )
-    return f"INTERVAL '{sign}{whole.days} {seconds}' DAY TO SECOND"
+    """A plain Python value as SQL, with its type."""
+    refused = BodyError(f"its body uses {value!r} of type {type(value).__name__}, which is no SQL value")
+    if isinstance(value, list | tuple | dict):
+        raise refused
+    try:
+        return literal(value)
+    except NoLiteralError:
+        raise refused from None
 
 
 _WHOLE = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)

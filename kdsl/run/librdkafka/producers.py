@@ -28,7 +28,7 @@ from kdsl.errors import KdslError
 from kdsl.run.encode import Rows
 from kdsl.run.librdkafka import native as n
 
-PATIENCE_MS = 5  # a full queue holds more than is sent in this time, so that waiting costs nothing
+PATIENCE_MS = 2  # a full queue holds more than is sent in this time, so that waiting costs nothing
 FLUSH_MS = 100
 KEPT = 4
 SYSLOG_ERROR, SYSLOG_WARNING = 3, 4

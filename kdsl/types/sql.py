@@ -1,0 +1,96 @@
+"""Names and values as Spark SQL writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields as members, is_dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from math import isfinite
+from typing import Any
+
+import attrs
+
+from kdsl.types import model as t
+
+
+class NoLiteralError(TypeError):
+    """SQL has no literal for a Python value."""
+
+
+def quoted(name: str) -> str:
+    """A column's name in back-ticks."""
+    return "`{}`".format(name.replace("`", "``"))
+
+
+def literal(value: Any) -> tuple[str, t.DataType | None]:
+    """A Python value as SQL, with its type where that is known.
+
+    A naive datetime is a wall-clock time (TIMESTAMP_NTZ), an aware one an instant (TIMESTAMP_LTZ); lists, dicts,
+    dataclasses and attrs classes become arrays, maps and structs.
+
+    Raises:
+        NoLiteralError: SQL has no such value.
+    """
+    match value:
+        case Enum():
+            return literal(value.value)
+        case None:
+            return "NULL", None
+        case bool():
+            return str(value).upper(), t.Boolean()
+        case int():
+            return (str(value) if value >= 0 else f"({value})"), t.BigInt()
+        case float() if isfinite(value):
+            return (f"{value!r}D" if value >= 0 else f"({value!r}D)"), t.Double()
+        case float():
+            return f"CAST('{value}' AS DOUBLE)", t.Double()
+        case Decimal() if value.is_finite():
+            digits = f"{value:f}BD"
+            return (digits if value >= 0 else f"({digits})"), t.Decimal()
+        case str():
+            escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+            return f"'{escaped}'", t.STRING
+        case bytes():
+            return f"X'{value.hex()}'", t.BYTES
+        case datetime():
+            naive = value.tzinfo is None
+            word, kind = ("TIMESTAMP_NTZ", t.Timestamp()) if naive else ("TIMESTAMP_LTZ", t.TimestampLtz())
+            return f"{word} '{value.isoformat(sep=' ')}'", kind
+        case date():
+            return f"DATE '{value.isoformat()}'", t.Date()
+        case time():
+            return f"TIME '{value.isoformat()}'", t.Time()
+        case timedelta():
+            return _interval(value), None
+        case list() | tuple() if not hasattr(value, "_fields"):
+            return f"array({', '.join(literal(v)[0] for v in value)})", None
+        case Mapping():
+            entries = ", ".join(f"{literal(k)[0]}, {literal(v)[0]}" for k, v in value.items())
+            return f"map({entries})", None
+        case _ if (found := _members(value)) is not None:
+            entries = ", ".join(f"{literal(k)[0]}, {literal(v)[0]}" for k, v in found.items())
+            return f"named_struct({entries})", None
+        case _:
+            raise NoLiteralError(f"{value!r} of type {type(value).__name__} is no SQL value")
+
+
+def _members(value: Any) -> dict[str, Any] | None:
+    """The members of a value that becomes a struct, or None."""
+    if attrs.has(type(value)):
+        return {a.name: getattr(value, a.name) for a in attrs.fields(type(value))}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {m.name: getattr(value, m.name) for m in members(value)}
+    if hasattr(value, "_fields"):
+        return dict(zip(value._fields, value, strict=True))
+    return None
+
+
+def _interval(value: timedelta) -> str:
+    sign = "-" if value < timedelta() else ""
+    whole = abs(value)
+    seconds = (
+        f"{whole.seconds // 3600:02}:{whole.seconds // 60 % 60:02}:{whole.seconds % 60:02}.{whole.microseconds:06}"
+    )
+    return f"INTERVAL '{sign}{whole.days} {seconds}' DAY TO SECOND"
