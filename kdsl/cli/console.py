@@ -49,7 +49,7 @@ def print_problem(problem: Problem) -> None:
     """Write a problem: its place, what is wrong, what to write instead."""
     colour = "red" if problem.severity == "error" else "yellow"
     place, name = problem.where.place, problem.where.name
-    head = [(place, "bold"), ": "] if place else []
-    line = Text.assemble(*head, (problem.severity, colour), f" {name}: " if name else ": ", problem.message)
+    line = Text.assemble((place, "bold"), ": " if place else "", (problem.severity, colour))
+    line.append(f" {name}: {problem.message}" if name else f": {problem.message}")
     fix = Text.assemble("    ", ("fix:", "green"), f" {problem.fix} ", (f"[{problem.code}]", "dim"))
     out.print(line, fix, sep="\n", highlight=False, soft_wrap=True)

@@ -85,7 +85,7 @@ def _module(source: str) -> ModuleType:
     if source.endswith(".py") and not path.is_file():
         raise TargetError(f"there is no file {source!r}")
     if not source.endswith(".py") and not all(part.isidentifier() for part in source.split(".")):
-        what = f"{source!r} is a folder" if path.is_dir() else f"there is no module or file {source!r}"
+        what = f"{source!r} is a folder" if source and path.is_dir() else f"there is no module or file {source!r}"
         raise TargetError(f"{what}; name a file, as orders.py or tables.yaml, or a module, as package.orders")
     sys.path.insert(0, str(path.parent.resolve()) if source.endswith(".py") else str(Path.cwd()))
     try:

@@ -68,7 +68,10 @@ def startup(table: TableDef, direction: Direction) -> Iterator[Problem]:
         fix = f"set {named} to 'specific-offsets', or remove it"
         yield problem(table, "startup-unused", message, fix, option="startup_offsets", severity="warning")
     when = options.startup_timestamp
-    if mode == "timestamp" and isinstance(when, int) and when < SMALLEST_MILLIS:
+    if mode == "timestamp" and when is not None and not 0 <= when < 1 << 63:
+        message = f"{named if in_python else millis} is {when} ms after 1970, which is no time of a Kafka record"
+        yield problem(table, "startup-timestamp", message, "give a time from 1970 on", option="startup_timestamp")
+    elif mode == "timestamp" and when is not None and when < SMALLEST_MILLIS:
         message = f"{named if in_python else millis} is {when} ms after 1970, which is a time before March 1973"
         fix = "give the time that you mean" if in_python else "give milliseconds since 1970-01-01 UTC, not seconds"
         yield problem(table, "startup-seconds", message, fix, option="startup_timestamp", severity="warning")

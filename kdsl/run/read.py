@@ -180,8 +180,8 @@ def _raw(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Columns as Spark's Kafka source has them, as a raw record batch."""
     names = {_spark_name(field): field for field in RAW}
     arrays = {}
-    for name, array in zip(batch.schema.names, batch.columns, strict=True):
-        field = names.get(name, name)
+    for name in batch.schema.names:
+        array, field = batch.column(name), names.get(name, name)
         if field == "timestamp":
             array = array.cast(pa.timestamp("ms", array.type.tz), safe=False).view(pa.int64())
         elif field == "headers" and array.null_count:

@@ -101,6 +101,12 @@ class TestStartup:
 
         assert warnings(table(options=given)) == ["startup-seconds"]
 
+    @pytest.mark.parametrize("millis", ["-1", str(1 << 63)])
+    def test_a_time_that_no_record_has(self, millis: str) -> None:
+        given: dict[str, Scalar] = {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": millis}
+
+        assert codes(table(options=given)) == ["startup-timestamp"]
+
     def test_an_early_time_of_a_class_is_told_in_the_words_of_a_class(self) -> None:
         class Early(KafkaTable, topic="a", value="json", startup=datetime(1970, 1, 1, tzinfo=UTC)):
             x: Col[int]

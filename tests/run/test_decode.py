@@ -263,7 +263,12 @@ class TestMetadata:
 
     def test_of_a_repeated_header_the_last_one_counts_and_the_list_has_all(self) -> None:
         plan = read_plan(metadata={"h": "headers", "l": "header-list"})
-        pairs = [[("a", b"1"), ("b", b"2"), ("a", b"3")], [], [("a", b"4"), ("a", None)], [("c", b"5")]]
+        pairs: list[list[tuple[str, bytes | None]]] = [
+            [("a", b"1"), ("b", b"2"), ("a", b"3")],
+            [],
+            [("a", b"4"), ("a", None)],
+            [("c", b"5")],
+        ]
 
         rows = decoded(plan, *({"headers": [{"key": k, "value": v} for k, v in one]} for one in pairs))
 

@@ -16,6 +16,7 @@ from kdsl.run.librdkafka.consumers import MOST_KEPT, SIZES, KeptConsumer, discar
 from kdsl.run.librdkafka.errors import OffsetError, StalledError, TopicMissingError
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.offsets import Range
+from kdsl.run.record_metadata import RAW
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.read_plans import fetch, fetch_raw, part, read_plan, texts
@@ -45,7 +46,7 @@ class TestRecords:
             Record(b"", b"", [], 1, 1_583_673_131_125),
         )
 
-        found = fetch_raw(consumer, fetching.RAW, [Range(topic, 1, 0, 3)]).to_pylist()
+        found = fetch_raw(consumer, RAW, [Range(topic, 1, 0, 3)]).to_pylist()
 
         same = {"topic": topic, "partition": 1, "timestamp_type": 0, "leader_epoch": 0}
         headers = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": "é", "value": b""}]
@@ -126,7 +127,7 @@ class TestRecords:
         assert [v[0] for batch in batches for v in batch.column("value").to_pylist()] == list(range(60))
         assert max(batch.nbytes for batch in batches) < fetching.BATCH_BYTES + fetching.CHUNK_BYTES + 2_000_000
 
-    def test_gaps_of_compaction_and_of_markers_are_passed_over(
+    def test_offsets_of_markers_and_aborted_records_are_passed_over(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic()

@@ -36,7 +36,8 @@ def test_no_partition_gets_more_than_another_that_still_has_records(
 
 @given(st.integers(1, 12), st.integers(1, 20))
 def test_no_partition_starves_under_a_limit_below_their_number(most: int, partitions: int) -> None:
-    turn, served = 0, set()
+    turn = 0
+    served: set[tuple[str, int]] = set()
     for _ in range(-(-partitions // most)):
         taken = shares({("a", p): 1_000_000 for p in range(partitions)}, most=most, turn=turn)
         turn += sum(taken.values())

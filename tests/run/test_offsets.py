@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 
 import pytest
 from hypothesis import given, strategies as st
@@ -26,12 +27,12 @@ def test_offsets_read_back_as_they_were_written(given: Offsets) -> None:
 
 
 @given(offsets(), st.randoms())
-def test_equal_offsets_have_equal_texts(given: Offsets, random: object) -> None:
+def test_equal_offsets_have_equal_texts(given: Offsets, chance: Random) -> None:
     places = list(given.positions)
-    random.shuffle(places)  # type: ignore[attr-defined]
+    chance.shuffle(places)
     again = Offsets(
         {place: given.positions[place] for place in places},
-        dict(reversed(given.ids.items())),
+        dict(reversed(list(given.ids.items()))),
         given.startup,
         given.begin,
         given.lost,

@@ -78,7 +78,7 @@ def test_a_specific_offset_beyond_the_end_is_refused_with_the_range() -> None:
 
     for reset in ("none", "earliest", "latest"):
         with pytest.raises(OffsetError, match=r"orders\[0\] has the offsets 10 to 100, and 101 is wanted"):
-            decide(plan, KNOWN, reset)  # type: ignore[arg-type]
+            decide(plan, KNOWN, reset)
 
 
 def test_a_specific_offset_for_a_missing_partition_is_refused() -> None:

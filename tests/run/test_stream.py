@@ -464,7 +464,7 @@ class TestLimits:
             while (rows := query.batch(Limits(most=200))) is not None:
                 latest = max(latest, *(r["ts"].timestamp() for r in rows))
                 unread = [
-                    rs[query.offsets.positions[topic, p]].timestamp / 1000
+                    (rs[query.offsets.positions[topic, p]].timestamp or 0) / 1000
                     for p, rs in enumerate((few, many))
                     if query.offsets.positions[topic, p] < len(rs)
                 ]

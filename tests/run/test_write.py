@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, ResolveError
 from kdsl.run.write import WriteError, encode, write
-from kdsl.testing import RunningKafka
+from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.write_plans import write_plan
 
@@ -178,22 +178,34 @@ def test_a_topic_cannot_be_overwritten(spark: SparkSession, kdsl_topic: MakeTopi
         spark.range(1).write.format(FORMAT).mode("overwrite").options(**options(plan, cluster)).save()
 
 
-def test_secrets_show_neither_in_errors_nor_in_explain(
-    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("written", ["literal", "reference"])
+def test_secrets_reach_the_tasks_and_show_nowhere(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str], written: str
 ) -> None:
-    plan = write_plan({"id": "INT NOT NULL"}, topics=(kdsl_topic(),))
-    properties = {
-        "sasl.jaas.config": 'x.PlainLoginModule required username="u" password="hunter2";',
-        "sasl.mechanism": "PLAIN",
-    }
-    with_secret = Cluster(kdsl_kafka.bootstrap_servers, properties=properties)
-    df = spark.sql("SELECT CAST(NULL AS INT) AS id")
+    secret = "hunter-2-hunter"
+    (tmp_path / "password").write_text(secret, encoding="utf-8")
+    given = secret if written == "literal" else f"${{file:{tmp_path / 'password'}}}"
+    plan = write_plan({"id": "BIGINT NOT NULL"})
+    with LocalKafka(security="sasl_plain", users={"writer": secret}, topics=["orders"]) as kafka:
+        cluster = Cluster(
+            kafka.bootstrap_servers,
+            properties={
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": f'org.x.PlainLoginModule required username="writer" password="{given}";',
+            },
+        )
+        write(spark.range(3), plan, cluster)
+        with pytest.raises(WriteError) as caught:
+            write(spark.sql("SELECT CAST(NULL AS BIGINT) AS id"), plan, cluster)
+        out, err = capfd.readouterr()
 
-    with pytest.raises(WriteError) as caught:
-        write(df, plan, with_secret)
-    out, err = capfd.readouterr()
-
-    assert "hunter2" not in f"{caught.value!r} {caught.value.__cause__} {out} {err}"
+        assert len(kafka.read("orders")) == 3
+        (tmp_path / "password").unlink()
+        if written == "reference":
+            with pytest.raises(KdslError, match=r"the value of 'sasl.jaas.config' cannot be had"):
+                write(spark.range(3), plan, cluster)
+        assert secret not in f"{caught.value!r} {caught.value.__cause__} {cluster} {out} {err}"
 
 
 def test_records_are_encoded_without_a_broker(spark: SparkSession) -> None:

@@ -106,9 +106,9 @@ class Fetcher:
                     heard = time.monotonic()
                 if messages:
                     messages, columns = places.advance(messages)
-                if messages:
-                    chunk = [*columns, *(_COLUMNS[name](messages) for name in self._fields)]
-                    messages.clear()
+                    if messages:
+                        chunk = [*columns, *(_COLUMNS[name](messages) for name in self._fields)]
+                        messages.clear()
                 places.end(ended)
             if self._false_alarms > alarms:
                 alarms = self._false_alarms

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kdsl.cluster import Cluster
-from kdsl.errors import KdslError, RecordError
+from kdsl.errors import KdslError, RecordError, ResolveError
 from kdsl.plan.model import WritePlan
 from kdsl.run.encode import RecordEncoder, Rows, names_topics
 from kdsl.run.librdkafka import native
@@ -137,10 +137,13 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
 
     Raises:
         RecordError: A row cannot be encoded, or Kafka does not take a record. Nothing more of the task is sent.
-        KdslError: No producer can be made, or it cannot go on.
+        KdslError: The settings have errors here, no producer can be made, or it cannot go on.
     """
     creating = cluster.connector().auto_create_topics
-    settings = cluster.producer(sizes(float(cluster.producer().get("linger.ms", 5)), creating=creating))
+    try:
+        settings = cluster.producer(sizes(float(cluster.producer().get("linger.ms", 5)), creating=creating))
+    except ResolveError as e:  # as one exception: a group is hard to read at the end of a task's traceback
+        raise KdslError(f"{plan.table}: {e}") from None
     try:
         with leased(settings, plan.delivery) as producer:
             return _Task(plan, producer, settings, creating=creating).run(batches)

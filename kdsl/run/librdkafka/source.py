@@ -101,6 +101,9 @@ def _read(options: OptionText, task: InputPartition) -> Iterator[pa.RecordBatch]
             rows = decoder.decode(raw)
             if rows.num_rows:
                 yield rows
+    except GeneratorExit:  # Spark needs no more rows
+        consumer.rest()
+        raise
     except BaseException:
         discard(consumer)
         raise
