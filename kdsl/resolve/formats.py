@@ -15,12 +15,18 @@ from kdsl.resolve.rule import problem
 from kdsl.types import model as t
 
 
-def value_format(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Value columns need a value format."""
-    if table.value_format is None and value_columns(table) and "value" not in table.unread:
-        option = "value=" if table.spelling is Spelling.PYTHON else "'format'"
-        example = "value=Json()" if table.spelling is Spelling.PYTHON else "'format' = 'json'"
+def value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """Value columns need a value format; without both, a written record would be a tombstone."""
+    if table.value_format is not None or "value" in table.unread:
+        return
+    option = "value=" if table.spelling is Spelling.PYTHON else "'format'"
+    example = "value=Json()" if table.spelling is Spelling.PYTHON else "'format': json"
+    raw = any(c.shows == "__raw_value__" and not c.virtual for c in table.columns)
+    if value_columns(table):
         message = f"there is no format for the message value ({option} is missing)"
+        yield problem(table, "value-format", message, f"add one, as {example}", option="format")
+    elif direction == "write" and table.physical and not raw:
+        message = f"nothing would write the message value ({option} is missing), so each record would be a tombstone"
         yield problem(table, "value-format", message, f"add one, as {example}", option="format")
 
 

@@ -180,7 +180,7 @@ def _raw(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Columns as Spark's Kafka source has them, as a raw record batch."""
     names = {_spark_name(field): field for field in RAW}
     arrays = {}
-    for name in batch.schema.names:
+    for name in map(str, batch.schema.names):
         array, field = batch.column(name), names.get(name, name)
         if field == "timestamp":
             array = array.cast(pa.timestamp("ms", array.type.tz), safe=False).view(pa.int64())

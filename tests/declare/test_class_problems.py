@@ -16,6 +16,7 @@ from kdsl import (
     Json,
     KafkaTable,
     Key,
+    KeyField,
     Metadata,
     ResolveError,
     Virtual,
@@ -300,3 +301,52 @@ def test_a_wrong_column_brings_no_further_problems() -> None:
         Wrong.schema()
 
     assert [p.code for p in raised.value.problems] == ["column-annotation", "column-annotation"]
+
+
+def test_marks_inside_col_mean_the_same_as_around_it() -> None:
+    class Inside(KafkaTable, topic="t", key=Json(), value=Json()):
+        a: Col[Annotated[int, KeyField()]]
+        b: Annotated[Col[int], KeyField()]
+        c: Col[Annotated[datetime, Metadata("timestamp")]]
+        d: Col[Annotated[int, KeyField()] | None]
+
+    columns = {c.name: c for c in Inside.definition().columns}
+
+    assert [columns[n].key for n in "abd"] == [True, True, True]
+    assert columns["c"].shows == "timestamp"
+    assert Inside.definition().problems == ()
+
+
+def test_marks_without_brackets_and_texts_are_told() -> None:
+    class Odd(KafkaTable, topic="t", value=Json()):
+        a: Annotated[int, KeyField]
+        b: Annotated[int, "INT"]
+
+    told = {p.where.column: p.message for p in Odd.definition().problems}
+
+    assert told["a"] == "KeyField stands in Annotated without brackets"
+    assert told["b"] == "'INT' in Annotated is neither a mark nor a type"
+
+
+def test_properties_that_cannot_be_read_are_problems_and_never_shown() -> None:
+    arguments: dict[str, Any] = {"properties": {"sasl.password": ["hunter2"], "client.id": "x"}, "group_id": ["g"]}
+
+    class Odd(KafkaTable, topic="t", value=Json(), **arguments):
+        a: Col[int]
+
+    definition = Odd.definition()
+
+    assert [p.code for p in definition.problems] == ["client-property-type", "argument-value"]
+    assert dict(definition.properties) == {"client.id": "x"}
+    assert "hunter2" not in repr(vars(Odd)) + str(definition.problems)
+
+
+def test_a_body_without_return_is_told() -> None:
+    class Odd(KafkaTable, topic="t", value=Json()):
+        a: Col[int]
+
+        @computed
+        def b(self) -> int:  # type: ignore[return]
+            self.a + 1
+
+    assert [p.message for p in Odd.definition().problems] == ["its body returns nothing"]

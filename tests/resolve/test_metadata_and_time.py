@@ -170,6 +170,12 @@ class TestFormats:
     def test_a_value_needs_a_format(self) -> None:
         assert codes(table(without=("format",))) == ["value-format"]
 
+    def test_a_sink_of_keys_alone_needs_one_too(self) -> None:
+        options: dict[str, Scalar] = {"key.format": "json", "key.fields": "id", "value.fields-include": "EXCEPT_KEY"}
+
+        assert codes(table("id INT", options=options, without=("format",)), "write") == ["value-format"]
+        assert codes(table("id INT", options=options, without=("format",))) == []
+
     def test_metadata_alone_needs_none_to_be_read(self) -> None:
         assert codes(table("o BIGINT METADATA FROM offset VIRTUAL", without=("format",))) == []
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 
+from kdsl.client.properties import value_problems
 from kdsl.declare.connector import KafkaOptions
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where, listing, nearest
@@ -86,7 +87,7 @@ def read_arguments(given: Mapping[str, Argument]) -> Arguments:
             if name in ("key", "value"):
                 setattr(made, name, _format(name, argument.value))
             elif name == "properties":
-                made.properties.update(_properties(argument.value))
+                _set_properties(made, argument)
             elif name != "group_id" and argument.value is not None:
                 values.update(_option(name, argument.value))
         except _WrongError as wrong:
@@ -143,7 +144,20 @@ def _properties(given: Any) -> dict[str, Any]:
     return dict(given)
 
 
+def _set_properties(made: Arguments, argument: Argument) -> None:
+    """Take the properties whose values can be read; the others are problems, whose values never show."""
+    for key, value in _properties(argument.value).items():
+        wrong = [attrs.evolve(p, where=argument.where) for p in value_problems(key, value)]
+        made.problems.extend(wrong)
+        if not wrong:
+            made.properties[key] = value
+
+
 def _set_group(made: Arguments, argument: Argument) -> None:
+    if not isinstance(argument.value, str) or not argument.value:
+        message = f"group_id= has the value {argument.value!r}"
+        made.problems.append(Problem("argument-value", message, "give group_id= a text", argument.where))
+        return
     other = made.properties.get("group.id", argument.value)
     if other != argument.value:
         message = f"group_id= is {argument.value!r}, but properties= has 'group.id' {other!r}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 from enum import Enum
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import attrs
 
@@ -63,6 +64,9 @@ class Reading:
         if self.declared.uses > 1:
             self._tell("column-shared", "one col() stands for several columns", "call it once for each")
         wrapper, annotation, marks = self._annotation()
+        marks = (*marks, *self._inside(annotation))
+        for mark in marks:
+            self._judge(mark)
         key = next((m for m in (*marks, self.declared.key) if isinstance(m, KeyField)), None)
         mark = self._metadata([m for m in marks if isinstance(m, MetadataMark)])
         computed = isinstance(self.declared, Computed)
@@ -111,6 +115,27 @@ class Reading:
             self._tell("column-annotation", f"{base.__name__} does not say of what", f"write {base.__name__}[int]")
             return wrapper, ABSENT, marks
         return wrapper, get_args(base)[0], marks
+
+    def _inside(self, annotation: Any) -> tuple[Any, ...]:
+        """The marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as those around them."""
+        if annotation is ABSENT:
+            return ()
+        try:
+            base, marks = unwrap(evaluated(annotation, self.statement.names))
+        except AnnotationError:
+            return ()  # told when the type is read
+        parts = get_args(base) if get_origin(base) in (Union, UnionType) else ()
+        found = (*marks, *(mark for part in parts for mark in self._inside(part)))
+        return tuple(mark for mark in found if not is_sql_type(mark))
+
+    def _judge(self, mark: Any) -> None:
+        """Tell marks that look like ours, but mean nothing as they stand."""
+        if isinstance(mark, type) and issubclass(mark, KeyField | MetadataMark):
+            call = "KeyField()" if issubclass(mark, KeyField) else 'Metadata("offset")'
+            self._tell("column-mark", f"{call.split('(')[0]} stands in Annotated without brackets", f"write {call}")
+        elif isinstance(mark, str) or get_origin(mark) is Annotated:
+            message = f"{mark!r} in Annotated is neither a mark nor a type"
+            self._tell("column-mark", message, "write a Spark type or one of kdsl.types there, or col(type=...)")
 
     def _as_written(self, text: str) -> tuple[type, Any, tuple[Any, ...]]:
         """What an annotation that cannot be read still says, so that nothing else seems to be wrong."""

@@ -64,6 +64,8 @@ def record(name: str, body: Callable[[Any], Any], columns: Mapping[str, Source],
         raise BodyError(f"its body fails on columns: {type(e).__name__}: {e}") from e
     if isinstance(result, Column):
         return _by_spark(name, body, columns, owner)
+    if result is None and _returns_nothing(body):
+        raise BodyError("its body returns nothing", "return the expression")
     return Expression(recorded(result).text)
 
 
@@ -75,6 +77,15 @@ def _by_spark(name: str, body: Callable[[Any], Any], columns: Mapping[str, Sourc
         return made
 
     return Expression(_source(body), column)
+
+
+def _returns_nothing(body: Callable[[Any], Any]) -> bool:
+    """Whether the source of a body is there, and has no ``return``."""
+    try:
+        (function,) = ast.parse(textwrap.dedent(inspect.getsource(body))).body
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return isinstance(function, ast.FunctionDef) and not any(isinstance(n, ast.Return) for n in ast.walk(function))
 
 
 def _source(body: Callable[[Any], Any]) -> str:

@@ -62,8 +62,8 @@ class Statement:
     """
 
     table: str
-    given: Mapping[str, Any]
-    names: Names
+    given: Mapping[str, Any] = attrs.field(repr=False)  # properties may hold secrets
+    names: Names = attrs.field(repr=False)
     file: str
     line: int
     declared: dict[str, Declared[Any]] = attrs.field(factory=dict)
