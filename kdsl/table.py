@@ -5,6 +5,7 @@ The class methods of a table class are these methods; tables from YAML (and from
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -20,13 +21,15 @@ from kdsl.plan import schema as schemas
 from kdsl.plan.build import read_plan, write_plan
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.plan.show import show
-from kdsl.resolve import resolve
+from kdsl.resolve import ResolvedTable, resolve
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
+_log = logging.getLogger("kdsl")
+_TOLD: set[Problem] = set()
 OutputMode = Literal["append", "update", "complete"]
 
 
@@ -80,7 +83,7 @@ class Table:
             ResolveError: The table cannot be read.
             UnknownColumnError: A wanted column does not exist.
         """
-        return read_plan(resolve(self._placed(cluster), "read"), columns)
+        return read_plan(self._resolved("read", cluster), columns)
 
     def write_plan(self, cluster: Cluster | None = None) -> WritePlan:
         """What a write does, as a frozen value.
@@ -91,7 +94,7 @@ class Table:
         Raises:
             ResolveError: The table cannot be written.
         """
-        return write_plan(resolve(self._placed(cluster), "write"))
+        return write_plan(self._resolved("write", cluster))
 
     def explain(self, direction: Direction = "read", cluster: Cluster | None = None) -> str:
         """The plan of a direction as text; made without Java and without a broker.
@@ -128,7 +131,7 @@ class Table:
         """
         from kdsl.run.read import read
 
-        plan = self.read_plan(columns, cluster)
+        plan = read_plan(self._resolved("read", cluster, tell=True), columns)
         return read(spark, plan, self.cluster(cluster), computed=self._computed())
 
     def read_stream(
@@ -146,7 +149,7 @@ class Table:
         """
         from kdsl.run.read import read_stream
 
-        plan = self.read_plan(columns, cluster)
+        plan = read_plan(self._resolved("read", cluster, tell=True), columns)
         return read_stream(spark, plan, self.cluster(cluster), computed=self._computed())
 
     def write(self, df: DataFrame, cluster: Cluster | None = None) -> None:
@@ -162,7 +165,7 @@ class Table:
         """
         from kdsl.run.write import write
 
-        write(df, self.write_plan(cluster), self.cluster(cluster))
+        write(df, write_plan(self._resolved("write", cluster, tell=True)), self.cluster(cluster))
 
     def write_stream(
         self,
@@ -192,7 +195,7 @@ class Table:
 
         return write_stream(
             df,
-            self.write_plan(cluster),
+            write_plan(self._resolved("write", cluster, tell=True)),
             self.cluster(cluster),
             checkpoint=checkpoint,
             trigger=trigger,
@@ -253,10 +256,15 @@ class Table:
             raise ResolveError(message, [Problem("cluster-missing", message, fix, self.definition.where)])
         return Cluster(str(servers), properties=own)
 
-    def _placed(self, cluster: Cluster | None) -> TableDef:
-        if cluster is None:
-            return self.definition
-        return attrs.evolve(self.definition, properties=self.cluster(cluster).properties)
+    def _resolved(self, direction: Direction, cluster: Cluster | None, *, tell: bool = False) -> ResolvedTable:
+        """The table with the cluster's properties, judged; each warning is logged once where it is to be told."""
+        properties = self.definition.properties if cluster is None else self.cluster(cluster).properties
+        resolved = resolve(attrs.evolve(self.definition, properties=properties), direction)
+        for warning in resolved.warnings if tell else ():
+            if warning not in _TOLD:
+                _TOLD.add(warning)
+                _log.warning("%s", warning)
+        return resolved
 
 
 def load_tables(path: str | Path) -> list[Table]:

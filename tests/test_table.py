@@ -1,0 +1,55 @@
+"""A table at work: the cluster's settings count, warnings are told once, what is missing is told."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from kdsl import Cluster, Col, Json, KafkaTable, ResolveError, Table
+
+
+class Odd(KafkaTable, topic="t", value=Json(), key_prefix="k_", value_fields="EXCEPT_KEY"):
+    """A prefix without a key has no effect."""
+
+    a: Col[int]
+
+
+def test_the_settings_of_the_cluster_count() -> None:
+    cluster = Cluster("a:1", properties={"group.id": "shop", "auto.offset.reset": "latest"})
+    plan = Table(Odd.definition()).read_plan(cluster=cluster)
+
+    assert (plan.group_id, plan.start.reset) == ("shop", "latest")
+
+
+def test_a_mistake_of_the_cluster_is_the_clusters() -> None:
+    with pytest.raises(ResolveError) as caught:
+        Table(Odd.definition()).read_plan(cluster=Cluster("a:1", properties={"fetch.min.bytes": "x"}))
+
+    assert str(caught.value).startswith("the cluster 'a:1' has 1 problem")
+
+
+def test_a_table_without_brokers_says_how_to_name_them() -> None:
+    with pytest.raises(ResolveError) as caught:
+        Table(Odd.definition()).cluster()
+
+    assert "pass a Cluster('host:port')" in str(caught.value)
+
+
+def test_warnings_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    table = Table(Odd.definition())
+    with caplog.at_level(logging.WARNING, logger="kdsl"):
+        for _ in range(2):
+            table._resolved("read", None, tell=True)
+
+    assert [r.getMessage().split(": ", 1)[1] for r in caplog.records] == [
+        "key_prefix='k_' has no effect, because the table has no key columns; declare key columns and a key format, or "
+        "remove it",
+        "value_fields='EXCEPT_KEY' has no effect, because the table has no key columns; declare key columns and a key "
+        "format, or remove it",
+    ]
+
+
+def test_a_direction_has_one_of_two_names() -> None:
+    with pytest.raises(ValueError, match=r"the direction is 'read' or 'write', not 'reed'"):
+        Table(Odd.definition()).explain("reed")  # type: ignore[arg-type]
