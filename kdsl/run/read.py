@@ -34,6 +34,7 @@ ColumnMaker = Callable[[], "Column"]
 
 _SPARK_NAMES = {"timestamp_type": "timestampType", "leader_epoch": "leaderEpoch"}
 _ZONE = "spark.sql.session.timeZone"
+_NO_BOUND = 100_000  # Spark's "no bound" is the largest int
 
 
 def read(
@@ -124,14 +125,33 @@ def _options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str,
 
 def _cores(spark: SparkSession) -> int:
     """How many tasks the session runs at a time, as far as it tells."""
-    if not type(spark).__module__.startswith("pyspark.sql.connect."):
-        return max(1, spark.sparkContext.defaultParallelism)
-    # A Connect session has no context; what it may tell is the master, or what was set.
-    found = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", spark.conf.get("spark.master", "") or "")
-    for text in (found[1] if found else "", spark.conf.get("spark.default.parallelism", "")):
-        if text and text.isdigit():
-            return int(text)
-    return os.cpu_count() or 1
+    # A Connect session has no context.
+    classic = not type(spark).__module__.startswith("pyspark.sql.connect.")
+    seen = spark.sparkContext.defaultParallelism if classic else 0
+    return cores(lambda name: spark.conf.get(name, None), seen)
+
+
+def cores(setting: Callable[[str], str | None], seen: int = 0) -> int:
+    """How many tasks a session will run at a time.
+
+    Executors may come after the read was made, and a stream keeps its number of tasks, so that those that are asked for
+    count, and not only those that are there.
+
+    Args:
+        setting: Gives a setting of the session, or None.
+        seen: What the session has now; 0 where it does not tell.
+    """
+
+    def number(name: str) -> int:
+        text = setting(name) or ""
+        return int(text) if text.isdigit() and int(text) < _NO_BOUND else 0
+
+    local = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", setting("spark.master") or "")
+    dynamic = setting("spark.dynamicAllocation.enabled") == "true"
+    executors = number("spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances")
+    asked = executors * max(1, number("spark.executor.cores")) // max(1, number("spark.task.cpus"))
+    set_ones = [number("spark.default.parallelism"), number("spark.cores.max"), int(local[1]) if local else 0]
+    return max(seen, asked, *set_ones) or os.cpu_count() or 1
 
 
 def _finished(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]) -> DataFrame:

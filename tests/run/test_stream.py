@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -524,13 +523,11 @@ class TestTransactions:
         query = begin(topic, committed=True)
 
         batches = []
-        started = time.monotonic()
         while (rows := query.batch(Limits(most=3))) is not None:
             batches.append(texts(rows))
 
         assert batches == [["a", "b"], [], [], ["c"]]
         assert query.offsets.positions == {(topic, 0): 12}
-        assert time.monotonic() - started < 8  # four batches that each end in records that never come
 
     def test_an_open_transaction_holds_the_end_back(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
