@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-fast test-reliability bench check format docs clean
+.PHONY: help setup demo test test-fast test-reliability bench bench-scale check format docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test-reliability: setup ## Run the long scenarios with real kills
 
 bench: setup ## Measure kdsl against hand-written PySpark, paired in one run
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-scale: setup ## Measure many partitions, columns and tables, and memory over 20 million records
+	@$(BIN)/python -m bench.scale $(ARGS)
 
 check: setup ## What must pass before a commit: ruff, mypy, pyright, the fast tests
 	@$(BIN)/ruff check .

@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--bootstrap", help="an outside broker instead of one of its own")
     args = parser.parse_args()
-    console = Console()
+    console = Console(width=110)
     with LocalKafka(topics=dict.fromkeys(("orders", "dirty-orders", "out"), PARTITIONS)) as kafka:
         bootstrap = kafka.bootstrap_servers
         with console.status(f"filling two topics with {args.records:,} records"):

@@ -15,6 +15,8 @@ import psutil
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from kdsl.demo import quiet
+
 CONNECTOR = (
     "ivy://org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
     "?exclude=org.apache.spark:spark-token-provider-kafka-0-10_2.13&transitive=true",
@@ -28,7 +30,7 @@ def session(name: str) -> Iterator[SparkSession]:
     """A session on two cores with Spark's own Kafka connector beside kdsl."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    spark = (
+    builder = (
         SparkSession.builder.master(f"local[{CORES}]")
         .appName(name)
         .config("spark.ui.enabled", "false")
@@ -38,8 +40,9 @@ def session(name: str) -> Iterator[SparkSession]:
         .config("spark.driver.memory", "3g")
         .config("spark.sql.shuffle.partitions", str(CORES))
         .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
     )
+    with quiet():
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     for jar in CONNECTOR:
         spark.sql(f"ADD JAR '{jar}'")

@@ -1,10 +1,9 @@
-"""The functions of librdkafka that hand over whole Arrow batches, through ctypes.
+"""The functions of librdkafka that take whole Arrow batches, through ctypes.
 
-``confluent_kafka.Producer`` takes one Python object after another and reports on each; three quarters of a sink's time
-went there (see bench/write_produce.py). librdkafka's public functions take pointers, which Arrow's buffers are, and can
-report failures only. The library is the one that confluent-kafka has loaded; nothing else is installed.
-
-Every structure and number below is part of librdkafka's public header, whose ABI its project keeps stable.
+``confluent_kafka.Producer`` takes one Python object after another and hears of each that it went well. librdkafka's
+public functions take pointers, which Arrow's buffers are, carry a number with each record that comes back with its
+failure, and tell of failures only (bench/write_stages.py compares them). The library is the one that confluent-kafka has
+loaded; nothing else is installed. Structures and numbers are those of its public header, whose ABI is kept stable.
 """
 
 from __future__ import annotations

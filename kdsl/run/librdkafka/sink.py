@@ -7,6 +7,7 @@ sink that is exactly-once will put a transaction around `write_rows` and a token
 
 from __future__ import annotations
 
+import gc
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kdsl.cluster import Cluster
@@ -117,6 +119,8 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 @lru_cache(maxsize=16)
 def _read(options: frozenset[tuple[str, str]]) -> tuple[WritePlan, Cluster]:
+    if TaskContext.get() is not None:
+        gc.freeze()  # pyspark collects garbage after each task; going through all modules takes 50 ms each time
     return read_options(dict(options), WritePlan)
 
 
