@@ -80,10 +80,10 @@ def _members(value: Any) -> dict[str, Any] | None:
     """The members of a value that becomes a struct, or None."""
     if attrs.has(type(value)):
         return {a.name: getattr(value, a.name) for a in attrs.fields(type(value))}
+    if isinstance(value, tuple):  # a NamedTuple; a plain one was an array
+        return dict(zip(getattr(value, "_fields", ()), value, strict=True))
     if is_dataclass(value) and not isinstance(value, type):
         return {m.name: getattr(value, m.name) for m in members(value)}
-    if hasattr(value, "_fields"):
-        return dict(zip(value._fields, value, strict=True))
     return None
 
 
