@@ -55,6 +55,9 @@ def write(df: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     When it returns, Kafka has acknowledged every record. Where it fails, some records may be in the topics. It may be
     called from ``foreachBatch``, which then writes a batch again that was cut off.
 
+    A plan that promises nothing (``delivery="none"``) sends alike, but what Kafka refuses, or has not acknowledged ten
+    seconds after the last row, only stands in the log.
+
     Args:
         df: A batch DataFrame; columns go by name (`kdsl.run.fit.fitted`).
         plan: What is written.
@@ -175,7 +178,7 @@ def _look_first(plan: WritePlan, cluster: Cluster) -> None:
     """
     from kdsl.run.librdkafka import errors
     from kdsl.run.librdkafka.brokers import Brokers
-    from kdsl.run.librdkafka.producers import Producer
+    from kdsl.run.librdkafka.producer import Producer
 
     settings = cluster.producer()
     brokers = Brokers(cluster, plan.table)

@@ -301,7 +301,7 @@ def test_a_producer_is_kept_for_the_next_task_of_the_same_settings(kdsl_topic: M
     plan = raw_plan(kdsl_topic())
     write_rows(plan, cluster, [rows(plan, numbered(1))])
     (first,) = producers.take_kept()
-    producers.give_back(cluster.producer(sizes(5)), plan.delivery, first)
+    producers.give_back(cluster.producer(sizes(cluster.producer())), plan.delivery, first)
 
     write_rows(plan, cluster, [rows(plan, numbered(1))])
     other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": "7"})
@@ -321,8 +321,26 @@ def test_only_a_few_producers_are_kept(kdsl_topic: MakeTopic, cluster: Cluster) 
     assert len(producers.take_kept()) == producers.KEPT
 
 
-def test_the_queue_holds_what_comes_while_records_are_waited_for() -> None:
-    assert [sizes(linger)["queue.buffering.max.messages"] for linger in (0, 5, 100.5)] == [20_000, 20_000, 100_500]
+def test_the_queue_holds_what_comes_while_records_are_waited_for_and_large_messages() -> None:
+    def size(name: str, **properties: str) -> str | int:
+        settings = Cluster("x:1", properties={k.replace("_", "."): v for k, v in properties.items()}).producer()
+        return sizes(settings)[f"queue.buffering.max.{name}"]
+
+    assert [size("messages", linger_ms=linger) for linger in ("0", "5", "100")] == [20_000, 20_000, 100_000]
+    assert size("kbytes") == 32 * 1024
+    assert size("kbytes", max_request_size="100000000") == 195_312
+
+
+@pytest.mark.parametrize("more", [{}, {"ts": "timestamp"}])
+def test_a_record_that_never_fits_into_the_queue_is_named(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, more: dict[str, str]
+) -> None:
+    plan = raw_plan(kdsl_topic(), **more)
+    small = Cluster(kdsl_kafka.bootstrap_servers, properties={"queue.buffering.max.kbytes": "2"})
+    made = rows(plan, [*numbered(50), {"k": b"big", "v": b"x" * 5000}, *numbered(50)])
+
+    with pytest.raises(RecordError, match="row 51 of the task: its value is larger than the producer's queue"):
+        write_rows(plan, small, [made])
 
 
 @pytest.mark.parametrize("more", [{}, {"ts": "timestamp"}])

@@ -2,8 +2,8 @@
 
 ``confluent_kafka.Producer`` takes one Python object after another and hears of each that it went well. librdkafka's
 public functions take pointers, which Arrow's buffers are, carry a number with each record that comes back with its
-failure, and tell of failures only (bench/write_stages.py compares them). The library is the one that confluent-kafka has
-loaded; nothing else is installed. Structures and numbers are those of its public header, whose ABI is kept stable.
+failure, and tell of failures only (bench/write_stages.py compares the two). The library is the one that confluent-kafka
+has loaded; nothing else is installed. Structures and numbers are of its public header, whose ABI is kept stable.
 """
 
 from __future__ import annotations

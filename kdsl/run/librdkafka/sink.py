@@ -26,7 +26,8 @@ from kdsl.plan.model import WritePlan
 from kdsl.run.encode import RecordEncoder, Rows, names_topics
 from kdsl.run.librdkafka import native
 from kdsl.run.librdkafka.datasource import read_options
-from kdsl.run.librdkafka.producers import Failure, Producer, ProducerError, leased
+from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError
+from kdsl.run.librdkafka.producers import leased
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -145,7 +146,7 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     """
     creating = cluster.connector().auto_create_topics
     try:
-        settings = cluster.producer(sizes(float(cluster.producer().get("linger.ms", 5)), creating=creating))
+        settings = cluster.producer(sizes(cluster.producer(), creating=creating))
     except ResolveError as e:  # as one exception: a group is hard to read at the end of a task's traceback
         raise KdslError(f"{plan.table}: {e}") from None
     try:
@@ -155,19 +156,22 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
         raise KdslError(f"{plan.table}: cannot write to {plan.topics}: {e}") from None
 
 
-def sizes(linger: float, *, creating: bool = True) -> dict[str, str | int]:
-    """The settings that the sink would choose.
+def sizes(settings: Mapping[str, str], *, creating: bool = True) -> dict[str, str | int]:
+    """What the sink would choose beside librdkafka's settings.
 
     The queue is short, so that records are still in the processor's cache when librdkafka's thread takes them up: with
     100,000 a record cost 0.9 to 1.2 µs, with 20,000 it costs 0.5 to 0.8. It must hold what comes within ``linger.ms``,
-    or it would be full and nothing would go.
+    or it would be full and nothing would go, and two of the largest messages.
 
     Args:
-        linger: How long records may be waited for, in milliseconds.
+        settings: The settings that are chosen already.
         creating: Whether the brokers may create topics that are missing.
     """
-    queue = {"queue.buffering.max.messages": max(20_000, int(linger * 1000)), "queue.buffering.max.kbytes": 32 * 1024}
-    found: dict[str, str | int] = {**queue, "batch.num.messages": 4_000}
+    found: dict[str, str | int] = {
+        "queue.buffering.max.messages": max(20_000, int(float(settings.get("linger.ms", 5)) * 1000)),
+        "queue.buffering.max.kbytes": max(32 * 1024, 2 * int(settings["message.max.bytes"]) // 1024),
+        "batch.num.messages": 4_000,
+    }
     return found if creating else {**found, "allow.auto.create.topics": "false"}
 
 
@@ -264,6 +268,11 @@ def explained(failure: Failure, limits: Mapping[str, str], complaint: str = "") 
             return (
                 f"its key and value have {failure.size:,} bytes, too large for {_who(failure.size, limit)}",
                 f"raise 'max.request.size' ({limit}) of the producer and 'max.message.bytes' of the topic",
+            )
+        case native.QUEUE_FULL:
+            return (
+                f"its value is larger than the producer's queue; the record has {failure.size:,} bytes",
+                "raise 'buffer.memory' of the producer",
             )
         case native.MESSAGE_TIMED_OUT:
             heard = f", and the last that was heard is: {complaint}" if complaint else ""
