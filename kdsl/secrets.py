@@ -12,6 +12,7 @@ import os
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -19,8 +20,10 @@ from typing import NoReturn
 
 import attrs
 
+from kdsl.client import librdkafka
 from kdsl.client.jaas import JaasError, is_secret_option, parse
 from kdsl.client.model import SECRET
+from kdsl.client.settings import TABLE
 from kdsl.errors import KdslError, listing, nearest
 
 HIDDEN = "***"
@@ -247,7 +250,15 @@ def is_secret(key: str) -> bool:
     if any(key == name or key.endswith(f".{name}") for name in SECRET):
         return True
     found = list(_SECRET_KEY.finditer(key))
-    return bool(found) and found[-1].end() == len(key)
+    return (bool(found) and found[-1].end() == len(key)) or _misspelled(key)
+
+
+@cache
+def _misspelled(key: str) -> bool:
+    """Whether a name that no client knows is nearly that of a secret: ``sasl.pasword`` holds one, too."""
+    if key in TABLE or key in librdkafka.all_properties():
+        return False
+    return bool(get_close_matches(key, (*SECRET, "sasl.password"), n=1, cutoff=0.85))
 
 
 def holds_secret(key: str, text: str) -> bool:

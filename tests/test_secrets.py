@@ -306,3 +306,13 @@ def test_a_secret_shows_and_pickles_nowhere() -> None:
     with pytest.raises(TypeError) as dumped:
         json.dumps(secret)
     assert "HUSH" not in f"{pickled.value} {dumped.value}"
+
+
+@pytest.mark.parametrize("key", ["sasl.pasword", "ssl.keystore.pasword", "sasl.jaas.confg"])
+def test_a_misspelled_secret_is_a_secret_too(key: str) -> None:
+    assert redact({key: "hunter2"}) == {key: "***"}
+
+
+@pytest.mark.parametrize("key", ["ssl.keystore.type", "ssl.keystore.location", "sasl.username", "client.id"])
+def test_settings_near_a_secret_stay_readable(key: str) -> None:
+    assert redact({key: "shown"}) == {key: "shown"}
