@@ -355,6 +355,32 @@ def test_a_full_queue_is_waited_for(kdsl_kafka: RunningKafka, kdsl_topic: MakeTo
     assert [int(m.key() or b"-1") for m in kdsl_kafka.read(topic)] == list(range(5000))
 
 
+def test_small_batches_are_put_together_in_their_order(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+) -> None:
+    topic = kdsl_topic()
+    plan = raw_plan(topic, h="headers")
+    made = [
+        {"k": b"%d" % n if n % 3 else None, "v": b"%d" % n, "h": [("a", b"%d" % n)] * (n % 3)} for n in range(20_000)
+    ]
+    batches = [rows(plan, made[start : start + 300]) for start in range(0, 20_000, 300)]
+    batches.insert(1, rows(plan, []))
+
+    written = write_rows(plan, cluster, batches)
+
+    assert written.records == 20_000
+    found = [(m.key(), int(m.value() or b""), m.headers()) for m in kdsl_kafka.read(topic)]
+    assert found == [(r["k"], n, r["h"] or None) for n, r in enumerate(made)]
+
+
+def test_a_row_is_counted_through_small_batches(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+    plan = write_plan({"n": "INT NOT NULL"}, topics=(kdsl_topic(),))
+    good, bad = (pa.record_batch({"n": pa.array(values, pa.int32())}) for values in ([1, 2, 3], [4, None]))
+
+    with pytest.raises(RecordError, match="row 11 of the task: n is NULL"):
+        write_rows(plan, cluster, [good, good, good, bad, good])
+
+
 def test_large_batches_are_cut_into_pieces(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic)

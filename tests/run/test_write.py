@@ -102,6 +102,30 @@ def test_an_empty_dataframe_writes_nothing(
     assert kdsl_kafka.read(topic) == []
 
 
+def test_the_sessions_settings_are_the_users(spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+    before = spark.conf.getAll
+    plan = write_plan({"id": "BIGINT NOT NULL"}, topics=(kdsl_topic(),))
+
+    write(spark.range(3), plan, cluster)
+    with pytest.raises(WriteError):
+        write(spark.sql("SELECT CAST(NULL AS BIGINT) AS id"), plan, cluster)
+
+    assert spark.conf.getAll == before
+
+
+def test_a_limit_of_batches_that_the_session_sets_is_kept(
+    spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
+) -> None:
+    limit = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    spark.conf.set(limit, "7")
+    try:
+        write(spark.range(20), write_plan({"id": "BIGINT"}, topics=(kdsl_topic(),)), cluster)
+        assert spark.conf.get(limit) == "7"
+        assert "spark.sql.execution.arrow.maxBytesPerBatch" not in spark.conf.getAll
+    finally:
+        spark.conf.unset(limit)
+
+
 def test_a_null_in_a_column_declared_not_null_fails_the_write(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
