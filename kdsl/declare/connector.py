@@ -11,13 +11,26 @@ from typing import Literal
 from kdsl.options import Options, option
 
 StartupMode = Literal["group-offsets", "earliest-offset", "latest-offset", "timestamp", "specific-offsets"]
+BoundedMode = Literal["unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"]
 ValueFields = Literal["ALL", "EXCEPT_KEY"]
-Delivery = Literal["none", "at-least-once"]
-Transport = Literal["librdkafka"]
+Delivery = Literal["none", "at-least-once", "exactly-once"]
+ExactlyOnce = Literal["direct", "staged"]
+Naming = Literal["INCREMENTING", "POOLING"]
+Transport = Literal["librdkafka", "jvm"]
+Latency = Literal["micro-batch", "realtime"]
+EmitStrategy = Literal["on-periodic", "on-event"]
 
 
 def _positive(value: int | None) -> str | None:
     return None if value is None or value > 0 else "give a number greater than 0"
+
+
+def _some_time(value: timedelta | None) -> str | None:
+    return None if value is None or value > timedelta() else "give a duration longer than 0"
+
+
+def _some_text(value: str | None) -> str | None:
+    return "write a text, or leave it out" if value == "" else None
 
 
 class KafkaOptions(Options):
@@ -62,6 +75,42 @@ class KafkaOptions(Options):
         "For the startup mode specific-offsets: 'partition:0,offset:42;partition:1,offset:300'.",
         default=None,
     )
+    bounded: BoundedMode = option(
+        "scan.bounded.mode",
+        "Where a read ends: a batch ends at the offsets that are latest when it is planned (also where this is "
+        "unbounded), a stream goes on unless a mode says where it ends by itself.",
+        default="unbounded",
+        ignore_case=True,
+    )
+    bounded_timestamp: int | None = option(
+        "scan.bounded.timestamp-millis",
+        "For the bounded mode timestamp: milliseconds since 1970-01-01 UTC; each partition ends before its first "
+        "record that is not older.",
+        default=None,
+    )
+    bounded_offsets: str | None = option(
+        "scan.bounded.specific-offsets",
+        "For the bounded mode specific-offsets: 'partition:0,offset:42;partition:1,offset:300'; the record at the "
+        "offset is not read any more.",
+        default=None,
+    )
+    header_filter: str | None = option(
+        "scan.header-filter",
+        "Keep the records whose headers match: 'depart:toy|depart:book&!env:test', worked out from left to right.",
+        default=None,
+        check=_some_text,
+    )
+    check_group: bool = option(
+        "scan.check.duplicated.group.id",
+        "Refuse to start a stream while another consumer, or another stream that checks, uses the consumer group.",
+        default=False,
+    )
+    scan_parallelism: int | None = option(
+        "scan.parallelism",
+        "How many tasks a read is cut into at most; by default twice the cores.",
+        default=None,
+        check=_positive,
+    )
     discovery: timedelta = option(
         "scan.topic-partition-discovery.interval",
         "How often a stream looks for new partitions and topics; they are read from their earliest offset. Zero or "
@@ -80,12 +129,86 @@ class KafkaOptions(Options):
         default=None,
         check=_positive,
     )
+    watermark_emit: EmitStrategy = option(
+        "scan.watermark.emit.strategy",
+        "Taken over from Flink. Spark moves the watermark once for each micro-batch, whatever stands here.",
+        default="on-periodic",
+        ignore_case=True,
+    )
+    watermark_group: str | None = option(
+        "scan.watermark.alignment.group",
+        "With a largest drift: the partitions of the table are read so that none runs ahead of the slowest by more.",
+        default=None,
+        check=_some_text,
+    )
+    watermark_drift: timedelta | None = option(
+        "scan.watermark.alignment.max-drift",
+        "How far ahead of the slowest partition another one is read; by default as far as the watermark's delay.",
+        default=None,
+        check=_some_time,
+    )
+    watermark_update: timedelta = option(
+        "scan.watermark.alignment.update-interval",
+        "Taken over from Flink. Partitions are aligned with each micro-batch, whatever stands here.",
+        default=timedelta(seconds=1),
+        check=_some_time,
+    )
+    watermark_idle: timedelta | None = option(
+        "scan.watermark.idle-timeout",
+        "Taken over from Flink. A silent partition never holds Spark's watermark back.",
+        default=None,
+    )
+    partitioner: str = option(
+        "sink.partitioner",
+        "default: by the key as Java's client does it; fixed: each task writes to one partition; round-robin: to each "
+        "in turn; or a function of your own as 'package.module:function'.",
+        default="default",
+        check=lambda value: None if value else "write 'default', 'fixed', 'round-robin' or 'package.module:function'",
+    )
+    sink_parallelism: int | None = option(
+        "sink.parallelism",
+        "How many tasks write; by default as many as the DataFrame has partitions.",
+        default=None,
+        check=_positive,
+    )
     delivery: Delivery = option(
         "sink.delivery-guarantee",
-        "at-least-once: a batch succeeds when every record is acknowledged. none: it does not wait.",
+        "at-least-once: a batch succeeds when every record is acknowledged. exactly-once: readers of committed records "
+        "see each record once, also when a batch is written again. none: it does not wait.",
         default="at-least-once",
         ignore_case=True,
     )
+    semantic: Delivery | None = option(
+        "sink.semantic", "The old name of sink.delivery-guarantee.", default=None, ignore_case=True
+    )
+    transactional_id_prefix: str | None = option(
+        "sink.transactional-id-prefix",
+        "How the names of the transactions of an exactly-once sink begin; no other job on the cluster may use it.",
+        default=None,
+        check=_some_text,
+    )
+    transaction_naming: Naming = option(
+        "sink.transaction-naming-strategy",
+        "Taken over from Flink. kdsl always uses a small pool of names again and again.",
+        default="POOLING",
+        ignore_case=True,
+    )
+    exactly_once: ExactlyOnce = option(
+        "sink.exactly-once.mode",
+        "direct: rows that are the same when a batch is worked out again go to Kafka at once. staged: any rows; they "
+        "are first written beside the checkpoint.",
+        default="direct",
+        ignore_case=True,
+    )
     transport: Transport = option(
-        "transport", "The client that reads and writes: librdkafka, which needs no jar.", default="librdkafka"
+        "transport",
+        "The client that reads and writes: librdkafka, which needs no jar, or jvm, which is Spark's own connector.",
+        default="librdkafka",
+        ignore_case=True,
+    )
+    latency: Latency = option(
+        "latency",
+        "micro-batch, or realtime: Spark's real-time mode, of the transport jvm.",
+        default="micro-batch",
+        ignore_case=True,
     )

@@ -45,6 +45,12 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         table=table.name,
         topics=resolved.topics,
         start=resolved.start,
+        stop=resolved.stop,
+        headers=resolved.headers,
+        check_group=options.check_group,
+        parallelism=options.scan_parallelism,
+        transport=options.transport,
+        latency=options.latency,
         group_id=resolved.group_id,
         discovery=options.discovery if options.discovery > timedelta() else None,
         max_records=options.max_records_per_trigger,
@@ -56,7 +62,11 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         computed=tuple(_computed(c) for c in computed),
         watermark=None
         if resolved.watermark is None
-        else Watermark(resolved.watermark.column, duration_text(parse_duration(resolved.watermark.delay))),
+        else Watermark(
+            resolved.watermark.column,
+            duration_text(parse_duration(resolved.watermark.delay)),
+            options.watermark_drift if options.watermark_group else None,
+        ),
         output=_row(_read(by_name[name]) for name in (wanted if columns is not None else by_name)),
         properties=table.properties,
     )
@@ -101,7 +111,12 @@ def write_plan(resolved: ResolvedTable) -> WritePlan:
         metadata=_metadata(resolved.metadata),
         columns=_row(columns),
         defaults=_defaults(columns),
-        delivery=table.options.delivery,
+        delivery=resolved.delivery,
+        transactions=resolved.transactions,
+        partitioner=table.options.partitioner,
+        parallelism=table.options.sink_parallelism,
+        transport=table.options.transport,
+        latency=table.options.latency,
         properties=table.properties,
     )
 

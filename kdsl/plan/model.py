@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Literal
 
 import attrs
 
 from kdsl.client.properties import Properties
-from kdsl.resolve.model import Part, Start, Topics
+from kdsl.declare.connector import Delivery, Latency, Transport
+from kdsl.resolve.model import HeaderCondition, Part, Start, Stop, Topics, Transactions
 from kdsl.types import model as t
 
 __all__ = [
     "Computed",
+    "HeaderCondition",
     "MetadataColumn",
     "Part",
     "ReadPlan",
     "Start",
+    "Stop",
     "Topics",
+    "Transactions",
     "Watermark",
     "WritePlan",
 ]
@@ -62,10 +65,17 @@ class Computed:
 
 @attrs.frozen
 class Watermark:
-    """The column of event time and how late a row may be."""
+    """The column of event time and how late a row may be.
+
+    Attributes:
+        column: The column.
+        delay: How late, as text ('5 seconds').
+        drift: How far ahead of the slowest partition another one may be read; None is as far as the delay.
+    """
 
     column: str
     delay: str
+    drift: timedelta | None = None
 
 
 @attrs.frozen
@@ -76,7 +86,13 @@ class ReadPlan:
         table: The table's name, for messages.
         topics: What is read.
         start: Where it starts.
-        group_id: The consumer group (whose offsets may be the start).
+        stop: Where it ends by itself.
+        headers: The header filter, condition by condition from left to right; records that do not match are skipped.
+        group_id: The consumer group (whose offsets may be the start, and which shows how far a stream has read).
+        check_group: Whether a stream is refused while somebody else uses the group.
+        parallelism: The most tasks of a batch; None is twice the cores.
+        transport: The client that reads.
+        latency: Micro-batches or real-time mode.
         discovery: How often a stream looks for new partitions; None is never.
         max_records: The most records of a micro-batch, or None.
         max_records_per_partition: The most records of one partition in a micro-batch, or None.
@@ -95,6 +111,12 @@ class ReadPlan:
     columns: t.Row
     output: t.Row
     start: Start = attrs.field(factory=Start)
+    stop: Stop = attrs.field(factory=Stop)
+    headers: tuple[HeaderCondition, ...] = ()
+    check_group: bool = False
+    parallelism: int | None = None
+    transport: Transport = "librdkafka"
+    latency: Latency = "micro-batch"
     group_id: str | None = None
     discovery: timedelta | None = timedelta(minutes=5)
     max_records: int | None = None
@@ -120,6 +142,11 @@ class WritePlan:
         metadata: The writable metadata columns.
         defaults: SQL literals for columns that a DataFrame may leave out.
         delivery: The promise.
+        transactions: How an exactly-once sink writes; None for the other promises.
+        partitioner: ``default``, ``fixed``, ``round-robin``, or a function as ``package.module:function``.
+        parallelism: How many tasks write; None is as many as the DataFrame has partitions.
+        transport: The client that writes.
+        latency: Micro-batches or real-time mode.
         properties: Client settings of the table, under Java's names; the cluster's come on top.
     """
 
@@ -130,5 +157,10 @@ class WritePlan:
     value: Part | None = None
     metadata: tuple[MetadataColumn, ...] = ()
     defaults: Mapping[str, str] = attrs.field(factory=dict)
-    delivery: Literal["none", "at-least-once"] = "at-least-once"
+    delivery: Delivery = "at-least-once"
+    transactions: Transactions | None = None
+    partitioner: str = "default"
+    parallelism: int | None = None
+    transport: Transport = "librdkafka"
+    latency: Latency = "micro-batch"
     properties: Properties = attrs.field(factory=Properties)

@@ -6,8 +6,18 @@ from collections.abc import Iterable, Iterator
 
 from kdsl.client.properties import Properties
 from kdsl.durations import duration_text
-from kdsl.plan.model import MetadataColumn, Part, ReadPlan, WritePlan
-from kdsl.resolve.model import Start, Topics
+from kdsl.plan.model import (
+    HeaderCondition,
+    MetadataColumn,
+    Part,
+    ReadPlan,
+    Start,
+    Stop,
+    Topics,
+    Transactions,
+    Watermark,
+    WritePlan,
+)
 from kdsl.types import model as t
 
 WIDTH = 10
@@ -21,15 +31,21 @@ def show(plan: ReadPlan | WritePlan) -> str:
 
 
 def _read(plan: ReadPlan) -> Iterator[str]:
-    yield _step("source", [_topics(plan.topics)])
+    yield _step("source", [_topics(plan.topics), *_client(plan)])
     yield _step("start", [_start(plan.start, plan.group_id)])
+    if plan.stop.mode != "unbounded":
+        yield _step("stop", [_stop(plan.stop, plan.group_id)])
+    if plan.check_group:
+        yield _step("group", [f"refused while somebody else uses the group {plan.group_id!r}"])
     yield _step("discovery", ["off" if plan.discovery is None else f"every {duration_text(plan.discovery)}"])
     limits = [
         f"at most {limit:,} records of {what}"
         for limit, what in ((plan.max_records, "a batch"), (plan.max_records_per_partition, "a partition and batch"))
         if limit is not None
     ]
+    limits += [] if plan.parallelism is None else [f"at most {plan.parallelism} tasks"]
     yield from _some("limits", limits)
+    yield from _some("headers", _header_filter(plan.headers))
     yield from _some("client", _properties(plan.properties))
     names = set(plan.columns.names)
     yield from _part("key", plan.key, "=", names)
@@ -37,7 +53,7 @@ def _read(plan: ReadPlan) -> Iterator[str]:
     yield from _some("metadata", _metadata(plan.metadata, "="))
     yield from _some("compute", [f"{c.column} {c.type} = {' '.join(c.text.split())}" for c in plan.computed])
     if plan.watermark:
-        yield _step("watermark", [f"{plan.watermark.column}, at most {plan.watermark.delay} late"])
+        yield _step("watermark", [_watermark(plan.watermark)])
     yield _step("output", _columns(plan.output))
 
 
@@ -51,7 +67,10 @@ def _write(plan: WritePlan) -> Iterator[str]:
     target = _topics(plan.topics)
     if len(plan.topics.names) != 1:
         target = f"the topic of each row, one of {target}" if plan.topics.names else f"the topic of each row, {target}"
-    yield _step("sink", [target, f"delivery {plan.delivery}"])
+    lines = [target, *_client(plan), f"delivery {plan.delivery}", *_transactions(plan.transactions)]
+    lines += [] if plan.partitioner == "default" else [f"partitioner {plan.partitioner}"]
+    lines += [] if plan.parallelism is None else [f"{plan.parallelism} tasks"]
+    yield _step("sink", lines)
 
 
 def _step(name: str, lines: list[str]) -> str:
@@ -68,7 +87,22 @@ def _some(name: str, lines: Iterable[str]) -> Iterator[str]:
 def _topics(topics: Topics) -> str:
     if topics.pattern is not None:
         return f"topics like {topics.pattern!r}"
+    if topics.partitions:
+        return "partitions " + ", ".join(f"{topic}[{partition}]" for topic, partition in topics.partitions)
     return f"topic{'s' if len(topics.names) > 1 else ''} {', '.join(topics.names)}"
+
+
+def _client(plan: ReadPlan | WritePlan) -> Iterator[str]:
+    if plan.transport != "librdkafka":
+        yield f"transport {plan.transport}"
+    if plan.latency != "micro-batch":
+        yield f"latency {plan.latency}"
+
+
+def _transactions(transactions: Transactions | None) -> Iterator[str]:
+    if transactions is not None:
+        staged = ", staged beside the checkpoint" if transactions.staged else ""
+        yield f"transactions {transactions.prefix!r}{staged}"
 
 
 def _start(start: Start, group_id: str | None) -> str:
@@ -79,9 +113,36 @@ def _start(start: Start, group_id: str | None) -> str:
         case "timestamp":
             return f"the first records from {start.timestamp} ms on"
         case "specific-offsets":
-            return "offsets " + ", ".join(f"{partition}: {offset}" for partition, offset in start.offsets)
+            return _offsets(start.offsets)
         case mode:
             return mode
+
+
+def _stop(stop: Stop, group_id: str | None) -> str:
+    match stop.mode:
+        case "group-offsets":
+            return f"the offsets committed by the group {group_id!r}"
+        case "timestamp":
+            return f"before the first records from {stop.timestamp} ms on"
+        case "specific-offsets":
+            return f"before {_offsets(stop.offsets)}"
+        case mode:
+            return mode
+
+
+def _offsets(offsets: Iterable[tuple[str, int, int]]) -> str:
+    return "offsets " + ", ".join(f"{topic}[{partition}]: {offset}" for topic, partition, offset in offsets)
+
+
+def _header_filter(conditions: Iterable[HeaderCondition]) -> Iterator[str]:
+    for i, c in enumerate(conditions):
+        joined = {"&": "and ", "|": "or "}[c.joined] if i else ""
+        yield f"{joined}{'no ' if c.negated else ''}{c.name} = {c.value!r}"
+
+
+def _watermark(watermark: Watermark) -> str:
+    aligned = "" if watermark.drift is None else f", partitions at most {duration_text(watermark.drift)} apart"
+    return f"{watermark.column}, at most {watermark.delay} late{aligned}"
 
 
 def _part(name: str, part: Part | None, arrow: str, names: set[str] | None = None) -> Iterator[str]:

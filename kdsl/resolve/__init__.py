@@ -8,11 +8,45 @@ from kdsl.client.connector import connector_settings
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, fail_on
 from kdsl.formats import Direction
-from kdsl.resolve import columns, formats, keys, metadata, properties, startup, time, topics
-from kdsl.resolve.model import Part, ResolvedTable, Start, StartMode, Topics
+from kdsl.resolve import (
+    columns,
+    delivery,
+    formats,
+    header_filter,
+    keys,
+    metadata,
+    properties,
+    startup,
+    time,
+    topics,
+)
+from kdsl.resolve.model import (
+    HeaderCondition,
+    Part,
+    ResolvedTable,
+    Start,
+    StartMode,
+    Stop,
+    StopMode,
+    Topics,
+    Transactions,
+)
 from kdsl.resolve.rule import Rule, problem
 
-__all__ = ["RULES", "Part", "ResolvedTable", "Start", "StartMode", "Topics", "problems", "resolve"]
+__all__ = [
+    "RULES",
+    "HeaderCondition",
+    "Part",
+    "ResolvedTable",
+    "Start",
+    "StartMode",
+    "Stop",
+    "StopMode",
+    "Topics",
+    "Transactions",
+    "problems",
+    "resolve",
+]
 
 RULES: tuple[Rule, ...] = (
     columns.some_columns,
@@ -22,6 +56,8 @@ RULES: tuple[Rule, ...] = (
     topics.legal_topics,
     topics.sink_topic,
     startup.startup,
+    startup.bounded,
+    header_filter.header_filter,
     keys.key_format_and_fields,
     keys.key_fields_exist,
     keys.prefixes,
@@ -36,6 +72,10 @@ RULES: tuple[Rule, ...] = (
     metadata.raw_key_and_value,
     properties.client_properties,
     time.watermark,
+    time.alignment,
+    delivery.semantic,
+    delivery.exactly_once,
+    delivery.partitioner,
 )
 
 
@@ -72,6 +112,10 @@ def resolve(table: TableDef, direction: Direction) -> ResolvedTable:
         direction=direction,
         topics=topics.topics_of(table),
         start=startup.start_of(table),
+        stop=startup.stop_of(table),
+        headers=header_filter.headers_of(table) if direction == "read" else (),
+        delivery=delivery.delivery_of(table),
+        transactions=delivery.transactions_of(table),
         group_id=connector_settings(table.properties.revealed()).group_id or f"KafkaSource-{table.name}",
         key=keys.key_part(table),
         value=keys.value_part(table),

@@ -7,12 +7,14 @@ from typing import Literal
 import attrs
 
 from kdsl.client.connector import Reset
+from kdsl.declare.connector import Delivery
 from kdsl.declare.definition import ColumnDef, TableDef, WatermarkDef
 from kdsl.errors import Problem
 from kdsl.formats import Direction, Format
 from kdsl.types import model as t
 
 StartMode = Literal["group-offsets", "earliest", "latest", "timestamp", "specific-offsets"]
+StopMode = Literal["unbounded", "group-offsets", "latest", "timestamp", "specific-offsets"]
 
 
 @attrs.frozen
@@ -32,10 +34,18 @@ class Part:
 
 @attrs.frozen
 class Topics:
-    """The topics of a table: names, or a pattern that a whole name must match."""
+    """The topics of a table: names, or a pattern that a whole name must match.
+
+    Attributes:
+        names: The topics.
+        pattern: The pattern, a regular expression.
+        partitions: Those of the named topics that are read, as pairs of topic and partition; empty is all (only the
+            builder of sources can say this).
+    """
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
+    partitions: tuple[tuple[str, int], ...] = ()
 
     def __str__(self) -> str:
         return f"pattern {self.pattern!r}" if self.pattern is not None else ", ".join(self.names)
@@ -48,14 +58,59 @@ class Start:
     Attributes:
         mode: The startup mode.
         timestamp: For the mode timestamp: milliseconds since the epoch.
-        offsets: For the mode specific-offsets: pairs of partition and offset, by partition.
+        offsets: For the mode specific-offsets: topic, partition and offset, sorted. A table has one topic then.
         reset: Where a partition starts that has no usable offset; ``none`` is an error.
     """
 
     mode: StartMode = "group-offsets"
     timestamp: int | None = None
-    offsets: tuple[tuple[int, int], ...] = ()
+    offsets: tuple[tuple[str, int, int], ...] = ()
     reset: Reset = "none"
+
+
+@attrs.frozen
+class Stop:
+    """Where a read ends by itself. The record at a stopping offset is not read.
+
+    Attributes:
+        mode: The bounded mode.
+        timestamp: For the mode timestamp: milliseconds since the epoch.
+        offsets: For the mode specific-offsets: topic, partition and offset, sorted.
+    """
+
+    mode: StopMode = "unbounded"
+    timestamp: int | None = None
+    offsets: tuple[tuple[str, int, int], ...] = ()
+
+
+@attrs.frozen
+class HeaderCondition:
+    """One condition of a header filter.
+
+    Attributes:
+        name: The header's name.
+        value: The text that one of its values must be, in UTF-8.
+        negated: Whether the condition holds where there is no such header.
+        joined: How it goes together with all conditions before it; the first one is joined with ``&``.
+    """
+
+    name: str
+    value: str
+    negated: bool = False
+    joined: Literal["&", "|"] = "&"
+
+
+@attrs.frozen
+class Transactions:
+    """How an exactly-once sink writes.
+
+    Attributes:
+        prefix: How the names of its transactions begin.
+        staged: Whether a batch is written beside the checkpoint first.
+    """
+
+    prefix: str
+    staged: bool = False
 
 
 @attrs.frozen
@@ -67,6 +122,10 @@ class ResolvedTable:
         direction: For which direction it was judged.
         topics: The topics.
         start: Where a read starts.
+        stop: Where it ends.
+        headers: The header filter, condition by condition from left to right.
+        delivery: What a write promises, whichever option says it.
+        transactions: How an exactly-once sink writes; None for the other guarantees.
         group_id: The consumer group; for a table without one ``KafkaSource-<table>`` (seed 001).
         key: The message key, or None where no column comes from it.
         value: The message value, or None where no column comes from it.
@@ -86,4 +145,8 @@ class ResolvedTable:
     metadata: tuple[ColumnDef, ...]
     computed: tuple[ColumnDef, ...]
     watermark: WatermarkDef | None
+    stop: Stop = attrs.field(factory=Stop)
+    headers: tuple[HeaderCondition, ...] = ()
+    delivery: Delivery = "at-least-once"
+    transactions: Transactions | None = None
     warnings: tuple[Problem, ...] = attrs.field(default=(), eq=False)

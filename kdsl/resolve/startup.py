@@ -1,17 +1,19 @@
-"""Where a read starts (RULES ST-1 to ST-11; the decisions of the design on timestamps and unlisted partitions)."""
+"""Where a read starts and where it ends (RULES ST-1 to ST-11, BD-1 to BD-5; the decisions on times and offsets)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
+
+import attrs
 
 from kdsl.client.connector import connector_settings
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem
 from kdsl.formats import Direction
 from kdsl.options import Spelling
-from kdsl.resolve.model import Start, StartMode
+from kdsl.resolve.model import Start, StartMode, Stop, StopMode
 from kdsl.resolve.rule import problem
 
 OFFSETS_FORM = "partition:0,offset:42;partition:1,offset:300"
@@ -37,62 +39,105 @@ def parse_offsets(text: str) -> tuple[tuple[int, int], ...]:
 
 def start_of(table: TableDef) -> Start:
     """The start of a table that holds."""
-    options = table.options
-    mode = cast("StartMode", options.startup.lower().removesuffix("-offset"))
-    offsets = parse_offsets(options.startup_offsets or "") if mode == "specific-offsets" else ()
+    mode, timestamp, offsets = _read(table, "startup")
     reset = connector_settings(table.properties.revealed()).auto_offset_reset or "none"
-    return Start(mode, options.startup_timestamp if mode == "timestamp" else None, offsets, reset)
+    return Start(cast("StartMode", mode), timestamp, offsets, reset)
+
+
+def stop_of(table: TableDef) -> Stop:
+    """The end of a table that holds."""
+    mode, timestamp, offsets = _read(table, "bounded")
+    return Stop(cast("StopMode", mode), timestamp, offsets)
 
 
 def startup(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """The startup mode has what it needs, and nothing is given that it does not use."""
-    if direction != "read":
-        return
-    options, mode = table.options, str(table.options.startup).lower()
-    named = "startup=" if table.spelling is Spelling.PYTHON else "'scan.startup.mode'"
-    millis, offsets = (table.option_name(f"startup_{kind}") for kind in ("timestamp", "offsets"))
-    in_python = table.spelling is Spelling.PYTHON
-    if mode == "timestamp" and options.startup_timestamp is None:
-        fix = "give startup= an aware datetime" if in_python else f"add {millis} with milliseconds since 1970"
-        yield problem(
-            table, "startup-timestamp", f"{named} is 'timestamp', but no time is given", fix, option="startup"
-        )
-    if mode == "specific-offsets":
-        yield from _specific_offsets(table, named, offsets)
-    if options.startup_timestamp is not None and mode != "timestamp":
-        message = f"{millis} has no effect, because {named} is {mode!r}"
-        fix = f"set {named} to 'timestamp', or remove it"
-        yield problem(table, "startup-unused", message, fix, option="startup_timestamp", severity="warning")
-    if options.startup_offsets is not None and mode != "specific-offsets":
-        message = f"{offsets} has no effect, because {named} is {mode!r}"
-        fix = f"set {named} to 'specific-offsets', or remove it"
-        yield problem(table, "startup-unused", message, fix, option="startup_offsets", severity="warning")
-    when = options.startup_timestamp
-    if mode == "timestamp" and when is not None and not 0 <= when < 1 << 63:
-        message = f"{named if in_python else millis} is {when} ms after 1970, which is no time of a Kafka record"
-        yield problem(table, "startup-timestamp", message, "give a time from 1970 on", option="startup_timestamp")
-    elif mode == "timestamp" and when is not None and when < SMALLEST_MILLIS:
-        message = f"{named if in_python else millis} is {when} ms after 1970, which is a time before March 1973"
-        fix = "give the time that you mean" if in_python else "give milliseconds since 1970-01-01 UTC, not seconds"
-        yield problem(table, "startup-seconds", message, fix, option="startup_timestamp", severity="warning")
+    if direction == "read":
+        yield from _Mode(table, "startup").problems()
 
 
-def _specific_offsets(table: TableDef, named: str, offsets: str) -> Iterator[Problem]:
+def bounded(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """The bounded mode has what it needs, and nothing is given that it does not use."""
+    if direction == "read":
+        yield from _Mode(table, "bounded").problems()
+
+
+def _read(table: TableDef, side: str) -> tuple[str, int | None, tuple[tuple[str, int, int], ...]]:
     options = table.options
-    in_python = table.spelling is Spelling.PYTHON
-    form = "startup={0: 42, 1: 300}" if in_python else f"{offsets} = '{OFFSETS_FORM}'"
-    if options.startup_offsets is None:
-        message = f"{named} is 'specific-offsets', but no offsets are given"
-        yield problem(table, "startup-offsets", message, f"write {form}", option="startup")
-    else:
-        try:
-            parse_offsets(options.startup_offsets)
-        except ValueError as e:
-            shown = named if in_python else offsets
-            message = f"{shown} has the value {options.startup_offsets!r}: {e}"
-            yield problem(table, "startup-offsets", message, f"write {form}", option="startup_offsets")
-    if len(options.topic) != 1:
-        message = f"{named} 'specific-offsets' gives offsets by partition, which needs a single topic"
-        yield problem(
-            table, "startup-topics", message, "name one topic, or choose another startup mode", option="startup"
-        )
+    mode = getattr(options, side).lower().removesuffix("-offset")
+    pairs = parse_offsets(getattr(options, f"{side}_offsets") or "") if mode == "specific-offsets" else ()
+    offsets = tuple((options.topic[0], partition, offset) for partition, offset in pairs)
+    return mode, getattr(options, f"{side}_timestamp") if mode == "timestamp" else None, offsets
+
+
+@attrs.frozen
+class _Mode:
+    """The options of one side, startup or bounded, which have the same form."""
+
+    table: TableDef
+    side: str
+
+    def problems(self) -> Iterator[Problem]:
+        """Everything that is wrong or odd with them."""
+        millis, offsets = self._given("timestamp"), self._given("offsets")
+        if self.mode == "timestamp" and millis is None:
+            fix = f"give {self.side}= an aware datetime" if self.in_python else f"add {self._name('timestamp')} with "
+            fix += "" if self.in_python else "milliseconds since 1970"
+            yield self._problem("timestamp", f"{self.named} is 'timestamp', but no time is given", fix)
+        if self.mode == "specific-offsets":
+            yield from self._specific(offsets)
+        for what, given, needs in (("timestamp", millis, "timestamp"), ("offsets", offsets, "specific-offsets")):
+            if given is not None and self.mode != needs:
+                message = f"{self._name(what)} has no effect, because {self.named} is {self.mode!r}"
+                fix = f"set {self.named} to {needs!r}, or remove it"
+                yield attrs.evolve(self._problem("unused", message, fix, what), severity="warning")
+        shown = self.named if self.in_python else self._name("timestamp")
+        if self.mode == "timestamp" and millis is not None and not 0 <= millis < 1 << 63:
+            message = f"{shown} is {millis} ms after 1970, which is no time of a Kafka record"
+            yield self._problem("timestamp", message, "give a time from 1970 on", "timestamp")
+        elif self.mode == "timestamp" and millis is not None and millis < SMALLEST_MILLIS:
+            message = f"{shown} is {millis} ms after 1970, which is a time before March 1973"
+            fix = "give the time that you mean"
+            fix = fix if self.in_python else "give milliseconds since 1970-01-01 UTC, not seconds"
+            yield attrs.evolve(self._problem("seconds", message, fix, "timestamp"), severity="warning")
+
+    @property
+    def mode(self) -> str:
+        """The mode, in small letters."""
+        return str(getattr(self.table.options, self.side)).lower()
+
+    @property
+    def in_python(self) -> bool:
+        """Whether one argument stands for all options of the side."""
+        return self.table.spelling is Spelling.PYTHON
+
+    @property
+    def named(self) -> str:
+        """The mode's option as the user wrote it."""
+        return f"{self.side}=" if self.in_python else f"'scan.{self.side}.mode'"
+
+    def _specific(self, offsets: str | None) -> Iterator[Problem]:
+        name = self._name("offsets")
+        form = f"{self.side}={{0: 42, 1: 300}}" if self.in_python else f"{name} = '{OFFSETS_FORM}'"
+        if offsets is None:
+            message = f"{self.named} is 'specific-offsets', but no offsets are given"
+            yield self._problem("offsets", message, f"write {form}")
+        else:
+            try:
+                parse_offsets(offsets)
+            except ValueError as e:
+                message = f"{self.named if self.in_python else name} has the value {offsets!r}: {e}"
+                yield self._problem("offsets", message, f"write {form}", "offsets")
+        if len(self.table.options.topic) != 1:
+            message = f"{self.named} 'specific-offsets' gives offsets by partition, which needs a single topic"
+            yield self._problem("topics", message, f"name one topic, or choose another {self.side} mode")
+
+    def _given(self, what: str) -> Any:
+        return getattr(self.table.options, f"{self.side}_{what}")
+
+    def _name(self, what: str) -> str:
+        return self.table.option_name(f"{self.side}_{what}")
+
+    def _problem(self, what: str, message: str, fix: str, option: str = "") -> Problem:
+        attribute = f"{self.side}_{option}" if option else self.side
+        return problem(self.table, f"{self.side}-{what}", message, fix, option=attribute)

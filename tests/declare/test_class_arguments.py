@@ -14,6 +14,7 @@ from kdsl import Col, Csv, Json, KafkaTable
 from kdsl.declare.classes import arguments, table as table_module
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import TableDef
+from kdsl.errors import listing
 
 
 def declared(**given: Any) -> TableDef:
@@ -44,9 +45,9 @@ def test_type_checkers_see_the_arguments_that_there_are() -> None:
 def test_every_option_of_the_connector_is_an_argument_and_the_other_way_round() -> None:
     options = set(attrs.fields_dict(KafkaOptions))
 
-    assert set(arguments.ARGUMENTS) == options - {"startup_timestamp", "startup_offsets"} | {
-        "key", "value", "group_id", "properties",
-    }  # fmt: skip
+    assert set(arguments.ARGUMENTS) == options - {
+        "startup_timestamp", "startup_offsets", "bounded_timestamp", "bounded_offsets", "semantic",
+    } | {"key", "value", "group_id", "properties"}  # fmt: skip
 
 
 def test_every_argument_is_documented() -> None:
@@ -159,10 +160,7 @@ def test_arguments_are_inherited() -> None:
     assert Other.definition().value_format is None
 
 
-VALID = (
-    "'delivery', 'discovery', 'group_id', 'key', 'key_prefix', 'max_records_per_partition', 'max_records_per_trigger', "
-    "'properties', 'startup', 'topic', 'topic_pattern', 'transport', 'value', 'value_fields' and 'value_prefix'"
-)
+VALID = listing(sorted(arguments.ARGUMENTS))
 STARTS = "'group-offsets', 'earliest', 'latest', 'earliest-offset' and 'latest-offset'"
 START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1: 300}}"
 

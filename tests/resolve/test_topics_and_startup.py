@@ -8,7 +8,7 @@ import pytest
 
 from kdsl import Col, KafkaTable
 from kdsl.declare.config import Scalar
-from kdsl.resolve import Start, Topics, problems, resolve
+from kdsl.resolve import Start, Stop, Topics, problems, resolve
 from kdsl.resolve.startup import parse_offsets
 from tests.resolve.tables import codes, errors, table, warnings
 
@@ -79,7 +79,7 @@ class TestStartup:
             ),
             (
                 {**SPECIFIC, "scan.startup.specific-offsets": "partition:1,offset:300;partition:0,offset:42"},
-                Start("specific-offsets", offsets=((0, 42), (1, 300))),
+                Start("specific-offsets", offsets=(("orders", 0, 42), ("orders", 1, 300))),
             ),
             ({"properties.auto.offset.reset": "Earliest"}, Start("group-offsets", reset="earliest")),
         ],
@@ -159,3 +159,63 @@ class TestStartup:
 
     def test_a_sink_does_not_look_at_the_start(self) -> None:
         assert codes(table(options={"scan.startup.mode": "timestamp"}), "write") == []
+
+
+class TestBounded:
+    def test_a_table_is_unbounded_by_default(self) -> None:
+        assert resolve(table(), "read").stop == Stop()
+
+    @pytest.mark.parametrize(
+        ("given", "stop"),
+        [
+            ({"scan.bounded.mode": "LATEST-offset"}, Stop("latest")),
+            ({"scan.bounded.mode": "group-offsets"}, Stop("group-offsets")),
+            (
+                {"scan.bounded.mode": "timestamp", "scan.bounded.timestamp-millis": 1655395200000},
+                Stop("timestamp", timestamp=1655395200000),
+            ),
+            (
+                {"scan.bounded.mode": "specific-offsets", "scan.bounded.specific-offsets": "partition:0,offset:2"},
+                Stop("specific-offsets", offsets=(("orders", 0, 2),)),
+            ),
+        ],
+    )
+    def test_every_mode(self, given: dict[str, Scalar], stop: Stop) -> None:
+        assert resolve(table(options=given), "read").stop == stop
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"scan.bounded.mode": "earliest-offset"}, "'scan.bounded.mode' has the value 'earliest-offset'"),
+            ({"scan.bounded.mode": "timestamp"}, "'scan.bounded.mode' is 'timestamp', but no time is given"),
+            ({"scan.bounded.mode": "specific-offsets"}, "'specific-offsets', but no offsets are given"),
+            (
+                {"scan.bounded.mode": "specific-offsets", "scan.bounded.specific-offsets": "0:2"},
+                "'scan.bounded.specific-offsets' has the value '0:2'",
+            ),
+            (
+                {
+                    "topic": "a;b",
+                    "scan.bounded.mode": "specific-offsets",
+                    "scan.bounded.specific-offsets": "partition:0,offset:2",
+                },
+                "needs a single topic",
+            ),
+        ],
+    )
+    def test_what_a_mode_needs(self, given: dict[str, Scalar], message: str) -> None:
+        (problem,) = errors(table(options=given))
+
+        assert message in problem.message
+
+    def test_a_value_that_no_mode_uses_is_odd(self) -> None:
+        definition = table(options={"scan.bounded.timestamp-millis": 1655395200000})
+        found = [p.message for p in problems(definition, "read")]
+
+        assert found == ["'scan.bounded.timestamp-millis' has no effect, because 'scan.bounded.mode' is 'unbounded'"]
+
+    def test_a_class_says_it_in_one_argument(self) -> None:
+        class Orders(KafkaTable, topic="orders", value="raw", bounded=datetime(2022, 6, 16, 16, tzinfo=UTC)):
+            value: Col[str]
+
+        assert resolve(Orders.definition(), "read").stop == Stop("timestamp", timestamp=1655395200000)

@@ -18,7 +18,16 @@ def offsets(draw: st.DrawFn) -> Offsets:
     ids = {name: draw(st.text("abcXYZ_-", min_size=1)) for name in sorted({topic for topic, _ in positions})}
     lost = {place: count for place, count in draw(COUNTS).items() if count and place in positions}
     begin = {place: count for place, count in draw(COUNTS).items() if place in positions}
-    return Offsets(positions, ids, draw(st.sampled_from(["earliest", "timestamp 5"])), begin, lost, draw(st.booleans()))
+    return Offsets(
+        positions,
+        ids,
+        draw(st.sampled_from(["earliest", "timestamp 5"])),
+        begin,
+        lost,
+        draw(st.sampled_from(["", "orders-1"])),
+        draw(COUNTS),
+        initial=draw(st.booleans()),
+    )
 
 
 @given(offsets())
@@ -36,7 +45,9 @@ def test_equal_offsets_have_equal_texts(given: Offsets, chance: Random) -> None:
         given.startup,
         given.begin,
         given.lost,
-        given.initial,
+        given.read,
+        given.stop,
+        initial=given.initial,
     )
 
     assert json.dumps(again.to_json()) == json.dumps(given.to_json())

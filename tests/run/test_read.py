@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from confluent_kafka import Producer
 
@@ -152,7 +153,7 @@ class TestBatch:
             (Start("earliest"), ["a", "b", "c", "d"]),
             (Start("latest"), []),
             (Start("timestamp", timestamp=1_700_000_000_001), ["b", "d"]),
-            (Start("specific-offsets", offsets=((0, 1), (1, 0))), ["b", "c", "d"]),
+            (Start("specific-offsets", offsets=(("", 0, 1), ("", 1, 0))), ["b", "c", "d"]),
             (Start("group-offsets", reset="earliest"), ["a", "b", "c", "d"]),
         ],
         ids=lambda value: value.mode if isinstance(value, Start) else "",
@@ -171,6 +172,7 @@ class TestBatch:
         for partition, values in enumerate(("ab", "cd")):
             kdsl_kafka.produce(topic, *(Record(v, None, [], partition, at + i) for i, v in enumerate(values)))
 
+        start = attrs.evolve(start, offsets=tuple((topic, partition, offset) for _, partition, offset in start.offsets))
         assert rows(read(spark, read_plan(topic, start=start), cluster)) == expected
 
     def test_computed_columns_and_the_order_of_the_output_are_sparks(

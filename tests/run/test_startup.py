@@ -57,7 +57,7 @@ def test_the_policy_passes_over_a_gap_and_counts_it(reset: str, begin: int, lost
 
 
 def test_specific_offsets_fill_up_with_the_policy_and_say_so() -> None:
-    plan = read_plan(start=Start("specific-offsets", offsets=((0, 42), (2, 0))))
+    plan = read_plan(start=Start("specific-offsets", offsets=(("orders", 0, 42), ("orders", 2, 0))))
 
     found = decide(plan, KNOWN, "none")
 
@@ -68,13 +68,15 @@ def test_specific_offsets_fill_up_with_the_policy_and_say_so() -> None:
 
 
 def test_specific_offsets_may_be_the_protocols_marks() -> None:
-    plan = read_plan(start=Start("specific-offsets", offsets=((0, -1), (1, -2), (2, 0))))
+    plan = read_plan(start=Start("specific-offsets", offsets=(("orders", 0, -1), ("orders", 1, -2), ("orders", 2, 0))))
 
     assert decide(plan, KNOWN, "none").offsets == {A: 100, B: 20, C: 0}
 
 
 def test_a_specific_offset_beyond_the_end_is_refused_with_the_range() -> None:
-    plan = read_plan(start=Start("specific-offsets", offsets=((0, 101), (1, 200), (2, 0))))
+    plan = read_plan(
+        start=Start("specific-offsets", offsets=(("orders", 0, 101), ("orders", 1, 200), ("orders", 2, 0)))
+    )
 
     for reset in ("none", "earliest", "latest"):
         with pytest.raises(OffsetError, match=r"orders\[0\] has the offsets 10 to 100, and 101 is wanted"):
@@ -82,9 +84,9 @@ def test_a_specific_offset_beyond_the_end_is_refused_with_the_range() -> None:
 
 
 def test_a_specific_offset_for_a_missing_partition_is_refused() -> None:
-    plan = read_plan(start=Start("specific-offsets", offsets=((0, 50), (7, 0))))
+    plan = read_plan(start=Start("specific-offsets", offsets=(("orders", 0, 50), ("orders", 7, 0))))
 
-    with pytest.raises(OffsetError, match="partition 7 of the topic orders, which has the partitions 0 to 2"):
+    with pytest.raises(OffsetError, match=r"an offset for orders\[7\]; orders has the partitions 0 to 2"):
         decide(plan, KNOWN, "none")
 
 
@@ -99,7 +101,10 @@ def test_an_offset_within_an_open_transaction_exists() -> None:
     [
         (Start("earliest"), "earliest"),
         (Start("timestamp", timestamp=17), "timestamp 17"),
-        (Start("specific-offsets", offsets=((0, 5), (1, 7))), "specific-offsets 0:5,1:7"),
+        (
+            Start("specific-offsets", offsets=(("orders", 0, 5), ("orders", 1, 7))),
+            "specific-offsets orders:0:5,orders:1:7",
+        ),
     ],
 )
 def test_a_start_has_a_text(start: Start, text: str) -> None:

@@ -95,12 +95,12 @@ class TestStart:
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *in_partition(0, "a", "b", "c"), *in_partition(1, "d", "e"))
 
-        query = begin(topic, start=Start("specific-offsets", offsets=((0, 2),)))
+        query = begin(topic, start=Start("specific-offsets", offsets=((topic, 0, 2),)))
 
         assert texts(query.batch()) == ["c", "d", "e"]
         assert f"startup= gives no offset for {topic}[1], which starts at its earliest record" in caplog.text
         with pytest.raises(OffsetError, match=r"has the offsets 0 to 3, and 4 is wanted"):
-            begin(topic, start=Start("specific-offsets", offsets=((0, 4),))).batch()
+            begin(topic, start=Start("specific-offsets", offsets=((topic, 0, 4),))).batch()
 
     def test_group_offsets_are_the_committed_ones(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]

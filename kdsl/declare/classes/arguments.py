@@ -21,15 +21,25 @@ Startup: TypeAlias = (
     Literal["group-offsets", "earliest", "latest", "earliest-offset", "latest-offset"] | datetime | Mapping[int, int]
 )
 """Where a read starts: a mode, an aware time, or the offset of each partition."""
+Bounded: TypeAlias = Literal["unbounded", "group-offsets", "latest", "latest-offset"] | datetime | Mapping[int, int]
+"""Where a read ends by itself: a mode, an aware time, or the offset of each partition that is not read any more."""
 
 # One argument stands for three options.
 STARTUP = ("startup", "startup_timestamp", "startup_offsets")
+BOUNDED = ("bounded", "bounded_timestamp", "bounded_offsets")
 OTHER = ("key", "value", "group_id", "properties")
-ARGUMENTS = (*(name for name in attrs.fields_dict(KafkaOptions) if name not in STARTUP[1:]), *OTHER)
+ARGUMENTS = (
+    *(name for name in attrs.fields_dict(KafkaOptions) if name not in (*STARTUP[1:], *BOUNDED[1:], "semantic")),
+    *OTHER,
+)
+_DURATIONS = ("discovery", "watermark_drift", "watermark_update", "watermark_idle")
 _MODES = {"earliest": "earliest-offset", "latest": "latest-offset"}
 _MEANT = {
     "startup_timestamp": "startup= takes the time itself, as an aware datetime",
     "startup_offsets": "startup= takes the offsets themselves, as {0: 42, 1: 300}",
+    "bounded_timestamp": "bounded= takes the time itself, as an aware datetime",
+    "bounded_offsets": "bounded= takes the offsets themselves, as {0: 42, 1: 300}",
+    "semantic": "write delivery=",
     "key_fields": "mark the columns: Key[...] instead of Col[...]",
     "primary_key": "mark the columns: PrimaryKey[...] instead of Col[...]",
     "format": "write value=",
@@ -105,7 +115,7 @@ class _WrongError(Exception):
 
 
 def _stands_for(name: str) -> tuple[str, ...]:
-    return STARTUP if name == "startup" else (name,)
+    return {"startup": STARTUP, "bounded": BOUNDED}.get(name, (name,))
 
 
 def _unknown(name: str) -> _WrongError:
@@ -170,15 +180,17 @@ def _option(name: str, value: Any) -> dict[str, Any]:
         case "topic":
             return {"topic": _topics(value)}
         case "startup":
-            return _startup(value)
-        case "discovery" if isinstance(value, str):
+            return _moment(value, "startup", get_args(get_args(Startup)[0]), "start at")
+        case "bounded":
+            return _moment(value, "bounded", get_args(get_args(Bounded)[0]), "end at")
+        case _ if name in _DURATIONS and isinstance(value, str):
             try:
-                return {"discovery": parse_duration(value)}
+                return {name: parse_duration(value)}
             except ValueError as e:
-                message = f"discovery= is {value!r}: {e}"
+                message = f"{name}= is {value!r}: {e}"
                 raise _WrongError("argument-value", message, "write '5 min', or a timedelta") from None
-        case "discovery" if not isinstance(value, timedelta):
-            message = f"discovery= is {value!r}, which is no duration"
+        case _ if name in _DURATIONS and not isinstance(value, timedelta):
+            message = f"{name}= is {value!r}, which is no duration"
             raise _WrongError("argument-value", message, "write '5 min', or a timedelta")
         case _:
             return {name: value}
@@ -193,28 +205,28 @@ def _topics(value: Any) -> tuple[str, ...]:
         raise _WrongError("argument-value", message, "write topic='orders', or a list of names") from None
 
 
-def _startup(value: Any) -> dict[str, Any]:
-    modes = get_args(get_args(Startup)[0])
+def _moment(value: Any, side: str, modes: tuple[str, ...], what: str) -> dict[str, Any]:
+    """The options that a start or an end stands for."""
     fix = f"write one of {listing(modes)}, an aware datetime, or offsets as {{0: 42, 1: 300}}"
     match value:
         case str() if value.lower() in modes:
-            return {"startup": _MODES.get(value.lower(), value.lower())}
+            return {side: _MODES.get(value.lower(), value.lower())}
         case str():
-            raise _WrongError("argument-value", f"startup= is {value!r}{nearest(value, modes)}", fix)
+            raise _WrongError("argument-value", f"{side}= is {value!r}{nearest(value, modes)}", fix)
         case datetime() if value.tzinfo is None:
-            message = f"startup= is the time {value.isoformat(sep=' ')}, which has no time zone, so it is no instant"
+            message = f"{side}= is the time {value.isoformat(sep=' ')}, which has no time zone, so it is no instant"
             raise _WrongError("argument-value", message, "write it with one, as datetime(2025, 1, 1, tzinfo=UTC)")
         case datetime():
             millis = (value - _EPOCH) // timedelta(milliseconds=1)
-            return {"startup": "timestamp", "startup_timestamp": millis}
+            return {side: "timestamp", f"{side}_timestamp": millis}
         case Mapping():
             if not value or not all(_is_count(p) and _is_count(o) for p, o in value.items()):
-                message = f"startup= is {value!r}, but partitions and offsets are whole numbers from 0 on"
-                raise _WrongError("argument-value", message, "write startup={0: 42, 1: 300}")
+                message = f"{side}= is {value!r}, but partitions and offsets are whole numbers from 0 on"
+                raise _WrongError("argument-value", message, f"write {side}={{0: 42, 1: 300}}")
             pairs = ";".join(f"partition:{p},offset:{o}" for p, o in value.items())
-            return {"startup": "specific-offsets", "startup_offsets": pairs}
+            return {side: "specific-offsets", f"{side}_offsets": pairs}
         case _:
-            raise _WrongError("argument-value", f"startup= is {value!r}, which is no place to start at", fix)
+            raise _WrongError("argument-value", f"{side}= is {value!r}, which is no place to {what}", fix)
 
 
 def _is_count(value: Any) -> bool:

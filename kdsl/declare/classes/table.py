@@ -13,11 +13,11 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
 
 from kdsl.declare.classes import rows as row_classes
-from kdsl.declare.classes.arguments import Startup
+from kdsl.declare.classes.arguments import Bounded, Startup
 from kdsl.declare.classes.columns import col, metadata, virtual
 from kdsl.declare.classes.define import attributes, definition as define
 from kdsl.declare.classes.statement import record_statement
-from kdsl.declare.connector import Delivery, Transport, ValueFields
+from kdsl.declare.connector import Delivery, EmitStrategy, ExactlyOnce, Latency, Naming, Transport, ValueFields
 from kdsl.declare.definition import TableDef
 from kdsl.errors import fail_on
 from kdsl.formats import Direction, Format
@@ -58,12 +58,28 @@ class KafkaTable:
         value_prefix: A prefix of the value columns' names that the message value itself does not have.
         value_fields: Whether the key columns stand in the message value, too.
         startup: Where a read without a checkpoint starts: a mode, an aware datetime, or the offset of each partition.
+        bounded: Where a read ends by itself: a mode, an aware datetime, or for each partition the offset that is not
+            read any more. By default a batch ends at the latest offsets, and a stream does not end.
         group_id: The consumer group; for a table without one ``KafkaSource-<table>``.
+        check_group: Refuse to start a stream while somebody else uses the group.
+        header_filter: Keep the records whose headers match, as ``"depart:toy|depart:book&!env:test"``.
+        scan_parallelism: How many tasks a read is cut into at most; by default twice the cores.
         discovery: How often a stream looks for new partitions and topics; zero or less: never.
         max_records_per_trigger: The most records of one micro-batch, over all partitions.
         max_records_per_partition: The most records of one partition in one micro-batch.
+        watermark_emit: Taken over from Flink; without effect.
+        watermark_group: With ``watermark_drift``: align the partitions as they are read.
+        watermark_drift: How far ahead of the slowest partition another one is read; by default the watermark's delay.
+        watermark_update: Taken over from Flink; without effect.
+        watermark_idle: Taken over from Flink; a silent partition never holds Spark's watermark back.
+        partitioner: ``default`` (by the key), ``fixed``, ``round-robin``, or ``package.module:function``.
+        sink_parallelism: How many tasks write; by default as many as the DataFrame has partitions.
         delivery: What a write promises.
-        transport: The client that reads and writes.
+        transactional_id_prefix: How the names of an exactly-once sink's transactions begin.
+        transaction_naming: Taken over from Flink; without effect.
+        exactly_once: ``direct``, or ``staged`` for rows that are not the same when a batch is worked out again.
+        transport: The client that reads and writes: ``librdkafka`` or ``jvm``.
+        latency: ``micro-batch`` or, with the transport ``jvm``, ``realtime``.
         properties: Settings of the Kafka client under Java's names.
     """
 
@@ -82,12 +98,27 @@ class KafkaTable:
             value_prefix: str = ...,
             value_fields: ValueFields = ...,
             startup: Startup = ...,
+            bounded: Bounded = ...,
             group_id: str = ...,
+            check_group: bool = ...,
+            header_filter: str = ...,
+            scan_parallelism: int = ...,
             discovery: timedelta | str = ...,
             max_records_per_trigger: int = ...,
             max_records_per_partition: int = ...,
+            watermark_emit: EmitStrategy = ...,
+            watermark_group: str = ...,
+            watermark_drift: timedelta | str = ...,
+            watermark_update: timedelta | str = ...,
+            watermark_idle: timedelta | str = ...,
+            partitioner: str = ...,
+            sink_parallelism: int = ...,
             delivery: Delivery = ...,
+            transactional_id_prefix: str = ...,
+            transaction_naming: Naming = ...,
+            exactly_once: ExactlyOnce = ...,
             transport: Transport = ...,
+            latency: Latency = ...,
             properties: Mapping[str, str | int | float | bool] = ...,
         ) -> None: ...
 

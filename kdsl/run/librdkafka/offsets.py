@@ -49,6 +49,8 @@ class Offsets:
         begin: Where the batch that ends here begins, in partitions where that is not the end of the batch before.
         lost: For each partition how many records were passed over so far, because they were deleted before they could
             be read and the reset policy goes on.
+        read: Which read wrote them (`kdsl.run.queries.read_id`); what watches queries knows its reads by it.
+        stop: Where the read ends by itself, in each partition; worked out once, at a first start.
         initial: Whether no batch has ended yet: the start of a query without a checkpoint. It is worked out anew when
             the first batch is planned again, so that the first batch's end says all of its ``begin``.
     """
@@ -58,6 +60,8 @@ class Offsets:
     startup: str = ""
     begin: Mapping[Place, int] = attrs.field(factory=dict)
     lost: Mapping[Place, int] = attrs.field(factory=dict)
+    read: str = ""
+    stop: Mapping[Place, int] = attrs.field(factory=dict)
     initial: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -69,6 +73,10 @@ class Offsets:
             document["begin"] = _nested(self.begin)
         if self.initial:
             document["initial"] = True
+        if self.read:
+            document["read"] = self.read
+        if self.stop:
+            document["stop"] = _nested(self.stop)
         if any(self.lost.values()):
             document["lost"] = _nested({place: count for place, count in self.lost.items() if count})
         return document
@@ -94,6 +102,8 @@ class Offsets:
             startup=document.get("startup", ""),
             begin=_flat(document.get("begin", {})),
             lost=_flat(document.get("lost", {})),
+            read=document.get("read", ""),
+            stop=_flat(document.get("stop", {})),
             initial=document.get("initial", False),
         )
 

@@ -57,7 +57,7 @@ def describe(start: Start) -> str:
         case "timestamp":
             return f"timestamp {start.timestamp}"
         case "specific-offsets":
-            return "specific-offsets " + ",".join(f"{partition}:{offset}" for partition, offset in start.offsets)
+            return "specific-offsets " + ",".join(f"{t}:{p}:{offset}" for t, p, offset in start.offsets)
         case mode:
             return mode
 
@@ -106,18 +106,18 @@ def _committed(plan: ReadPlan, known: Known, reset: Reset) -> Begin:
 
 
 def _specific(plan: ReadPlan, known: Known, reset: Reset) -> Begin:
-    given = dict(plan.start.offsets)
-    partitions = {partition for _, partition in known.latest}
-    unknown = sorted(given.keys() - partitions)
+    given = {(topic, partition): offset for topic, partition, offset in plan.start.offsets}
+    unknown = sorted(given.keys() - known.latest.keys())
     if unknown:
+        counts = {topic: sum(place[0] == topic for place in known.latest) for topic, _ in unknown}
+        there = some(f"{topic} has the partitions 0 to {count - 1}" for topic, count in counts.items())
         raise OffsetError(
-            f"{plan.table}: startup= gives an offset for partition {some(map(str, unknown))} of the topic "
-            f"{plan.topics}, which has the partitions 0 to {max(partitions, default=-1)}; remove it"
+            f"{plan.table}: startup= gives an offset for {some(f'{t}[{p}]' for t, p in unknown)}; {there}; remove it"
         )
     wanted: dict[Place, int] = {}
     notes = []
     for place in known.latest:
-        offset = given.get(place[1])
+        offset = given.get(place)
         if offset is None:
             at = "latest" if reset == "latest" else "earliest"
             notes.append(f"startup= gives no offset for {place[0]}[{place[1]}], which starts at its {at} record")

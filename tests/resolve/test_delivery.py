@@ -1,0 +1,89 @@
+"""Delivery, transactions and partitioners (RULES DG, TN, SP, PAR)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kdsl.declare.config import Scalar
+from kdsl.resolve import Transactions, problems, resolve
+from tests.resolve.tables import errors, table, warnings
+
+EXACTLY: dict[str, Scalar] = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "orders-1"}
+
+
+class TestDelivery:
+    def test_at_least_once_is_the_default(self) -> None:
+        resolved = resolve(table(), "write")
+
+        assert (resolved.delivery, resolved.transactions) == ("at-least-once", None)
+
+    def test_exactly_once_with_a_prefix(self) -> None:
+        assert resolve(table(options=EXACTLY), "write").transactions == Transactions("orders-1")
+
+    def test_staged(self) -> None:
+        staged = {**EXACTLY, "sink.exactly-once.mode": "staged"}
+
+        assert resolve(table(options=staged), "write").transactions == Transactions("orders-1", staged=True)
+
+    def test_exactly_once_needs_a_prefix_and_only_on_a_write(self) -> None:
+        definition = table(options={"sink.delivery-guarantee": "exactly-once"})
+        (problem,) = errors(definition, "write")
+
+        assert problem.code == "transactional-id-prefix"
+        assert errors(definition, "read") == []
+
+    @pytest.mark.parametrize("prefix", ["", "x" * 64_001])
+    def test_a_prefix_that_cannot_be(self, prefix: str) -> None:
+        codes = [p.code for p in errors(table(options={**EXACTLY, "sink.transactional-id-prefix": prefix}), "write")]
+
+        assert codes[0] in ("option-value", "transactional-id-prefix")
+
+    @pytest.mark.parametrize(("key", "value"), [("enable.idempotence", "false"), ("acks", "1")])
+    def test_exactly_once_contradicts_a_weaker_producer(self, key: str, value: str) -> None:
+        (problem,) = errors(table(options={**EXACTLY, f"properties.{key}": value}), "write")
+
+        assert f"'{key}'" in problem.message
+        assert f"'{value}'" in problem.message
+
+    def test_the_old_name_works_and_is_odd(self) -> None:
+        definition = table(options={"sink.semantic": "none"})
+        found = [p.message for p in problems(definition, "write")]
+
+        assert found == ["'sink.semantic' is the old name of 'sink.delivery-guarantee'"]
+        assert resolve(definition, "write").delivery == "none"
+
+    def test_the_two_names_may_not_contradict_each_other(self) -> None:
+        (problem,) = errors(table(options={**EXACTLY, "sink.semantic": "none"}), "write")
+
+        assert problem.message == (
+            "'sink.semantic': 'none' and 'sink.delivery-guarantee': 'exactly-once' contradict each other"
+        )
+
+    def test_a_prefix_without_exactly_once_is_odd(self) -> None:
+        definition = table(options={"sink.transactional-id-prefix": "p"})
+
+        assert warnings(definition, "write") == ["exactly-once-unused"]
+
+
+class TestPartitioner:
+    @pytest.mark.parametrize("name", ["default", "fixed", "round-robin", "shop.routing:by_customer"])
+    def test_those_that_there_are(self, name: str) -> None:
+        assert errors(table(options={"sink.partitioner": name}), "write") == []
+
+    @pytest.mark.parametrize("name", ["", "FIXED", "org.mycompany.MyPartitioner", "a:b:c", "a b:c"])
+    def test_others_are_refused(self, name: str) -> None:
+        (problem,) = errors(table(options={"sink.partitioner": name}), "write")
+
+        assert repr(name) in problem.message
+
+    def test_round_robin_would_tear_keys_apart(self) -> None:
+        options: dict[str, Scalar] = {"sink.partitioner": "round-robin", "key.format": "json", "key.fields": "id"}
+        (problem,) = errors(table(options=options), "write")
+
+        assert problem.code == "partitioner-keys"
+
+    @pytest.mark.parametrize("option", ["sink.parallelism", "scan.parallelism"])
+    def test_a_parallelism_is_positive(self, option: str) -> None:
+        (problem,) = errors(table(options={option: 0}), "write")
+
+        assert problem.message == f"'{option}' has the value 0"
