@@ -17,13 +17,14 @@ import attrs
 import yaml
 
 from kdsl.client.connector import ConnectorSettings, connector_settings
+from kdsl.client.hiding import USER_INFO
 from kdsl.client.java import JavaSettings, java_settings
 from kdsl.client.model import Client
 from kdsl.client.properties import Properties, Value, value_problems
 from kdsl.client.tls import Stores
 from kdsl.client.translate import Translated, admin_settings, consumer_settings, producer_settings
 from kdsl.errors import Problem, ProblemError, ResolveError, Where, fail_on, listing, nearest
-from kdsl.secrets import USER_INFO, SecretError, resolve
+from kdsl.secrets import SecretError, resolve
 
 SERVERS = "bootstrap.servers"
 _PREFIX = "properties."

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     ("kdsl.errors",),
     ("kdsl.durations", "kdsl.types"),
-    ("kdsl.client", "kdsl.secrets"),
+    ("kdsl.secrets",),
+    ("kdsl.client",),
     ("kdsl.cluster",),
     ("kdsl.options",),
     ("kdsl.formats",),

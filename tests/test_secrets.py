@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from kdsl import secrets
+from kdsl.client.hiding import holds_secret, is_secret, redact, shown
 from kdsl.errors import KdslError
 from kdsl.secrets import (
     Reference,
@@ -17,14 +17,12 @@ from kdsl.secrets import (
     SecretError,
     escaped,
     has_reference,
-    holds_secret,
     is_reference,
-    is_secret,
+    providers,
     read_properties,
-    redact,
     references,
     resolve,
-    shown,
+    resolving,
 )
 
 
@@ -33,17 +31,23 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An installed package that registers two providers; the second knows the secret 'token'."""
     (tmp_path / "vault_for_tests.py").write_text(
         "def empty(name):\n    raise KeyError(name)\n\ndef full(name):\n    return {'token': 'HUSH'}[name]\n"
+        "def told(name, endpoint, version):\n    return f'{name} of {endpoint}, {version}'\n"
+        "def bad(name):\n    if name == 'number':\n        return 1\n"
+        "    if name == 'boom':\n        raise RuntimeError('HUSH')\n    raise KeyError(name)\n"
     )
     info = tmp_path / "vault_for_tests-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vault-for-tests\nVersion: 1\n")
     (info / "entry_points.txt").write_text(
         "[kdsl.secrets]\na-empty = vault_for_tests:empty\nb-full = vault_for_tests:full\n"
+        "c-told = vault_for_tests:told\nd-bad = vault_for_tests:bad\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    secrets._providers.cache_clear()
+    providers.cache_clear()
+    resolving._loaded.cache_clear()
     yield
-    secrets._providers.cache_clear()
+    providers.cache_clear()
+    resolving._loaded.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,12 @@ def test_providers_are_asked_in_the_order_of_their_names() -> None:
 
 
 @pytest.mark.usefixtures("provider")
-def test_a_secret_that_no_provider_has_is_an_error_that_names_them() -> None:
+def test_a_secret_that_no_provider_has_is_an_error_that_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vault_for_tests-1.dist-info" / "entry_points.txt").write_text(
+        "[kdsl.secrets]\na-empty = vault_for_tests:empty\nb-full = vault_for_tests:full\n"
+    )
     with pytest.raises(SecretError, match="asked 'a-empty' and 'b-full'"):
         resolve("${secret_values.other}")
 
@@ -316,3 +325,30 @@ def test_a_misspelled_secret_is_a_secret_too(key: str) -> None:
 @pytest.mark.parametrize("key", ["ssl.keystore.type", "ssl.keystore.location", "sasl.username", "client.id"])
 def test_settings_near_a_secret_stay_readable(key: str) -> None:
     assert redact({key: "shown"}) == {key: "shown"}
+
+
+@pytest.mark.usefixtures("provider")
+def test_a_provider_is_asked_by_its_name() -> None:
+    assert list(references("${b-full:token}")) == [Reference("b-full", "token")]
+    assert is_reference("${b-full:token}")
+    assert resolve("pre ${b-full:token}") == "pre HUSH"
+    with pytest.raises(SecretError, match="the provider 'a-empty' has no secret of the key 'token'"):
+        resolve("${a-empty:token}")
+
+
+@pytest.mark.usefixtures("provider")
+def test_a_provider_is_handed_what_stands_behind_the_key() -> None:
+    text = "${c-told:token?endpoint=kms.example%3A443&version=v1}"
+
+    assert [str(reference) for reference in references(text)] == [text]
+    assert resolve(text) == "token of kms.example:443, v1"
+
+
+@pytest.mark.usefixtures("provider")
+@pytest.mark.parametrize("key", ["boom", "number"])
+def test_a_provider_that_fails_is_named_and_its_words_are_not_repeated(key: str) -> None:
+    with pytest.raises(SecretError, match=r"'d-bad' .*(failed with RuntimeError|gave a int)") as e:
+        resolve(f"${{d-bad:{key}}}")
+
+    assert "HUSH" not in str(e.value)
+    assert e.value.__cause__ is None

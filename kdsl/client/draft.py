@@ -12,11 +12,12 @@ import attrs
 
 from kdsl.client import librdkafka
 from kdsl.client.bootstrap import server_problems, servers
+from kdsl.client.hiding import is_secret, shown
 from kdsl.client.jaas import JaasError, Login, parse
 from kdsl.client.model import Client, Setting, Target
 from kdsl.client.settings import TABLE
 from kdsl.errors import Problem, Severity, listing, nearest
-from kdsl.secrets import SecretError, has_reference, is_reference, is_secret, references, shown
+from kdsl.secrets import SecretError, has_reference, is_reference, references
 
 Resolve = Callable[[str], str]
 """Replaces the references in a text; raises SecretError."""

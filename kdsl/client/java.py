@@ -14,11 +14,11 @@ import attrs
 from kdsl.client import librdkafka
 from kdsl.client.connector import ConnectorSettings, connector_settings
 from kdsl.client.draft import JAAS, Draft, Resolve, read, refusal
+from kdsl.client.hiding import redact
 from kdsl.client.jaas import MODULES, Login
 from kdsl.client.model import Client
 from kdsl.client.settings import TABLE
 from kdsl.errors import Problem
-from kdsl.secrets import redact
 
 _ENDPOINT = "ssl.endpoint.identification.algorithm"
 _KERBEROS = "connector.kerberos."

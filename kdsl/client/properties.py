@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from kdsl.client.hiding import holds_secret, redact
 from kdsl.errors import Problem, ProblemError, ResolveError
-from kdsl.secrets import Secret, holds_secret, redact
+from kdsl.secrets import Secret
 
 _GIVEN = "${{given:{}}}"
 

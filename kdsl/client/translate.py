@@ -14,12 +14,13 @@ import attrs
 from kdsl.client import librdkafka
 from kdsl.client.connector import ConnectorSettings, connector_settings
 from kdsl.client.draft import Draft, Resolve, read, refusal
+from kdsl.client.hiding import redact
 from kdsl.client.model import MAX_INT, Client, Target
 from kdsl.client.sasl import sasl
 from kdsl.client.settings import TABLE, settings_of
 from kdsl.client.tls import Stores, tls
 from kdsl.errors import Problem
-from kdsl.secrets import has_reference, redact
+from kdsl.secrets import has_reference
 
 _MESSAGE = 1_000_000
 

@@ -1,0 +1,29 @@
+"""The text of a Java properties file, read."""
+
+from __future__ import annotations
+
+import re
+
+_LINE = re.compile(r"(?P<key>(?:\\.|[^\\\s=:])+)?[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.)|$)", re.DOTALL)
+_CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """Read the text of a Java properties file: comments, continued lines, escapes; the last of equal keys holds."""
+    values = {}
+    lines = iter(re.split(r"\r\n|\r|\n", text))
+    for line in lines:
+        whole = line.lstrip(" \t\f")
+        if not whole or whole[0] in "#!":
+            continue
+        while re.search(r"(?<!\\)(?:\\\\)*\\$", whole):
+            whole = whole[:-1] + next(lines, "").lstrip(" \t\f")
+        found = _LINE.fullmatch(whole)
+        if found:
+            values[_unescaped(found["key"] or "")] = _unescaped(found["value"])
+    return values
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(lambda m: chr(int(m[1], 16)) if m[1] else _CONTROLS.get(m[2] or "", m[2] or ""), text)
