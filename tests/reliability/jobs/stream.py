@@ -1,0 +1,79 @@
+"""A driver program: one streaming query over declared tables, as a user would write it.
+
+``python stream.py ARGUMENTS.json``; the arguments are `tests.reliability.harness.Job`'s. It ends when the query ends,
+or when the file ``stop`` appears; with 1 and the error on standard error where the query failed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from kdsl import load_tables
+
+
+def main() -> int:
+    """Run the query that the arguments describe."""
+    arguments: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    started = SparkSession.builder.config(map=arguments["spark"]).getOrCreate()
+    try:
+        return run(started, arguments)
+    finally:
+        started.stop()
+
+
+def run(spark: SparkSession, arguments: dict[str, Any]) -> int:
+    """Start the query, and wait for its end."""
+    query = start(spark, arguments)
+    stop = Path(arguments["stop"])
+    Path(arguments["started"]).touch()
+    try:
+        while not query.awaitTermination(1):
+            if stop.exists():
+                query.stop()
+    except StreamingQueryException as error:
+        print(error, file=sys.stderr)
+        return 1
+    finally:
+        progress = [p.json for p in query.recentProgress]
+        Path(arguments["progress"]).write_text("\n".join(progress), encoding="utf-8")
+    return 0
+
+
+def start(spark: SparkSession, arguments: dict[str, Any]) -> StreamingQuery:
+    """The query: from a table into a table, into files, or into a function."""
+    tables = {table.name: table for table in load_tables(arguments["tables"])}
+    rows = tables["source"].read_stream(spark)
+    checkpoint, trigger = arguments["checkpoint"], arguments["trigger"]
+    if arguments["sink"] == "table":
+        return tables["target"].write_stream(rows, checkpoint=checkpoint, trigger=trigger)
+    writer = rows.writeStream.option("checkpointLocation", checkpoint)
+    writer = writer.trigger(**trigger) if trigger else writer
+    if arguments["sink"] == "files":
+        return writer.format("json").start(arguments["output"])
+    return writer.foreachBatch(noted(Path(arguments["output"]), arguments["seconds"])).start()
+
+
+def noted(folder: Path, seconds: float) -> Any:
+    """A function for each batch: writes its rows down, under its id and the run, and then takes its time."""
+
+    def note(batch: DataFrame, batch_id: int) -> None:
+        rows = sorted(batch.toJSON().collect())
+        unfinished = folder / f".{batch_id}-{os.getpid()}"
+        unfinished.write_text("\n".join(rows), encoding="utf-8")
+        unfinished.rename(folder / f"{batch_id}-{os.getpid()}")
+        time.sleep(seconds)
+
+    return note
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""The driver is killed at each point of a batch, and started again: S1 and S2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdsl.testing import RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.reliability import harness
+from tests.reliability.harness import Job, Kill, Point, copy_tables
+from tests.reliability.oracle import Mark, judge, look, marks, send
+
+POINTS = {
+    "before the offset log": harness.PLANNED,
+    "after the offset log": harness.LOGGED,
+    "while reading": harness.READING,
+    "while writing": harness.WRITING,
+    "before the commit log": harness.WRITTEN,
+    "after the commit log": harness.COMMITTED,
+}
+LANES, PER_BATCH = 4, 200
+
+
+def test_a_driver_killed_at_any_point_loses_nothing_and_repeats_at_most_the_open_batch(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """S1. One query through all deaths: each run recovers from one of them, works on, and dies of the next."""
+    source, target = kdsl_topic("in", partitions=LANES), kdsl_topic("out", partitions=LANES)
+    sent = send(kdsl_kafka, source, marks("p", LANES, count=(2 * len(POINTS) + 2) * PER_BATCH))
+    job = Job(tmp_path / "job", copy_tables(kdsl_kafka, source, target, per_batch=PER_BATCH))
+    opened: set[Mark] = set()
+
+    for at, (name, point) in enumerate(POINTS.items()):
+        life = job.run(Kill(point, committed=2 * at + 1))
+
+        assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"
+        written = {one.mark for one in look(kdsl_kafka, target)}
+        batch = in_batch(job, sent)
+        opened |= batch
+        match name:
+            case "before the offset log" | "after the commit log":
+                assert job.checkpoint.open is None, name
+                assert len(written) == (job.checkpoint.committed + 1) * PER_BATCH, name
+            case "after the offset log" | "while reading":
+                assert len(batch) == PER_BATCH, name
+            case "while writing":
+                assert 0 < len(batch & written), name
+            case "before the commit log":
+                assert batch <= written, name
+    last = job.run()
+
+    assert last.code == 0, last.log[-4000:]
+    verdict = judge(sent, look(kdsl_kafka, target))
+    assert verdict.at_least_once, str(verdict)
+    assert set(verdict.duplicates) <= opened
+    assert max(verdict.duplicates.values()) == 1, "each batch was open in one death only"
+    assert job.checkpoint.open is None
+
+
+@pytest.mark.parametrize("point", [harness.LOGGED, harness.WRITTEN], ids=["after the offset log", "after the write"])
+@pytest.mark.reliability
+def test_a_driver_killed_again_and_again_in_one_batch_repeats_that_batch_alone(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, point: Point
+) -> None:
+    """S1, a storm: five deaths in the same batch."""
+    source, target = kdsl_topic("in", partitions=2), kdsl_topic("out", partitions=2)
+    sent = send(kdsl_kafka, source, marks("p", 2, count=600))
+    job = Job(tmp_path / "job", copy_tables(kdsl_kafka, source, target, per_batch=PER_BATCH))
+
+    for _ in range(5):
+        assert job.run(Kill(point, committed=1)).killed
+        assert job.checkpoint.open == 1
+    open_batch = in_batch(job, sent)
+    assert job.run().code == 0
+
+    verdict = judge(sent, look(kdsl_kafka, target))
+    assert verdict.at_least_once, str(verdict)
+    assert verdict.duplicates == (dict.fromkeys(open_batch, 5) if point is harness.WRITTEN else {})
+
+
+def in_batch(job: Job, sent: list[Mark]) -> set[Mark]:
+    """The records of the open batch: each lane is a partition, and its numbers are offsets."""
+    batch = job.checkpoint.open
+    ranges = () if batch is None else job.checkpoint.ranges(batch)
+    return {mark for mark in sent for r in ranges if r.partition == mark.lane and r.start <= mark.seq < r.end}
