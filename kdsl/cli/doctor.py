@@ -1,0 +1,101 @@
+"""``kdsl doctor``: why a cluster, or a table on it, does not work; and what will go wrong later."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated
+
+import attrs
+import typer
+from rich.text import Text
+
+from kdsl.cli import load
+from kdsl.cli.clusters import Bootstrap, ClusterFile, ClusterName, Property, given_cluster
+from kdsl.cli.console import out, print_json, progress
+from kdsl.cluster import Cluster
+from kdsl.doctor import Finding, State, examine
+from kdsl.errors import Problem, ResolveError, Where
+from kdsl.formats import Direction
+from kdsl.plan.model import ReadPlan, WritePlan
+
+_SIGNS: dict[State, tuple[str, str]] = {
+    "ok": ("ok", "green"),
+    "warning": ("warning", "yellow"),
+    "error": ("error", "bold red"),
+    "skipped": ("skipped", "dim"),
+}
+
+
+def doctor(
+    targets: Annotated[
+        list[str] | None, typer.Argument(help="Tables to look at: orders.py, package.module or tables.yaml, with :Name")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    cluster_file: ClusterFile = None,
+    cluster_name: ClusterName = None,
+    properties: Property = None,
+    direction: Annotated[str, typer.Option(help="read, write or both")] = "both",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Look at a cluster from the network up, and at what tables need of it.
+
+    Ends with 0 when nothing is wrong (warnings are allowed), with 1 otherwise.
+    """
+    if direction not in ("read", "write", "both"):
+        raise typer.BadParameter("expected read, write or both", param_hint="--direction")
+    directions: tuple[Direction, ...] = ("read", "write") if direction == "both" else (direction,)  # type: ignore[assignment]
+    given = given_cluster(bootstrap, cluster_file, cluster_name, properties)
+    tables = [table for target in targets or () for table in load.tables(target)]
+    clusters: dict[str, tuple[Cluster, list[ReadPlan | WritePlan]]] = {}
+    found: list[Finding] = []
+    for table in tables:
+        cluster = table.cluster(given)
+        plans: list[ReadPlan | WritePlan] = []
+        for one in directions:
+            try:
+                plans.append(table.read_plan(cluster=given) if one == "read" else table.write_plan(given))
+            except ResolveError as e:
+                if len(directions) == 1:
+                    raise
+                state: State = "skipped" if plans or one == "read" else "error"
+                found.append(Finding(f"table {table.name}", state, f"it cannot {one}: {_first(e)}", "see kdsl check"))
+        known = clusters.setdefault(repr((cluster.bootstrap_servers, cluster.properties)), (cluster, []))
+        known[1].extend(plans)
+    if not clusters:
+        if given is None:
+            message = "nothing says which cluster is meant"
+            fix = "name a table, or give --bootstrap host:port, or --cluster-file clusters.yaml"
+            raise ResolveError(message, [Problem("cluster-missing", message, fix, Where())])
+        clusters[""] = (given, [])
+    for finding in found:
+        _print(finding, as_json=as_json)
+    for cluster, plans in clusters.values():
+        with progress(f"looking at {cluster.bootstrap_servers}"):
+            for finding in examine(cluster, plans):
+                found.append(finding)
+                _print(finding, as_json=as_json)
+    counts = Counter(f.state for f in found)
+    if as_json:
+        print_json(
+            {"errors": counts["error"], "warnings": counts["warning"], "findings": [attrs.asdict(f) for f in found]}
+        )
+    else:
+        told = [f"{counts[s]} {s}{'' if counts[s] == 1 else 's'}" for s in ("error", "warning") if counts[s]]
+        style = "red" if counts["error"] else "yellow" if counts["warning"] else "green"
+        out.print(f"{len(found)} checks: {', '.join(told) or 'all is well'}", style=style, highlight=False)
+    raise typer.Exit(1 if counts["error"] else 0)
+
+
+def _first(e: ResolveError) -> str:
+    more = f" (and {len(e.problems) - 1} more)" if len(e.problems) > 1 else ""
+    return f"{e.problems[0].message}{more}"
+
+
+def _print(finding: Finding, *, as_json: bool) -> None:
+    if as_json:
+        return
+    sign, style = _SIGNS[finding.state]
+    line = Text.assemble((f"{sign:<8}", style), (f"{finding.check}: ", "bold"), finding.message)
+    out.print(line, highlight=False, soft_wrap=True)
+    if finding.fix and finding.state != "ok":
+        out.print(Text.assemble("        ", ("fix: ", "green"), finding.fix), highlight=False, soft_wrap=True)

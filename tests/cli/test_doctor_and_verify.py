@@ -1,0 +1,89 @@
+"""The commands ``kdsl doctor`` and ``kdsl verify`` as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kdsl.cli.app import app
+from kdsl.testing import Record, RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+
+TABLE = """
+from kdsl import Col, KafkaTable, Key
+
+class Orders(KafkaTable, topic={topic!r}, key="json", value="json", startup="earliest"):
+    id: Key[int]
+    note: Col[str]
+"""
+
+
+def kdsl(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+@pytest.fixture
+def orders(tmp_path: Path, kdsl_topic: MakeTopic) -> Path:
+    path = tmp_path / "doctor_orders.py"
+    path.write_text(TABLE.format(topic=kdsl_topic()), encoding="utf-8")
+    return path
+
+
+def test_doctor_looks_at_a_cluster_and_at_tables(kdsl_kafka: RunningKafka, orders: Path) -> None:
+    result = kdsl("doctor", str(orders), "--bootstrap", kdsl_kafka.bootstrap_servers, "--json")
+
+    report = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert (report["errors"], report["warnings"]) == (0, 1)
+    assert {"login", "start", "partitioner"} <= {f["check"] for f in report["findings"]}
+
+
+def test_doctor_ends_with_1_when_something_is_wrong() -> None:
+    result = kdsl("doctor", "--bootstrap", "127.0.0.1:1")
+
+    assert result.exit_code == 1
+    assert "error   network 127.0.0.1:1: 127.0.0.1 refuses the connection" in result.stdout
+    assert "fix: see that a broker runs there" in result.stdout
+
+
+def test_doctor_takes_settings(kdsl_kafka: RunningKafka) -> None:
+    result = kdsl("doctor", "--bootstrap", kdsl_kafka.bootstrap_servers, "-p", "security.protocol=SSL")
+
+    assert result.exit_code == 1
+    assert "the port does not answer to TLS" in result.stdout
+
+
+def test_doctor_takes_a_document_of_clusters(tmp_path: Path, kdsl_kafka: RunningKafka) -> None:
+    path = tmp_path / "clusters.yaml"
+    path.write_text(f"clusters: {{test: {{bootstrap_servers: '{kdsl_kafka.bootstrap_servers}'}}}}", encoding="utf-8")
+
+    assert kdsl("doctor", "--cluster-file", str(path)).exit_code == 0
+    assert kdsl("doctor", "--cluster", "test").exit_code == 2
+    assert kdsl("doctor", "--bootstrap", "k:1", "-p", "nothing").exit_code == 2
+
+
+def test_verify_compares_topics(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    one, other = kdsl_topic(), kdsl_topic()
+    at = ("--bootstrap", kdsl_kafka.bootstrap_servers)
+    kdsl_kafka.produce(one, Record("1", "a"), Record("2", "b"))
+    kdsl_kafka.produce(other, Record("1", "a"))
+
+    lacking = kdsl("verify", one, other, *at)
+    kdsl_kafka.produce(other, Record("2", "b"))
+    equal = kdsl("verify", one, other, "--by", "key", *at, "--json")
+
+    assert lacking.exit_code == 1
+    assert "different" in lacking.stdout
+    assert equal.exit_code == 0
+    assert json.loads(equal.stdout)["equal"] is True
+
+
+def test_verify_takes_tables_and_columns(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, orders: Path) -> None:
+    result = kdsl(
+        "verify", f"{orders}:Orders", f"{orders}:Orders", "--by", "id", "--bootstrap", kdsl_kafka.bootstrap_servers
+    )
+
+    assert result.exit_code == 0, result.output
