@@ -41,6 +41,8 @@ LOCAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
     "spark.driver.memory": "600m",
+    # A job lives for seconds: it is worth no second compiler and no parallel collector.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
