@@ -1,0 +1,322 @@
+"""The jars of Spark's Kafka connector: which ones go with which Spark, and how a running session gets them.
+
+The connector is attached once to a session, and only where it is not there already. A classic session resolves the jars
+itself, with the Ivy inside Spark but in a folder of its own; a Connect server is told to (``ADD JAR 'ivy://…'``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from pyspark.errors import AnalysisException, PySparkException
+
+from kdsl.errors import KdslError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS = "kdsl.jvm.jars"
+VARIABLE = "KDSL_JVM_JARS"
+PROVIDED = "provided"
+CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_ARTIFACT = "spark-sql-kafka-0-10"
+_COORDINATE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+")
+_SCALA = re.compile(r"_(2\.\d+|3)(?=[:-]|$)")
+_UNREACHABLE = re.compile(
+    r"Host (?P<host>\S+) not found|Server access error at url (?P<url>\S+)(?: \((?P<why>[^)]*)\))?"
+)
+_SPARK_PACKAGES = "repos.spark-packages.org"
+_FAILED = re.compile(r"download failed: ([^\s,\]]+)")
+_UNRESOLVED = re.compile(r"unresolved dependency: ([^:\s]+): ([^\],]+)")
+
+
+class ConnectorMissingError(KdslError):
+    """Spark's Kafka connector is not in the session, and could not be brought there."""
+
+
+@attrs.frozen
+class Package:
+    """An artifact of a Maven repository with what it depends on.
+
+    Attributes:
+        coordinate: ``group:artifact:version``.
+        without: What it does not bring along, as ``group:artifact``.
+        alone: Whether it comes without what it depends on.
+    """
+
+    coordinate: str
+    without: tuple[str, ...] = ()
+    alone: bool = False
+
+    @property
+    def url(self) -> str:
+        """The artifact as Spark's ``ADD JAR`` takes it."""
+        left_out = f"exclude={','.join(self.without)}&" if self.without else ""
+        return f"ivy://{self.coordinate}?{left_out}transitive={'false' if self.alone else 'true'}"
+
+
+_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
+TESTED: Mapping[str, tuple[Package, ...]] = {
+    "4.2.0": (
+        Package(f"org.apache.spark:{_ARTIFACT}_2.13:4.2.0", without=(_TOKENS,)),
+        # Not every repository has 4.2.0 of the token provider. It serves delegation tokens only, and this one fits.
+        Package(f"{_TOKENS}:4.0.0", alone=True),
+    ),
+}
+"""The packages that were tested, by the version of Spark; other versions get the connector of their own version."""
+
+
+def packages(version: str, scala: str = "2.13") -> tuple[Package, ...]:
+    """The packages of the connector for a version of Spark.
+
+    Args:
+        version: Spark's version, as ``4.2.0``.
+        scala: The version of Scala that it is built with, as ``2.13``.
+    """
+    if version in TESTED and scala == "2.13":
+        return TESTED[version]
+    return (Package(f"org.apache.spark:{_ARTIFACT}_{scala}:{version}"),)
+
+
+def attach(spark: SparkSession, *, everywhere: bool = False) -> None:
+    """Bring Spark's Kafka connector into a session that does not have it.
+
+    What is attached is named by the session's setting ``kdsl.jvm.jars``, else by the environment variable
+    ``KDSL_JVM_JARS``: paths of jars, folders of jars, Maven coordinates, separated by commas; ``provided`` attaches
+    nothing. Else it is what goes with the session's Spark (`packages`).
+
+    Args:
+        spark: The session, classic or Connect.
+        everywhere: Whether the driver itself must be able to load the connector's classes, beside the session: Java's
+            clients on the driver and real-time mode need that.
+
+    Raises:
+        ConnectorMissingError: The connector cannot be had; says why, and what to do instead.
+    """
+    classic = _jvm(spark)
+    if classic is None:
+        if not _knows_kafka(spark):
+            _attach_on_server(spark)
+    elif everywhere and not _loads(_first_loader(classic)):
+        _attach(spark, classic, session=not _knows_kafka(spark))
+    elif not everywhere and not _knows_kafka(spark):
+        _attach(spark, classic, session=True)
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, which has no JVM of its own."""
+    return _jvm(spark) is None
+
+
+def _jvm(spark: SparkSession) -> Any:
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        return None
+    return spark.sparkContext._jvm  # noqa: SLF001
+
+
+def _knows_kafka(spark: SparkSession) -> bool:
+    probe = spark.read.format("kafka").option("kafka.bootstrap.servers", "localhost:1").option("subscribe", "none")
+    try:
+        # The schema is fixed; no broker is asked.
+        _ = probe.load().schema
+    except AnalysisException:
+        return False
+    except PySparkException as e:
+        if _ARTIFACT in str(e) or "DATA_SOURCE_NOT_FOUND" in str(e) or "ClassNotFound" in str(e):
+            return False
+        raise
+    return True
+
+
+def _first_loader(jvm: Any) -> Any:
+    """The class loader of the application: parent of the sessions' own, and the one of Spark's threads."""
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    found = None
+    while loader is not None:
+        if loader.getClass().getName() == "org.apache.spark.util.MutableURLClassLoader":
+            found = loader
+        loader = loader.getParent()
+    return found
+
+
+def _loads(loader: Any) -> bool:
+    from py4j.protocol import Py4JJavaError
+
+    if loader is None:
+        return True  # not ours to change; what is missing shows by itself
+    try:
+        loader.loadClass(CLASS)
+    except Py4JJavaError:
+        return False
+    return True
+
+
+def _wanted(spark: SparkSession) -> list[str] | None:
+    """What the user says is to be attached; None where the user says nothing."""
+    said = spark.conf.get(JARS, None) or os.environ.get(VARIABLE)
+    return None if said is None else [entry.strip() for entry in said.split(",") if entry.strip()]
+
+
+def _attach(spark: SparkSession, jvm: Any, *, session: bool) -> None:
+    scala = ".".join(jvm.scala.util.Properties.versionNumberString().split(".")[:2])
+    wanted = _wanted(spark)
+    if wanted == [PROVIDED]:
+        raise ConnectorMissingError(
+            f"Spark's Kafka connector is not in the session, and {JARS} says that it is provided; start the session "
+            f"with {packages(spark.version, scala)[0].coordinate} in spark.jars.packages, or remove the setting"
+        )
+    paths = _resolved(spark, jvm, packages(spark.version, scala)) if wanted is None else []
+    for entry in wanted or ():
+        check_scala(entry, scala)
+        if _COORDINATE.fullmatch(entry):
+            paths += _resolved(spark, jvm, [Package(entry)])
+        else:
+            paths += _jars_of(Path(entry.removeprefix("file:")).expanduser())
+    for path in paths:
+        check_scala(Path(path).name, scala)
+    loader = _first_loader(jvm)
+    if loader is not None:
+        for path in paths:
+            loader.addURL(jvm.java.io.File(path).toURI().toURL())
+    if session:
+        for path in paths:
+            spark.sql("ADD JAR '" + path.replace("\\", "\\\\").replace("'", "\\'") + "'")
+    if not _knows_kafka(spark):
+        raise ConnectorMissingError(
+            f"the jars {', '.join(Path(path).name for path in paths)} were attached, and Spark still finds no Kafka "
+            f"connector; {JARS} must bring {_ARTIFACT}_{scala}, kafka-clients, commons-pool2 and "
+            "spark-token-provider-kafka-0-10"
+        )
+
+
+def _attach_on_server(spark: SparkSession) -> None:
+    wanted = _wanted(spark)
+    if wanted == [PROVIDED]:
+        raise ConnectorMissingError(
+            f"Spark's Kafka connector is not on the Connect server, and {JARS} says that it is provided; start the "
+            f"server with {packages(spark.version)[0].coordinate} in spark.jars.packages, or remove the setting"
+        )
+    urls = [package.url for package in packages(spark.version)]
+    try:
+        for entry in urls if wanted is None else wanted:
+            path = Path(entry)
+            if entry.startswith("ivy:"):
+                spark.sql(f"ADD JAR '{entry}'")
+            elif _COORDINATE.fullmatch(entry):
+                spark.sql(f"ADD JAR '{Package(entry).url}'")
+            else:
+                spark.addArtifacts(*_jars_of(path))
+    except PySparkException as e:
+        raise ConnectorMissingError(_reason(str(e), str(e), ", ".join(wanted or urls), "the server's ~/.ivy2")) from e
+    if not _knows_kafka(spark):
+        raise ConnectorMissingError(
+            "the Connect server took the jars of Spark's Kafka connector but does not find it; start the server with "
+            f"{packages(spark.version)[0].coordinate} in spark.jars.packages"
+        )
+
+
+def check_scala(name: str, scala: str) -> None:
+    """Look whether a jar or coordinate is made for a version of Scala.
+
+    Raises:
+        ConnectorMissingError: It is made for another one.
+    """
+    found = _SCALA.search(name)
+    if found is not None and found[1] != scala:
+        raise ConnectorMissingError(
+            f"{name} is built for Scala {found[1]}, and this Spark runs on Scala {scala}; name the one that ends in "
+            f"_{scala}"
+        )
+
+
+def _jars_of(path: Path) -> list[str]:
+    if path.is_dir():
+        found = sorted(str(jar) for jar in path.glob("*.jar"))
+        if not found:
+            raise ConnectorMissingError(f"the folder {path}, named in {JARS} or {VARIABLE}, holds no jar")
+        return found
+    if not path.is_file():
+        raise ConnectorMissingError(
+            f"{path}, named in {JARS} or {VARIABLE}, is no file; give paths of jars, folders of jars, or Maven "
+            "coordinates as group:artifact:version, separated by commas"
+        )
+    return [str(path.absolute())]
+
+
+def ivy_folder(spark: SparkSession) -> Path:
+    """Where the jars are kept that kdsl fetches: ``spark.jars.ivy`` where it is set, else in kdsl's cache."""
+    named = spark.conf.get("spark.jars.ivy", None)
+    if named:
+        return Path(named)
+    own, shared = os.environ.get("KDSL_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    base = Path(own) if own else (Path(shared) if shared else Path.home() / ".cache") / "kdsl"
+    return base.expanduser() / "spark-ivy"
+
+
+def _resolved(spark: SparkSession, jvm: Any, wanted: Sequence[Package]) -> list[str]:
+    """The jars of some packages, fetched where they are not there yet. ``~/.m2`` is not looked at."""
+    from py4j.protocol import Py4JJavaError
+
+    folder = ivy_folder(spark)
+    maven, none = jvm.org.apache.spark.util.MavenUtils, getattr(jvm.scala, "None$")
+    nothing = getattr(none, "MODULE$")
+    said = jvm.java.io.ByteArrayOutputStream()
+    out = jvm.java.io.PrintStream(said)
+    repositories = spark.conf.get("spark.jars.repositories", None)
+    found: dict[str, None] = {}
+    for package in wanted:
+        try:
+            settings = maven.buildIvySettings(
+                jvm.scala.Some(repositories) if repositories else nothing, jvm.scala.Some(str(folder)), False, out
+            )
+            left_out = jvm.PythonUtils.toSeq(list(package.without))
+            jars = maven.resolveMavenCoordinates(
+                package.coordinate, settings, nothing, not package.alone, left_out, False, out
+            )
+        except Py4JJavaError as e:
+            error = str(e.java_exception.getMessage() or e.java_exception)
+            raise ConnectorMissingError(_reason(error, said.toString(), package.coordinate, str(folder))) from None
+        found |= dict.fromkeys(jars.apply(i) for i in range(jars.size()))
+    return list(found)
+
+
+def _reason(error: str, said: str, what: str, folder: str) -> str:
+    """Why Ivy gave no jars, and what to do, from its error and from what it printed."""
+    begin = f"the jars of Spark's Kafka connector ({what}) cannot be had"
+    offline = f"name jars or folders of jars in the setting {JARS} or in {VARIABLE}"
+    # The repository of Spark's packages, which Spark asks as well, is often out of reach and never needed.
+    needed = (found for found in _UNREACHABLE.finditer(f"{said}\n{error}") if _SPARK_PACKAGES not in found[0])
+    unreachable = next(needed, None)
+    if unreachable:
+        host = unreachable["host"] or re.sub(r"//[^/@]*@", "//", unreachable["url"])
+        why = f" ({unreachable['why']})" if unreachable["why"] else ""
+        return (
+            f"{begin}: {host} cannot be reached{why}; check the network and the proxy, name a mirror in "
+            f"spark.jars.repositories or DEFAULT_ARTIFACT_REPOSITORY, or, without a network, {offline}"
+        )
+    failed = sorted(set(_FAILED.findall(error)))
+    if failed:
+        return (
+            f"{begin}: the download of {', '.join(map(_plain, failed))} failed: a folder that Ivy looks into has the "
+            "descriptions without the jars (a half-filled ~/.m2/repository, which any Maven run leaves behind, does "
+            f"that, and so does {folder}); remove them there, or {offline}"
+        )
+    missing = [f"{_plain(name)} ({why.strip()})" for name, why in _UNRESOLVED.findall(error)]
+    if missing:
+        return f"{begin}: {', '.join(missing)}; check version and repository, or {offline}"
+    return f"{begin}: {error.strip().splitlines()[0] if error.strip() else 'Ivy says nothing'}; or {offline}"
+
+
+def _plain(name: str) -> str:
+    """Ivy's ``group#artifact;version!file.jar`` as a coordinate."""
+    return name.split("!")[0].replace("#", ":").replace(";", ":")
+
+
+def urls(version: str, scala: str = "2.13") -> Iterable[str]:
+    """What a session is told with ``ADD JAR`` to have the connector; for sessions that kdsl does not make."""
+    return [package.url for package in packages(version, scala)]
