@@ -49,8 +49,9 @@ class RecordEncoder:
 
     Attributes:
         schema: The records' columns: ``key`` and ``value`` (binary; null is no key, or a tombstone), and, where the
-            plan needs them, ``topic`` (string), ``headers`` (list of structs of key and value; null is none) and
-            ``timestamp`` (int64, milliseconds since the epoch; null leaves it to the producer).
+            plan needs them, ``topic`` (string), ``partition`` (int32; null leaves it to the partitioner), ``headers``
+            (list of structs of key and value; null is none) and ``timestamp`` (int64, milliseconds since the epoch;
+            null leaves it to the producer).
     """
 
     def __init__(self, plan: WritePlan) -> None:
@@ -61,10 +62,12 @@ class RecordEncoder:
         self._key = _PartEncoder("key", plan.key) if plan.key else None
         self._value = _PartEncoder("value", plan.value) if plan.value else None
         self._topic = self._metadata.get("topic")
+        self._partition = self._metadata.get("partition")  # only the builder of sinks lets rows say it
         self._headers = self._metadata.get("headers") or self._metadata.get("header-list")
         self._timestamp = self._metadata.get("timestamp")
         fields = [pa.field("key", pa.binary()), pa.field("value", pa.binary())]
         fields += [pa.field("topic", pa.string(), nullable=False)] if names_topics(plan.topics) else []
+        fields += [pa.field("partition", pa.int32())] if self._partition else []
         fields += [pa.field("headers", HEADERS)] if self._headers else []
         fields += [pa.field("timestamp", pa.int64())] if self._timestamp else []
         self.schema = pa.schema(fields)
@@ -97,6 +100,8 @@ class RecordEncoder:
         }
         if "topic" in self.schema.names:
             arrays["topic"] = self._topics(columns, batch.num_rows, found)
+        if self._partition:
+            arrays["partition"] = columns[self._partition.column].cast(pa.int32())
         if self._headers:
             arrays["headers"] = _headers(columns[self._headers.column])
         if self._timestamp:

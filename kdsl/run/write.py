@@ -23,6 +23,8 @@ from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.encode import RecordEncoder, names_topics
 from kdsl.run.fit import fitted
+from kdsl.run.parallelism import in_tasks
+from kdsl.run.partitioner import check_partitioner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +36,7 @@ _SPARK: Mapping[str, s.DataType] = {
     "key": s.BinaryType(),
     "value": s.BinaryType(),
     "topic": s.StringType(),
+    "partition": s.IntegerType(),
     "headers": _HEADERS,
     "timestamp": s.TimestampType(),
 }
@@ -82,7 +85,7 @@ def write(df: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     register(df.sparkSession)
     try:
         with _batches_by_rows(df.sparkSession):
-            rows.write.format(FORMAT).mode("append").options(**options(plan, cluster)).save()
+            in_tasks(rows, plan).write.format(FORMAT).mode("append").options(**options(plan, cluster)).save()
     except PythonException as e:
         told = _TOLD.search(str(e))
         if told is None:
@@ -130,7 +133,7 @@ def write_stream(
     rows, plan = fitted(df, plan)
     _look_first(plan, cluster)
     register(df.sparkSession)
-    writer = rows.writeStream.format(FORMAT).outputMode("append").options(**options(plan, cluster))
+    writer = in_tasks(rows, plan).writeStream.format(FORMAT).outputMode("append").options(**options(plan, cluster))
     writer = writer.option("checkpointLocation", checkpoint)
     if name is not None:
         writer = writer.queryName(name)
@@ -195,7 +198,7 @@ def _batches_by_rows(spark: SparkSession) -> Iterator[None]:
 
 
 def _look_first(plan: WritePlan, cluster: Cluster) -> None:
-    """See that settings hold, brokers answer and topics exist, or come to exist by being asked for.
+    """See that settings hold, that functions are there, brokers answer and topics exist, or come to.
 
     Raises:
         ResolveError: The client settings have errors.
@@ -205,6 +208,7 @@ def _look_first(plan: WritePlan, cluster: Cluster) -> None:
     from kdsl.run.librdkafka.brokers import Brokers
     from kdsl.run.librdkafka.producer import Producer
 
+    check_partitioner(plan)
     settings = cluster.producer()
     brokers = Brokers(cluster, plan.table)
     missing = set(plan.topics.names) - set(brokers.topics(plan.topics.names))

@@ -16,6 +16,7 @@ from kdsl.declare.connector import KafkaOptions
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.formats import Format, UnknownFormatError, format_class
+from kdsl.functions import FunctionError, name_of
 
 Startup: TypeAlias = (
     Literal["group-offsets", "earliest", "latest", "earliest-offset", "latest-offset"] | datetime | Mapping[int, int]
@@ -179,6 +180,8 @@ def _option(name: str, value: Any) -> dict[str, Any]:
     match name:
         case "topic":
             return {"topic": _topics(value)}
+        case "partitioner" if callable(value):
+            return {"partitioner": _partitioner(value)}
         case "startup":
             return _moment(value, "startup", get_args(get_args(Startup)[0]), "start at")
         case "bounded":
@@ -194,6 +197,15 @@ def _option(name: str, value: Any) -> dict[str, Any]:
             raise _WrongError("argument-value", message, "write '5 min', or a timedelta")
         case _:
             return {name: value}
+
+
+def _partitioner(function: Any) -> str:
+    """The name of a partitioner that is given as the function itself: a plan is text."""
+    try:
+        return name_of(function)
+    except FunctionError as e:
+        message = f"partitioner= is a function that executors cannot import: {e.reason}"
+        raise _WrongError("argument-value", message, e.fix) from None
 
 
 def _topics(value: Any) -> tuple[str, ...]:

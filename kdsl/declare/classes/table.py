@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, dataclass_transform
 
 from kdsl.declare.classes import rows as row_classes
 from kdsl.declare.classes.arguments import Bounded, Startup
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kdsl.cluster import Cluster
+    from kdsl.partitioner import Partitioner
     from kdsl.table import OutputMode, Table
 
 _DEFINITION = "__kdsl_definition__"
@@ -72,7 +73,8 @@ class KafkaTable:
         watermark_drift: How far ahead of the slowest partition another one is read; by default the watermark's delay.
         watermark_update: Taken over from Flink; without effect.
         watermark_idle: Taken over from Flink; a silent partition never holds Spark's watermark back.
-        partitioner: ``default`` (by the key), ``fixed``, ``round-robin``, or ``package.module:function``.
+        partitioner: ``default`` (by the key), ``fixed``, ``round-robin``, or a function of your own (or its name,
+            ``package.module:function``), see `kdsl.partitioner`.
         sink_parallelism: How many tasks write; by default as many as the DataFrame has partitions.
         delivery: What a write promises.
         transactional_id_prefix: How the names of an exactly-once sink's transactions begin.
@@ -111,7 +113,7 @@ class KafkaTable:
             watermark_drift: timedelta | str = ...,
             watermark_update: timedelta | str = ...,
             watermark_idle: timedelta | str = ...,
-            partitioner: str = ...,
+            partitioner: Literal["default", "fixed", "round-robin"] | str | Partitioner = ...,
             sink_parallelism: int = ...,
             delivery: Delivery = ...,
             transactional_id_prefix: str = ...,

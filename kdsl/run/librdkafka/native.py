@@ -20,6 +20,7 @@ from kdsl.errors import KdslError
 PRODUCER = 0  # rd_kafka_type_t
 ANY_PARTITION = -1
 COPY = 0x2  # message flag: librdkafka copies the bytes, so that the batch may go
+TO_PARTITION = 0x8  # message flag: each message says its partition
 PURGE = 0x1 | 0x2  # queued messages and those in flight
 EVENT_DELIVERY = 0x1
 EVENT_LOG = 0x4
@@ -69,6 +70,21 @@ class Metadata(c.Structure):
     )
 
 
+class TopicPartition(c.Structure):
+    """``rd_kafka_topic_partition_t``."""
+
+    _fields_ = (
+        ("topic", c.c_char_p),
+        ("partition", c.c_int32),
+        ("offset", c.c_int64),
+        ("metadata", c.c_void_p),
+        ("metadata_size", c.c_size_t),
+        ("opaque", c.c_void_p),
+        ("err", c.c_int),
+        ("private", c.c_void_p),
+    )
+
+
 _NAMES = [field[0] for field in Message._fields_]
 MESSAGE = np.dtype(
     {
@@ -89,7 +105,7 @@ ITEM = np.dtype(
         "itemsize": 72,
     }
 )
-ITEM_TOPIC, ITEM_VALUE, ITEM_KEY, ITEM_PRIVATE, ITEM_FLAGS, ITEM_TIMESTAMP, ITEM_HEADER = 2, 4, 5, 6, 7, 8, 9
+ITEM_TOPIC, ITEM_PARTITION, ITEM_VALUE, ITEM_KEY, ITEM_PRIVATE, ITEM_FLAGS, ITEM_TIMESTAMP, ITEM_HEADER = range(2, 10)
 
 _HANDLE, _TEXT = c.c_void_p, c.c_char_p
 _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
@@ -119,11 +135,24 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_error_code": (c.c_int, [_HANDLE]),
     "rd_kafka_error_string": (_TEXT, [_HANDLE]),
     "rd_kafka_error_destroy": (None, [_HANDLE]),
+    "rd_kafka_error_is_fatal": (c.c_int, [_HANDLE]),
+    "rd_kafka_error_is_retriable": (c.c_int, [_HANDLE]),
+    "rd_kafka_error_txn_requires_abort": (c.c_int, [_HANDLE]),
     "rd_kafka_err2str": (_TEXT, [c.c_int]),
     "rd_kafka_fatal_error": (c.c_int, [_HANDLE, _TEXT, c.c_size_t]),
     "rd_kafka_flush": (c.c_int, [_HANDLE, c.c_int]),
     "rd_kafka_outq_len": (c.c_int, [_HANDLE]),
     "rd_kafka_purge": (c.c_int, [_HANDLE, c.c_int]),
+    "rd_kafka_init_transactions": (_HANDLE, [_HANDLE, c.c_int]),
+    "rd_kafka_begin_transaction": (_HANDLE, [_HANDLE]),
+    "rd_kafka_send_offsets_to_transaction": (_HANDLE, [_HANDLE, _HANDLE, _HANDLE, c.c_int]),
+    "rd_kafka_commit_transaction": (_HANDLE, [_HANDLE, c.c_int]),
+    "rd_kafka_abort_transaction": (_HANDLE, [_HANDLE, c.c_int]),
+    "rd_kafka_consumer_group_metadata_new": (_HANDLE, [_TEXT]),
+    "rd_kafka_consumer_group_metadata_destroy": (None, [_HANDLE]),
+    "rd_kafka_topic_partition_list_new": (_HANDLE, [c.c_int]),
+    "rd_kafka_topic_partition_list_add": (c.POINTER(TopicPartition), [_HANDLE, _TEXT, c.c_int32]),
+    "rd_kafka_topic_partition_list_destroy": (None, [_HANDLE]),
 }
 
 

@@ -52,7 +52,15 @@ class Failure:
 
 
 class ProducerError(KdslError):
-    """A producer cannot be made, or cannot go on; no single record is at fault."""
+    """A producer cannot be made, or cannot go on; no single record is at fault.
+
+    Attributes:
+        code: Why, as a number of `confluent_kafka.KafkaError`; 0 where no such number tells.
+    """
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @attrs.frozen
@@ -96,6 +104,7 @@ class Producer:
         failure: The first of them.
         complaint: What librdkafka last said of the brokers.
         known: The topics that were found.
+        partitions: How many partitions each of them had then.
 
     Raises:
         ProducerError: librdkafka refuses the settings.
@@ -112,6 +121,7 @@ class Producer:
         self.failure: Failure | None = None
         self.complaint = ""
         self.known: set[str] = set()
+        self.partitions: dict[str, int] = {}
         self._heard: set[str] = set()
 
     def look_up(self, topic: str, timeout: float, *, creating: bool = True) -> int:
@@ -144,7 +154,10 @@ class Producer:
         if code:
             return code
         try:
-            return int(found.contents.topics[0].err) if found.contents.topic_cnt else KafkaError.UNKNOWN_TOPIC_OR_PART
+            if not found.contents.topic_cnt:
+                return int(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            self.partitions[topic] = int(found.contents.topics[0].partition_cnt)
+            return int(found.contents.topics[0].err)
         finally:
             self._lib.rd_kafka_metadata_destroy(found)
 
@@ -153,7 +166,8 @@ class Producer:
 
         Args:
             topic: The topic of all of them.
-            records: As `kdsl.run.encode.RecordEncoder` makes them.
+            records: As `kdsl.run.encode.RecordEncoder` makes them; a column ``partition`` (int32) sends each record to
+                its partition, -1 lets librdkafka choose.
             rows: The place of each among the task's rows, for failures.
 
         Raises:
@@ -170,16 +184,20 @@ class Producer:
     def _send_messages(self, topic: str, records: pa.RecordBatch, rows: Rows) -> None:
         keys, values = self._pointers(records.column("key")), self._pointers(records.column("value"))
         handle, produce = self._topic(topic), self._lib.rd_kafka_produce_batch
+        chosen = _partitions(records)
+        flags = n.COPY if chosen is None else n.COPY | n.TO_PARTITION
         for start in range(0, records.num_rows, _STEP):
             count = min(_STEP, records.num_rows - start)
             messages = self._messages[:count]
             keys.put(start, count, messages["key"], messages["key_len"])
             values.put(start, count, messages["payload"], messages["len"])
             np.add(rows[start : start + count], 1, out=messages["private"])
+            if chosen is not None:
+                messages["partition"] = chosen[start : start + count]
             at, empty = 0, False
             while at < count:
                 address = messages.ctypes.data + at * n.MESSAGE.itemsize
-                if produce(handle, n.ANY_PARTITION, n.COPY, address, count - at) == count - at:
+                if produce(handle, n.ANY_PARTITION, flags, address, count - at) == count - at:
                     break
                 codes = messages["err"][at:]
                 full = np.flatnonzero(codes == n.QUEUE_FULL)
@@ -222,7 +240,8 @@ class Producer:
         counts = np.zeros(length, dtype=np.int64)
         if headers is not None:
             counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-        fixed = 6
+        chosen = _partitions(records)
+        fixed = 6 if chosen is None else 7
         starts = np.concatenate([[0], np.cumsum(counts + fixed)])
         at = starts[:-1]
         times = np.zeros(length, dtype=np.int64)  # 0 is the time of sending
@@ -235,6 +254,8 @@ class Producer:
         _put(items, at + 3, n.ITEM_FLAGS, n.COPY)
         _put(items, at + 4, n.ITEM_PRIVATE, rows + 1)
         _put(items, at + 5, n.ITEM_TIMESTAMP, times)
+        if chosen is not None:
+            _put(items, at + 6, n.ITEM_PARTITION, chosen)
         if headers is None or not counts.any():
             return items, starts, None
         pairs = headers.flatten()
@@ -302,8 +323,8 @@ class Producer:
                 self.complaint = self._lib.rd_kafka_event_error_string(event).decode(errors="replace")
                 if self._lib.rd_kafka_event_error(event) == n.FATAL:
                     text = ctypes.create_string_buffer(512)
-                    self._lib.rd_kafka_fatal_error(self._handle, text, len(text))
-                    raise ProducerError(f"the producer cannot go on: {text.value.decode(errors='replace')}")
+                    code = self._lib.rd_kafka_fatal_error(self._handle, text, len(text))
+                    raise ProducerError(f"the producer cannot go on: {text.value.decode(errors='replace')}", code)
 
     def _hear(self, event: int) -> None:
         """A line of librdkafka's log: what is wrong with a broker is told once, however often it is tried."""
@@ -374,6 +395,13 @@ class Producer:
             self._lib.rd_kafka_topic_destroy(topic)
         self._lib.rd_kafka_queue_destroy(self._queue)
         self._lib.rd_kafka_destroy(self._handle)
+
+
+def _partitions(records: pa.RecordBatch) -> Any:
+    """The partition of each record; None where librdkafka chooses all of them."""
+    if "partition" not in records.schema.names:
+        return None
+    return records.column("partition").to_numpy(zero_copy_only=False)
 
 
 def _put(items: Any, at: Rows, kind: int, *words: Any) -> None:

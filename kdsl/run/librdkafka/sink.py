@@ -28,6 +28,7 @@ from kdsl.run.librdkafka import native
 from kdsl.run.librdkafka.datasource import read_options
 from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError
 from kdsl.run.librdkafka.producers import leased
+from kdsl.run.partitioner import Spreader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -188,6 +189,8 @@ class _Task:
         self._patience = int(settings.get("topic.metadata.propagation.max.ms", "60000")) / 1000
         self._creating = creating
         self._promised = plan.delivery != "none"
+        self._spreader = Spreader(plan, task_index())
+        self._counts: dict[str, int] = {}
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Written:
         """Send all rows."""
@@ -195,7 +198,7 @@ class _Task:
         for batch in _joined(batches):
             for piece in _pieces(batch):
                 records = self._encoder.encode(piece, rows)
-                self._send(records, np.arange(rows, rows + records.num_rows, dtype=np.int64))
+                self._send(records, piece, np.arange(rows, rows + records.num_rows, dtype=np.int64))
                 rows += records.num_rows
                 size += _size(records.column("key")) + _size(records.column("value"))
         left = self._producer.flush(None if self._promised else GRACE)
@@ -208,12 +211,25 @@ class _Task:
             )
         return Written(rows - lost, size, lost)
 
-    def _send(self, records: pa.RecordBatch, rows: Rows) -> None:
+    def _send(self, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Rows) -> None:
         for topic, part, places in self._by_topic(records, rows):
             if topic not in self._producer.known:
                 self._look_up(topic, int(places[0]))
+            if self._spreader.needed:
+                own = piece if len(places) == len(rows) else piece.take(pa.array(places - rows[0]))
+                part = self._spread(topic, part, own, places)
             self._producer.send(topic, part, places)
             self._judge()
+
+    def _spread(self, topic: str, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
+        """The records with the partition of each."""
+        if topic not in self._counts:  # a producer that is kept may know an old number
+            self._look_up(topic, int(rows[0]))
+            self._counts[topic] = self._producer.partitions[topic]
+        chosen = pa.array(self._spreader.spread(topic, self._counts[topic], records, piece, rows))
+        if "partition" in records.schema.names:
+            return records.set_column(records.schema.get_field_index("partition"), "partition", chosen)
+        return records.append_column("partition", chosen)
 
     def _by_topic(self, records: pa.RecordBatch, rows: Rows) -> Iterator[tuple[str, pa.RecordBatch, Rows]]:
         if not records.num_rows:
@@ -254,6 +270,12 @@ class _Task:
             more=count - 1,
             fix=fix,
         )
+
+
+def task_index() -> int:
+    """The index of the task that runs here; 0 outside of Spark."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
 
 
 def explained(failure: Failure, limits: Mapping[str, str], complaint: str = "") -> tuple[str, str]:
