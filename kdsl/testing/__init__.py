@@ -1,4 +1,4 @@
-"""A real Kafka for tests, without Docker: ``LocalKafka`` and the pytest fixtures of ``kdsl.testing.pytest_plugin``.
+"""A real Kafka and a real Spark cluster for tests, without Docker, and the fixtures of ``kdsl.testing.pytest_plugin``.
 
 Nothing is imported before it is used: pytest loads this package in every run.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kdsl.testing.errors import BrokerDiedError, DownloadError, JavaError, LocalKafkaError
+    from kdsl.testing.errors import BrokerDiedError, DownloadError, JavaError, LocalKafkaError, SparkClusterError
     from kdsl.testing.local_kafka import LocalKafka
     from kdsl.testing.running import Record, RunningKafka
+    from kdsl.testing.spark_cluster import SparkCluster
 
 __all__ = [
     "BrokerDiedError",
@@ -20,6 +21,8 @@ __all__ = [
     "LocalKafkaError",
     "Record",
     "RunningKafka",
+    "SparkCluster",
+    "SparkClusterError",
 ]
 
 _PLACES = {
@@ -30,6 +33,8 @@ _PLACES = {
     "LocalKafkaError": "errors",
     "Record": "running",
     "RunningKafka": "running",
+    "SparkCluster": "spark_cluster",
+    "SparkClusterError": "errors",
 }
 
 

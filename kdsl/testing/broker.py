@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
@@ -37,6 +38,7 @@ class Broker:
         log: The file that takes what it writes.
         heap: The most memory of its heap, in MB.
         mark: An argument that tells this broker's process from all others.
+        system: System properties of its JVM.
     """
 
     node_id: int
@@ -46,6 +48,7 @@ class Broker:
     log: Path
     heap: int
     mark: str
+    system: Mapping[str, str] = attrs.field(factory=dict)
     _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False)
 
     @property
@@ -76,6 +79,7 @@ class Broker:
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.awt.headless=true",
             f"-Dlog4j2.configurationFile={logging.as_uri()}",
+            *(f"-D{name}={value}" for name, value in self.system.items()),
             self.mark,
             *("-cp", self.kafka.classpath, "kafka.Kafka", str(self.config)),
         ]

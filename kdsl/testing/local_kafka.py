@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kdsl.errors import listing, nearest
+from kdsl.testing.acls import allow
 from kdsl.testing.broker import Broker, tail
 from kdsl.testing.errors import BrokerDiedError, LocalKafkaError
 from kdsl.testing.java import find_java
@@ -24,14 +25,20 @@ from kdsl.testing.ports import answers, free_port, is_free
 from kdsl.testing.properties import HOST, Ports, broker_properties, check_overrides, properties_text
 from kdsl.testing.running import RunningKafka, topic_list
 from kdsl.testing.scram import store_users
-from kdsl.testing.security import KINDS, Security, Users
+from kdsl.testing.security import KINDS, Security, Site, Users
 from kdsl.testing.storage import log_dir, open_storage
 from kdsl.testing.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from kdsl.testing.certificates import Certificates
+    from kdsl.testing.kerberos import Realm
+    from kdsl.testing.tokens import TokenService
 
 _log = logging.getLogger("kdsl.testing")
 
 DEFAULT_USERS: Users = {"kdsl": "kdsl-secret"}
 
+SERVERS = "bootstrap.servers"
 _TAKEN = "Address already in use"
 
 
@@ -50,9 +57,14 @@ class LocalKafka(RunningKafka):
     Args:
         brokers: How many brokers. Of three or more, three are controllers, and any one broker may die. A topic has as
             many replicas, at most three, unless it says otherwise.
-        security: How clients log in: ``"plaintext"``, ``"sasl_plain"``, ``"scram"``; or several, of which
-            ``bootstrap_servers`` names the first (see ``through``).
+        security: How clients log in; or several ways, of which ``bootstrap_servers`` names the first (see
+            ``through``): ``"plaintext"``, ``"sasl_plain"``, ``"scram"`` (256 and 512), ``"ssl"``, ``"mtls"`` (each
+            user has a certificate), ``"sasl_ssl"`` (SCRAM within TLS), ``"oauthbearer"`` (tokens that nobody signed),
+            ``"oauth_signed"`` (tokens of an identity provider that is started too), ``"kerberos"`` (MIT's KDC, which
+            must be installed). Keys and certificates are its own, see ``certificates``.
         users: Passwords by user name; the first user is the one of ``client_properties``.
+        acls: Whether users may only do what ``allow`` lets them. The first user may do everything, and so may whoever
+            comes in plaintext.
         topics: Topics to create: names, or names with their numbers of partitions.
         properties: Broker properties, which win over those that are set here.
         data_dir: The folder of data and logs. None makes one in the temporary folder, which goes when Kafka stops;
@@ -72,6 +84,7 @@ class LocalKafka(RunningKafka):
         *,
         security: Security | Sequence[Security] = "plaintext",
         users: Users | None = None,
+        acls: bool = False,
         topics: Mapping[str, int] | Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
         data_dir: str | Path | None = None,
@@ -89,8 +102,10 @@ class LocalKafka(RunningKafka):
         self.security = _kinds(security)
         self.brokers = brokers
         self._users = dict(DEFAULT_USERS if users is None else users)
-        if not self._users and self.security != ("plaintext",):
+        if not self._users and not all(KINDS[kind].anonymous for kind in self.security):
             raise LocalKafkaError(f"security={security!r} needs users={{name: password}}, and there is none")
+        self._acls = acls
+        self._site = Site(self._users)
         self._topics = topic_list(topics)
         self._properties = dict(properties or {})
         check_overrides(self._properties)
@@ -127,6 +142,46 @@ class LocalKafka(RunningKafka):
     def client_properties(self) -> dict[str, str]:
         """All that a confluent-kafka client needs to connect and log in as the first user."""
         return self.client_of(self.bootstrap_servers).client_properties
+
+    @property
+    def java_properties(self) -> dict[str, str]:
+        """What a declaration needs to log in as the first user, by Java's names."""
+        return self.client_of(self.bootstrap_servers).java_properties
+
+    @property
+    def certificates(self) -> Certificates:
+        """The authority, the users' certificates, and stores of them in every type.
+
+        Raises:
+            LocalKafkaError: It is not started.
+        """
+        self._started()
+        return self._site.certificates
+
+    @property
+    def tokens(self) -> TokenService:
+        """The identity provider of the kind ``"oauth_signed"``.
+
+        Raises:
+            LocalKafkaError: It is not started.
+        """
+        self._started()
+        return self._site.tokens
+
+    @property
+    def realm(self) -> Realm:
+        """The Kerberos realm of the kind ``"kerberos"``.
+
+        Raises:
+            LocalKafkaError: It is not started.
+        """
+        self._started()
+        return self._site.realm
+
+    @property
+    def system_properties(self) -> dict[str, str]:
+        """What the JVM of a Java client needs (``-Dname=value``): the place of krb5.conf, the URLs of tokens."""
+        return self._site.jvm(self.security)
 
     @property
     def data_dir(self) -> Path:
@@ -168,14 +223,27 @@ class LocalKafka(RunningKafka):
         if security not in ways:
             raise LocalKafkaError(f"security={security!r} is not open here; there is {listing(ways)}")
         name = user if user is not None else next(iter(self._users), "")
-        if KINDS[security].protocol != "PLAINTEXT" and name not in self._users:
+        if not KINDS[security].anonymous and name not in self._users:
             raise LocalKafkaError(f"There is no user {name!r}{nearest(name, self._users)}; see users=")
-        return RunningKafka(self._servers(security), KINDS[security].client(name, self._users.get(name, "")))
+        return self._client(self._servers(security), security, name)
 
     def client_of(self, bootstrap_servers: str) -> RunningKafka:
         """A cluster like this one at some address, reached as this one would be: as the first user."""
-        user, password = next(iter(self._users.items()), ("", ""))
-        return RunningKafka(bootstrap_servers, KINDS[self.security[0]].client(user, password))
+        return self._client(bootstrap_servers, self.security[0], next(iter(self._users), ""))
+
+    def allow(self, user: str, *operations: str, topic: str | None = None, group: str | None = None) -> None:
+        """Give a user rights, where there are ``acls``.
+
+        Args:
+            user: Who.
+            operations: What, as ``"READ"``, ``"WRITE"``, ``"DESCRIBE"``.
+            topic: On which topic; a name that ends in ``*`` stands for all that begin so.
+            group: On which consumer group, alike.
+
+        Raises:
+            LocalKafkaError: The broker refuses.
+        """
+        allow(self.through("plaintext").admin(), user, operations, topic=topic, group=group)
 
     def start(self) -> Self:
         """Start all brokers, and wait until they serve. Does nothing if it was started before.
@@ -197,6 +265,8 @@ class LocalKafka(RunningKafka):
         try:
             open_storage(self._folder, brokers=self.brokers, kafka=kafka, java=java)
             self._on_progress(f"starting Kafka {kafka.version} with {self.brokers} broker(s)")
+            self._site = Site(self._users, self._folder)
+            self._site.start(self.security, self._watchdog.mark)
             self._start_brokers(java, kafka)
             self._add_users()
             self.create_missing(self._topics)
@@ -219,6 +289,7 @@ class LocalKafka(RunningKafka):
                 node.wait(max(0.0, end - time.monotonic()))
         for node in nodes:
             node.kill()
+        self._site.stop()
         if self._data_dir is None:
             shutil.rmtree(self._folder, ignore_errors=True)
         if self._watchdog is not None:
@@ -283,6 +354,16 @@ class LocalKafka(RunningKafka):
             self._watchdog.let_live()
         self._folder, self._watchdog, self._ports = None, None, {}
 
+    def _client(self, servers: str, security: Security, user: str) -> RunningKafka:
+        kind = KINDS[security]
+        # What librdkafka cannot do, tests do in plaintext; the declaration is another matter.
+        login = {SERVERS: self._servers("plaintext")} if kind.client is None else kind.client(self._site, user)
+        return RunningKafka(servers, login, kind.java(self._site, user))
+
+    def _started(self) -> None:
+        if self._folder is None:
+            raise LocalKafkaError("This LocalKafka is not started; call start(), or use it in a with statement")
+
     def _servers(self, security: Security) -> str:
         if not self._ports:
             raise LocalKafkaError("This LocalKafka is not started; call start(), or use it in a with statement")
@@ -335,9 +416,10 @@ class LocalKafka(RunningKafka):
         values = broker_properties(
             node_id,
             ports=self._ports,
-            users=self._users,
+            site=self._site,
             log_dir=log_dir(self.data_dir, node_id),
             overrides=self._properties,
+            acls=self._acls,
         )
         config.touch(mode=0o600)  # it may hold passwords
         config.write_text(properties_text(values), encoding="utf-8")
@@ -350,6 +432,7 @@ class LocalKafka(RunningKafka):
             log=self.data_dir / f"broker-{node_id}.log",
             heap=self._heap,
             mark=self._watchdog.mark,
+            system=self.system_properties,
         )
 
     def _wait(self, node_ids: Sequence[int]) -> None:

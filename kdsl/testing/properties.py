@@ -9,7 +9,7 @@ import attrs
 
 from kdsl.errors import listing
 from kdsl.testing.errors import LocalKafkaError
-from kdsl.testing.security import KINDS, Security, Users
+from kdsl.testing.security import KINDS, Security, Site
 
 HOST = "127.0.0.1"
 
@@ -46,16 +46,23 @@ class Ports:
 
 
 def broker_properties(
-    node_id: int, *, ports: Mapping[int, Ports], users: Users, log_dir: Path, overrides: Mapping[str, str]
+    node_id: int,
+    *,
+    ports: Mapping[int, Ports],
+    site: Site,
+    log_dir: Path,
+    overrides: Mapping[str, str],
+    acls: bool = False,
 ) -> dict[str, str]:
     """All properties of one broker.
 
     Args:
         node_id: The broker, from 1.
         ports: The ports of all brokers of the cluster.
-        users: Who may log in.
+        site: Who may log in, and with what keys.
         log_dir: The folder of its partitions.
         overrides: The user's own properties; they win.
+        acls: Whether users have only the rights that they were given, but for the first one.
 
     Raises:
         LocalKafkaError: One of the overrides is a property that ``LocalKafka`` sets itself.
@@ -97,7 +104,12 @@ def broker_properties(
     }
     for kind in own.clients:
         prefix = f"listener.name.{KINDS[kind].listener.lower()}."
-        text |= {prefix + key: value for key, value in KINDS[kind].broker(users).items()}
+        text |= {prefix + key: value for key, value in KINDS[kind].broker(site).items()}
+    if acls:
+        # Brokers talk to each other in plaintext, as ANONYMOUS.
+        first = next(iter(site.users), None)
+        text["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+        text["super.users"] = ";".join(["User:ANONYMOUS", *([f"User:{first}"] if first else [])])
     return text | dict(overrides)
 
 

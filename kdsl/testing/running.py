@@ -57,11 +57,18 @@ class RunningKafka:
     Args:
         bootstrap_servers: Where clients begin, as ``host:port,host:port``.
         client_properties: What else a confluent-kafka client needs, as for logging in.
+        java_properties: The same by Java's names, as a declaration holds them.
     """
 
-    def __init__(self, bootstrap_servers: str, client_properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        client_properties: Mapping[str, str] | None = None,
+        java_properties: Mapping[str, str] | None = None,
+    ) -> None:
         self._bootstrap = bootstrap_servers
         self._login = dict(client_properties or {})
+        self._java = dict(java_properties or {})
         self._admin: AdminClient | None = None
         self._producer: Producer | None = None
 
@@ -77,6 +84,11 @@ class RunningKafka:
     def client_properties(self) -> dict[str, str]:
         """All that a confluent-kafka client needs to connect, ``bootstrap.servers`` included."""
         return {"bootstrap.servers": self.bootstrap_servers, **self._login}
+
+    @property
+    def java_properties(self) -> dict[str, str]:
+        """What a declaration needs to log in, by Java's names: ``Cluster(kafka.bootstrap_servers, properties=…)``."""
+        return dict(self._java)
 
     def admin(self) -> AdminClient:
         """An ``AdminClient``, made once."""

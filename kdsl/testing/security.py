@@ -1,19 +1,102 @@
 """How clients may log in to a local Kafka: each kind says what the broker needs and what a client needs.
 
-A further kind (TLS, for one) is one more entry of ``KINDS``.
+A client's needs are told twice: as confluent-kafka takes them, and by Java's names, which is what a declaration holds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-Security = Literal["plaintext", "sasl_plain", "scram"]
+from kdsl.client.jaas import MODULES, Login
+from kdsl.testing.errors import LocalKafkaError
+
+if TYPE_CHECKING:
+    from kdsl.testing.certificates import Certificates
+    from kdsl.testing.kerberos import Realm
+    from kdsl.testing.tokens import TokenService
+
+Security = Literal[
+    "plaintext", "sasl_plain", "scram", "ssl", "mtls", "sasl_ssl", "oauthbearer", "oauth_signed", "kerberos"
+]
 
 Users = Mapping[str, str]
 """Passwords by user name."""
+
+
+class Site:
+    """What the brokers and clients of one local Kafka share; each part is made when a kind asks for it.
+
+    Args:
+        users: Passwords by user name.
+        folder: Where keys go; None where no kind needs files.
+    """
+
+    def __init__(self, users: Users, folder: Path | None = None) -> None:
+        self.users, self._folder = dict(users), folder
+
+    def place(self, name: str) -> Path:
+        """A folder for keys, which is there for this user alone."""
+        if self._folder is None:
+            raise LocalKafkaError("this Kafka has no folder for keys")
+        path = self._folder / name
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
+    @cached_property
+    def certificates(self) -> Certificates:
+        """The authority, and the certificates that it has signed."""
+        from kdsl.testing.certificates import Certificates
+
+        return Certificates(self.place("keys"))
+
+    @cached_property
+    def tokens(self) -> TokenService:
+        """The identity provider."""
+        from kdsl.testing.tokens import TokenService
+
+        return TokenService(self.users)
+
+    @cached_property
+    def realm(self) -> Realm:
+        """The Kerberos realm."""
+        from kdsl.testing.kerberos import Realm
+
+        return Realm(self.place("realm"))
+
+    def start(self, kinds: tuple[Security, ...], mark: str) -> None:
+        """Start what runs beside the brokers: the KDC and the identity provider.
+
+        Raises:
+            LocalKafkaError: A program that is needed is missing.
+        """
+        if "kerberos" in kinds:
+            self.realm.start(mark)
+            self.realm.keytab("kafka/localhost", "kafka/127.0.0.1")
+            for user in self.users:
+                self.realm.keytab(user)
+        if "oauth_signed" in kinds:
+            self.tokens.start()
+
+    def stop(self) -> None:
+        """End what runs beside the brokers."""
+        for name in ("realm", "tokens"):
+            if name in self.__dict__:
+                getattr(self, name).stop()
+                del self.__dict__[name]
+
+    def jvm(self, kinds: tuple[Security, ...]) -> dict[str, str]:
+        """The system properties that a JVM needs, of a broker or of a client."""
+        found = {}
+        if "kerberos" in kinds:
+            found["java.security.krb5.conf"] = str(self.realm.config)
+        if "oauth_signed" in kinds:
+            found["org.apache.kafka.sasl.oauthbearer.allowed.urls"] = f"{_key_set(self).as_uri()},{self.tokens.url}"
+        return found
 
 
 @attrs.frozen
@@ -23,52 +106,220 @@ class Kind:
     Attributes:
         listener: The listener's name in the broker's properties.
         protocol: Kafka's name of the security protocol.
-        broker: The listener's own broker properties, without the ``listener.name.…`` before them, for some users.
-        client: What a confluent-kafka client needs besides the bootstrap servers, for a user and a password.
+        broker: The listener's own broker properties, without the ``listener.name.…`` before them.
+        client: What a confluent-kafka client needs besides the bootstrap servers, for a user; None where it has no
+            such login.
+        java: The same by Java's names.
         stored: Users live in the cluster and are put there after its start.
+        anonymous: Clients are nobody, so that users do not matter.
     """
 
     listener: str
     protocol: str
-    broker: Callable[[Users], dict[str, str]]
-    client: Callable[[str, str], dict[str, str]]
+    broker: Callable[[Site], dict[str, str]]
+    client: Callable[[Site, str], dict[str, str]] | None
+    java: Callable[[Site, str], dict[str, str]]
     stored: bool = False
+    anonymous: bool = False
 
 
-def _plain_broker(users: Users) -> dict[str, str]:
-    logins = " ".join(f"user_{name}={_quoted(password)}" for name, password in users.items())
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    return {"sasl.enabled.mechanisms": "PLAIN", "plain.sasl.jaas.config": f"{module} required {logins};"}
+def jaas(module: str, **options: str) -> str:
+    """The text of ``sasl.jaas.config`` for one of Kafka's login modules."""
+    return Login(MODULES[module], options).text()
 
 
-def _scram_broker(_: Users) -> dict[str, str]:
-    module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+def _plain_broker(site: Site) -> dict[str, str]:
+    logins = {f"user_{name}": password for name, password in site.users.items()}
+    return {"sasl.enabled.mechanisms": "PLAIN", "plain.sasl.jaas.config": jaas("PlainLoginModule", **logins)}
+
+
+def _scram_broker(_: Site) -> dict[str, str]:
     return {
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
-        "scram-sha-256.sasl.jaas.config": module,
-        "scram-sha-512.sasl.jaas.config": module,
+        "scram-sha-256.sasl.jaas.config": jaas("ScramLoginModule"),
+        "scram-sha-512.sasl.jaas.config": jaas("ScramLoginModule"),
     }
 
 
-def _sasl_client(mechanism: str) -> Callable[[str, str], dict[str, str]]:
-    def client(user: str, password: str) -> dict[str, str]:
-        return {
-            "security.protocol": "SASL_PLAINTEXT",
+def _ssl_broker(site: Site) -> dict[str, str]:
+    keys = site.certificates
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keys.server),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(keys.authority),
+    }
+
+
+def _mtls_broker(site: Site) -> dict[str, str]:
+    rules = "RULE:^CN=([^,]*).*$/$1/"
+    return {**_ssl_broker(site), "ssl.client.auth": "required", "ssl.principal.mapping.rules": rules}
+
+
+def _unsecured_broker(_: Site) -> dict[str, str]:
+    login = jaas("OAuthBearerLoginModule", unsecuredLoginStringClaim_sub="broker")
+    return {"sasl.enabled.mechanisms": "OAUTHBEARER", "oauthbearer.sasl.jaas.config": login}
+
+
+def _key_set(site: Site) -> Path:
+    return site.tokens.write_keys(site.place("tokens") / "jwks.json")
+
+
+def _signed_broker(site: Site) -> dict[str, str]:
+    from kdsl.testing.tokens import AUDIENCE
+
+    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+    return {
+        **_unsecured_broker(site),
+        "oauthbearer.sasl.server.callback.handler.class": handler,
+        "sasl.oauthbearer.jwks.endpoint.url": _key_set(site).as_uri(),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+    }
+
+
+def _kerberos_broker(site: Site) -> dict[str, str]:
+    from kdsl.testing.kerberos import REALM, SERVICE
+
+    keytab = str(site.realm.keytab("kafka/localhost", "kafka/127.0.0.1"))
+    login = jaas(
+        "Krb5LoginModule", useKeyTab="true", storeKey="true", keyTab=keytab, principal=f"{SERVICE}/localhost@{REALM}"
+    )
+    return {
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.kerberos.service.name": SERVICE,
+        "gssapi.sasl.jaas.config": login,
+    }
+
+
+def _sasl_client(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Site, str], dict[str, str]]:
+    def client(site: Site, user: str) -> dict[str, str]:
+        found = {
+            "security.protocol": protocol,
             "sasl.mechanism": mechanism,
             "sasl.username": user,
-            "sasl.password": password,
+            "sasl.password": site.users.get(user, ""),
         }
+        return found | ({"ssl.ca.location": str(site.certificates.authority)} if protocol == "SASL_SSL" else {})
 
     return client
 
 
+def _sasl_java(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Site, str], dict[str, str]]:
+    module = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
+
+    def java(site: Site, user: str) -> dict[str, str]:
+        found = {
+            "security.protocol": protocol,
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": jaas(module, username=user, password=site.users.get(user, "")),
+        }
+        return found | (_trust(site) if protocol == "SASL_SSL" else {})
+
+    return java
+
+
+def _trust(site: Site) -> dict[str, str]:
+    return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(site.certificates.authority)}
+
+
+def _ssl_client(site: Site, _: str) -> dict[str, str]:
+    return {"security.protocol": "SSL", "ssl.ca.location": str(site.certificates.authority)}
+
+
+def _ssl_java(site: Site, _: str) -> dict[str, str]:
+    return {"security.protocol": "SSL", **_trust(site)}
+
+
+def _mtls_client(site: Site, user: str) -> dict[str, str]:
+    store = str(site.certificates.key_store(user))
+    return {**_ssl_client(site, user), "ssl.key.location": store, "ssl.certificate.location": store}
+
+
+def _mtls_java(site: Site, user: str) -> dict[str, str]:
+    store = str(site.certificates.key_store(user))
+    return {**_ssl_java(site, user), "ssl.keystore.type": "PEM", "ssl.keystore.location": store}
+
+
+def _unsecured_client(_: Site, user: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "enable.sasl.oauthbearer.unsecure.jwt": "true",
+        "sasl.oauthbearer.config": f"principal={user}",
+    }
+
+
+def _unsecured_java(_: Site, user: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": jaas("OAuthBearerLoginModule", unsecuredLoginStringClaim_sub=user),
+    }
+
+
+def _signed_client(site: Site, user: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": site.tokens.url,
+        "sasl.oauthbearer.client.id": user,
+        "sasl.oauthbearer.client.secret": site.users.get(user, ""),
+    }
+
+
+def _signed_java(site: Site, user: str) -> dict[str, str]:
+    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+    login = jaas("OAuthBearerLoginModule", clientId=user, clientSecret=site.users.get(user, ""))
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": site.tokens.url,
+        "sasl.login.callback.handler.class": handler,
+        "sasl.jaas.config": login,
+    }
+
+
+def _kerberos_java(site: Site, user: str) -> dict[str, str]:
+    from kdsl.testing.kerberos import REALM, SERVICE
+
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.service.name": SERVICE,
+        "connector.auth.open": "true",
+        "connector.kerberos.principal": f"{user}@{REALM}",
+        "connector.kerberos.krb5": str(site.realm.config),
+        "connector.kerberos.keytab": str(site.realm.keytab(user)),
+    }
+
+
+def _nothing(_: Site, __: str = "") -> dict[str, str]:
+    return {}
+
+
 KINDS: Mapping[Security, Kind] = {
-    "plaintext": Kind("PLAINTEXT", "PLAINTEXT", broker=lambda _: {}, client=lambda _, __: {}),
-    "sasl_plain": Kind("SASL_PLAIN", "SASL_PLAINTEXT", broker=_plain_broker, client=_sasl_client("PLAIN")),
-    "scram": Kind("SCRAM", "SASL_PLAINTEXT", broker=_scram_broker, client=_sasl_client("SCRAM-SHA-512"), stored=True),
+    "plaintext": Kind("PLAINTEXT", "PLAINTEXT", _nothing, _nothing, _nothing, anonymous=True),
+    "sasl_plain": Kind("SASL_PLAIN", "SASL_PLAINTEXT", _plain_broker, _sasl_client("PLAIN"), _sasl_java("PLAIN")),
+    "scram": Kind(
+        "SCRAM",
+        "SASL_PLAINTEXT",
+        _scram_broker,
+        _sasl_client("SCRAM-SHA-512"),
+        _sasl_java("SCRAM-SHA-512"),
+        stored=True,
+    ),
+    "ssl": Kind("SSL", "SSL", _ssl_broker, _ssl_client, _ssl_java, anonymous=True),
+    "mtls": Kind("MTLS", "SSL", _mtls_broker, _mtls_client, _mtls_java),
+    "sasl_ssl": Kind(
+        "SASL_SSL",
+        "SASL_SSL",
+        lambda site: {**_scram_broker(site), **_ssl_broker(site)},
+        _sasl_client("SCRAM-SHA-256", "SASL_SSL"),
+        _sasl_java("SCRAM-SHA-256", "SASL_SSL"),
+        stored=True,
+    ),
+    "oauthbearer": Kind("OAUTH", "SASL_PLAINTEXT", _unsecured_broker, _unsecured_client, _unsecured_java),
+    "oauth_signed": Kind("OAUTH_SIGNED", "SASL_PLAINTEXT", _signed_broker, _signed_client, _signed_java),
+    "kerberos": Kind("KERBEROS", "SASL_PLAINTEXT", _kerberos_broker, None, _kerberos_java),
 }
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

@@ -8,7 +8,7 @@ import pytest
 
 from kdsl.testing import LocalKafkaError
 from kdsl.testing.properties import Ports, broker_properties, controllers, properties_text
-from kdsl.testing.security import KINDS
+from kdsl.testing.security import KINDS, Site
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def _properties(brokers: int, overrides: Mapping[str, str] | None = None, *, node_id: int = 1) -> dict[str, str]:
     ports = {n: Ports(clients={"plaintext": 1000 + n}, controller=2000 + n) for n in range(1, brokers + 1)}
-    return broker_properties(node_id, ports=ports, users={}, log_dir=Path("/data"), overrides=overrides or {})
+    return broker_properties(node_id, ports=ports, site=Site({}), log_dir=Path("/data"), overrides=overrides or {})
 
 
 def test_everything_listens_on_loopback_only() -> None:
@@ -54,7 +54,7 @@ def test_properties_that_would_break_the_cluster_are_refused() -> None:
 
 
 def test_a_password_with_quotes_stays_one_login() -> None:
-    config = KINDS["sasl_plain"].broker({"ann": 'a"b\\c; user_eve="x"'})["plain.sasl.jaas.config"]
+    config = KINDS["sasl_plain"].broker(Site({"ann": 'a"b\\c; user_eve="x"'}))["plain.sasl.jaas.config"]
 
     assert config.endswith(r'PlainLoginModule required user_ann="a\"b\\c; user_eve=\"x\"";')
 

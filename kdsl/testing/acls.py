@@ -1,0 +1,61 @@
+"""Gives users of a local Kafka their rights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from kdsl.errors import listing, nearest
+from kdsl.testing.errors import LocalKafkaError
+
+
+def allow(
+    admin: AdminClient, user: str, operations: Sequence[str], *, topic: str | None = None, group: str | None = None
+) -> None:
+    """Give a user rights on a topic, a group or, where neither is named, the cluster.
+
+    Args:
+        admin: A client that may do so.
+        user: Who.
+        operations: What.
+        topic: A topic; a name that ends in ``*`` stands for all that begin so.
+        group: A consumer group, alike.
+
+    Raises:
+        LocalKafkaError: There is no such operation, or the broker refuses.
+    """
+    known = [name for name in AclOperation.__members__ if name not in ("UNKNOWN", "ANY")]
+    for operation in operations:
+        if operation not in known:
+            raise LocalKafkaError(
+                f"There is no operation {operation!r}{nearest(operation, known)}; write {listing(known)}"
+            )
+    named = [(ResourceType.TOPIC, topic), (ResourceType.GROUP, group)]
+    resources = [(kind, name) for kind, name in named if name is not None]
+    bindings = [
+        AclBinding(
+            kind,
+            name.removesuffix("*") or "*",
+            ResourcePatternType.PREFIXED if name.endswith("*") and name != "*" else ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            AclOperation[operation],
+            AclPermissionType.ALLOW,
+        )
+        for kind, name in resources or [(ResourceType.BROKER, "kafka-cluster")]
+        for operation in operations
+    ]
+    for future in admin.create_acls(bindings).values():
+        try:
+            future.result(30)
+        except KafkaException as error:
+            raise LocalKafkaError(f"User {user!r} cannot be given rights: {error}") from error

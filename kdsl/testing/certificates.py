@@ -1,0 +1,193 @@
+"""Certificates of a local Kafka: an authority of its own, the brokers' certificate, one for each user.
+
+The users' certificates come from an authority in between, as they often do, so that a client must send its whole chain.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Literal
+
+import attrs
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization as form
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
+from cryptography.x509.oid import NameOID
+
+from kdsl.testing.errors import LocalKafkaError
+from kdsl.testing.java import find_java
+
+StoreType = Literal["PEM", "JKS", "PKCS12"]
+
+_YEAR = timedelta(days=365)
+_PASSWORD = "store-secret"  # noqa: S105
+
+
+@attrs.frozen
+class Pair:
+    """A certificate with its key and the certificates between it and the root."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+    between: tuple[x509.Certificate, ...] = ()
+
+    @property
+    def chain(self) -> str:
+        """The certificate and those between it and the root, as PEM."""
+        return "".join(_pem(one) for one in (self.certificate, *self.between))
+
+    def key_pem(self, password: str | None = None) -> str:
+        """The key as PEM, encrypted where there is a password."""
+        lock = form.BestAvailableEncryption(password.encode()) if password else form.NoEncryption()
+        return self.key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, lock).decode()
+
+
+def make_pair(
+    name: str,
+    signer: Pair | None = None,
+    *,
+    hosts: Sequence[str] = (),
+    authority: bool = False,
+    valid: tuple[timedelta, timedelta] = (-timedelta(days=1), _YEAR),
+) -> Pair:
+    """Make a certificate.
+
+    Args:
+        name: Its common name.
+        signer: Who signs it; itself if None.
+        hosts: The host names and addresses that it is for.
+        authority: Whether it may sign others.
+        valid: From when to when, counted from now.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(signer.certificate.subject if signer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now + valid[0])
+        .not_valid_after(now + valid[1])
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+    )
+    if hosts:
+        names = [x509.IPAddress(ip_address(h)) if h[0].isdigit() else x509.DNSName(h) for h in hosts]
+        made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    certificate = made.sign(signer.key if signer else key, hashes.SHA256())
+    root = signer is None or signer.certificate.issuer == signer.certificate.subject
+    return Pair(certificate, key, () if root or signer is None else (signer.certificate, *signer.between))
+
+
+class Certificates:
+    """The certificates and stores of one local Kafka, made as they are asked for.
+
+    Args:
+        folder: Where the files go; it is emptied, and made readable for this user alone.
+        password: The password of all stores.
+    """
+
+    def __init__(self, folder: Path, password: str = _PASSWORD) -> None:
+        shutil.rmtree(folder, ignore_errors=True)  # of an authority that is no more
+        folder.mkdir(mode=0o700, parents=True)
+        self._folder, self.password = folder, password
+
+    @cached_property
+    def root(self) -> Pair:
+        """The authority that brokers and clients trust."""
+        return make_pair("kdsl test authority", authority=True)
+
+    @cached_property
+    def middle(self) -> Pair:
+        """The authority that signs the users' certificates."""
+        return make_pair("kdsl test authority for users", self.root, authority=True)
+
+    @cached_property
+    def authority(self) -> Path:
+        """The root's certificate, a PEM file."""
+        return self._write("ca.pem", _pem(self.root.certificate))
+
+    @cached_property
+    def server(self) -> Path:
+        """The brokers' key and certificate, one PEM file."""
+        pair = make_pair("broker", self.root, hosts=("localhost", "127.0.0.1"))
+        return self._write("server.pem", pair.key_pem() + pair.chain)
+
+    def user(self, name: str) -> Pair:
+        """The certificate of a user, whose common name is the user's."""
+        return self._users.setdefault(name, make_pair(name, self.middle))
+
+    @cached_property
+    def _users(self) -> dict[str, Pair]:
+        return {}
+
+    def key_store(self, user: str, kind: StoreType = "PEM") -> Path:
+        """A store with a user's key and chain; JKS and PKCS12 have the password, PEM has none."""
+        pair, name = self.user(user), user.encode()
+        if kind == "PEM":
+            return self._once(f"{user}.pem", lambda path: self._write(path.name, pair.key_pem() + pair.chain))
+        lock = form.BestAvailableEncryption(self.password.encode())
+        data = pkcs12.serialize_key_and_certificates(name, pair.key, pair.certificate, pair.between, lock)
+        p12 = self._once(f"{user}.p12", lambda path: self._write(path.name, data))
+        if kind == "PKCS12":
+            return p12
+        return self._once(f"{user}.jks", lambda path: self._imported(path, p12))
+
+    def trust_store(self, kind: StoreType = "PEM") -> Path:
+        """A store with the root's certificate; JKS and PKCS12 have the password."""
+        if kind == "PEM":
+            return self.authority
+        return self._once(
+            f"ca.{'jks' if kind == 'JKS' else 'p12'}",
+            lambda path: self._keytool(
+                *("-importcert", "-noprompt", "-alias", "ca", "-file", str(self.authority)),
+                *("-keystore", str(path), "-storetype", kind, "-storepass:env", "KDSL_STORE"),
+            ),
+        )
+
+    def _imported(self, path: Path, p12: Path) -> None:
+        self._keytool(
+            *("-importkeystore", "-noprompt", "-srckeystore", str(p12), "-srcstoretype", "PKCS12"),
+            *("-srcstorepass:env", "KDSL_STORE", "-deststorepass:env", "KDSL_STORE"),
+            *("-destkeystore", str(path), "-deststoretype", "JKS"),
+        )
+
+    def _keytool(self, *arguments: str) -> None:
+        beside = find_java().with_name("keytool")
+        program = str(beside) if beside.exists() else shutil.which("keytool")
+        if program is None:
+            raise LocalKafkaError(f"a JKS store needs keytool of a JDK, and there is none beside {find_java()}")
+        done = subprocess.run(
+            [program, *arguments],
+            env={**os.environ, "KDSL_STORE": self.password},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise LocalKafkaError(f"keytool failed: {(done.stdout + done.stderr).strip()[-300:]}")
+
+    def _once(self, name: str, make: Callable[[Path], object]) -> Path:
+        path = self._folder / name
+        if not path.exists():
+            make(path)
+        return path
+
+    def _write(self, name: str, content: str | bytes) -> Path:
+        path = self._folder / name
+        path.touch(mode=0o600)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+
+def _pem(certificate: x509.Certificate) -> str:
+    return certificate.public_bytes(form.Encoding.PEM).decode()

@@ -1,0 +1,128 @@
+"""A Kerberos realm for tests: MIT's own KDC, from Debian's packages, in a folder of its own.
+
+It needs ``krb5kdc``, ``kdb5_util`` and ``kadmin.local`` (Debian: ``apt-get install krb5-kdc krb5-admin-server``; tests
+with ``kinit`` also ``krb5-user``), and no rights: its port is a free one on the loopback interface.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from kdsl.testing.errors import LocalKafkaError
+from kdsl.testing.ports import answers, free_port
+
+REALM = "KDSL.TEST"
+SERVICE = "kafka"
+
+_PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local")
+_FIX = "install them, on Debian and Ubuntu: apt-get install krb5-kdc krb5-admin-server krb5-user"
+
+
+def missing_programs() -> list[str]:
+    """The programs of a KDC that this machine lacks."""
+    return [name for name in _PROGRAMS if _program(name) is None]
+
+
+class Realm:
+    """A KDC with its principals and keytabs.
+
+    Args:
+        folder: Where everything goes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._environment = {
+            **os.environ,
+            "KRB5_CONFIG": str(self.config),
+            "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
+        }
+
+    @property
+    def config(self) -> Path:
+        """The krb5.conf of clients and brokers."""
+        return self._folder / "krb5.conf"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment in which ``kinit`` finds the realm."""
+        return dict(self._environment)
+
+    def start(self, mark: str) -> None:
+        """Make the realm and start its KDC.
+
+        Args:
+            mark: The process's first argument, by which a watchdog knows it.
+
+        Raises:
+            LocalKafkaError: A program is missing, or the KDC does not start.
+        """
+        missing = missing_programs()
+        if missing:
+            raise LocalKafkaError(f"Kerberos needs the programs {', '.join(missing)} of MIT's KDC; {_FIX}")
+        port, folder = free_port(set()), self._folder
+        self.config.write_text(
+            f"[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n"
+            " dns_canonicalize_hostname = false\n rdns = false\n udp_preference_limit = 1\n"
+            f"[realms]\n {REALM} = {{\n  kdc = 127.0.0.1:{port}\n }}\n",
+            encoding="utf-8",
+        )
+        (folder / "kdc.conf").write_text(
+            f"[kdcdefaults]\n kdc_listen = 127.0.0.1:{port}\n kdc_tcp_listen = 127.0.0.1:{port}\n"
+            f"[realms]\n {REALM} = {{\n  database_name = {folder}/principal\n  key_stash_file = {folder}/stash\n"
+            f"  acl_file = {folder}/kadm5.acl\n  supported_enctypes = aes256-cts:normal\n }}\n"
+            f"[logging]\n kdc = FILE:{folder}/kdc.log\n default = FILE:{folder}/kdc.log\n",
+            encoding="utf-8",
+        )
+        if not (folder / "principal").exists():
+            self._run("kdb5_util", "create", "-r", REALM, "-s", "-P", "not-a-secret")
+        self._process = subprocess.Popen(
+            [mark, "-n", "-r", REALM, "-P", str(folder / "pid")],
+            executable=_program("krb5kdc"),
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        end = time.monotonic() + 20
+        while not answers(port):
+            if self._process.poll() is not None or time.monotonic() > end:
+                raise LocalKafkaError(f"the KDC does not start; its log is {folder}/kdc.log")
+            time.sleep(0.02)
+
+    def keytab(self, *principals: str) -> Path:
+        """A keytab with principals (without the realm), which are made first where they are not there."""
+        path = self._folder / f"{principals[0].replace('/', '-')}.keytab"
+        if not path.exists():
+            for principal in principals:
+                self._run("kadmin.local", "-r", REALM, "-q", f"addprinc -randkey {principal}")
+                self._run("kadmin.local", "-r", REALM, "-q", f"ktadd -k {path} {principal}")
+            if not path.exists():
+                raise LocalKafkaError(f"kadmin.local made no keytab for {principals[0]!r}")
+        return path
+
+    def stop(self) -> None:
+        """End the KDC."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def _run(self, name: str, *arguments: str) -> None:
+        program = _program(name)
+        assert program is not None
+        done = subprocess.run([program, *arguments], env=self._environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise LocalKafkaError(f"{name} failed: {(done.stdout + done.stderr).strip()[-300:]}")
+
+
+def _program(name: str) -> str | None:
+    folders = [os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/opt/krb5/sbin"]
+    return shutil.which(name, path=os.pathsep.join(folders))

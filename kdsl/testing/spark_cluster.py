@@ -1,0 +1,315 @@
+"""A real Spark cluster on this machine, for tests: a master and workers of Spark standalone, from pip's pyspark.
+
+In ``local`` mode the driver and all tasks share one JVM and one folder of files; here tasks run in executors of their
+own, so that what leans on one process shows: things that do not pickle, caches, paths, modules that executors lack.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import attrs
+import psutil
+
+from kdsl.testing.broker import tail
+from kdsl.testing.errors import SparkClusterError
+from kdsl.testing.java import find_java
+from kdsl.testing.ports import free_port
+from kdsl.testing.properties import HOST
+from kdsl.testing.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # the least memory, and a quick start
+_BACKEND = "CoarseGrainedExecutorBackend"
+
+
+@attrs.frozen
+class Executor:
+    """An executor that runs.
+
+    Attributes:
+        id: Spark's id of it, within its application.
+        pid: Its process id.
+    """
+
+    id: str
+    pid: int
+
+
+class SparkCluster:
+    """A Spark standalone cluster in processes of its own, which end with this one.
+
+    ```python
+    with SparkCluster() as cluster:
+        spark = cluster.builder().appName("tests").getOrCreate()
+        ...
+        cluster.kill_executor()
+        spark.stop()
+    ```
+
+    Everything listens on 127.0.0.1 only. Executors run this Python, and find kdsl and all that ``PYTHONPATH`` names.
+    A session of ``local`` mode in the same process must be stopped before: a process has one Spark.
+
+    Args:
+        workers: How many workers; each runs one executor of an application.
+        cores: The cores of each.
+        memory: The memory of each worker, and of its executor, as Spark writes it.
+        python_path: More folders that executors import from.
+        timeout: How long the cluster may take to start, in seconds.
+    """
+
+    def __init__(
+        self,
+        workers: int = 2,
+        *,
+        cores: int = 1,
+        memory: str = "512m",
+        python_path: Sequence[str | Path] = (),
+        timeout: float = 120.0,
+    ) -> None:
+        if workers < 1 or cores < 1:
+            raise SparkClusterError(f"workers={workers!r}, cores={cores!r}: a cluster has at least 1 of each")
+        self.workers = workers
+        self.cores = cores
+        self.memory = memory
+        self._python_path = [str(folder) for folder in python_path]
+        self._timeout = timeout
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}  # 0 is the master
+        self._port = 0
+        self._folder: Path | None = None
+        self._watchdog: Watchdog | None = None
+        self._owner = 0
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The master, as Spark's ``spark.master``.
+
+        Raises:
+            SparkClusterError: It is not started.
+        """
+        self._started()
+        return f"spark://{HOST}:{self._port}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """All that a session needs to run on this cluster, as Spark's configuration.
+
+        Raises:
+            SparkClusterError: It is not started.
+        """
+        self._started()
+        assert self._watchdog is not None
+        return {
+            "spark.master": self.url,
+            "spark.driver.host": HOST,
+            "spark.driver.bindAddress": HOST,
+            "spark.ui.enabled": "false",
+            "spark.pyspark.python": sys.executable,
+            "spark.executor.cores": str(self.cores),
+            "spark.executor.memory": self.memory,
+            "spark.executor.extraJavaOptions": f"{self._watchdog.mark} {_SMALL}",
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(self._import_path()),
+        }
+
+    def builder(self, settings: Mapping[str, str] | None = None) -> SparkSession.Builder:
+        """A session's builder with `settings`, and more settings on top."""
+        from pyspark.sql import SparkSession
+
+        return SparkSession.builder.config(map={**self.settings, **(settings or {})})
+
+    @property
+    def folder(self) -> Path:
+        """The folder of logs and of the executors' files; it goes when the cluster stops.
+
+        Raises:
+            SparkClusterError: It is not started.
+        """
+        return self._started()
+
+    def start(self) -> Self:
+        """Start the master and the workers, and wait until each worker is registered.
+
+        Raises:
+            JavaError: There is no Java 17 or newer.
+            SparkClusterError: A process ended again (the end of its log is in the message), or took too long.
+        """
+        if self._folder is not None:
+            return self
+        find_java()
+        self._owner = os.getpid()
+        self._folder = Path(tempfile.mkdtemp(prefix="kdsl-spark-"))
+        self._watchdog = Watchdog()
+        self._watchdog.start(remove=self._folder)
+        self._port = free_port()
+        try:
+            self._start(0, "org.apache.spark.deploy.master.Master", "--port", str(self._port))
+            self._wait(0, "I have been elected leader")
+            for worker in range(1, self.workers + 1):
+                self._start_worker(worker)
+            for worker in range(1, self.workers + 1):
+                self._wait(worker, "Successfully registered with master")
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End the cluster and its executors; the folder goes with them. Does nothing if it is not started."""
+        if self._folder is None or self._owner != os.getpid():  # a forked child does not own it
+            return
+        if self._watchdog is not None:
+            self._watchdog.stop()  # which ends all processes that have its mark
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder, self._watchdog, self._processes = None, None, {}
+
+    def executors(self) -> list[Executor]:
+        """The executors that run now, of all applications.
+
+        Raises:
+            SparkClusterError: It is not started.
+        """
+        self._started()
+        assert self._watchdog is not None
+        found = []
+        for process in psutil.process_iter():
+            try:
+                line = process.cmdline()
+                if self._watchdog.mark in line and any(word.endswith(_BACKEND) for word in line):
+                    found.append(Executor(line[line.index("--executor-id") + 1], process.pid))
+            except psutil.Error:
+                continue
+        return sorted(found, key=lambda executor: executor.pid)
+
+    def kill_executor(self, executor: Executor | None = None) -> Executor:
+        """End an executor at once (SIGKILL), as a machine's death would; its worker starts another one.
+
+        Args:
+            executor: Which one; the first if None.
+
+        Returns:
+            The one that was ended.
+
+        Raises:
+            SparkClusterError: No executor runs, or this one does not any more.
+        """
+        running = self.executors()
+        if not running:
+            raise SparkClusterError("no executor runs; they start with the first session")
+        chosen = executor or running[0]
+        if chosen not in running:
+            raise SparkClusterError(f"{chosen} does not run any more")
+        os.kill(chosen.pid, signal.SIGKILL)
+        return chosen
+
+    def kill_worker(self, worker: int = 1) -> None:
+        """End a worker at once (SIGKILL); its executor ends when it misses the worker.
+
+        Args:
+            worker: Which one, from 1.
+        """
+        process = self._processes.get(worker)
+        if worker < 1 or process is None:
+            raise SparkClusterError(f"there is no worker {worker}; workers are 1 to {self.workers}")
+        process.kill()
+        process.wait()
+
+    def start_worker(self, worker: int = 1) -> None:
+        """Start a worker again that was killed, and wait until it is registered.
+
+        Args:
+            worker: Which one, from 1.
+
+        Raises:
+            SparkClusterError: It runs already, ended again, or took too long.
+        """
+        if worker not in self._processes or self._processes[worker].poll() is None:
+            raise SparkClusterError(f"worker {worker} cannot be started: it runs, or there is none")
+        self._start_worker(worker)
+        self._wait(worker, "Successfully registered with master")
+
+    def log(self, worker: int = 0) -> str:
+        """All that the master (0) or a worker has logged."""
+        return self._log(worker).read_text(encoding="utf-8", errors="replace")
+
+    def _started(self) -> Path:
+        if self._folder is None:
+            raise SparkClusterError("This SparkCluster is not started; call start(), or use it in a with statement")
+        return self._folder
+
+    def _log(self, process: int) -> Path:
+        return self._started() / ("master.log" if process == 0 else f"worker-{process}.log")
+
+    def _import_path(self) -> list[str]:
+        import kdsl
+        import kdsl_formats
+
+        own = [str(Path(str(package.__file__)).parents[1]) for package in (kdsl, kdsl_formats)]
+        given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        return list(dict.fromkeys(folder for folder in (*self._python_path, *given, *own) if folder))
+
+    def _start_worker(self, worker: int) -> None:
+        self._start(
+            worker,
+            "org.apache.spark.deploy.worker.Worker",
+            *("--port", "0", "--cores", str(self.cores), "--memory", self.memory),
+            *("--work-dir", str(self._started() / f"work-{worker}"), self.url),
+        )
+
+    def _start(self, process: int, program: str, *arguments: str) -> None:
+        import pyspark
+
+        assert self._watchdog is not None
+        home = Path(str(pyspark.__file__)).parent
+        ours = {
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": f"{self._watchdog.mark} {_SMALL}",
+            "SPARK_LOCAL_DIRS": str(self._started() / f"local-{process}"),
+        }
+        log = self._log(process)
+        log.unlink(missing_ok=True)
+        with log.open("wb") as out:
+            self._processes[process] = subprocess.Popen(
+                [str(home / "bin" / "spark-class"), program, "--host", HOST, "--webui-port", "0", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=self._started(),
+                env={**{name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}, **ours},
+            )
+
+    def _wait(self, process: int, word: str) -> None:
+        end = time.monotonic() + self._timeout
+        what = "The master" if process == 0 else f"Worker {process}"
+        while word not in self.log(process):
+            log = self._log(process)
+            if (code := self._processes[process].poll()) is not None:
+                raise SparkClusterError(f"{what} has ended with exit code {code}; its log is {log}\n{tail(log)}")
+            if time.monotonic() > end:
+                raise SparkClusterError(f"{what} is not ready after {self._timeout:g} s; its log is {log}\n{tail(log)}")
+            time.sleep(0.05)
