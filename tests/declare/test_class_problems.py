@@ -350,3 +350,28 @@ def test_a_body_without_return_is_told() -> None:
             self.a + 1
 
     assert [p.message for p in Odd.definition().problems] == ["its body returns nothing"]
+
+
+def test_a_column_that_stands_twice_is_told_with_both_lines() -> None:
+    class Wrong(KafkaTable, topic="t", value=Json()):
+        id: Col[int]  # cause first
+        note: Col[str]
+        id: Col[str]  # type: ignore[no-redef]  # noqa: PIE794
+
+    (first,) = (i for i, line in enumerate(LINES, 1) if line.endswith("# cause first"))
+    (problem,) = Wrong.definition().problems
+    assert problem.message == f"it stands in the class twice, first in line {first}"
+    assert problem.where.line == first + 2
+
+
+def test_names_that_are_no_texts_are_told() -> None:
+    class Wrong(KafkaTable, topic="t", value=Json()):
+        a: Col[int] = col(name=3)  # type: ignore[call-overload]
+        b: Virtual[int] = virtual(3)  # type: ignore[call-overload]
+        c: Col[int] = metadata(None)  # type: ignore[call-overload]
+
+    assert told(Wrong) == [
+        "Wrong.a: name= is 3, which is no text; give name= a text",
+        "Wrong.b: 3 is no metadata; name it by a text, as virtual('offset')",
+        "Wrong.c: None is no metadata; name it by a text, as virtual('offset')",
+    ]

@@ -46,6 +46,10 @@ class Attribute:
     primary: bool = False
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)  # whatever is annotated: a class statement may hold anything
+
+
 class Reading:
     """Reads one column of a statement."""
 
@@ -57,12 +61,19 @@ class Reading:
         line = source.columns.get(name)
         if line is None and isinstance(declared, Computed) and hasattr(declared.function, "__code__"):
             line = declared.function.__code__.co_firstlineno
-        self.where = Where(statement.table, declared.name or name, statement.file, line or source.line)
+        shown = declared.name if _is_text(declared.name) else name
+        self.where = Where(statement.table, shown or name, statement.file, line or source.line)
 
     def read(self) -> Attribute:
         """The column."""
         if self.declared.uses > 1:
             self._tell("column-shared", "one col() stands for several columns", "call it once for each")
+        if self.name in self.source.repeated:
+            before = self.source.repeated[self.name]
+            self._tell("column-repeated", f"it stands in the class twice, first in line {before}", "keep one of them")
+        if self.declared.name is not None and not _is_text(self.declared.name):
+            self._tell("column-name", f"name= is {self.declared.name!r}, which is no text", "give name= a text")
+            self.declared.name = None
         wrapper, annotation, marks = self._annotation()
         marks = (*marks, *self._inside(annotation))
         for mark in marks:
@@ -146,6 +157,9 @@ class Reading:
 
     def _metadata(self, marks: list[MetadataMark]) -> MetadataMark | None:
         said = [m for m in (self.declared.mark, *marks) if m is not None]
+        for mark in [m for m in said if not _is_text(m.key)]:
+            said.remove(mark)
+            self._tell("metadata-key", f"{mark.key!r} is no metadata", "name it by a text, as virtual('offset')")
         keys = sorted({m.key for m in said})
         if len(keys) > 1:
             self._tell("metadata-two-keys", f"it shows both {keys[0]!r} and {keys[1]!r}", "name one of them")

@@ -24,12 +24,14 @@ class ClassSource:
         arguments: The line of each argument of the class statement.
         columns: The line of each name in the body.
         comments: The string under each name in the body that has one.
+        repeated: For each name that stands in the body again, the line where it stood before.
     """
 
     line: int
     arguments: Mapping[str, int] = attrs.field(factory=dict)
     columns: Mapping[str, int] = attrs.field(factory=dict)
     comments: Mapping[str, str] = attrs.field(factory=dict)
+    repeated: Mapping[str, int] = attrs.field(factory=dict)
 
 
 _parsed: dict[str, tuple[list[str], dict[tuple[str, int], ClassSource]]] = {}
@@ -66,6 +68,7 @@ def _classes(text: str) -> Iterator[tuple[tuple[str, int], ClassSource]]:
 def _read(found: ast.ClassDef) -> ClassSource:
     columns: dict[str, int] = {}
     comments: dict[str, str] = {}
+    repeated: dict[str, int] = {}
     named: list[str] = []
     for node in found.body:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -73,8 +76,10 @@ def _read(found: ast.ClassDef) -> ClassSource:
             named = []
         else:
             named = list(_names(node))
+            repeated.update((name, columns[name]) for name in named if name in columns)
             columns.update(dict.fromkeys(named, node.lineno))
-    return ClassSource(found.lineno, {k.arg: k.value.lineno for k in found.keywords if k.arg}, columns, comments)
+    arguments = {k.arg: k.value.lineno for k in found.keywords if k.arg}
+    return ClassSource(found.lineno, arguments, columns, comments, repeated)
 
 
 def _names(node: ast.stmt) -> Iterator[str]:
