@@ -16,6 +16,7 @@ from kdsl.errors import KdslError, RecordError
 from kdsl.formats import BadRecord, Decoded, Decoder
 from kdsl.plan.model import Part, ReadPlan
 from kdsl.run.encode import null_violations
+from kdsl.run.header_filter import matching
 from kdsl.run.record_metadata import BadMetadataError, field_of, metadata_array
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema, arrow_type
@@ -45,7 +46,8 @@ class _Aligned:
 class RecordDecoder:
     """Makes a table's rows of raw records. Made once per worker and used for many batches.
 
-    A message whose value gives no row (a tombstone where the format has none for it) is left out. A null key, or a key
+    Records that the plan's header filter leaves out are not looked at, so that what is broken in them is no error. A
+    message whose value gives no row (a tombstone where the format has none for it) is left out. A null key, or a key
     that gives no row, makes the key columns NULL. Several rows of one value repeat its key and metadata. A column that
     stands in key and value has the value's (RULES KEY-13).
 
@@ -56,13 +58,15 @@ class RecordDecoder:
     Attributes:
         schema: The schema of the rows: exactly that of ``plan.columns``.
         needs: The fields of the raw batch that the plan reads (`kdsl.run.record_metadata.RAW`).
-        without_row: How many messages gave no row so far.
+        filtered: How many records the header filter left out so far.
+        without_row: How many of the other messages gave no row so far.
         dropped: How many rows were left out so far, because a column that is declared NOT NULL had none and the
             format ignores parse errors.
     """
 
     def __init__(self, plan: ReadPlan, zone: str = "UTC") -> None:
         self.schema = arrow_schema(plan.columns)
+        self.filtered = 0
         self.without_row = 0
         self.dropped = 0
         self._plan, self._zone = plan, zone
@@ -71,7 +75,9 @@ class RecordDecoder:
         self._metadata = {m.column: m for m in plan.metadata}
         self._required = tuple(f for f in plan.columns.fields if _has_required(f.type))
         parts = [name for name, part in (("key", plan.key), ("value", plan.value)) if part is not None]
-        self.needs: frozenset[str] = frozenset([*parts, *(field_of(m.key) for m in plan.metadata)])
+        self.needs: frozenset[str] = frozenset(
+            [*parts, *(field_of(m.key) for m in plan.metadata), *(["headers"] if plan.headers else [])]
+        )
 
     def decode(self, raw: pa.RecordBatch) -> pa.RecordBatch:
         """Make the rows of a batch of records.
@@ -82,6 +88,7 @@ class RecordDecoder:
         Raises:
             RecordError: A record cannot be read. Names the first such record and counts the others.
         """
+        raw = self._matching(raw)
         value = self._part(raw, "value", self._value)
         key = self._part(raw, "key", self._key)
         aligned = _align(raw.num_rows, key, value)
@@ -89,6 +96,13 @@ class RecordDecoder:
         arrays = self._columns(raw, key, value, aligned)
         arrays, aligned = self._enforced(raw, arrays, aligned)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _matching(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        if not self._plan.headers:
+            return raw
+        mask = matching(raw.column("headers"), self._plan.headers)
+        self.filtered += int(len(mask) - mask.sum())
+        return raw if mask.all() else raw.filter(pa.array(mask))
 
     def _part(self, raw: pa.RecordBatch, name: str, decoder: Decoder | None) -> Decoded | None:
         if decoder is None:

@@ -31,7 +31,7 @@ from kdsl.run.librdkafka.datasource import CLUSTER, LITERALS, PLAN, read_options
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.offsets import Offsets, Range
 from kdsl.run.librdkafka.stream import Limits, Stream
-from kdsl.run.librdkafka.subscription import Subscription, places_of
+from kdsl.run.librdkafka.subscription import Subscription
 from kdsl.types.spark import spark_schema
 
 PARALLELISM = "parallelism"
@@ -111,11 +111,12 @@ def _read(options: OptionText, task: InputPartition) -> Iterator[pa.RecordBatch]
 
 
 def _plan_tasks(options: OptionText, ranges: Sequence[Range]) -> list[InputPartition]:
-    return [Task(task) for task in tasks(ranges, int(dict(options)[PARALLELISM]))]
+    most = _parsed(options)[0].parallelism or int(dict(options)[PARALLELISM])
+    return [Task(task) for task in tasks(ranges, most)]
 
 
 class BatchReader(DataSourceReader):
-    """Reads from the plan's start to the ends that the partitions have when the read is planned."""
+    """Reads from the plan's start to its end, or else to the ends that the partitions have when the read is planned."""
 
     def __init__(self, options: OptionText) -> None:
         self._options = options
@@ -123,10 +124,8 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks; the brokers are asked once."""
         subscription = Subscription(*_parsed(self._options))
-        topics = subscription.topics()
-        begin = subscription.begin(topics)
-        ends = subscription.ends(places_of(topics))
-        ranges = [Range(*place, begin.offsets[place], end) for place, end in ends.items()]
+        begin, stop = subscription.span(subscription.topics(), batch=True)
+        ranges = [Range(*place, begin.offsets[place], end) for place, end in stop.items()]
         return _plan_tasks(self._options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 import attrs
 
 from kdsl.client.connector import Reset
-from kdsl.plan.model import ReadPlan, Start
+from kdsl.plan.model import ReadPlan, Start, Stop
 from kdsl.run.librdkafka.brokers import Place
 from kdsl.run.librdkafka.errors import OffsetError, some
 
-_MARKS = {-1: "latest", -2: "earliest"}
+MARKS = {-1: "latest", -2: "earliest"}
+"""The protocol's numbers for the ends of a log, which a given offset may be, and where `Known` has them."""
 
 
 @attrs.frozen
@@ -25,8 +26,9 @@ class Known:
         earliest: The offset of the first record of each.
         latest: The offset after the last one that may be read.
         high: The offset after the last one, where that is another: open transactions may lie between.
-        committed: For the mode group-offsets: what the group has committed.
-        at_time: For the mode timestamp: the first record that is not older; None where there is none.
+        committed: What the group has committed, where it says where to start or to end.
+        at_time: For a start at a time: the first record that is not older; None where there is none.
+        stop_at_time: The same for an end at a time.
     """
 
     earliest: Mapping[Place, int]
@@ -34,6 +36,7 @@ class Known:
     high: Mapping[Place, int] | None = None
     committed: Mapping[Place, int] = attrs.field(factory=dict)
     at_time: Mapping[Place, int | None] = attrs.field(factory=dict)
+    stop_at_time: Mapping[Place, int | None] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -51,24 +54,28 @@ class Begin:
     notes: tuple[str, ...] = ()
 
 
-def describe(start: Start) -> str:
-    """A start as text, which goes with the offsets."""
-    match start.mode:
+def describe(moment: Start | Stop, stop: Stop | None = None) -> str:
+    """A start as text, which goes with the offsets; with the end, where there is one. Or an end alone."""
+    if stop is not None and stop.mode != "unbounded":
+        return f"{describe(moment)} until {describe(stop)}"
+    match moment.mode:
         case "timestamp":
-            return f"timestamp {start.timestamp}"
+            return f"timestamp {moment.timestamp}"
         case "specific-offsets":
-            return "specific-offsets " + ",".join(f"{t}:{p}:{offset}" for t, p, offset in start.offsets)
+            return "specific-offsets " + ",".join(f"{t}:{p}:{offset}" for t, p, offset in moment.offsets)
         case mode:
             return mode
 
 
-def decide(plan: ReadPlan, known: Known, reset: Reset) -> Begin:
+def decide(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Place, int] | None = None) -> Begin:
     """The first offset of each partition.
 
     Args:
         plan: What is read, and where it starts.
         known: What the brokers say of its partitions.
         reset: The answer to an offset that is missing or has expired.
+        stop: Where the read ends, in partitions in which it does. Where all that was to be read has expired, the
+            partition begins at its end, and nothing answers that (RULES BD-14).
 
     Raises:
         OffsetError: A partition has no offset to start at, or the one that is given does not exist.
@@ -86,12 +93,12 @@ def decide(plan: ReadPlan, known: Known, reset: Reset) -> Begin:
                 }
             )
         case "specific-offsets":
-            return _specific(plan, known, reset)
+            return _specific(plan, known, reset, stop or {})
         case _:
-            return _committed(plan, known, reset)
+            return _committed(plan, known, reset, stop or {})
 
 
-def _committed(plan: ReadPlan, known: Known, reset: Reset) -> Begin:
+def _committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Place, int]) -> Begin:
     missing = sorted(known.latest.keys() - known.committed.keys())
     if missing and reset == "none":
         where = some(f"{topic}[{partition}]" for topic, partition in missing)
@@ -102,18 +109,36 @@ def _committed(plan: ReadPlan, known: Known, reset: Reset) -> Begin:
         )
     begin = {place: (known.earliest if reset == "earliest" else known.latest)[place] for place in missing}
     kept = {place: offset for place, offset in known.committed.items() if place in known.latest}
-    return checked(plan, {**begin, **kept}, known, reset)
+    return checked(plan, {**begin, **kept}, known, reset, stop, begins=True)
 
 
-def _specific(plan: ReadPlan, known: Known, reset: Reset) -> Begin:
-    given = {(topic, partition): offset for topic, partition, offset in plan.start.offsets}
+def check_partitions(table: str, option: str, given: Mapping[Place, int], known: Known) -> None:
+    """Refuse offsets of partitions that are not there.
+
+    Raises:
+        OffsetError: Names them, and those that there are.
+    """
     unknown = sorted(given.keys() - known.latest.keys())
-    if unknown:
-        counts = {topic: sum(place[0] == topic for place in known.latest) for topic, _ in unknown}
-        there = some(f"{topic} has the partitions 0 to {count - 1}" for topic, count in counts.items())
-        raise OffsetError(
-            f"{plan.table}: startup= gives an offset for {some(f'{t}[{p}]' for t, p in unknown)}; {there}; remove it"
-        )
+    if not unknown:
+        return
+    topics = dict.fromkeys(topic for topic, _ in unknown)
+    there = some(_partitions(topic, [p for name, p in known.latest if name == topic]) for topic in topics)
+    raise OffsetError(
+        f"{table}: {option} gives an offset for {some(f'{t}[{p}]' for t, p in unknown)}; {there}; remove it"
+    )
+
+
+def _partitions(topic: str, partitions: list[int]) -> str:
+    if not partitions:
+        return f"{topic} is not read"
+    if len(partitions) <= max(partitions):  # a set that the user has chosen
+        return f"of {topic} are read {', '.join(map(str, sorted(partitions)))}"
+    return f"{topic} has the partitions 0 to {len(partitions) - 1}"
+
+
+def _specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Place, int]) -> Begin:
+    given = {(topic, partition): offset for topic, partition, offset in plan.start.offsets}
+    check_partitions(plan.table, "startup=", given, known)
     wanted: dict[Place, int] = {}
     notes = []
     for place in known.latest:
@@ -122,15 +147,31 @@ def _specific(plan: ReadPlan, known: Known, reset: Reset) -> Begin:
             at = "latest" if reset == "latest" else "earliest"
             notes.append(f"startup= gives no offset for {place[0]}[{place[1]}], which starts at its {at} record")
             offset = getattr(known, at)[place]
-        elif offset in _MARKS:
-            offset = getattr(known, _MARKS[offset])[place]
+        elif offset in MARKS:
+            offset = getattr(known, MARKS[offset])[place]
         wanted[place] = offset
-    found = checked(plan, wanted, known, reset)
+    found = checked(plan, wanted, known, reset, stop, begins=True)
     return attrs.evolve(found, notes=tuple(notes))
 
 
-def checked(plan: ReadPlan, wanted: Mapping[Place, int], known: Known, reset: Reset) -> Begin:
+def checked(
+    plan: ReadPlan,
+    wanted: Mapping[Place, int],
+    known: Known,
+    reset: Reset,
+    stop: Mapping[Place, int] | None = None,
+    *,
+    begins: bool = False,
+) -> Begin:
     """Offsets that exist: an expired one is answered by the policy, one beyond the end is refused.
+
+    Args:
+        plan: What is read.
+        wanted: Offsets by partition.
+        known: What the brokers say of these partitions.
+        reset: The policy.
+        stop: Where the read ends, in partitions in which it does; the policy does not go on behind it.
+        begins: Whether the read begins here. Then a partition whose whole range has expired is at its end at once.
 
     Raises:
         OffsetError: Names topic, partition, the wanted offset and those there are, and how many records are lost.
@@ -147,13 +188,16 @@ def checked(plan: ReadPlan, wanted: Mapping[Place, int], known: Known, reset: Re
             "belong to another topic; start where records are, with startup= or a new checkpoint"
         )
     expired = {place: offset for place, offset in wanted.items() if offset < known.earliest[place]}
-    if not expired:
-        return Begin(dict(wanted))
-    if reset == "none":
-        raise OffsetError(expired_text(plan.table, expired, known.earliest, known.latest))
+    ends = stop or {}
+    whole = {place for place in expired if begins and place in ends and ends[place] <= known.earliest[place]}
+    begin = {place: max(at, ends[place]) for place, at in expired.items() if place in whole}
+    answered = {place: at for place, at in expired.items() if place not in begin}
+    if answered and reset == "none":
+        raise OffsetError(expired_text(plan.table, answered, known.earliest, known.latest))
     target = known.earliest if reset == "earliest" else known.latest
-    begin = {**wanted, **{place: target[place] for place in expired}}
-    return Begin(begin, {place: begin[place] - offset for place, offset in expired.items()})
+    begin |= {place: min(target[place], ends.get(place, target[place])) for place in answered}
+    lost = {place: begin[place] - at for place, at in expired.items() if begin[place] > at}
+    return Begin({**wanted, **begin}, lost)
 
 
 def expired_text(

@@ -21,7 +21,8 @@ from kdsl.run.librdkafka.brokers import Place, Topic
 from kdsl.run.librdkafka.limits import shares, shares_by_time
 from kdsl.run.librdkafka.offsets import Offsets, Range
 from kdsl.run.librdkafka.startup import Begin, Known, checked, describe
-from kdsl.run.librdkafka.subscription import Subscription, log, places_of
+from kdsl.run.librdkafka.subscription import Subscription, log
+from kdsl.run.queries.reads import read_id
 
 _SETTLING = 5.0
 """How long an end below the position may be a new leader that has not caught up yet, in seconds."""
@@ -39,6 +40,9 @@ class Limits:
 class Stream:
     """Plans the micro-batches of one query.
 
+    A stream that ends by itself has its end in the offsets: it is worked out once, and no position goes beyond it. When
+    every position has reached it, nothing comes any more; that the query then ends is not the stream's part.
+
     Args:
         plan: What is read.
         cluster: Where it lives.
@@ -47,7 +51,9 @@ class Stream:
     def __init__(self, plan: ReadPlan, cluster: Cluster) -> None:
         self._plan = plan
         self._subscription = Subscription(plan, cluster)
+        self._read = read_id(plan, cluster)
         self._brokers = self._subscription.brokers
+        self._told = False
         self._looked: float | None = None
         self._target: dict[Place, int] | None = None
         self._planned: Offsets | None = None
@@ -59,13 +65,20 @@ class Stream:
     def initial(self) -> Offsets:
         """Where the query starts that has no checkpoint."""
         topics = self._subscription.topics()
-        begin = self._subscription.begin(topics)
-        ids = {name: topic.id for name, topic in topics.items()}
-        return Offsets(begin.offsets, ids, describe(self._plan.start), lost=begin.lost, initial=True)
+        begin, stop = self._subscription.span(topics, batch=False)
+        return Offsets(
+            begin.offsets,
+            {name: topic.id for name, topic in topics.items()},
+            describe(self._plan.start, self._plan.stop),
+            lost=begin.lost,
+            read=self._read,
+            stop=stop,
+            initial=True,
+        )
 
     def hold_ends(self) -> None:
         """Let nothing be read that comes after now (``availableNow``)."""
-        self._target = self._subscription.ends(places_of(self._subscription.topics()))
+        self._target = self._subscription.ends(self._subscription.places(self._subscription.topics()))
 
     def next(self, start: Offsets, limits: Limits) -> Offsets:
         """Where a micro-batch ends that begins at ``start``; ``start`` itself where there is nothing new.
@@ -74,22 +87,26 @@ class Stream:
             KafkaReadError: What the offsets say does not hold any more.
         """
         self._tell_start(start)
-        kept = self._kept(start)
-        ends = self._ends(kept)
-        topics = self._discovered(kept, news=any(ends[place] != at for place, at in kept.positions.items()))
-        begin = self._begin(kept, ends)
+        kept = self._bounded(self._kept(start))
+        stop = kept.stop
+        unread = {place: at for place, at in kept.positions.items() if at < stop.get(place, at + 1)}
+        ends = self._ends(kept, unread)
+        topics = self._discovered(kept, news=any(ends[place] != at for place, at in unread.items()))
+        begin = self._begin(kept, unread, ends)
         added = self._added(kept, topics)
         ends |= self._subscription.ends(added)
-        self.latest = Offsets(ends, {**kept.ids, **{name: topic.id for name, topic in topics.items()}}, start.startup)
+        reach = {place: min(end, stop.get(place, end)) for place, end in ends.items()}
+        ids = {**kept.ids, **{name: topic.id for name, topic in topics.items() if not stop}}
+        self.latest = Offsets(reach, ids, kept.startup, read=self._read, stop=stop)
         positions = {**begin.offsets, **added}
-        end = self._end(positions, ends, limits)
+        end = self._end(positions, reach, limits, stop)
         lost = _sum(start.lost, begin.lost, self._passed_over)
         if end == start.positions and lost == dict(start.lost) and not start.initial and kept is start:
             self._planned = start
             return start
         moved = {place: at for place, at in positions.items() if start.initial or start.positions.get(place) != at}
         self._passed_over = {}
-        self._planned = Offsets(end, self.latest.ids, start.startup, moved, lost)
+        self._planned = Offsets(end, ids, kept.startup, moved, lost, self._read, stop)
         return self._planned
 
     def ranges(self, start: Offsets, end: Offsets) -> tuple[Range, ...]:
@@ -113,14 +130,34 @@ class Stream:
         return tuple(r for r in left if len(r) > 0)
 
     def _tell_start(self, start: Offsets) -> None:
-        declared = describe(self._plan.start)
-        if self._looked is None and not start.initial and start.startup != declared:
+        declared = describe(self._plan.start, self._plan.stop if start.stop else None)
+        if not self._told and not start.initial and start.startup != declared:
+            what = "start and end that are" if start.stop else "start that is"
             log.warning(
-                "%s: the checkpoint's offsets hold; the start that is declared now (%s, at first %s) changes nothing",
+                "%s: the checkpoint's offsets hold; the %s declared now (%s, at first %s) %s nothing",
                 self._plan.table,
+                what,
                 declared,
                 start.startup,
+                "change" if start.stop else "changes",
             )
+        self._told = True
+
+    def _bounded(self, kept: Offsets) -> Offsets:
+        """The offsets with their end, where one is declared for a stream that had none when it began."""
+        if kept.stop or self._plan.stop.mode == "unbounded":
+            return kept
+        topics = self._subscription.topics()
+        places = self._subscription.places(topics)
+        new = self._brokers.earliest(place for place in places if place not in kept.positions)
+        positions = {**kept.positions, **new}
+        return attrs.evolve(
+            kept,
+            positions=positions,
+            ids={**{name: topic.id for name, topic in topics.items()}, **kept.ids},
+            stop=self._subscription.stop(positions),
+            startup=kept.startup if kept.initial else f"{kept.startup} until {describe(self._plan.stop)}",
+        )
 
     def _kept(self, start: Offsets) -> Offsets:
         """The offsets of those topics that the table still names."""
@@ -132,6 +169,7 @@ class Stream:
             start,
             positions={place: at for place, at in start.positions.items() if place[0] not in gone},
             ids={name: id_ for name, id_ in start.ids.items() if name not in gone},
+            stop={place: at for place, at in start.stop.items() if place[0] not in gone},
         )
 
     def _is_named(self, topic: str) -> bool:
@@ -140,7 +178,7 @@ class Stream:
             return re.fullmatch(topics.pattern, topic) is not None
         return topic in topics.names
 
-    def _ends(self, kept: Offsets) -> dict[Place, int]:
+    def _ends(self, kept: Offsets, unread: Mapping[Place, int]) -> dict[Place, int]:
         until = time.monotonic() + _SETTLING
         while True:
             try:
@@ -148,7 +186,7 @@ class Stream:
             except errors.TopicMissingError:
                 self._check_ids(kept, self._brokers.topics(kept.ids))
                 raise
-            beyond = {place: at for place, at in kept.positions.items() if ends[place] < at}
+            beyond = {place: at for place, at in unread.items() if ends[place] < at}
             high = self._subscription.high(beyond, ends)
             if all(high[place] >= at for place, at in beyond.items()) or time.monotonic() > until:
                 return ends
@@ -160,7 +198,10 @@ class Stream:
         now = time.monotonic()
         interval = self._plan.discovery
         due = self._looked is None or (
-            interval is not None and self._target is None and now - self._looked >= interval.total_seconds()
+            interval is not None
+            and self._target is None
+            and not kept.stop
+            and now - self._looked >= interval.total_seconds()
         )
         if due:
             topics = self._subscription.topics()
@@ -171,39 +212,50 @@ class Stream:
             self._check_ids(kept, self._brokers.topics(kept.ids))
         return {}
 
-    def _begin(self, kept: Offsets, ends: Mapping[Place, int]) -> Begin:
+    def _begin(self, kept: Offsets, unread: Mapping[Place, int], ends: Mapping[Place, int]) -> Begin:
         """The positions, behind a gap where one is passed over."""
-        behind = {place: at for place, at in kept.positions.items() if ends[place] != at}
+        behind = {place: at for place, at in unread.items() if ends[place] != at}
         if not behind:
             return Begin(kept.positions)
         known = Known(self._brokers.earliest(behind), ends, self._subscription.high(behind, ends))
-        begin = checked(self._plan, behind, known, self._subscription.reset)
+        begin = checked(self._plan, behind, known, self._subscription.reset, kept.stop, begins=kept.initial)
         self._subscription.tell_lost(begin.lost)
         return Begin({**kept.positions, **begin.offsets}, begin.lost)
 
     def _added(self, kept: Offsets, topics: Mapping[str, Topic]) -> dict[Place, int]:
         """New partitions; they begin at their earliest record, whatever the declared start (RULES ST-15)."""
-        new = [place for place in places_of(topics) if place not in kept.positions]
+        if kept.stop:
+            return {}
+        new = [place for place in self._subscription.places(topics) if place not in kept.positions]
         if self._target is not None:
             new = [place for place in new if place in self._target]
         return self._brokers.earliest(new)
 
-    def _end(self, positions: Mapping[Place, int], ends: Mapping[Place, int], limits: Limits) -> dict[Place, int]:
+    def _end(
+        self, positions: Mapping[Place, int], reach: Mapping[Place, int], limits: Limits, stop: Mapping[Place, int]
+    ) -> dict[Place, int]:
         target = self._target
-        reach = ends if target is None else {p: min(e, target.get(p, positions[p])) for p, e in ends.items()}
+        if target is not None:
+            reach = {place: min(at, target.get(place, positions[place])) for place, at in reach.items()}
         backlog = {place: max(0, reach[place] - at) for place, at in positions.items()}
         taken = shares(backlog, most=limits.most, most_each=limits.most_each, turn=sum(positions.values()))
         if self._plan.watermark is not None and sum(taken.values()) < sum(backlog.values()):
             taken = self._along_time(positions, backlog, limits)
-        if self._target is None and sum(taken.values()) < limits.least:
+        last = bool(stop) and all(positions[place] + taken.get(place, 0) >= at for place, at in stop.items())
+        if self._target is None and not last and sum(taken.values()) < limits.least:
             taken = {}
         return {place: at + taken.get(place, 0) for place, at in positions.items()}
 
     def _along_time(
         self, positions: Mapping[Place, int], backlog: Mapping[Place, int], limits: Limits
     ) -> dict[Place, int]:
-        """What is taken of a backlog that the limits cut, so that no partition runs ahead of the watermark's delay."""
-        assert self._plan.watermark is not None
+        """What is taken of a backlog that the limits cut, so that no partition runs far ahead of what is left.
+
+        Partitions without a backlog are idle, and hold nothing back.
+        """
+        watermark = self._plan.watermark
+        assert watermark is not None
+        ahead = parse_duration(watermark.delay) if watermark.drift is None else watermark.drift
         waiting = [place for place, count in backlog.items() if count]
 
         def until(millis: int) -> dict[Place, int]:
@@ -213,7 +265,7 @@ class Stream:
 
         taken, self._time = shares_by_time(
             until,
-            ahead=int(parse_duration(self._plan.watermark.delay) / timedelta(milliseconds=1)),
+            ahead=int(ahead / timedelta(milliseconds=1)),
             guess=self._time,
             most=limits.most,
             most_each=limits.most_each,

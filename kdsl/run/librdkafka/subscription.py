@@ -12,6 +12,7 @@ from kdsl.plan.model import ReadPlan
 from kdsl.run.librdkafka import errors
 from kdsl.run.librdkafka.brokers import Brokers, Place, Topic
 from kdsl.run.librdkafka.startup import Begin, Known, decide
+from kdsl.run.librdkafka.stop import End, decide_stop, ends_at_committed
 
 log = logging.getLogger("kdsl.read")
 
@@ -48,30 +49,73 @@ class Subscription:
             raise errors.missing_topics(self._plan.table, missing, self.brokers.names())
         return found
 
-    def begin(self, topics: Mapping[str, Topic]) -> Begin:
-        """Where a read of some topics starts that has no checkpoint.
+    def places(self, topics: Mapping[str, Topic]) -> list[Place]:
+        """The partitions of some topics that are read: all, or those that the plan names.
 
         Raises:
-            OffsetError: A partition has no offset to start at, or the given one does not exist.
+            TopicMissingError: The plan names a partition that a topic does not have.
         """
-        places = places_of(topics)
-        start = self._plan.start
-        given = start.mode in ("group-offsets", "specific-offsets")
-        latest = self.ends(places)
-        known = Known(
-            earliest=self.brokers.earliest(places),
-            latest=latest,
-            high=self.high(places, latest) if given else None,
-            committed=self.brokers.committed(self._plan.group_id or "", places)
-            if start.mode == "group-offsets"
-            else {},
-            at_time=self.brokers.at_time(places, start.timestamp or 0) if start.mode == "timestamp" else {},
-        )
-        found = decide(self._plan, known, self.reset)
+        every = places_of(topics)
+        wanted = set(self._plan.topics.partitions)
+        missing = sorted(place for place in wanted - set(every) if place[0] in topics)
+        if missing:
+            named = errors.some(f"{topic}[{partition}]" for topic, partition in missing)
+            there = errors.some(
+                f"{topic} has the partitions 0 to {topics[topic].partitions - 1}"
+                for topic in dict.fromkeys(topic for topic, _ in missing)
+            )
+            raise errors.TopicMissingError(f"{self._plan.table}: there is no partition {named}: {there}")
+        return [place for place in every if place in wanted] if wanted else every
+
+    def begin(self, topics: Mapping[str, Topic]) -> Begin:
+        """Where a read of some topics starts that has no checkpoint; see `span`."""
+        return self.span(topics, batch=False)[0]
+
+    def span(self, topics: Mapping[str, Topic], *, batch: bool) -> tuple[Begin, dict[Place, int]]:
+        """Where a read of some topics starts that has no checkpoint, and where it ends by itself.
+
+        Args:
+            topics: The topics.
+            batch: Whether the read ends in any case, and cannot wait (`kdsl.run.librdkafka.stop.decide_stop`).
+
+        Returns:
+            The start, and the stopping offset of each partition; none where the read does not end.
+
+        Raises:
+            OffsetError: A partition has no offset to start or to end at, or the given one does not exist.
+        """
+        end, known = self._end(self.places(topics), batch=batch)
+        found = decide(self._plan, known, self.reset, end.offsets)
         for note in found.notes:
             log.warning("%s: %s", self._plan.table, note)
         self.tell_lost(found.lost)
-        return found
+        return found, dict(end.offsets)
+
+    def stop(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Where a stream over some partitions ends by itself, if it has begun already; see `span`."""
+        return dict(self._end(list(places), batch=False)[0].offsets)
+
+    def _end(self, places: list[Place], *, batch: bool) -> tuple[End, Known]:
+        known = self._known(places)
+        end = decide_stop(self._plan, known, batch=batch)
+        for note in end.notes:
+            log.warning("%s: %s", self._plan.table, note)
+        return end, known
+
+    def _known(self, places: list[Place]) -> Known:
+        start, stop = self._plan.start, self._plan.stop
+        modes = {start.mode, stop.mode}
+        given = bool(modes & {"group-offsets", "specific-offsets"})
+        committed = places if start.mode == "group-offsets" else ends_at_committed(self._plan, places)
+        latest = self.ends(places)
+        return Known(
+            earliest=self.brokers.earliest(places),
+            latest=latest,
+            high=self.high(places, latest) if given else None,
+            committed=self.brokers.committed(self._plan.group_id or "", committed),
+            at_time=self.brokers.at_time(places, start.timestamp or 0) if start.mode == "timestamp" else {},
+            stop_at_time=self.brokers.at_time(places, stop.timestamp or 0) if stop.mode == "timestamp" else {},
+        )
 
     def ends(self, places: Iterable[Place]) -> dict[Place, int]:
         """How far each partition can be read now: its end, or its last stable offset under ``read_committed``."""
@@ -87,16 +131,16 @@ class Subscription:
         return self.brokers.latest(places, committed=False) if self._committed else ends
 
     def tell_lost(self, lost: Mapping[Place, int]) -> None:
-        """Log a gap that the reset policy passes over."""
+        """Log a gap that the reset policy passes over, or behind which a bounded read ends."""
+        on = "nothing else was to be read" if self.reset == "none" else f"auto.offset.reset={self.reset} goes on"
         for (topic, partition), count in sorted(lost.items()):
             log.warning(
-                "%s: %d offsets of topic %s, partition %d were deleted before they were read; auto.offset.reset=%s "
-                "goes on behind them",
+                "%s: %d offsets of topic %s, partition %d were deleted before they were read; %s behind them",
                 self._plan.table,
                 count,
                 topic,
                 partition,
-                self.reset,
+                on,
             )
 
     def _names(self) -> list[str]:
