@@ -31,8 +31,8 @@ LAYERS = (
     ("kdsl.demo", "kdsl.docs"),
     ("kdsl.cli", "kdsl.__main__"),
 )
-# A table class offers what can be done with it, so it reaches down the way when asked to; these are the only places.
-REACHING = {"kdsl.declare.classes.table", "kdsl.declare.classes.rows"}
+# A table class offers what can be done with it, so it reaches down the way when asked to; this is the only place.
+REACHING = {"kdsl.declare.classes.table"}
 
 
 def layer(module: str) -> int:

@@ -1,39 +1,27 @@
-"""The rows of a table class: real attrs classes, frozen and made by keywords, and their way to a DataFrame and back.
+"""The rows of a table class: real attrs classes, frozen and made by keywords.
 
-The attrs class is made when the first row is, so that declaring stays cheap.
+The attrs class is made when the first row is, so that declaring stays cheap. Their way to a DataFrame and back is
+`kdsl.run.rows`.
 """
 
 from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import attrs
-import pyarrow as pa
 
-from kdsl.declare.classes.define import attributes, statements
+from kdsl.declare.classes.define import attributes
 from kdsl.declare.classes.reading import Attribute
-from kdsl.declare.classes.values import BadValueError, from_arrow, to_arrow
 from kdsl.declare.definition import MISSING
-from kdsl.errors import KdslError, listing, nearest
-from kdsl.types import model as t
-from kdsl.types.arrow import arrow_schema, arrow_type
-from kdsl.types.spark import TIME_SWITCH, spark_schema, spark_type, without_time
-from kdsl.types.sql import quoted
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from kdsl.errors import listing, nearest
 
 R = TypeVar("R")
 FIELDS = "__attrs_attrs__"
 _MADE = "__attrs_init__"
 _MAKING = threading.RLock()
-
-
-class RowError(KdslError, ValueError):
-    """Rows that cannot become a DataFrame, or a DataFrame that holds no rows of the table."""
 
 
 class LazyFields:
@@ -49,7 +37,7 @@ def make_rows(cls: type) -> None:
     if _MADE in vars(cls):
         return
     found, _ = attributes(cls)
-    these = {name: _field(a) for name, a in found.items() if _writable(a)}
+    these = {name: _field(a) for name, a in found.items() if writable(a)}
 
     def with_types(_: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
         return [f.evolve(type=found[f.name].annotation) for f in fields if f.name in these]
@@ -61,7 +49,8 @@ def make_rows(cls: type) -> None:
             )
 
 
-def _writable(attribute: Attribute) -> bool:
+def writable(attribute: Attribute) -> bool:
+    """Whether a row is made with a column: virtual and computed ones are filled in."""
     return attribute.column.role != "computed" and not attribute.column.virtual
 
 
@@ -110,115 +99,3 @@ def _unknown(cls: type, name: str, fields: Mapping[str, Any]) -> str:
         return f"there is no column {name}={nearest(name, fields)}; the columns are {listing(fields)}"
     by = "worked out from other columns" if found[name].column.role == "computed" else "filled in by Kafka"
     return f"{name}= is {by}, so a new row is made without it"
-
-
-def data_frame(cls: type, rows: Iterable[Any], spark: SparkSession | None) -> DataFrame:
-    """A DataFrame of rows of a table class: the columns that can be written.
-
-    Raises:
-        RowError: An object is no row of the table, or a value is none of its column's type.
-    """
-    from pyspark.sql import SparkSession
-
-    session = spark or SparkSession.getActiveSession()
-    if session is None:
-        raise RowError(f"{cls.__name__}.rows(...) needs a Spark session, and none is active; give it as spark=")
-    given = list(rows)
-    for i, row in enumerate(given):
-        if not isinstance(row, cls):
-            raise RowError(f"{cls.__name__}.rows(...): row {i} is {row!r}, not a row of {cls.__name__}")
-    columns = [a for a in attributes(cls)[0].values() if _writable(a)]
-    _check_time(cls, columns, session)
-    arrays = [pa.array([_value(cls, i, r, a) for i, r in enumerate(given)], arrow_type(a.column.type)) for a in columns]
-    kind = _row_type(columns)
-    table = pa.Table.from_arrays(arrays, schema=arrow_schema(kind))
-    return session.createDataFrame(table, schema=spark_schema(kind))
-
-
-def _check_time(cls: type, columns: Iterable[Attribute], session: SparkSession) -> None:
-    if told := without_time(_row_type(columns), session.conf.get(TIME_SWITCH, "false")):
-        raise RowError(f"{cls.__name__}.rows(...): {told}")
-
-
-def _row_type(columns: Iterable[Attribute]) -> t.Row:
-    return t.Row(tuple(t.Field(a.column.name, a.column.type, a.column.comment) for a in columns), nullable=False)
-
-
-def _value(cls: type, index: int, row: Any, attribute: Attribute) -> Any:
-    try:
-        return to_arrow(getattr(row, attribute.name), attribute.column.type)
-    except BadValueError as e:
-        place = f"row {index}, column {attribute.column.name!r}"
-        raise RowError(f"{cls.__name__}.rows(...): {place} ({attribute.column.type}): {e}") from None
-
-
-def collect(cls: type[R], df: DataFrame) -> list[R]:
-    """The rows of a DataFrame as rows of a table class.
-
-    Raises:
-        RowError: Columns are missing, left over, or of other types.
-    """
-    found, _ = attributes(cls)
-    by_column = {a.column.name: a for a in found.values()}
-    _check(cls, df, by_column)
-    names = df.columns
-    reading = {a.name: statement.names for statement in statements(cls) for a in statement.attributes()[0]}
-    columns = []
-    for name, array in zip(names, _loosened(df, by_column).toArrow().columns, strict=True):
-        a = by_column[name]
-        values = array.to_pylist()
-        columns.append([from_arrow(v, a.column.type, a.annotation, reading[a.name]) for v in values])
-    made = []
-    for values in zip(*columns, strict=True):
-        row = cls.__new__(cls)
-        carried = dict(zip((by_column[n].name for n in names), values, strict=True))
-        fill(row, {n: v for n, v in carried.items() if _writable(found[n])})
-        vars(row).update({n: v for n, v in carried.items() if not _writable(found[n])})
-        made.append(row)
-    return made
-
-
-def _loosened(df: DataFrame, by_column: Mapping[str, Attribute]) -> DataFrame:
-    """The DataFrame without NOT NULL inside its columns, which pyspark cannot bring to Arrow where a row is NULL."""
-    from pyspark.sql import functions as F
-
-    columns = [F.col(quoted(n)) for n in df.columns]
-    kinds = [by_column[n].column.type for n in df.columns]
-    loosened = (spark_type(_loose(k)) if _has(t.Row, k) else None for k in kinds)
-    return df.select([c if k is None else c.cast(k) for c, k in zip(columns, loosened, strict=True)])
-
-
-def _has(sought: type[t.DataType], kind: t.DataType) -> bool:
-    return isinstance(kind, sought) or any(_has(sought, child) for child in t.children(kind))
-
-
-def _loose(kind: t.DataType) -> t.DataType:
-    match kind:
-        case t.Array(element=element):
-            return t.Array(_loose(element))
-        case t.Map(key=key, value=value):
-            return t.Map(_loose(key), _loose(value))
-        case t.Row(fields=fields):
-            return t.Row(tuple(attrs.evolve(f, type=_loose(f.type)) for f in fields))
-        case _:
-            return kind.as_nullable()
-
-
-def _check(cls: type, df: DataFrame, by_column: Mapping[str, Attribute]) -> None:
-    wrong: list[str] = []
-    given = {f.name: f.dataType for f in df.schema.fields}
-    surplus = [n for n in given if n not in by_column]
-    if surplus:
-        told = f"{listing(surplus)} {'is' if len(surplus) == 1 else 'are'} no column of {cls.__name__}"
-        wrong.append(f"{told}, which df.drop({', '.join(map(repr, surplus))}) leaves out")
-    for name, attribute in by_column.items():
-        kind = spark_type(attribute.column.type)
-        if name not in given:
-            if _writable(attribute) and attribute.declared.default is MISSING:
-                wrong.append(f"there is no column {name!r}")
-        elif given[name].simpleString() != kind.simpleString():  # which says nothing of nullability
-            wrong.append(f"{name!r} is {given[name].simpleString()}, not {kind.simpleString()}")
-    if len(df.columns) != len(given):
-        wrong.append("some columns have the same name")
-    if wrong:
-        raise RowError(f"{cls.__name__}.collect(...): {'; '.join(wrong)}")

@@ -308,8 +308,10 @@ class KafkaTable:
             ResolveError: The columns do not hold.
             RowError: A value is none of its column's type, as None where NULL is not allowed.
         """
+        from kdsl.run.rows import data_frame
+
         fail_on(attributes(cls)[1], cls.__name__)
-        return row_classes.data_frame(cls, rows, spark)
+        return data_frame(cls, rows, spark)
 
     @classmethod
     def collect(cls, df: DataFrame) -> list[Self]:
@@ -323,8 +325,10 @@ class KafkaTable:
             ResolveError: The columns do not hold.
             RowError: Columns are missing, left over, or of other types; all are told at once.
         """
+        from kdsl.run.rows import collect
+
         fail_on(attributes(cls)[1], cls.__name__)
-        return row_classes.collect(cls, df)
+        return collect(cls, df)
 
 
 # The names that a column cannot have as an attribute.
