@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from kdsl.cluster import SERVERS, Cluster
+from kdsl.declare.classes.arguments import Startup
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import load_definitions
 from kdsl.errors import Problem, ResolveError, fail_on
@@ -22,6 +23,7 @@ from kdsl.plan.build import read_plan, write_plan
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.plan.show import show
 from kdsl.resolve import ResolvedTable, resolve
+from kdsl.resolve.startup import launch_start
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -115,41 +117,55 @@ class Table:
         raise ValueError(f"the direction is 'read' or 'write', not {direction!r}")
 
     def read(
-        self, spark: SparkSession, cluster: Cluster | None = None, *, columns: Iterable[str] | None = None
+        self,
+        spark: SparkSession,
+        cluster: Cluster | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        start_at: Startup | None = None,
     ) -> DataFrame:
-        """Read the topic once, from the start that the table declares to the ends that the partitions have now.
+        """Read the topic once, from the start to the end that the table declares; by default to the ends of now.
 
         Args:
             spark: The session.
             cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
             columns: The columns wanted; only what they need is decoded. None is all.
+            start_at: Where to start this time, instead of where the table declares: a mode, an aware datetime, or the
+                offset of each partition.
 
         Raises:
-            ResolveError: The table cannot be read.
+            ResolveError: The table cannot be read, or not from there.
             KdslError: The brokers cannot be reached, a topic is missing, or a start offset does not exist. A record
                 that cannot be read fails the Spark job with a RecordError that names topic, partition and offset.
         """
         from kdsl.run.read import read
 
-        plan = read_plan(self._resolved("read", cluster, tell=True), columns)
+        plan = read_plan(self._resolved("read", cluster, tell=True, start_at=start_at), columns)
         return read(spark, plan, self.cluster(cluster), computed=self._computed())
 
     def read_stream(
-        self, spark: SparkSession, cluster: Cluster | None = None, *, columns: Iterable[str] | None = None
+        self,
+        spark: SparkSession,
+        cluster: Cluster | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        start_at: Startup | None = None,
     ) -> DataFrame:
-        """Read the topic as a stream; a checkpoint's offsets come before the start that the table declares.
+        """Read the topic as a stream; a checkpoint's offsets come before every other start.
 
         Args:
             spark: The session.
             cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
             columns: The columns wanted; only what they need is decoded. None is all.
+            start_at: Where to start without a checkpoint, instead of where the table declares: a mode, an aware
+                datetime, or the offset of each partition.
 
         Raises:
-            ResolveError: The table cannot be read.
+            ResolveError: The table cannot be read, or not from there.
         """
         from kdsl.run.read import read_stream
 
-        plan = read_plan(self._resolved("read", cluster, tell=True), columns)
+        plan = read_plan(self._resolved("read", cluster, tell=True, start_at=start_at), columns)
         return read_stream(spark, plan, self.cluster(cluster), computed=self._computed())
 
     def write(self, df: DataFrame, cluster: Cluster | None = None) -> None:
@@ -256,10 +272,15 @@ class Table:
             raise ResolveError(message, [Problem("cluster-missing", message, fix, self.definition.where)])
         return Cluster(str(servers), properties=own)
 
-    def _resolved(self, direction: Direction, cluster: Cluster | None, *, tell: bool = False) -> ResolvedTable:
+    def _resolved(
+        self, direction: Direction, cluster: Cluster | None, *, tell: bool = False, start_at: Startup | None = None
+    ) -> ResolvedTable:
         """The table with the cluster's properties, judged; each warning is logged once where it is to be told."""
         properties = self.definition.properties if cluster is None else self.cluster(cluster).properties
         resolved = resolve(attrs.evolve(self.definition, properties=properties), direction)
+        if start_at is not None:
+            start, odd = launch_start(resolved.table, start_at)
+            resolved = attrs.evolve(resolved, start=start, warnings=(*resolved.warnings, *odd))
         for warning in resolved.warnings if tell else ():
             if warning not in _TOLD:
                 _TOLD.add(warning)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import timedelta
 from typing import Any
 
 import attrs
@@ -13,6 +12,7 @@ from kdsl.durations import duration_text, parse_duration
 from kdsl.errors import KdslError, listing, nearest
 from kdsl.plan.model import Computed, MetadataColumn, ReadPlan, Watermark, WritePlan
 from kdsl.resolve.model import Part, ResolvedTable
+from kdsl.resolve.startup import discovery_of
 from kdsl.types import model as t, sql
 from kdsl.types.spark import spark_type
 
@@ -52,7 +52,7 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         transport=options.transport,
         latency=options.latency,
         group_id=resolved.group_id,
-        discovery=options.discovery if options.discovery > timedelta() else None,
+        discovery=discovery_of(table),
         max_records=options.max_records_per_trigger,
         max_records_per_partition=options.max_records_per_partition,
         key=_pruned(resolved.key, names),

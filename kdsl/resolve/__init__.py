@@ -57,6 +57,8 @@ RULES: tuple[Rule, ...] = (
     topics.sink_topic,
     startup.startup,
     startup.bounded,
+    startup.discovery,
+    startup.group,
     header_filter.header_filter,
     keys.key_format_and_fields,
     keys.key_fields_exist,

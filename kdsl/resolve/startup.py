@@ -1,16 +1,20 @@
-"""Where a read starts and where it ends (RULES ST-1 to ST-11, BD-1 to BD-5; the decisions on times and offsets)."""
+"""Where a read starts and where it ends, and whether it looks for more (RULES ST-1 to ST-11, BD-1 to BD-6, PR-7)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, cast
 
 import attrs
 
 from kdsl.client.connector import connector_settings
+from kdsl.declare.classes.arguments import start_options
+from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import TableDef
-from kdsl.errors import Problem
+from kdsl.durations import duration_text
+from kdsl.errors import Problem, fail_on
 from kdsl.formats import Direction
 from kdsl.options import Spelling
 from kdsl.resolve.model import Start, StartMode, Stop, StopMode
@@ -44,6 +48,27 @@ def start_of(table: TableDef) -> Start:
     return Start(cast("StartMode", mode), timestamp, offsets, reset)
 
 
+def launch_start(table: TableDef, value: Any) -> tuple[Start, tuple[Problem, ...]]:
+    """The start that is given when a read is launched, with ``start_at=``, and what is odd about it (seed 000).
+
+    Args:
+        table: The table, which holds.
+        value: A value of the argument ``startup=`` of a table class.
+
+    Raises:
+        ResolveError: It is no start, or none of this table.
+    """
+    what = f"start_at= of {table.name}"
+    found = start_options(value, "start_at")
+    wrong = [found.at(attrs.evolve(table.where, table=table.name))] if isinstance(found, Problem) else []
+    fail_on(wrong, what)
+    changes: Any = {"startup_timestamp": None, "startup_offsets": None, **cast("dict[str, Any]", found)}
+    options: KafkaOptions = attrs.evolve(cast("Any", table.options), **changes)
+    launched = attrs.evolve(table, options=options, spelling=Spelling.PYTHON, places={})
+    warnings = fail_on(list(_Mode(launched, "startup", "start_at").problems()), what)
+    return start_of(launched), warnings
+
+
 def stop_of(table: TableDef) -> Stop:
     """The end of a table that holds."""
     mode, timestamp, offsets = _read(table, "bounded")
@@ -62,6 +87,50 @@ def bounded(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield from _Mode(table, "bounded").problems()
 
 
+DISCOVERY = "partition.discovery.interval.ms"
+
+
+def discovery_of(table: TableDef) -> timedelta | None:
+    """How often a stream over a table that holds looks for new partitions; None is never.
+
+    The option comes before the client property, which comes before the option's default. What is bounded is not
+    looked through for more.
+    """
+    given = table.options.discovery
+    millis = connector_settings(table.properties.revealed()).discovery_interval_ms
+    if millis is not None and not _discovery_given(table):
+        given = timedelta(milliseconds=max(0, millis))
+    return given if given > timedelta() and stop_of(table).mode == "unbounded" else None
+
+
+def _discovery_given(table: TableDef) -> bool:
+    option = attrs.fields_dict(KafkaOptions)["discovery"]
+    return option.metadata["key"] in table.places or table.options.discovery != option.default
+
+
+def discovery(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """The option and the client property that say how often new partitions are looked for do not disagree."""
+    millis = connector_settings(table.properties.revealed()).discovery_interval_ms
+    if direction != "read" or millis is None or not _discovery_given(table):
+        return
+    given = table.options.discovery
+    off = given <= timedelta() and millis <= 0
+    if not off and given != timedelta(milliseconds=millis):
+        name = table.option_name("discovery")
+        message = f"{name} is {duration_text(given)}, and the client property {DISCOVERY!r} is {millis}: {name} counts"
+        fix = f"remove the client property {DISCOVERY!r}"
+        yield problem(table, "discovery", message, fix, option="discovery", severity="warning")
+
+
+def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """A group id that is given is not empty: Kafka takes none."""
+    given = table.properties.revealed().get("group.id")
+    if direction == "read" and given is not None and not given.strip():
+        message = f"the consumer group 'group.id' is {given!r}, which names none"
+        fix = f"give it a name, or remove it: the group is KafkaSource-{table.name} then"
+        yield problem(table, "group-id", message, fix, option="properties.group.id")
+
+
 def _read(table: TableDef, side: str) -> tuple[str, int | None, tuple[tuple[str, int, int], ...]]:
     options = table.options
     mode = getattr(options, side).lower().removesuffix("-offset")
@@ -72,16 +141,23 @@ def _read(table: TableDef, side: str) -> tuple[str, int | None, tuple[tuple[str,
 
 @attrs.frozen
 class _Mode:
-    """The options of one side, startup or bounded, which have the same form."""
+    """The options of one side, startup or bounded, which have the same form.
+
+    Attributes:
+        table: The table.
+        side: The side.
+        called: What the argument is called in Python, if not like the side.
+    """
 
     table: TableDef
     side: str
+    called: str = ""
 
     def problems(self) -> Iterator[Problem]:
         """Everything that is wrong or odd with them."""
         millis, offsets = self._given("timestamp"), self._given("offsets")
         if self.mode == "timestamp" and millis is None:
-            fix = f"give {self.side}= an aware datetime" if self.in_python else f"add {self._name('timestamp')} with "
+            fix = f"give {self.named} an aware datetime" if self.in_python else f"add {self._name('timestamp')} with "
             fix += "" if self.in_python else "milliseconds since 1970"
             yield self._problem("timestamp", f"{self.named} is 'timestamp', but no time is given", fix)
         if self.mode == "specific-offsets":
@@ -114,11 +190,11 @@ class _Mode:
     @property
     def named(self) -> str:
         """The mode's option as the user wrote it."""
-        return f"{self.side}=" if self.in_python else f"'scan.{self.side}.mode'"
+        return self.table.option_name(self.called or self.side) if self.in_python else f"'scan.{self.side}.mode'"
 
     def _specific(self, offsets: str | None) -> Iterator[Problem]:
         name = self._name("offsets")
-        form = f"{self.side}={{0: 42, 1: 300}}" if self.in_python else f"{name} = '{OFFSETS_FORM}'"
+        form = f"{self.named}{{0: 42, 1: 300}}" if self.in_python else f"{name} = '{OFFSETS_FORM}'"
         if offsets is None:
             message = f"{self.named} is 'specific-offsets', but no offsets are given"
             yield self._problem("offsets", message, f"write {form}")

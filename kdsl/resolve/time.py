@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from kdsl.declare.definition import TableDef
-from kdsl.durations import parse_duration
+from kdsl.durations import duration_text, parse_duration
 from kdsl.errors import Problem, listing, nearest
 from kdsl.formats import Direction
 from kdsl.resolve.rule import problem
@@ -63,3 +63,22 @@ def alignment(table: TableDef, direction: Direction) -> Iterator[Problem]:
         message = f"{named['watermark_group']} aligns partitions by the watermark, and the table declares none"
         fix = "declare a watermark, or remove the option"
         yield problem(table, "alignment", message, fix, option="watermark_group", severity="warning")
+    elif not missing and options.watermark_drift is not None:
+        yield from _wide_drift(table, options.watermark_drift)
+
+
+def _wide_drift(table: TableDef, drift: timedelta) -> Iterator[Problem]:
+    """What may run ahead by more than rows may be late makes rows late."""
+    delay: object = table.watermarks[0].delay
+    try:
+        late = parse_duration(delay) if isinstance(delay, str) else None
+    except ValueError:  # another rule tells it
+        return
+    if late is not None and timedelta() <= late < drift:
+        name = table.option_name("watermark_drift")
+        message = (
+            f"{name} lets a partition run ahead by {duration_text(drift)}, but rows may be late by "
+            f"{duration_text(late)} only: those of a slower partition may be dropped while a backlog is caught up"
+        )
+        fix = f"make the watermark's delay as long, or remove {name}"
+        yield problem(table, "alignment", message, fix, option="watermark_drift", severity="warning")

@@ -217,28 +217,42 @@ def _topics(value: Any) -> tuple[str, ...]:
         raise _WrongError("argument-value", message, "write topic='orders', or a list of names") from None
 
 
-def _moment(value: Any, side: str, modes: tuple[str, ...], what: str) -> dict[str, Any]:
+def start_options(value: Any, name: str) -> dict[str, Any] | Problem:
+    """The options that a start stands for which is given elsewhere than in a class statement; or what is wrong with it.
+
+    Args:
+        value: A value of the argument ``startup=``.
+        name: What the argument is called there.
+    """
+    try:
+        return _moment(value, "startup", get_args(get_args(Startup)[0]), "start at", name)
+    except _WrongError as wrong:
+        return wrong.problem
+
+
+def _moment(value: Any, side: str, modes: tuple[str, ...], what: str, name: str = "") -> dict[str, Any]:
     """The options that a start or an end stands for."""
+    name = name or side
     fix = f"write one of {listing(modes)}, an aware datetime, or offsets as {{0: 42, 1: 300}}"
     match value:
         case str() if value.lower() in modes:
             return {side: _MODES.get(value.lower(), value.lower())}
         case str():
-            raise _WrongError("argument-value", f"{side}= is {value!r}{nearest(value, modes)}", fix)
+            raise _WrongError("argument-value", f"{name}= is {value!r}{nearest(value, modes)}", fix)
         case datetime() if value.tzinfo is None:
-            message = f"{side}= is the time {value.isoformat(sep=' ')}, which has no time zone, so it is no instant"
+            message = f"{name}= is the time {value.isoformat(sep=' ')}, which has no time zone, so it is no instant"
             raise _WrongError("argument-value", message, "write it with one, as datetime(2025, 1, 1, tzinfo=UTC)")
         case datetime():
             millis = (value - _EPOCH) // timedelta(milliseconds=1)
             return {side: "timestamp", f"{side}_timestamp": millis}
         case Mapping():
             if not value or not all(_is_count(p) and _is_count(o) for p, o in value.items()):
-                message = f"{side}= is {value!r}, but partitions and offsets are whole numbers from 0 on"
-                raise _WrongError("argument-value", message, f"write {side}={{0: 42, 1: 300}}")
+                message = f"{name}= is {value!r}, but partitions and offsets are whole numbers from 0 on"
+                raise _WrongError("argument-value", message, f"write {name}={{0: 42, 1: 300}}")
             pairs = ";".join(f"partition:{p},offset:{o}" for p, o in value.items())
             return {side: "specific-offsets", f"{side}_offsets": pairs}
         case _:
-            raise _WrongError("argument-value", f"{side}= is {value!r}, which is no place to {what}", fix)
+            raise _WrongError("argument-value", f"{name}= is {value!r}, which is no place to {what}", fix)
 
 
 def _is_count(value: Any) -> bool:

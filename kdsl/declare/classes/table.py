@@ -190,37 +190,49 @@ class KafkaTable:
 
     @classmethod
     def read(
-        cls, spark: SparkSession, cluster: Cluster | None = None, *, columns: Iterable[str] | None = None
+        cls,
+        spark: SparkSession,
+        cluster: Cluster | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        start_at: Startup | None = None,
     ) -> DataFrame:
-        """Read the topic once, from the start that the table declares to the ends that the partitions have now.
+        """Read the topic once, from the start to the end that the table declares; by default to the ends of now.
 
         Args:
             spark: The session.
             cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
             columns: The columns wanted; only what they need is decoded. None is all.
+            start_at: Where to start this time, instead of where the table declares; a value of ``startup=``.
 
         Raises:
-            ResolveError: The table cannot be read.
+            ResolveError: The table cannot be read, or not from there.
             KdslError: The brokers cannot be reached, a topic is missing, or a start offset does not exist. A record
                 that cannot be read fails the Spark job with a RecordError that names topic, partition and offset.
         """
-        return _table(cls).read(spark, cluster, columns=columns)
+        return _table(cls).read(spark, cluster, columns=columns, start_at=start_at)
 
     @classmethod
     def read_stream(
-        cls, spark: SparkSession, cluster: Cluster | None = None, *, columns: Iterable[str] | None = None
+        cls,
+        spark: SparkSession,
+        cluster: Cluster | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        start_at: Startup | None = None,
     ) -> DataFrame:
-        """Read the topic as a stream; a checkpoint's offsets come before the start that the table declares.
+        """Read the topic as a stream; a checkpoint's offsets come before every other start.
 
         Args:
             spark: The session.
             cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
             columns: The columns wanted; only what they need is decoded. None is all.
+            start_at: Where to start without a checkpoint, instead of where the table declares; a value of ``startup=``.
 
         Raises:
-            ResolveError: The table cannot be read.
+            ResolveError: The table cannot be read, or not from there.
         """
-        return _table(cls).read_stream(spark, cluster, columns=columns)
+        return _table(cls).read_stream(spark, cluster, columns=columns, start_at=start_at)
 
     @classmethod
     def write(cls, df: DataFrame, cluster: Cluster | None = None) -> None:
