@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 # From what everything may use to what uses everything. A module belongs to the longest prefix that fits.
 LAYERS = (
     ("kdsl.errors",),
-    ("kdsl.durations", "kdsl.functions", "kdsl.types"),
+    ("kdsl.durations", "kdsl.functions", "kdsl.offsets", "kdsl.types"),
     ("kdsl.secrets",),
     ("kdsl.client",),
     ("kdsl.cluster",),
@@ -26,6 +26,7 @@ LAYERS = (
     ("kdsl.run",),
     ("kdsl.doctor", "kdsl.verify"),
     ("kdsl.table",),
+    ("kdsl.builders",),
     ("kdsl",),
     ("kdsl.testing",),
     ("kdsl.demo", "kdsl.docs"),

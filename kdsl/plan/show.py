@@ -113,7 +113,7 @@ def _start(start: Start, group_id: str | None) -> str:
         case "timestamp":
             return f"the first records from {start.timestamp} ms on"
         case "specific-offsets":
-            return _offsets(start.offsets)
+            return _given(start)
         case mode:
             return mode
 
@@ -125,9 +125,15 @@ def _stop(stop: Stop, group_id: str | None) -> str:
         case "timestamp":
             return f"before the first records from {stop.timestamp} ms on"
         case "specific-offsets":
-            return f"before {_offsets(stop.offsets)}"
+            return (
+                f"before {_offsets(stop.offsets) if not stop.function else f'the offsets that {stop.function!r} gives'}"
+            )
         case mode:
             return mode
+
+
+def _given(moment: Start | Stop) -> str:
+    return f"the offsets that {moment.function!r} gives" if moment.function else _offsets(moment.offsets)
 
 
 def _offsets(offsets: Iterable[tuple[str, int, int]]) -> str:

@@ -60,12 +60,15 @@ class Start:
         timestamp: For the mode timestamp: milliseconds since the epoch.
         offsets: For the mode specific-offsets: topic, partition and offset, sorted. A table has one topic then.
         reset: Where a partition starts that has no usable offset; ``none`` is an error.
+        function: For the mode specific-offsets: a function that gives the offsets, as ``package.module:function`` (only
+            the builder of sources can say this).
     """
 
     mode: StartMode = "group-offsets"
     timestamp: int | None = None
     offsets: tuple[tuple[str, int, int], ...] = ()
     reset: Reset = "none"
+    function: str = ""
 
 
 @attrs.frozen
@@ -76,11 +79,13 @@ class Stop:
         mode: The bounded mode.
         timestamp: For the mode timestamp: milliseconds since the epoch.
         offsets: For the mode specific-offsets: topic, partition and offset, sorted.
+        function: For the mode specific-offsets: a function that gives the offsets; see `Start`.
     """
 
     mode: StopMode = "unbounded"
     timestamp: int | None = None
     offsets: tuple[tuple[str, int, int], ...] = ()
+    function: str = ""
 
 
 @attrs.frozen

@@ -61,6 +61,8 @@ def describe(moment: Start | Stop, stop: Stop | None = None) -> str:
     match moment.mode:
         case "timestamp":
             return f"timestamp {moment.timestamp}"
+        case "specific-offsets" if moment.function:
+            return f"the offsets of {moment.function}"
         case "specific-offsets":
             return "specific-offsets " + ",".join(f"{t}:{p}:{offset}" for t, p, offset in moment.offsets)
         case mode:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
 
 from kdsl.client.connector import Reset
 from kdsl.cluster import Cluster
-from kdsl.plan.model import ReadPlan
+from kdsl.plan.model import ReadPlan, Stop
 from kdsl.run.librdkafka import errors
 from kdsl.run.librdkafka.brokers import Brokers, Place, Topic
+from kdsl.run.librdkafka.initializer import Retriever, settled
 from kdsl.run.librdkafka.startup import Begin, Known, decide
 from kdsl.run.librdkafka.stop import End, decide_stop, ends_at_committed
+
+if TYPE_CHECKING:
+    from kdsl.run.jvm.admin import JavaBrokers
 
 log = logging.getLogger("kdsl.read")
 
@@ -23,19 +30,21 @@ class Subscription:
     Args:
         plan: What is read.
         cluster: Where it lives.
+        brokers: Who answers questions about it; None is librdkafka.
 
     Attributes:
         brokers: The brokers that are asked.
         reset: The answer to an offset that is missing or has expired.
     """
 
-    def __init__(self, plan: ReadPlan, cluster: Cluster) -> None:
+    def __init__(self, plan: ReadPlan, cluster: Cluster, brokers: Brokers | JavaBrokers | None = None) -> None:
         self._plan = plan
         connector = cluster.connector()
-        self.brokers = Brokers(cluster, plan.table)
+        self.brokers = brokers or Brokers(cluster, plan.table)
         self.reset: Reset = plan.start.reset if plan.start.reset != "none" else connector.auto_offset_reset or "none"
         self._internal = not connector.exclude_internal_topics
-        self._committed = cluster.consumer().get("isolation.level") == "read_committed"
+        settings = cluster.consumer() if brokers is None else cluster.java("consumer").settings
+        self._committed = settings.get("isolation.level") == "read_committed"
 
     def topics(self) -> dict[str, Topic]:
         """The topics of the table as the cluster has them now.
@@ -84,8 +93,11 @@ class Subscription:
         Raises:
             OffsetError: A partition has no offset to start or to end at, or the given one does not exist.
         """
-        end, known = self._end(self.places(topics), batch=batch)
-        found = decide(self._plan, known, self.reset, end.offsets)
+        places = self.places(topics)
+        start = settled(self._plan.table, self._plan.start, places, self._retriever())
+        plan = attrs.evolve(self._plan, start=start, stop=self._stop(places))
+        end, known = self._end(plan, places, batch=batch)
+        found = decide(plan, known, self.reset, end.offsets)
         for note in found.notes:
             log.warning("%s: %s", self._plan.table, note)
         self.tell_lost(found.lost)
@@ -93,20 +105,28 @@ class Subscription:
 
     def stop(self, places: Iterable[Place]) -> dict[Place, int]:
         """Where a stream over some partitions ends by itself, if it has begun already; see `span`."""
-        return dict(self._end(list(places), batch=False)[0].offsets)
+        wanted = list(places)
+        plan = attrs.evolve(self._plan, stop=self._stop(wanted))
+        return dict(self._end(plan, wanted, batch=False)[0].offsets)
 
-    def _end(self, places: list[Place], *, batch: bool) -> tuple[End, Known]:
-        known = self._known(places)
-        end = decide_stop(self._plan, known, batch=batch)
+    def _stop(self, places: list[Place]) -> Stop:
+        return settled(self._plan.table, self._plan.stop, places, self._retriever())
+
+    def _retriever(self) -> Retriever:
+        return Retriever(self.brokers, self._plan.group_id, self.ends)
+
+    def _end(self, plan: ReadPlan, places: list[Place], *, batch: bool) -> tuple[End, Known]:
+        known = self._known(plan, places)
+        end = decide_stop(plan, known, batch=batch)
         for note in end.notes:
             log.warning("%s: %s", self._plan.table, note)
         return end, known
 
-    def _known(self, places: list[Place]) -> Known:
-        start, stop = self._plan.start, self._plan.stop
+    def _known(self, plan: ReadPlan, places: list[Place]) -> Known:
+        start, stop = plan.start, plan.stop
         modes = {start.mode, stop.mode}
         given = bool(modes & {"group-offsets", "specific-offsets"})
-        committed = places if start.mode == "group-offsets" else ends_at_committed(self._plan, places)
+        committed = places if start.mode == "group-offsets" else ends_at_committed(plan, places)
         latest = self.ends(places)
         return Known(
             earliest=self.brokers.earliest(places),
