@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -52,6 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.streaming.metricsEnabled", "false")
+        .config(map=json.loads(os.environ.get("KDSL_TEST_SPARK", "{}")))  # a cluster's, to run the same tests there
         .getOrCreate()
     )
     yield session

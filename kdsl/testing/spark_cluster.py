@@ -59,7 +59,8 @@ class SparkCluster:
         spark.stop()
     ```
 
-    Everything listens on 127.0.0.1 only. Executors run this Python, and find kdsl and all that ``PYTHONPATH`` names.
+    Everything listens on 127.0.0.1 only. Executors run the same Python as the driver, and find kdsl and all that
+    ``PYTHONPATH`` names.
     A session of ``local`` mode in the same process must be stopped before: a process has one Spark.
 
     Args:
@@ -124,7 +125,6 @@ class SparkCluster:
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
             "spark.ui.enabled": "false",
-            "spark.pyspark.python": sys.executable,
             "spark.executor.cores": str(self.cores),
             "spark.executor.memory": self.memory,
             "spark.executor.extraJavaOptions": f"{self._watchdog.mark} {_SMALL}",
@@ -132,9 +132,15 @@ class SparkCluster:
         }
 
     def builder(self, settings: Mapping[str, str] | None = None) -> SparkSession.Builder:
-        """A session's builder with `settings`, and more settings on top."""
+        """A session's builder with `settings`, and more settings on top.
+
+        Executors run the Python that ``PYSPARK_PYTHON`` names; it is set to this one where it is not set, and
+        ``SPARK_LOCAL_IP`` to the loopback address.
+        """
         from pyspark.sql import SparkSession
 
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", HOST)
         return SparkSession.builder.config(map={**self.settings, **(settings or {})})
 
     @property
@@ -287,7 +293,7 @@ class SparkCluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": f"{self._watchdog.mark} {_SMALL}",
+            "SPARK_DAEMON_JAVA_OPTS": f"{self._watchdog.mark} {_SMALL} -Dspark.master.rest.enabled=false",
             "SPARK_LOCAL_DIRS": str(self._started() / f"local-{process}"),
         }
         log = self._log(process)

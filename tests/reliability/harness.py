@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 When = Literal["before", "after", "between"]
-Action = Literal["kill", "kill-worker", "freeze", "sleep"]
+Action = Literal["kill", "kill-worker", "kill-executor", "freeze", "sleep"]
 
 LOCAL = {
     "spark.master": "local[2]",
@@ -63,6 +63,8 @@ class Point:
     when: When
 
 
+_FOR_EXECUTORS = ("PYTHONPATH", "KDSL_TEST_KILL")
+
 _SOURCE = "kdsl.run.librdkafka.source:StreamReader"
 _SINK = "kdsl.run.librdkafka.sink"
 
@@ -88,8 +90,8 @@ class Kill:
         point: Where.
         committed: How many batches the query must have committed before.
         skip: How often each process passes the point before it counts.
-        action: What happens: the whole job is killed, only the Python worker is, the worker stands still (SIGSTOP), or
-            sleeps for some seconds.
+        action: What happens: the whole job is killed, only the Python worker is, or the executor on a cluster; or the
+            worker stands still (SIGSTOP), or sleeps for some seconds.
         seconds: How long it sleeps.
     """
 
@@ -148,6 +150,10 @@ class Job:
         """What Spark has written down of the query."""
         return Checkpoint(self.folder / "checkpoint")
 
+    def topic(self, table: str) -> str:
+        """The topic of a table."""
+        return str(next(t["options"]["topic"] for t in self.tables["tables"] if t["name"] == table))
+
     @property
     def output(self) -> Path:
         """The folder of files."""
@@ -194,7 +200,7 @@ class Job:
                     "note": str(own / "killed"),
                 }
             )
-        python_path = {"spark.executorEnv.PYTHONPATH": environment["PYTHONPATH"]}
+        executors = {f"spark.executorEnv.{name}": environment[name] for name in _FOR_EXECUTORS if name in environment}
         arguments = {
             "tables": str(own / "tables.yaml"),
             "checkpoint": str(self.checkpoint.folder),
@@ -205,7 +211,7 @@ class Job:
             "stop": str(own / "stop"),
             "started": str(own / "started"),
             "progress": str(own / "progress"),
-            "spark": {**LOCAL, "spark.local.dir": str(own), **python_path, **self.spark},
+            "spark": {**LOCAL, "spark.local.dir": str(own), **self.spark, **executors},
         }
         (own / "arguments.json").write_text(json.dumps(arguments), encoding="utf-8")
         with (own / "log").open("wb") as log:

@@ -23,7 +23,8 @@ from kdsl import load_tables
 def main() -> int:
     """Run the query that the arguments describe."""
     arguments: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    started = SparkSession.builder.config(map=arguments["spark"]).getOrCreate()
+    session = {"spark.executorEnv.KDSL_TEST_SESSION": str(os.getsid(0))}
+    started = SparkSession.builder.config(map={**arguments["spark"], **session}).getOrCreate()
     try:
         return run(started, arguments)
     finally:

@@ -40,6 +40,8 @@ def fire(kill: dict[str, Any]) -> None:
             kill_session(int(os.environ[SESSION]))
         case "kill-worker":
             os.kill(os.getpid(), signal.SIGKILL)
+        case "kill-executor":
+            kill_java()
         case "freeze":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "sleep":
@@ -64,6 +66,17 @@ def kill_session(session: int) -> None:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
+
+
+def kill_java() -> None:
+    """Kill the JVM that this Python worker belongs to, and the worker with it."""
+    import psutil
+
+    for process in psutil.Process().parents():
+        if process.name() == "java":
+            process.kill()
+            break
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _committed(checkpoint: Path) -> int:
