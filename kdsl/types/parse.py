@@ -239,6 +239,10 @@ def _parser() -> Lark:
     )
 
 
+DEEPEST = 100
+"""How deep types may be nested: what is read here must be printed, compared and turned into Spark's types, too."""
+
+
 @lru_cache(maxsize=65_536)
 def parse_type(text: str) -> t.DataType:
     """Read a column type from Flink SQL's spelling.
@@ -260,7 +264,16 @@ def parse_type(text: str) -> t.DataType:
         raise _syntax_error(e, text) from None
     except _RangeError as e:
         raise TypeSyntaxError(e.reason, text, e.token.start_pos or 0, length=len(e.token)) from None
+    if _depth(kind) > DEEPEST:
+        raise TypeSyntaxError(f"it is nested more than {DEEPEST} deep", text, 0, length=len(text))
     return kind
+
+
+def _depth(kind: t.DataType) -> int:
+    depth, level = 0, [kind]
+    while level:  # without recursion, which is what must not fail here
+        depth, level = depth + 1, [child for one in level for child in t.children(one)]
+    return depth
 
 
 def _syntax_error(e: UnexpectedInput, text: str) -> TypeSyntaxError:

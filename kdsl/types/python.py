@@ -107,7 +107,12 @@ def column_type(annotation: Any, explicit: SqlType | None = None, evaluate: Eval
     Raises:
         AnnotationError: The annotation is none of a column, or the explicit type cannot hold its values.
     """
-    return _Reader(evaluate).read(annotation, None if explicit is None else sql_type(explicit))
+    chosen = None if explicit is None else sql_type(explicit)
+    try:
+        return _Reader(evaluate).read(annotation, chosen)
+    except RecursionError:
+        message = f"{_name(annotation)} contains itself, and a column's type must come to an end"
+        raise AnnotationError(message, "write the type out, as deep as it goes") from None
 
 
 def sql_type(given: SqlType) -> t.DataType:

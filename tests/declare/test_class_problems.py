@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import datetime
 from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -375,3 +376,35 @@ def test_names_that_are_no_texts_are_told() -> None:
         "Wrong.b: 3 is no metadata; name it by a text, as virtual('offset')",
         "Wrong.c: None is no metadata; name it by a text, as virtual('offset')",
     ]
+
+
+Tree = dict[str, "Tree"]
+
+
+class Size(Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+def test_odd_defaults_and_types_are_told() -> None:
+    class Wrong(KafkaTable, topic="t", value=Json()):
+        huge: Col[Decimal] = col(default=Decimal("1e400"))
+        size: Col[Size] = col(default="x")  # type: ignore[arg-type]
+        fits: Col[Size | None] = col(default=Size.LARGE)
+        tree: Col[Tree]
+
+    assert [line.partition(";")[0] for line in told(Wrong)] == [
+        "Wrong.huge: the default is no value of DECIMAL(38, 18) NOT NULL: Decimal('1E+400') is not a number with at "
+        "most 20 digits before the point",
+        "Wrong.size: the default 'x' is no Size",
+        "Wrong.tree: dict[str, 'Tree'] contains itself, and a column's type must come to an end",
+    ]
+
+
+def test_a_decorator_that_makes_the_class_again_is_told() -> None:
+    @attrs.define
+    class Wrong(KafkaTable, topic="t", value=Json()):
+        a: Col[int]
+
+    (problem,) = Wrong.definition().problems
+    assert problem.message == "a decorator makes the class a second time"

@@ -220,3 +220,9 @@ def test_another_grammar_can_import_the_types() -> None:
         "a": t.Int(nullable=False),
         "array": t.row(b=t.Array(t.Decimal(3, 1))),
     }
+
+
+def test_a_type_that_is_nested_too_deeply_is_refused() -> None:
+    assert parse_type("ARRAY<" * 99 + "INT" + ">" * 99).spelling.count("ARRAY") == 99
+    with pytest.raises(TypeSyntaxError, match="nested more than 100 deep"):
+        parse_type("ARRAY<" * 2000 + "INT" + ">" * 2000)

@@ -16,7 +16,7 @@ from kdsl.declare.classes.source import ClassSource
 from kdsl.declare.classes.values import BadValueError, to_arrow
 from kdsl.declare.definition import MISSING, ColumnDef
 from kdsl.declare.metadata import METADATA
-from kdsl.errors import Problem, Where
+from kdsl.errors import Problem, Where, listing
 from kdsl.types import model as t
 from kdsl.types.python import AnnotationError, agree, column_type, evaluated, is_sql_type, unwrap
 
@@ -93,7 +93,7 @@ class Reading:
             key=key is not None,
             metadata_key=mark.key if mark and shown is not None else None,
             virtual=virtual,
-            default=self._default(kind, virtual=virtual),
+            default=self._default(kind, annotation, virtual=virtual),
             comment=self._comment(),
             where=self.where,
         )
@@ -183,7 +183,7 @@ class Reading:
             kind = metadata.type.as_nullable(kind.nullable)
         return kind, annotation
 
-    def _default(self, kind: t.DataType, *, virtual: bool) -> Any:
+    def _default(self, kind: t.DataType, annotation: Any, *, virtual: bool) -> Any:
         default = self.declared.default
         if default is MISSING:
             return MISSING
@@ -195,7 +195,21 @@ class Reading:
         except BadValueError as e:
             self._tell("column-default", f"the default is no value of {kind}: {e}", "give another default")
             return MISSING
-        return default.value if isinstance(default, Enum) else default
+        default = default.value if isinstance(default, Enum) else default
+        chosen = self._enum(annotation)
+        if chosen is not None and default is not None and default not in [member.value for member in chosen]:
+            values = listing(str(member.value) for member in chosen)
+            self._tell("column-default", f"the default {default!r} is no {chosen.__name__}", f"give one of {values}")
+            return MISSING
+        return default
+
+    def _enum(self, annotation: Any) -> type[Enum] | None:
+        """The enum of an annotation that is one, or one ``| None``."""
+        if annotation is ABSENT or annotation is Any:
+            return None
+        base, _ = unwrap(evaluated(annotation, self.statement.names))
+        parts = get_args(base) if get_origin(base) in (Union, UnionType) else (base,)
+        return next((part for part in parts if isinstance(part, type) and issubclass(part, Enum)), None)
 
     def _comment(self) -> str | None:
         said = self.declared.comment or self.source.comments.get(self.name)

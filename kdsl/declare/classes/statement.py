@@ -21,6 +21,7 @@ from kdsl.declare.classes.source import ClassSource, class_source
 from kdsl.errors import Problem, Where
 
 STATEMENT = "__kdsl_statement__"
+_MAKERS = ("attr._make", "dataclasses")  # with slots they make a new class
 _CLASS_VARIABLE = re.compile(r"(\w+\.)*ClassVar\b")
 
 
@@ -121,6 +122,14 @@ def record_statement(cls: type, given: Mapping[str, Any], frame: FrameType, rese
     inside = {k: v for k, v in vars(cls).items() if not isinstance(v, Declared)}
     local = inside if frame.f_locals is frame.f_globals else {**frame.f_locals, **inside}
     statement = Statement(cls.__name__, given, Names(frame.f_globals, local), frame.f_code.co_filename, frame.f_lineno)
+    if frame.f_globals.get("__name__") in _MAKERS:
+        message, fix = (
+            "a decorator makes the class a second time",
+            "remove it: rows of a table are attrs classes already",
+        )
+        statement.misnamed.append(("", Problem("class-decorator", message, fix)))
+        setattr(cls, STATEMENT, statement)
+        return statement
     annotations: dict[str, Any] = vars(cls).get("__annotations__", {})
     for name, annotation in annotations.items():
         if not _is_class_variable(annotation):

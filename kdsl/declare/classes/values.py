@@ -106,11 +106,12 @@ def _decimal(value: Any, kind: t.Decimal) -> decimal.Decimal:
     _must(isinstance(value, int | decimal.Decimal) and not isinstance(value, bool), value, "a Decimal")
     number = decimal.Decimal(value)
     _must(number.is_finite(), value, "a finite number")
+    digits = kind.precision - kind.scale
+    fits = number.is_zero() or number.adjusted() < digits
+    _must(fits, value, f"a number with at most {digits} digits before the point")
     wide = decimal.Context(prec=decimal.MAX_PREC)
     scaled = number.quantize(decimal.Decimal(1).scaleb(-kind.scale), context=decimal.Context(prec=200))
     _must(wide.compare(scaled, number) == 0, value, f"a number with at most {kind.scale} decimal places")
-    digits = kind.precision - kind.scale
-    _must(abs(scaled) < decimal.Decimal(10) ** digits, value, f"a number with at most {digits} digits before the point")
     return scaled
 
 
