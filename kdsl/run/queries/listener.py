@@ -1,0 +1,255 @@
+"""The one listener of a session: turns Spark's events into values, and hands them to the observers of this process.
+
+A listener costs time in every batch, and so on a classic session the event crosses to Python once, as JSON, instead of
+field by field. What an observer raises is logged; it hurts neither the query nor other observers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from kdsl.run.librdkafka.offsets import Offsets
+from kdsl.run.queries.events import Observer, Progress, Query, ReadProgress
+from kdsl.run.queries.reads import READ_OPTION, Place, Read, find, find_by_topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger("kdsl.queries")
+
+_observers: list[Observer] = []
+_listeners: dict[str, Listener] = {}
+_lock = Lock()
+
+
+def observe(observer: Observer) -> None:
+    """Add an observer for this process; it is told of all queries of the sessions that read streams, from now on."""
+    with _lock:
+        if observer not in _observers:
+            _observers.append(observer)
+
+
+def unobserve(observer: Observer) -> None:
+    """Take an observer away."""
+    with _lock:
+        if observer in _observers:
+            _observers.remove(observer)
+
+
+def listen(spark: SparkSession) -> None:
+    """Register the listener of a session, unless it has one.
+
+    Args:
+        spark: The session, classic or Connect.
+    """
+    key = _session_key(spark)
+    with _lock:
+        if key in _listeners:
+            return
+        listener = _listeners[key] = Listener(spark)
+    # Connect's client starts a thread for events; it is a daemon, so that no process hangs on it, if its maker is one.
+    adding = Thread(target=spark.streams.addListener, args=(listener,), name="kdsl-listener", daemon=True)
+    adding.start()
+    adding.join()
+
+
+def sessions() -> tuple[SparkSession, ...]:
+    """The sessions that have a listener."""
+    return tuple(listener.session for listener in _listeners.values())
+
+
+def is_classic(spark: SparkSession) -> bool:
+    """Whether a session has a JVM at hand, and is no session of Spark Connect."""
+    return not type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def _session_key(spark: SparkSession) -> str:
+    session: Any = spark
+    return str(session._jsparkSession.sessionUUID() if is_classic(spark) else session.session_id)  # noqa: SLF001
+
+
+class _ClassicEvents:
+    """The Java interface of a listener, implemented in Python; each event comes over as one text."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        """A query begins."""
+        self._listener.take("started", orjson.loads(event.json()))
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """A batch has ended."""
+        self._listener.take("progressed", orjson.loads(event.progress().json()))
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """A query waits."""
+        self._listener.take("idle", orjson.loads(event.json()))
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """A query has ended."""
+        self._listener.take("ended", orjson.loads(event.json()))
+
+    class Java:
+        """What py4j asks for."""
+
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+
+class Listener(StreamingQueryListener):
+    """The listener of a session.
+
+    Args:
+        spark: The session.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.session = spark
+        self._known: dict[tuple[str, int], Read] = {}
+        self._names: dict[str, str | None] = {}
+        self._wrapped: Any = None
+
+    @property
+    def _jlistener(self) -> Any:
+        if self._wrapped is None:
+            from pyspark import SparkContext
+
+            jvm: Any = SparkContext._jvm  # noqa: SLF001
+            self._wrapped = jvm.PythonStreamingQueryListenerWrapper(_ClassicEvents(self))
+        return self._wrapped
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        """A query begins (Connect)."""
+        self.take("started", {"id": str(event.id), "runId": str(event.runId), "name": event.name})
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """A batch has ended (Connect)."""
+        progress = event.progress
+        document = getattr(progress, "_jdict", None)
+        self.take("progressed", orjson.loads(progress.json) if document is None else document)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """A query waits (Connect)."""
+        self.take("idle", {"id": str(event.id), "runId": str(event.runId)})
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """A query has ended (Connect)."""
+        self.take("ended", {"id": str(event.id), "runId": str(event.runId), "exception": event.exception})
+
+    def take(self, what: str, document: Mapping[str, Any]) -> None:
+        """Hand an event to all observers.
+
+        Args:
+            what: Which method of an observer it goes to.
+            document: The event; of a progress, the progress.
+        """
+        try:
+            run = document["runId"]
+            if "name" in document:
+                self._names[run] = document["name"]
+            query = Query(document["id"], run, self._names.get(run), document.get("exception"))
+            if what == "progressed":
+                sources = document.get("sources") or ()
+                progress = Progress(query, document["batchId"], len(sources), document)
+                reads = tuple(self._reads(query, sources))
+                self._tell(lambda observer: observer.progressed(progress, reads))
+            else:
+                self._tell(lambda observer: getattr(observer, what)(query))
+            if what == "ended":
+                self._names.pop(run, None)
+                for key in [key for key in self._known if key[0] == run]:
+                    del self._known[key]
+        except Exception:
+            log.exception("an event of a streaming query could not be read")
+
+    def _tell(self, call: Callable[[Observer], None]) -> None:
+        for observer in tuple(_observers):
+            try:
+                call(observer)
+            except Exception:
+                log.exception("%s could not deal with an event of a streaming query", type(observer).__name__)
+
+    def _reads(self, query: Query, sources: Any) -> Iterator[ReadProgress]:
+        for at, source in enumerate(sources):
+            end = _document(source.get("endOffset"))
+            if end is None:
+                continue
+            parse = _parse if "read" in end else _parse_spark
+            positions = parse(end)
+            read = find(end["read"]) if "read" in end else self._unnamed(query, at, len(sources), source, positions)
+            if read is None or positions is None:
+                continue
+            start, latest = (_document(source.get(name)) for name in ("startOffset", "latestOffset"))
+            yield ReadProgress(
+                read,
+                None if start is None else parse(start),
+                positions,
+                None if latest is None else parse(latest),
+                source.get("numInputRows") or 0,
+                at,
+            )
+
+    def _unnamed(self, query: Query, at: int, count: int, source: Any, offsets: Offsets | None) -> Read | None:
+        """The read of a source that is Spark's own."""
+        if offsets is None or not str(source.get("description", "")).startswith("KafkaV2"):
+            return None
+        known = self._known.get((query.run_id, at))
+        if known is not None:
+            return known
+        found: Read | None = None
+        candidates = find_by_topics(topic for topic, _ in offsets.positions)
+        if len(candidates) == 1:
+            found = candidates[0]
+        elif candidates and is_classic(self.session):
+            ids = _read_options(self.session, query)
+            found = find(ids[at]) if len(ids) == count else None
+        if found is not None:
+            self._known[query.run_id, at] = found
+        return found
+
+
+def _document(offset: Any) -> dict[str, Any] | None:
+    """Offsets as Spark reports them: nested, or as text; None where there are none."""
+    if isinstance(offset, str):
+        try:
+            offset = orjson.loads(offset)
+        except orjson.JSONDecodeError:
+            return None
+    return offset if isinstance(offset, dict) else None
+
+
+def _parse(document: dict[str, Any]) -> Offsets | None:
+    return Offsets.from_json(document)
+
+
+def _parse_spark(document: dict[str, Any]) -> Offsets | None:
+    """The offsets of Spark's own Kafka source: ``{"topic": {"0": 123}}``."""
+    positions: dict[Place, int] = {}
+    for topic, partitions in document.items():
+        if not isinstance(partitions, dict):
+            return None
+        for partition, offset in partitions.items():
+            if not (partition.isdigit() and isinstance(offset, int)):
+                return None
+            positions[topic, int(partition)] = offset
+    return Offsets(positions, dict.fromkeys(document, ""))
+
+
+def _read_options(spark: SparkSession, query: Query) -> list[str]:
+    """The option ``kdsl.read`` of each source of a query, in the order of its progress; empty where it is not given."""
+    session: Any = spark
+    running = session._jsparkSession.streams().get(query.id)  # noqa: SLF001
+    leaves = running.streamingQuery().logicalPlan().collectLeaves()
+    found: dict[str, str] = {}
+    for at in range(leaves.size()):
+        leaf = leaves.apply(at)
+        if leaf.getClass().getSimpleName().startswith("StreamingDataSourceV2"):
+            relation = leaf.relation() if hasattr(leaf, "relation") else leaf
+            found.setdefault(str(leaf.stream().hashCode()), relation.options().getOrDefault(READ_OPTION, ""))
+    return list(found.values())
