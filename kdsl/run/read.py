@@ -23,6 +23,7 @@ from kdsl.errors import KdslError, listing
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.decode import RecordDecoder, check_batches
+from kdsl.run.queries.watch import watch
 from kdsl.run.record_metadata import RAW
 from kdsl.run.session import check_session, told_if_missing
 from kdsl.types.sql import quoted
@@ -49,6 +50,8 @@ def read(
         computed: Makers of those computed columns that only Python can make, by column.
     """
     check_session(spark, plan.table, plan.output)
+    if plan.transport == "jvm":
+        return _over_jvm(spark, plan, cluster, computed or {}, streaming=False)
     reader = spark.read.format(_source(spark)).options(**_options(spark, plan, cluster))
     with told_if_missing():
         found = reader.load()
@@ -67,9 +70,12 @@ def read_stream(
         computed: Makers of those computed columns that only Python can make, by column.
     """
     check_session(spark, plan.table, plan.output)
+    if plan.transport == "jvm":
+        return _over_jvm(spark, plan, cluster, computed or {}, streaming=True)
     reader = spark.readStream.format(_source(spark)).options(**_options(spark, plan, cluster))
     with told_if_missing():
         found = reader.load()
+    watch(spark, plan, cluster)
     return _finished(found, plan, computed or {})
 
 
@@ -106,6 +112,18 @@ def decode(df: DataFrame, plan: ReadPlan, *, computed: Mapping[str, ColumnMaker]
 
 
 _PLACE = ("topic", "partition", "offset")
+
+
+def _over_jvm(
+    spark: SparkSession, plan: ReadPlan, cluster: Cluster, computed: Mapping[str, ColumnMaker], *, streaming: bool
+) -> DataFrame:
+    from kdsl.run.jvm.catalyst import decoded
+    from kdsl.run.jvm.read import records
+
+    raw = records(spark, plan, cluster, streaming=streaming)
+    if plan.latency == "realtime":
+        return _finished(decoded(raw, plan), plan, computed)
+    return decode(raw, plan, computed=computed)
 
 
 def _source(spark: SparkSession) -> str:

@@ -78,13 +78,19 @@ def write(df: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     """
     if df.isStreaming:
         raise KdslError(f"{plan.table}: the DataFrame is a stream, and write takes a batch; use write_stream")
+    from kdsl.run.jvm.write import append
     from kdsl.run.librdkafka.datasource import FORMAT, options, register
 
     rows, plan = fitted(df, plan)
-    _look_first(plan, cluster)
-    register(df.sparkSession)
+    jvm = plan.transport == "jvm"
+    if not jvm:
+        _look_first(plan, cluster)
+        register(df.sparkSession)
     try:
         with _batches_by_rows(df.sparkSession):
+            if jvm:
+                append(in_tasks(rows, plan), plan, cluster)
+                return
             in_tasks(rows, plan).write.format(FORMAT).mode("append").options(**options(plan, cluster)).save()
     except PythonException as e:
         told = _TOLD.search(str(e))
@@ -131,6 +137,11 @@ def write_stream(
     from kdsl.run.librdkafka.datasource import FORMAT, options, register
 
     rows, plan = fitted(df, plan)
+    if plan.transport == "jvm":
+        from kdsl.run.jvm.write import start
+
+        with _batches_by_rows(df.sparkSession):
+            return start(in_tasks(rows, plan), plan, cluster, checkpoint=checkpoint, trigger=trigger, name=name)
     _look_first(plan, cluster)
     register(df.sparkSession)
     writer = in_tasks(rows, plan).writeStream.format(FORMAT).outputMode("append").options(**options(plan, cluster))

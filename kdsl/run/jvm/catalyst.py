@@ -1,0 +1,159 @@
+"""Records to rows and rows to records in Spark's own expressions, for real-time mode, which runs no Python.
+
+Only what Spark can do exactly as the formats do is done here; `kdsl.resolve.transport` refuses the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kdsl.plan.model import MetadataColumn, Part, ReadPlan, WritePlan
+from kdsl.run.encode import names_topics
+from kdsl.types import model as t
+from kdsl.types.spark import spark_type
+from kdsl.types.sql import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+
+
+def decoded(df: DataFrame, plan: ReadPlan) -> DataFrame:
+    """The plan's columns of raw records, as `kdsl.run.decode.RecordDecoder` makes them.
+
+    Args:
+        df: The columns of Spark's Kafka source.
+        plan: What the records mean: keys and values of the format ``raw``, metadata in its own types.
+    """
+    from pyspark.sql import functions as sf
+
+    made: dict[str, Column] = {}
+    for source, part in (("key", plan.key), ("value", plan.value)):
+        if part is not None:
+            made[part.columns[0]] = _text_or_bytes(part, sf.col(source))
+    made |= {m.column: _metadata(m) for m in plan.metadata}
+    columns = []
+    for field in plan.columns.fields:
+        column = made[field.name]
+        if not field.type.nullable and field.name not in {m.column for m in plan.metadata}:
+            column = sf.coalesce(column, _missing(plan, field))
+        columns.append(column.cast(spark_type(field.type)).alias(field.name))
+    return df.select(*columns)
+
+
+def _text_or_bytes(part: Part, value: Column) -> Column:
+    from pyspark.sql import functions as sf
+
+    if isinstance(part.row.fields[0].type, t.Binary | t.VarBinary):
+        return value
+    return sf.make_valid_utf8(value.cast("string"))
+
+
+def _missing(plan: ReadPlan, field: t.Field) -> Column:
+    from pyspark.sql import functions as sf
+
+    return sf.raise_error(
+        sf.concat(
+            sf.lit(f"read {plan.table}: topic "),
+            sf.col("topic"),
+            sf.lit(", partition "),
+            sf.col("partition").cast("string"),
+            sf.lit(", offset "),
+            sf.col("offset").cast("string"),
+            sf.lit(
+                f": column {field.name!r} is NULL, but it is declared NOT NULL; declare it nullable: {field.name}: … | "
+                "None (in SQL without NOT NULL)"
+            ),
+        )
+    )
+
+
+def _metadata(column: MetadataColumn) -> Column:
+    from pyspark.sql import functions as sf
+
+    match column.key:
+        case "topic" | "partition" | "offset":
+            return sf.col(column.key)
+        case "__raw_key__" | "__raw_value__":
+            return sf.col(column.key.strip("_").removeprefix("raw_"))
+        case "timestamp":
+            known = sf.col("timestamp") > sf.timestamp_millis(sf.lit(-1))
+            return sf.when(known, sf.col("timestamp")) if column.type.nullable else sf.col("timestamp")
+        case "timestamp-type":
+            found = sf.lit(None)
+            for code, name in _TIMESTAMP_TYPES.items():
+                found = sf.when(sf.col("timestampType") == code, sf.lit(name)).otherwise(found)
+            return found
+        case "header-list":
+            return sf.coalesce(sf.col("headers"), sf.array())
+        case _:  # of a repeated name the last header counts
+            return sf.coalesce(
+                sf.expr(
+                    "map_from_entries(filter(headers, (h, i) -> NOT exists(slice(headers, i + 2, size(headers)), "
+                    "later -> later.key = h.key)))"
+                ),
+                sf.map_from_arrays(sf.array(), sf.array()),
+            )
+
+
+def encoded(df: DataFrame, plan: WritePlan) -> DataFrame:
+    """The raw records of rows, as `kdsl.run.encode.RecordEncoder` makes them.
+
+    Args:
+        df: The plan's columns.
+        plan: What is written: keys and values of the format ``raw``, metadata in its own types.
+
+    Returns:
+        The columns that Spark's Kafka sink takes.
+    """
+    return df.select(*_written(plan))
+
+
+def _written(plan: WritePlan) -> Iterator[Column]:
+    from pyspark.sql import functions as sf
+
+    metadata = {m.key: m.column for m in plan.metadata}
+    required = {f.name for f in plan.columns.fields if not f.type.nullable}
+
+    def column(name: str) -> Column:
+        found = sf.col(quoted(name))
+        if name not in required:
+            return found
+        return sf.coalesce(
+            found, sf.raise_error(sf.lit(f"write {plan.table}: {name!r} is NULL, but declared NOT NULL"))
+        )
+
+    for field, part, raw in (("key", plan.key, "__raw_key__"), ("value", plan.value, "__raw_value__")):
+        name = metadata.get(raw) or (part.columns[0] if part else None)
+        made = sf.lit(None) if name is None else column(name)
+        yield made.cast("binary").alias(field)
+    if not names_topics(plan.topics):
+        yield sf.lit(plan.topics.names[0]).alias("topic")
+    else:
+        topic = sf.col(quoted(metadata["topic"]))
+        yield sf.coalesce(_allowed(plan, topic), _no_topic(plan, topic)).alias("topic")
+    for key in metadata.keys() & {"headers", "header-list"}:
+        given = sf.col(quoted(metadata[key]))
+        entries = given if key == "header-list" else sf.map_entries(given)
+        kept = sf.filter(entries, lambda h: h["key"].isNotNull())
+        yield sf.transform(
+            kept, lambda h: sf.struct(h["key"].alias("key"), h["value"].cast("binary").alias("value"))
+        ).alias("headers")
+
+
+def _allowed(plan: WritePlan, topic: Column) -> Column:
+    """The topic of a row, where the table names it."""
+    from pyspark.sql import functions as sf
+
+    pattern = plan.topics.pattern
+    fits = topic.isin(list(plan.topics.names)) if pattern is None else topic.rlike(f"^(?:{pattern})$")
+    return sf.when(fits, topic)
+
+
+def _no_topic(plan: WritePlan, topic: Column) -> Column:
+    from pyspark.sql import functions as sf
+
+    told = sf.lit(f"write {plan.table}: a row names the topic ")
+    return sf.raise_error(sf.concat(told, sf.coalesce(topic, sf.lit("NULL")), sf.lit(f"; the table has {plan.topics}")))

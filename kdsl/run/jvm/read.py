@@ -1,0 +1,182 @@
+"""Read plans over Spark's own Kafka connector: the raw records of a plan's topics as a DataFrame.
+
+Where a read starts and ends is worked out as on the other transport (`kdsl.run.librdkafka.subscription`), and told to
+Spark in its own terms. Rows are made of the records by `kdsl.run.read.decode`, the same decoder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from kdsl.cluster import Cluster
+from kdsl.plan.model import HeaderCondition, ReadPlan
+from kdsl.run.decode import RecordDecoder
+from kdsl.run.jvm.admin import brokers_of
+from kdsl.run.jvm.jars import attach
+from kdsl.run.jvm.settings import hide_secrets, kafka_options
+from kdsl.run.librdkafka.brokers import Place
+from kdsl.run.librdkafka.errors import OffsetError
+from kdsl.run.librdkafka.subscription import Subscription
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+FORMAT = "kafka"
+_BATCH_ENDS = ("unbounded", "latest")
+
+
+def records(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> DataFrame:
+    """The raw records of a plan's topics: the columns of Spark's Kafka source, after the header filter.
+
+    The brokers are asked here, on the driver. A bounded stream gives no record behind its stopping offsets.
+
+    Args:
+        spark: The session, classic or Connect.
+        plan: What is read.
+        cluster: Where it lives.
+        streaming: Whether a stream is read.
+
+    Raises:
+        ConnectorMissingError: The connector's jars cannot be had.
+        ResolveError: The client settings have errors.
+        KafkaReadError: No broker answers, a topic is missing, or a batch has no offset to start or to end at.
+    """
+    attach(spark, everywhere=plan.latency == "realtime")
+    hide_secrets(spark)
+    subscription = Subscription(plan, cluster, brokers_of(spark, cluster, plan.table))
+    planned = _stream(subscription, plan) if streaming else _batch(subscription, plan)
+    reader = spark.readStream if streaming else spark.read
+    df = reader.format(FORMAT).options(**_options(plan, cluster), **planned.options).load()
+    if planned.stop:
+        df = df.where(before(planned.stop))
+    if plan.headers:
+        df = df.where(matching(plan.headers))
+    # Spark cuts partitions to have more tasks, and has no bound; putting them together needs no shuffle.
+    return df if plan.parallelism is None else df.coalesce(plan.parallelism)
+
+
+class _Planned:
+    """Options that say what is read, and the stopping offsets that Spark is not told of."""
+
+    def __init__(self, options: Mapping[str, str], stop: Mapping[Place, int] | None = None) -> None:
+        self.options, self.stop = dict(options), dict(stop or {})
+
+
+def _options(plan: ReadPlan, cluster: Cluster) -> dict[str, str]:
+    """The options that batches and streams share."""
+    given = cluster.connector()
+    options = kafka_options(cluster, "consumer", plan.table)
+    reset = plan.start.reset if plan.start.reset != "none" else given.auto_offset_reset or "none"
+    options["failOnDataLoss"] = "true" if reset == "none" else "false"
+    if given.group_id is not None:
+        options["kafka.group.id"] = given.group_id
+    else:
+        options["groupIdPrefix"] = f"kdsl-{plan.table}"
+    if "headers" in RecordDecoder(plan).needs or plan.headers:
+        options["includeHeaders"] = "true"
+    if plan.max_records is not None:
+        options["maxOffsetsPerTrigger"] = str(plan.max_records)
+    if plan.parallelism is not None:
+        options["minPartitions"] = str(plan.parallelism)
+    return options
+
+
+def _topics(plan: ReadPlan) -> dict[str, str]:
+    if plan.topics.pattern is not None:
+        return {"subscribePattern": plan.topics.pattern}
+    return {"subscribe": ",".join(plan.topics.names)}
+
+
+def _assigned(places: Iterable[Place]) -> dict[str, str]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in sorted(places):
+        by_topic.setdefault(topic, []).append(partition)
+    return {"assign": json.dumps(by_topic, separators=(",", ":"))}
+
+
+def _offsets(offsets: Mapping[Place, int]) -> str:
+    nested: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        nested.setdefault(topic, {})[str(partition)] = offset
+    return json.dumps(nested, separators=(",", ":"))
+
+
+def _batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
+    """Natively where Spark can, so that the end is taken when an action runs; else both ends as offsets."""
+    topics = subscription.topics()
+    places = subscription.places(topics)
+    to_the_end = plan.stop.mode in _BATCH_ENDS
+    if plan.start.mode == "earliest" and to_the_end:
+        chosen = _assigned(places) if plan.topics.partitions else _topics(plan)
+        return _Planned({**chosen, "startingOffsets": "earliest", "endingOffsets": "latest"})
+    begin, stop = subscription.span(topics, batch=True)
+    # Both ends must name the same partitions, and a start behind the end is an error to Spark.
+    ends = {place: max(end, begin.offsets[place]) for place, end in stop.items()}
+    if not ends:
+        return _Planned({**_topics(plan), "startingOffsets": "earliest", "endingOffsets": "latest"})
+    ending = "latest" if to_the_end else _offsets(ends)
+    return _Planned({**_assigned(places), "startingOffsets": _offsets(begin.offsets), "endingOffsets": ending})
+
+
+def _stream(subscription: Subscription, plan: ReadPlan) -> _Planned:
+    topics = subscription.topics()
+    places = subscription.places(topics)
+    stop = subscription.stop(places) if plan.stop.mode != "unbounded" else {}
+    fixed = bool(plan.topics.partitions or stop or plan.discovery is None)
+    options = _assigned(places) if fixed and places else _topics(plan)
+    match plan.start.mode:
+        case "earliest" | "latest":
+            options["startingOffsets"] = plan.start.mode
+        case "timestamp":
+            options["startingTimestamp"] = str(plan.start.timestamp)
+            options["startingOffsetsByTimestampStrategy"] = "latest"
+        case _:
+            options["startingOffsets"] = _given_start(subscription, plan, topics)
+    return _Planned(options, stop)
+
+
+def _given_start(subscription: Subscription, plan: ReadPlan, topics: Mapping[str, object]) -> str:
+    """The start as offsets; an error is told by Spark, and only where there is no checkpoint.
+
+    Whether there is one shows when the query starts, and then the start does not matter. Spark looks at these offsets
+    if there is none: it refuses, and quotes, offsets that are not those of the topic's partitions.
+    """
+    try:
+        begin = subscription.begin(topics)  # type: ignore[arg-type]
+    except OffsetError as e:
+        return json.dumps({f"{e} ": {"0": 0}})
+    return _offsets(begin.offsets) if begin.offsets else "earliest"
+
+
+def before(stop: Mapping[Place, int]) -> Column:
+    """Whether a record stands before the stopping offset of its partition; partitions without one are not read."""
+    from pyspark.sql import functions as sf
+
+    topics: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in stop.items():
+        topics.setdefault(topic, {})[partition] = offset
+    found = sf.lit(False)
+    for topic, ends in sorted(topics.items()):
+        by_number = sf.array(*(sf.lit(ends.get(p, 0)).cast("bigint") for p in range(max(ends) + 1)))
+        end = sf.coalesce(sf.get(by_number, sf.col("partition")), sf.lit(0).cast("bigint"))
+        found = found | ((sf.col("topic") == topic) & (sf.col("offset") < end))
+    return found
+
+
+def matching(conditions: Iterable[HeaderCondition]) -> Column:
+    """Whether a record's headers match a filter, worked out from left to right."""
+    from pyspark.sql import functions as sf
+
+    found: Column | None = None
+    for condition in conditions:
+        name, value = sf.lit(condition.name), sf.lit(condition.value).cast("binary")
+        here = sf.coalesce(
+            sf.exists("headers", lambda h, n=name, v=value: (h["key"] == n) & (h["value"].eqNullSafe(v))),
+            sf.lit(False),
+        )
+        here = ~here if condition.negated else here
+        found = here if found is None else (found | here) if condition.joined == "|" else (found & here)
+    assert found is not None
+    return found
