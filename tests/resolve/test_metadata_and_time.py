@@ -136,6 +136,18 @@ class TestWatermark:
             "watermark-delay"
         ]
 
+    @pytest.mark.parametrize(("drift", "found"), [("5 s", []), ("6 s", ["alignment"])])
+    def test_partitions_that_drift_apart_by_more_than_rows_may_be_late_are_odd(
+        self, drift: str, found: list[str]
+    ) -> None:
+        given: dict[str, Scalar] = {
+            "scan.watermark.alignment.group": "g",
+            "scan.watermark.alignment.max-drift": drift,
+        }
+        watermark = WatermarkConfig(column="ts", delay="5 s")
+
+        assert warnings(table("id INT", self.TIME, options=given, watermark=watermark)) == found
+
 
 class TestColumns:
     def test_a_name_is_declared_once(self) -> None:

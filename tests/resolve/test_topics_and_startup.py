@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from kdsl import Col, KafkaTable
 from kdsl.declare.config import Scalar
+from kdsl.errors import ResolveError
 from kdsl.resolve import Start, Stop, Topics, problems, resolve
-from kdsl.resolve.startup import parse_offsets
+from kdsl.resolve.startup import discovery_of, launch_start, parse_offsets
 from tests.resolve.tables import codes, errors, table, warnings
 
 SPECIFIC: dict[str, Scalar] = {"scan.startup.mode": "specific-offsets"}
@@ -219,3 +221,103 @@ class TestBounded:
             value: Col[str]
 
         assert resolve(Orders.definition(), "read").stop == Stop("timestamp", timestamp=1655395200000)
+
+
+class TestLaunch:
+    """A start that is given when a read begins takes the place of the declared one (seed 000)."""
+
+    @pytest.mark.parametrize(
+        ("value", "start"),
+        [
+            ("earliest", Start("earliest")),
+            ("latest-offset", Start("latest")),
+            ("group-offsets", Start("group-offsets")),
+            (datetime(2022, 6, 16, 16, tzinfo=UTC), Start("timestamp", timestamp=1655395200000)),
+            ({1: 7, 0: 5}, Start("specific-offsets", offsets=(("orders", 0, 5), ("orders", 1, 7)))),
+        ],
+    )
+    @pytest.mark.parametrize(
+        "declared",
+        [
+            {},
+            {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": 1655395200001},
+            {"scan.startup.mode": "specific-offsets", "scan.startup.specific-offsets": "partition:0,offset:9"},
+        ],
+    )
+    def test_every_value_of_startup(self, declared: dict[str, Scalar], value: Any, start: Start) -> None:
+        assert launch_start(table(options=declared), value) == (start, ())
+
+    def test_the_reset_policy_stays(self) -> None:
+        definition = table(options={"properties.auto.offset.reset": "latest"})
+
+        assert launch_start(definition, {0: 5})[0].reset == "latest"
+
+    @pytest.mark.parametrize(
+        ("value", "message", "fix"),
+        [
+            ("earlist", "start_at= is 'earlist' (did you mean 'earliest'?)", "write one of 'group-offsets', "),
+            (5, "start_at= is 5, which is no place to start at", "write one of 'group-offsets', "),
+            (
+                datetime(2022, 6, 16, 16),
+                "start_at= is the time 2022-06-16 16:00:00, which has no time zone",
+                "write it",
+            ),
+            (datetime(1969, 6, 16, tzinfo=UTC), "start_at= is -17193600000 ms after 1970, which is no time", "give a"),
+            ({0: -1}, "start_at= is {0: -1}, but partitions and offsets are whole", "write start_at={0: 42, 1: 300}"),
+        ],
+    )
+    def test_what_is_no_start_is_refused_as_in_a_class(self, value: Any, message: str, fix: str) -> None:
+        with pytest.raises(ResolveError) as raised:
+            launch_start(table(), value)
+
+        (problem,) = raised.value.problems
+        assert problem.message.startswith(message)
+        assert problem.fix.startswith(fix)
+
+    def test_offsets_need_a_single_topic(self) -> None:
+        with pytest.raises(ResolveError) as raised:
+            launch_start(table(options={"topic": "a;b"}), {0: 5})
+
+        (problem,) = raised.value.problems
+        assert problem.message.startswith(
+            "start_at= 'specific-offsets' gives offsets by partition, which needs a single"
+        )
+
+    def test_an_early_time_is_odd(self) -> None:
+        _, (odd,) = launch_start(table(), datetime(1970, 1, 20, tzinfo=UTC))
+
+        assert odd.message == "start_at= is 1641600000 ms after 1970, which is a time before March 1973"
+
+
+class TestDiscovery:
+    def test_it_is_the_option_else_the_client_property_else_five_minutes(self) -> None:
+        option, setting = "scan.topic-partition-discovery.interval", "properties.partition.discovery.interval.ms"
+
+        assert discovery_of(table()) == timedelta(minutes=5)
+        assert discovery_of(table(options={option: "10 s"})) == timedelta(seconds=10)
+        assert discovery_of(table(options={setting: "2000"})) == timedelta(seconds=2)
+        assert discovery_of(table(options={setting: "2000", option: "10 s"})) == timedelta(seconds=10)
+        assert discovery_of(table(options={setting: "2000", option: "5 min"})) == timedelta(minutes=5)
+
+    @pytest.mark.parametrize("off", ["0", "-1"])
+    def test_zero_or_less_is_never(self, off: str) -> None:
+        assert discovery_of(table(options={"properties.partition.discovery.interval.ms": off})) is None
+
+    def test_what_is_bounded_is_not_looked_through_for_more(self) -> None:
+        assert discovery_of(table(options={"scan.bounded.mode": "latest-offset"})) is None
+
+    def test_an_option_and_a_property_that_disagree_are_odd(self) -> None:
+        option, setting = "scan.topic-partition-discovery.interval", "properties.partition.discovery.interval.ms"
+
+        assert warnings(table(options={setting: "2000", option: "10 s"})) == ["discovery"]
+        assert warnings(table(options={setting: "2000", option: "2 s"})) == []
+        assert warnings(table(options={setting: "-1", option: "0"})) == []
+
+
+class TestGroup:
+    @pytest.mark.parametrize("group", ["", " "])
+    def test_an_empty_group_is_refused(self, group: str) -> None:
+        (problem,) = errors(table(options={"properties.group.id": group}))
+
+        assert problem.code == "group-id"
+        assert problem.fix == "give it a name, or remove it: the group is KafkaSource-orders then"

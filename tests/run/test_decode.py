@@ -12,6 +12,7 @@ import pytest
 
 from kdsl.errors import RecordError
 from kdsl.plan.model import ReadPlan
+from kdsl.resolve.header_filter import parse_header_filter
 from kdsl.run.decode import DecodeError, RecordDecoder, check_batches
 from kdsl.run.record_metadata import RAW
 from kdsl.types.arrow import arrow_schema
@@ -39,6 +40,43 @@ def metadata(key: str, kind: str, *records: Mapping[str, Any], zone: str = "UTC"
     """A metadata column of some records."""
     plan = read_plan(metadata={"shown": key}, types={"shown": kind})
     return [values["shown"] for values in decoded(plan, *records, zone=zone)]
+
+
+class TestHeaderFilter:
+    def test_records_that_do_not_match_are_left_out_before_they_are_decoded(self) -> None:
+        plan = read_plan(value=part("json", NUMBER), headers=parse_header_filter("kind:good"))
+        decoder = RecordDecoder(plan)
+
+        rows = decoder.decode(
+            raw(
+                [
+                    {"value": b'{"n": 1}', "headers": [{"key": "kind", "value": b"good"}]},
+                    {"value": b"{oops", "headers": [{"key": "kind", "value": b"bad"}]},
+                    {"value": b"{oops"},
+                    {"value": b'{"n": 4}', "headers": [{"key": "x", "value": None}, {"key": "kind", "value": b"good"}]},
+                ]
+            )
+        )
+
+        assert rows.to_pylist() == [{"n": 1}, {"n": 4}]
+        assert decoder.filtered == 2
+        assert decoder.needs == {"value", "headers"}
+
+    def test_an_error_names_the_record_though_others_before_it_are_left_out(self) -> None:
+        plan = read_plan(value=part("json", NUMBER), headers=parse_header_filter("!kind:bad"))
+
+        with pytest.raises(RecordError, match="partition 3, offset 101"):
+            decoded(plan, {"value": b"", "headers": [{"key": "kind", "value": b"bad"}]}, {"value": b"{oops"})
+
+    def test_a_batch_of_which_nothing_matches_gives_no_row(self) -> None:
+        plan = read_plan(
+            key=part("json", {"k": "BIGINT"}),
+            value=part("json", NUMBER),
+            metadata={"h": "headers"},
+            headers=parse_header_filter("a:1"),
+        )
+
+        assert decoded(plan, {"value": b"{oops"}, {"value": None}) == []
 
 
 class TestParts:

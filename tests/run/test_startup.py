@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kdsl.resolve.model import Start
+from kdsl.resolve.model import Start, Stop
 from kdsl.run.librdkafka.errors import OffsetError
 from kdsl.run.librdkafka.startup import Begin, Known, checked, decide, describe
 from tests.run.read_plans import read_plan
@@ -94,6 +94,34 @@ def test_an_offset_within_an_open_transaction_exists() -> None:
     stable = Known(KNOWN.earliest, {A: 50, B: 200, C: 0}, high=KNOWN.latest)
 
     assert checked(read_plan(), {A: 60}, stable, "none") == Begin({A: 60})
+
+
+@pytest.mark.parametrize("reset", ["none", "earliest", "latest"])
+def test_a_range_that_has_expired_whole_is_empty_whatever_the_policy(reset: str) -> None:
+    start = Start("specific-offsets", offsets=(("orders", 0, 1), ("orders", 1, 5), ("orders", 2, 0)))
+
+    found = decide(read_plan(start=start), KNOWN, reset, {A: 3, B: 2, C: 0})  # type: ignore[arg-type]
+
+    assert found == Begin({A: 3, B: 5, C: 0}, {A: 2})
+
+
+def test_a_range_of_which_something_is_left_follows_the_policy_up_to_its_end() -> None:
+    wanted, stop = {A: 3, B: 30}, {A: 50, B: 40}
+
+    with pytest.raises(OffsetError, match="7 offsets are lost"):
+        checked(read_plan(), wanted, KNOWN, "none", stop, begins=True)
+    assert checked(read_plan(), wanted, KNOWN, "earliest", stop, begins=True) == Begin({A: 10, B: 30}, {A: 7})
+    assert checked(read_plan(), wanted, KNOWN, "latest", stop, begins=True) == Begin({A: 50, B: 30}, {A: 47})
+
+
+def test_what_expires_after_a_read_began_is_lost_even_if_nothing_is_left() -> None:
+    with pytest.raises(OffsetError, match="7 offsets are lost"):
+        checked(read_plan(), {A: 3}, KNOWN, "none", {A: 10})
+
+
+def test_a_start_with_an_end_says_both() -> None:
+    assert describe(Start("earliest"), Stop("timestamp", timestamp=5)) == "earliest until timestamp 5"
+    assert describe(Start("earliest"), Stop()) == "earliest"
 
 
 @pytest.mark.parametrize(
