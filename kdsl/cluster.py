@@ -19,9 +19,9 @@ import yaml
 from kdsl.client.connector import ConnectorSettings, connector_settings
 from kdsl.client.hiding import USER_INFO
 from kdsl.client.java import JavaSettings, java_settings
+from kdsl.client.machine import Machine, ThisMachine
 from kdsl.client.model import Client
 from kdsl.client.properties import Properties, Value, value_problems
-from kdsl.client.tls import Stores
 from kdsl.client.translate import Translated, admin_settings, consumer_settings, producer_settings
 from kdsl.errors import Problem, ProblemError, ResolveError, Where, fail_on, listing, nearest
 from kdsl.secrets import SecretError, resolve
@@ -202,36 +202,36 @@ class Cluster:
             registry = attrs.evolve(registry, properties=registry.properties.joined(literals, _REGISTRY))
         return attrs.evolve(self, properties=self.properties.joined(literals), registry=registry)
 
-    def consumer(self, sizes: Mapping[str, str | int] | None = None, stores: Stores | None = None) -> dict[str, str]:
+    def consumer(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, str]:
         """The settings for a ``confluent_kafka.Consumer``, secrets resolved in this process: never print or keep them.
 
         Java's defaults hold, then ``sizes``, then what the user chose, then what the connector fixes.
 
         Args:
             sizes: What the transport would choose, by librdkafka's names (``queued.min.messages``).
-            stores: Makes PEM of Java key stores.
+            machine: Finds key files, reads Java's stores, serves tokens; this one where it is None.
 
         Raises:
             ResolveError: The settings have errors, or a reference cannot be resolved here.
         """
-        return self._made(consumer_settings, sizes, stores)
+        return self._made(consumer_settings, sizes, machine)
 
-    def producer(self, sizes: Mapping[str, str | int] | None = None, stores: Stores | None = None) -> dict[str, str]:
+    def producer(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, str]:
         """The settings for a ``confluent_kafka.Producer``; see `consumer`."""
-        return self._made(producer_settings, sizes, stores)
+        return self._made(producer_settings, sizes, machine)
 
-    def admin(self, sizes: Mapping[str, str | int] | None = None, stores: Stores | None = None) -> dict[str, str]:
+    def admin(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, str]:
         """The settings for a ``confluent_kafka.admin.AdminClient``; see `consumer`."""
-        return self._made(admin_settings, sizes, stores)
+        return self._made(admin_settings, sizes, machine)
 
     def java(self, client: Client) -> JavaSettings:
         """The settings for a client of Java's, on the transport ``jvm``, references unresolved; see `java_settings`."""
         return java_settings(self.settings(), client)
 
     def _made(
-        self, make: Callable[..., Translated], sizes: Mapping[str, str | int] | None, stores: Stores | None
+        self, make: Callable[..., Translated], sizes: Mapping[str, str | int] | None, machine: Machine | None
     ) -> dict[str, str]:
-        translated = make(self.settings(), resolve, stores)
+        translated = make(self.settings(), resolve, machine or ThisMachine())
         subject = f"the cluster {self.name!r}" if self.name else "the cluster"
         fail_on((*self._twice(), *translated.problems), subject)
         return translated.merged(sizes)

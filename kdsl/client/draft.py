@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 import attrs
 
@@ -16,9 +17,10 @@ from kdsl.client.hiding import is_secret, shown
 from kdsl.client.jaas import JaasError, Login, parse
 from kdsl.client.model import Client, Setting, Target
 from kdsl.client.settings import TABLE
-from kdsl.errors import Problem, Severity, listing, nearest
+from kdsl.errors import KdslError, Problem, Severity, listing, nearest
 from kdsl.secrets import SecretError, has_reference, is_reference, references
 
+T = TypeVar("T")
 Resolve = Callable[[str], str]
 """Replaces the references in a text; raises SecretError."""
 
@@ -68,6 +70,14 @@ class Draft:
         """The number that holds for a setting; None when a reference hides it."""
         text = self.value(name)
         return default if text is None else int(text) if re.fullmatch(r"[-+]?\d+", text) else None
+
+    def tried(self, step: Callable[[], T]) -> T | None:
+        """What a step on this machine gives; what it raises becomes a problem, and nothing is given."""
+        try:
+            return step()
+        except KdslError as e:
+            self.tell("key-file", str(e), "correct the file, its place or its password")
+            return None
 
     def hidden(self, name: str) -> bool:
         """Whether a setting's value is still a reference, so that nothing can be said about it."""

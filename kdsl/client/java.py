@@ -17,6 +17,7 @@ from kdsl.client.draft import JAAS, Draft, Resolve, read, refusal
 from kdsl.client.hiding import redact
 from kdsl.client.jaas import MODULES, Login
 from kdsl.client.model import Client
+from kdsl.client.sasl import PROVIDER
 from kdsl.client.settings import TABLE
 from kdsl.errors import Problem
 
@@ -50,7 +51,13 @@ def java_settings(properties: Mapping[str, str], client: Client, resolve: Resolv
     draft = read(properties, client, resolve)
     for name, text in draft.given.items():
         row = TABLE[name]
-        if row.act == "owned":
+        if name == PROVIDER:
+            draft.tell(
+                "client-setting-refused",
+                f"{PROVIDER!r} cannot be set with transport='jvm': it is a Python function",
+                "write sasl.login.callback.handler.class with a Java class, or use transport='librdkafka'",
+            )
+        elif row.act == "owned":
             draft.problems.append(refusal(row))
         elif row.act != "connector":
             draft.settings[name] = text

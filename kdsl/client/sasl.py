@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from kdsl.client.draft import JAAS, Draft
 from kdsl.client.jaas import MODULES, Login
+from kdsl.client.machine import Machine
 from kdsl.client.model import MAX_INT, Target
 from kdsl.errors import listing, nearest
 from kdsl.secrets import has_reference
 
-_JVM = "use Spark's own Kafka connector"
+_JVM = "use Spark's own Kafka connector (transport='jvm')"
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _GRANTS = {
     "DefaultJwtRetriever": "client_credentials",
@@ -25,10 +28,12 @@ _RENAMED = {
 }
 _SAME = ("scope", "sub.claim.name", "token.endpoint.url")
 _UNSECURED = "unsecuredLogin"
+PROVIDER = f"{_OAUTH}token.provider"
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _EXTENSION = "extension_"
 
 
-def sasl(draft: Draft) -> None:
+def sasl(draft: Draft, machine: Machine | None = None) -> None:
     """Translate the settings of SASL."""
     names = [name for name in draft.given if name.startswith("sasl.")]
     protocol = draft.given.get("security.protocol", "PLAINTEXT")
@@ -50,7 +55,7 @@ def sasl(draft: Draft) -> None:
         return
     draft.put("sasl.mechanism", mechanism, "sasl.mechanism")
     if mechanism == "OAUTHBEARER":
-        _oauth(draft)
+        _oauth(draft, machine)
         return
     _no_handler(draft)
     for name in names:
@@ -137,7 +142,7 @@ def _password(draft: Draft, mechanism: str) -> None:
             draft.tell("sasl-login", f"{JAAS!r} has no {option}, or an empty one", f'add {option}="…"')
 
 
-def _oauth(draft: Draft) -> None:
+def _oauth(draft: Draft, machine: Machine | None) -> None:
     handler = draft.given.get("sasl.login.callback.handler.class", "OAuthBearerLoginCallbackHandler")
     if handler.rpartition(".")[2] not in (
         "OAuthBearerLoginCallbackHandler",
@@ -150,10 +155,43 @@ def _oauth(draft: Draft) -> None:
         return
     if draft.hidden(JAAS) and draft.login is None:
         return
-    if any(name.startswith(_UNSECURED) for name in options) or handler.endswith("UnsecuredLoginCallbackHandler"):
+    provider = draft.given.get(PROVIDER)
+    url = draft.value(_URL) or ""
+    if provider is not None or url.lower().startswith("file:"):
+        _provided(draft, provider or url, options if provider else {}, machine)
+    elif any(name.startswith(_UNSECURED) for name in options) or handler.endswith("UnsecuredLoginCallbackHandler"):
         _unsecured(draft, options)
     elif draft.value(f"{_OAUTH}config") is None and draft.value(f"{_OAUTH}metadata.authentication.type") is None:
         _oidc(draft, options)
+
+
+def _provided(draft: Draft, provider: str, options: dict[str, str], machine: Machine | None) -> None:
+    """Tokens of a Python function, or of a file: this process serves them to librdkafka."""
+    if not provider.lower().startswith("file:") and not _FUNCTION.fullmatch(provider) and not has_reference(provider):
+        draft.tell(
+            "client-setting-value",
+            f"{PROVIDER!r} has the value {provider!r}, which names no function",
+            "write package.module:function",
+        )
+        return
+    both = [name for name in (_URL, _ID, _SECRET) if name in draft.given and PROVIDER in draft.given]
+    if both:
+        draft.tell(
+            "sasl-login",
+            f"{PROVIDER!r} and {both[0]!r} both say where tokens come from",
+            "keep one of the two",
+        )
+        return
+    served = draft.tried(lambda: machine.tokens(provider, options)) if machine is not None else None
+    if served is not None:
+        draft.settings.update(
+            {
+                f"{_OAUTH}method": "oidc",
+                _URL: served.url,
+                f"{_OAUTH}client.id": served.id,
+                f"{_OAUTH}client.secret": served.secret,
+            }
+        )
 
 
 def _unsecured(draft: Draft, options: dict[str, str]) -> None:
@@ -192,12 +230,6 @@ def _oidc(draft: Draft, options: dict[str, str]) -> None:
             "sasl-login",
             f"'sasl.mechanism' is OAUTHBEARER, but {_URL!r} is not given",
             f"write {_URL}=https://… of the identity provider",
-        )
-    elif url.lower().startswith("file:"):
-        draft.tell(
-            "client-setting-refused",
-            f"{_URL!r} is a file, which librdkafka cannot take a token from",
-            f"write the https:// address of the identity provider, or {_JVM}",
         )
     retriever = draft.given.get(f"{_OAUTH}jwt.retriever.class", "DefaultJwtRetriever").rpartition(".")[2]
     if retriever not in _GRANTS:

@@ -9,7 +9,7 @@ _LOGIN = "it steers Java's logins; librdkafka has its own"
 _BROKER = "it steers how a broker checks tokens"
 _GSSAPI = "it belongs to GSSAPI (Kerberos)"
 _CLASS = "it names a Java class"
-_JVM = "remove it, or use Spark's own Kafka connector"
+_JVM = "remove it, or use Spark's own Kafka connector (transport='jvm')"
 _SAME = "the same"
 
 SECURITY: tuple[Setting, ...] = (
@@ -18,7 +18,7 @@ SECURITY: tuple[Setting, ...] = (
         "derived",
         "cpa",
         "ssl.truststore.location",
-        "PEM: `ssl.ca.location`; a JKS or PKCS12 store must be made PEM first",
+        "PEM: `ssl.ca.location`; a JKS or PKCS12 store is made PEM, `ssl.ca.pem`",
     ),
     *rows("derived", "cpa", "ssl.truststore.certificates", "`ssl.ca.pem`"),
     *rows("derived", "cpa", "ssl.truststore.password", "of a JKS or PKCS12 store"),
@@ -33,13 +33,13 @@ SECURITY: tuple[Setting, ...] = (
         "derived",
         "cpa",
         "ssl.keystore.location",
-        "PEM: `ssl.key.location` and `ssl.certificate.location`, both of the one file; PKCS12: the same; "
-        "a JKS store must be made PEM first",
+        "PEM: `ssl.key.location` and `ssl.certificate.location`, both of the one file; a JKS or PKCS12 store is made "
+        "PEM, `ssl.key.pem` and `ssl.certificate.pem` or, for a chain, `ssl.certificate.location`",
     ),
     *rows("derived", "cpa", "ssl.keystore.key", "`ssl.key.pem`"),
     *rows("derived", "cpa", "ssl.keystore.certificate.chain", "`ssl.certificate.pem`"),
-    *rows("derived", "cpa", "ssl.keystore.password", "the same, of a PKCS12 store"),
-    *rows("derived", "cpa", "ssl.key.password", "the same, of a PEM key"),
+    *rows("derived", "cpa", "ssl.keystore.password", "of a JKS or PKCS12 store"),
+    *rows("derived", "cpa", "ssl.key.password", "the same, of a PEM key; of a key in a JKS store too"),
     *rows(
         "derived",
         "cpa",
@@ -97,7 +97,18 @@ SECURITY: tuple[Setting, ...] = (
         "others are refused",
         "class",
     ),
-    *rows("derived", "cpa", "sasl.oauthbearer.token.endpoint.url", "the same; a file: URL is refused"),
+    *rows(
+        "derived",
+        "cpa",
+        "sasl.oauthbearer.token.endpoint.url",
+        "the same; the token in a file: is read again when it expires",
+    ),
+    *rows(
+        "derived",
+        "cpa",
+        "sasl.oauthbearer.token.provider",
+        "kdsl's own: a Python function that gives tokens, as `package.module:function`; for librdkafka only",
+    ),
     *rows("derived", "cpa", "sasl.oauthbearer.client.credentials.client.id", "`sasl.oauthbearer.client.id`"),
     *rows("derived", "cpa", "sasl.oauthbearer.client.credentials.client.secret", "`sasl.oauthbearer.client.secret`"),
     *rows(

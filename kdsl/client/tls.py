@@ -1,65 +1,36 @@
 """Java's ``ssl.*`` settings, read together, as librdkafka's.
 
-librdkafka reads PEM, and a key from PKCS12. A JKS store (and a PKCS12 trust store) must be made PEM: a `Stores` that
-the caller hands in does it; without one the problem says how.
+librdkafka reads PEM. Java's stores, JKS and PKCS12, are made PEM by a `Machine` that the process hands in when it makes
+a client; without one (while planning) no file is looked at.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal, Protocol
-
-import attrs
+from functools import partial
 
 from kdsl.client.draft import Draft
+from kdsl.client.key_files import unreachable
+from kdsl.client.machine import Machine
 from kdsl.client.pem import blocks
+from kdsl.client.stores import Pem, Store, Which
 from kdsl.errors import nearest
 from kdsl.secrets import has_reference
 
 _PROTOCOLS = ("TLSv1.3", "TLSv1.2", "TLSv1.1", "TLSv1", "SSLv3", "SSLv2", "TLS", "SSL")
 _NEW = frozenset({"TLSv1.3", "TLSv1.2", "TLS"})
-_JVM = "use Spark's own Kafka connector"
-
-Which = Literal["truststore", "keystore"]
-
-
-@attrs.frozen(repr=False)
-class Store:
-    """A Java key store that librdkafka cannot read.
-
-    Attributes:
-        which: Whether it holds the authorities that are trusted or the client's own key.
-        location: Its path.
-        kind: ``JKS`` or ``PKCS12``.
-        password: Its password, where one is given.
-        key_password: The password of the key within it, where it is another.
-    """
-
-    which: Which
-    location: str
-    kind: str
-    password: str | None = None
-    key_password: str | None = None
+_JVM = "use Spark's own Kafka connector (transport='jvm')"
+_FILES = (
+    "ssl.ca.location",
+    "ssl.key.location",
+    "ssl.certificate.location",
+    "ssl.keystore.location",
+    "ssl.crl.location",
+)
 
 
-@attrs.frozen(repr=False)
-class Pem:
-    """What was in a store, as PEM texts: certificates, and the key where it is a key store's (not encrypted)."""
-
-    certificates: str
-    key: str = ""
-
-
-class Stores(Protocol):
-    """Makes PEM of a Java key store."""
-
-    def __call__(self, store: Store) -> Pem:
-        """Read a store; raise KdslError, without any password in its text, where that fails."""
-        ...
-
-
-def tls(draft: Draft, stores: Stores | None) -> None:
+def tls(draft: Draft, machine: Machine | None) -> None:
     """Translate the settings of TLS."""
     names = [name for name in draft.given if name.startswith("ssl.")]
     protocol = draft.given.get("security.protocol", "PLAINTEXT")
@@ -72,11 +43,16 @@ def tls(draft: Draft, stores: Stores | None) -> None:
             "write security.protocol=SSL or SASL_SSL, or remove them",
         )
         return
-    _truststore(draft, stores)
-    _keystore(draft, stores)
+    _truststore(draft, machine)
+    _keystore(draft, machine)
     _endpoint(draft)
     _protocols(draft)
     _ciphers(draft)
+    if machine is not None:
+        for name in _FILES:
+            if name in draft.settings:
+                path = draft.tried(partial(machine.path, draft.settings[name]))
+                draft.settings[name] = path or draft.settings[name]
 
 
 def _kind(draft: Draft, which: Which) -> str:
@@ -106,17 +82,17 @@ def _location(draft: Draft, which: Which, texts: Iterable[str]) -> str | None:
             draft.tell("tls-store", f"{password!r} is given without a store", f"write {name}, or remove it")
     if location is None or draft.hidden(name) or draft.hidden(f"ssl.{which}.type"):
         return None
-    if scheme := re.match(r"([A-Za-z][\w+.-]+)://", location):
+    if told := unreachable(location):
         draft.tell(
             "tls-store",
-            f"{name!r} is {location!r}, which is no file of this machine ({scheme[1]}://)",
-            "copy the file to the driver and to every executor and write its path",
+            f"{name!r} is {location!r}: {told}",
+            "copy the file to the driver and to every executor and write its path, or install a fetcher",
         )
         return None
     return location
 
 
-def _truststore(draft: Draft, stores: Stores | None) -> None:
+def _truststore(draft: Draft, machine: Machine | None) -> None:
     text = "ssl.truststore.certificates"
     location = _location(draft, "truststore", [text])
     if text in draft.given:
@@ -127,12 +103,12 @@ def _truststore(draft: Draft, stores: Stores | None) -> None:
     if kind == "PEM":
         draft.put("ssl.ca.location", location, "ssl.truststore.location")
     elif pem := _converted(
-        draft, stores, Store("truststore", location, kind, _given(draft, "ssl.truststore.password"))
+        draft, machine, Store("truststore", location, kind, _given(draft, "ssl.truststore.password"))
     ):
         draft.put("ssl.ca.pem", pem.certificates, "ssl.truststore.location")
 
 
-def _keystore(draft: Draft, stores: Stores | None) -> None:
+def _keystore(draft: Draft, machine: Machine | None) -> None:
     key, chain = "ssl.keystore.key", "ssl.keystore.certificate.chain"
     location = _location(draft, "keystore", [key, chain])
     if (key in draft.given) != (chain in draft.given):
@@ -142,10 +118,10 @@ def _keystore(draft: Draft, stores: Stores | None) -> None:
         _put_pem(draft, "ssl.key.pem", key, "PRIVATE KEY")
     if chain in draft.given:
         _put_pem(draft, "ssl.certificate.pem", chain, "CERTIFICATE")
+        _whole_chain(draft, machine, chain)
     kind = _kind(draft, "keystore")
     password, key_password = _given(draft, "ssl.keystore.password"), _given(draft, "ssl.key.password")
-    if location is not None and kind == "PKCS12":
-        _pkcs12(draft, location, password, key_password)
+    if location is not None and kind == "PKCS12" and not _one_password(draft, password, key_password):
         return
     if key_password is not None:
         draft.put("ssl.key.password", key_password, "ssl.key.password")
@@ -153,28 +129,33 @@ def _keystore(draft: Draft, stores: Stores | None) -> None:
         draft.put("ssl.key.location", location, "ssl.keystore.location")
         draft.put("ssl.certificate.location", location, "ssl.keystore.location")
     elif location is not None:
-        pem = _converted(draft, stores, Store("keystore", location, kind, password, key_password))
+        pem = _converted(draft, machine, Store("keystore", location, kind, password, key_password))
         if pem:
             draft.settings.pop("ssl.key.password", None)
             draft.put("ssl.key.pem", pem.key, "ssl.keystore.location")
             draft.put("ssl.certificate.pem", pem.certificates, "ssl.keystore.location")
+            _whole_chain(draft, machine, "ssl.keystore.location")
 
 
-def _pkcs12(draft: Draft, location: str, password: str | None, key_password: str | None) -> None:
-    if password is None:
-        draft.tell(
-            "tls-store", "'ssl.keystore.location' is a PKCS12 store without a password", "write ssl.keystore.password"
-        )
-        return
-    if key_password not in (None, password) and not has_reference(f"{key_password}{password}"):
-        draft.tell(
-            "tls-store",
-            "'ssl.key.password' differs from 'ssl.keystore.password', but librdkafka opens a PKCS12 store and its key "
-            "with one password",
-            f"give the key the store's password (keytool -importkeystore), or {_JVM}",
-        )
-    draft.put("ssl.keystore.location", location, "ssl.keystore.location")
-    draft.put("ssl.keystore.password", password, "ssl.keystore.password")
+def _whole_chain(draft: Draft, machine: Machine | None, source: str) -> None:
+    """Send the certificates between the client's own and the root, too: librdkafka does so from a file alone."""
+    text = draft.settings.get("ssl.certificate.pem", "")
+    if machine is not None and text.count("-----BEGIN ") > 1:
+        path = draft.tried(lambda: machine.file("chain.pem", text))
+        if path is not None:
+            del draft.settings["ssl.certificate.pem"]
+            draft.put("ssl.certificate.location", path, source)
+
+
+def _one_password(draft: Draft, password: str | None, key_password: str | None) -> bool:
+    if key_password in (None, password) or has_reference(f"{key_password}{password}"):
+        return True
+    draft.tell(
+        "tls-store",
+        "'ssl.key.password' differs from 'ssl.keystore.password', but a PKCS12 store and its key have one password",
+        "give the key the store's password (keytool -importkeystore), and write it once",
+    )
+    return False
 
 
 def _given(draft: Draft, name: str) -> str | None:
@@ -193,24 +174,16 @@ def _put_pem(draft: Draft, target: str, source: str, ending: str) -> None:
         )
 
 
-def _converted(draft: Draft, stores: Stores | None, store: Store) -> Pem | None:
-    if stores is not None:
-        return stores(store)
+def _converted(draft: Draft, machine: Machine | None, store: Store) -> Pem | None:
     name = f"ssl.{store.which}.location"
     if store.location.lower().endswith((".pem", ".crt", ".cer")):
-        fix = f"write ssl.{store.which}.type=PEM, if it is a PEM file"
-    elif store.which == "truststore":
-        fix = (
-            f"convert it (keytool -list -rfc -keystore {store.location} > ca.pem), "
-            f"write its path and ssl.truststore.type=PEM, or {_JVM}"
+        draft.tell(
+            "tls-store",
+            f"{name!r} is {store.location!r}, but the type of the {store.which} is {store.kind}",
+            f"write ssl.{store.which}.type=PEM",
         )
-    else:
-        fix = (
-            f"convert it (keytool -importkeystore -srckeystore {store.location} -destkeystore client.p12 "
-            f"-deststoretype PKCS12), write its path and ssl.keystore.type=PKCS12, or {_JVM}"
-        )
-    draft.tell("tls-store-conversion", f"{name!r} is a {store.kind} store, which librdkafka cannot read", fix)
-    return None
+        return None
+    return None if machine is None else draft.tried(lambda: machine.pem(store))
 
 
 def _endpoint(draft: Draft) -> None:

@@ -15,10 +15,11 @@ from kdsl.client import librdkafka
 from kdsl.client.connector import ConnectorSettings, connector_settings
 from kdsl.client.draft import Draft, Resolve, read, refusal
 from kdsl.client.hiding import redact
+from kdsl.client.machine import Machine
 from kdsl.client.model import MAX_INT, Client, Target
 from kdsl.client.sasl import sasl
 from kdsl.client.settings import TABLE, settings_of
-from kdsl.client.tls import Stores, tls
+from kdsl.client.tls import tls
 from kdsl.errors import Problem
 from kdsl.secrets import has_reference
 
@@ -81,7 +82,7 @@ class Translated:
 
 
 def consumer_settings(
-    properties: Mapping[str, str], resolve: Resolve | None = None, stores: Stores | None = None
+    properties: Mapping[str, str], resolve: Resolve | None = None, machine: Machine | None = None
 ) -> Translated:
     """What client properties mean to librdkafka's consumer.
 
@@ -89,27 +90,27 @@ def consumer_settings(
         properties: Java's names (or librdkafka's own) and their texts, without the prefix ``properties.``.
         resolve: Replaces references to secrets, in the process that makes the client. Without it references stay as
             they stand, and what depends on them is not judged.
-        stores: Makes PEM of Java key stores; without it such a store is a problem.
+        machine: Finds key files, reads Java's stores, serves tokens; without it none is looked at.
     """
-    return _translate(properties, "consumer", resolve, stores)
+    return _translate(properties, "consumer", resolve, machine)
 
 
 def producer_settings(
-    properties: Mapping[str, str], resolve: Resolve | None = None, stores: Stores | None = None
+    properties: Mapping[str, str], resolve: Resolve | None = None, machine: Machine | None = None
 ) -> Translated:
     """What client properties mean to librdkafka's producer; the arguments are those of `consumer_settings`."""
-    return _translate(properties, "producer", resolve, stores)
+    return _translate(properties, "producer", resolve, machine)
 
 
 def admin_settings(
-    properties: Mapping[str, str], resolve: Resolve | None = None, stores: Stores | None = None
+    properties: Mapping[str, str], resolve: Resolve | None = None, machine: Machine | None = None
 ) -> Translated:
     """What client properties mean to librdkafka's admin client; the arguments are those of `consumer_settings`."""
-    return _translate(properties, "admin", resolve, stores)
+    return _translate(properties, "admin", resolve, machine)
 
 
 def _translate(
-    properties: Mapping[str, str], client: Client, resolve: Resolve | None, stores: Stores | None
+    properties: Mapping[str, str], client: Client, resolve: Resolve | None, machine: Machine | None
 ) -> Translated:
     draft = read(properties, client, resolve)
     draft.settings.update(draft.own)
@@ -122,8 +123,8 @@ def _translate(
         _delivery(draft)
         _compression(draft)
         _partitioner(draft)
-    tls(draft, stores)
-    sasl(draft)
+    tls(draft, machine)
+    sasl(draft, machine)
     defaults = {name: text for name, text in draft.defaults.items() if name not in draft.settings}
     connector = connector_settings(properties, resolve)
     return Translated(draft.settings, defaults, FIXED[client], connector, tuple(draft.problems))

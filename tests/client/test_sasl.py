@@ -157,7 +157,8 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
             sasl("GSSAPI"),
             [
                 "'sasl.mechanism' is GSSAPI (Kerberos), which the librdkafka in confluent-kafka's wheels is built "
-                "without; use Spark's own Kafka connector, or another mechanism: 'PLAIN', 'SCRAM-SHA-256', "
+                "without; use Spark's own Kafka connector "
+                "(transport='jvm'), or another mechanism: 'PLAIN', 'SCRAM-SHA-256', "
                 "'SCRAM-SHA-512' and "
                 "'OAUTHBEARER'"
             ],
@@ -166,7 +167,8 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
             {"security.protocol": "SASL_SSL"},
             [
                 "'sasl.mechanism' is GSSAPI, the default (Kerberos), which the librdkafka in confluent-kafka's wheels "
-                "is built without; use Spark's own Kafka connector, or another mechanism: 'PLAIN', 'SCRAM-SHA-256', "
+                "is built without; use Spark's own Kafka connector "
+                "(transport='jvm'), or another mechanism: 'PLAIN', 'SCRAM-SHA-256', "
                 "'SCRAM-SHA-512' and 'OAUTHBEARER'"
             ],
         ),
@@ -182,7 +184,7 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
             [
                 "'sasl.mechanism' is 'SCRAM-SHA-1', which librdkafka does not have (did you mean 'SCRAM-SHA-512'?); "
                 "write one of 'PLAIN', 'SCRAM-SHA-256', 'SCRAM-SHA-512' and 'OAUTHBEARER', or use Spark's "
-                "own Kafka connector"
+                "own Kafka connector (transport='jvm')"
             ],
         ),
         (
@@ -224,7 +226,7 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
             sasl("SCRAM-SHA-256", f'{SCRAM} required username="u" password="HUSH" tokenauth="true";'),
             [
                 "'sasl.jaas.config' logs in with a delegation token (tokenauth), which librdkafka does not have; "
-                "log in with a name and a password, or use Spark's own Kafka connector"
+                "log in with a name and a password, or use Spark's own Kafka connector (transport='jvm')"
             ],
         ),
         (
@@ -233,7 +235,7 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
             ),
             [
                 "'sasl.login.callback.handler.class' cannot be set: it names a Java class; "
-                "remove it, or use Spark's own Kafka connector"
+                "remove it, or use Spark's own Kafka connector (transport='jvm')"
             ],
         ),
         (
@@ -260,21 +262,28 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
             ],
         ),
         (
+            sasl("OAUTHBEARER", sasl__oauthbearer__token__provider="no function"),
+            [
+                "'sasl.oauthbearer.token.provider' has the value 'no function', which names no function; "
+                "write package.module:function"
+            ],
+        ),
+        (
             sasl(
                 "OAUTHBEARER",
-                f'{OAUTH} required clientId="i" clientSecret="HUSH";',
-                sasl__oauthbearer__token__endpoint__url="file:///token",
+                sasl__oauthbearer__token__provider="my.tokens:make",
+                sasl__oauthbearer__token__endpoint__url="https://idp/token",
             ),
             [
-                "'sasl.oauthbearer.token.endpoint.url' is a file, which librdkafka cannot take a token from; "
-                "write the https:// address of the identity provider, or use Spark's own Kafka connector"
+                "'sasl.oauthbearer.token.provider' and 'sasl.oauthbearer.token.endpoint.url' both say where tokens "
+                "come from; keep one of the two"
             ],
         ),
         (
             sasl("OAUTHBEARER", sasl__login__callback__handler__class="com.example.Handler"),
             [
                 "'sasl.login.callback.handler.class' cannot be set: it names a Java class; "
-                "remove it, or use Spark's own Kafka connector"
+                "remove it, or use Spark's own Kafka connector (transport='jvm')"
             ],
         ),
         (
@@ -308,7 +317,7 @@ def test_what_cannot_work_is_told_without_secrets(given: dict[str, str], message
             f'{OAUTH} required clientId="i" clientSecret="HUSH" extension_x="HUSH,HUSH";',
             {},
             "'sasl.jaas.config' has an extension with a comma in its value; remove it, or use Spark's "
-            "own Kafka connector",
+            "own Kafka connector (transport='jvm')",
         ),
         (
             f'{OAUTH} required clientId="i" clientSecret="HUSH" other="HUSH";',
@@ -320,7 +329,7 @@ def test_what_cannot_work_is_told_without_secrets(given: dict[str, str], message
             {"sasl.oauthbearer.jwt.retriever.class": "a.FileJwtRetriever"},
             "'sasl.oauthbearer.jwt.retriever.class' cannot be 'FileJwtRetriever': librdkafka has two ways to get a "
             "token; write one of 'DefaultJwtRetriever', 'ClientCredentialsJwtRetriever' and 'JwtBearerJwtRetriever', "
-            "or use Spark's own Kafka connector",
+            "or use Spark's own Kafka connector (transport='jvm')",
         ),
     ],
 )

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from kdsl.client.model import Client
-from kdsl.client.tls import Pem, Store
+from kdsl.client.stores import Pem, Store
+from kdsl.client.token_service import Endpoint
 from kdsl.client.translate import consumer_settings
+from kdsl.errors import KdslError
 from tests.client.installed import DATA, MAKE, create
 
 CLIENTS: tuple[Client, ...] = ("consumer", "producer", "admin")
@@ -46,19 +50,6 @@ def told(given: dict[str, str]) -> list[str]:
             },
             ["ssl.key.pem", "ssl.certificate.pem", "ssl.key.password"],
         ),
-        (
-            {"ssl.keystore.location": str(DATA / "client.p12"), "ssl.keystore.password": "store-pw"},
-            ["ssl.keystore.location", "ssl.keystore.password"],
-        ),
-        (
-            {
-                "ssl.keystore.type": "PKCS12",
-                "ssl.keystore.location": str(DATA / "client.p12"),
-                "ssl.keystore.password": "store-pw",
-                "ssl.key.password": "store-pw",
-            },
-            ["ssl.keystore.location", "ssl.keystore.password"],
-        ),
         ({"ssl.endpoint.identification.algorithm": ""}, ["ssl.endpoint.identification.algorithm"]),
         ({"ssl.endpoint.identification.algorithm": "HTTPS"}, ["ssl.endpoint.identification.algorithm"]),
         (
@@ -95,34 +86,18 @@ def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
     ("given", "messages"),
     [
         (
-            {"ssl.truststore.location": "/x/trust.jks", "ssl.truststore.password": "HUSH"},
-            [
-                "'ssl.truststore.location' is a JKS store, which librdkafka cannot read; "
-                "convert it (keytool -list -rfc -keystore /x/trust.jks > ca.pem), write its path and "
-                "ssl.truststore.type=PEM, or use Spark's own Kafka connector"
-            ],
-        ),
-        (
-            {"ssl.keystore.location": "/x/key.jks", "ssl.keystore.password": "HUSH", "ssl.key.password": "HUSH"},
-            [
-                "'ssl.keystore.location' is a JKS store, which librdkafka cannot read; "
-                "convert it (keytool -importkeystore -srckeystore /x/key.jks -destkeystore client.p12 "
-                "-deststoretype PKCS12), write its path and ssl.keystore.type=PKCS12, or use Spark's own "
-                "Kafka connector"
-            ],
-        ),
-        (
             {"ssl.truststore.location": "/x/ca.pem"},
             [
-                "'ssl.truststore.location' is a JKS store, which librdkafka cannot read; "
-                "write ssl.truststore.type=PEM, if it is a PEM file"
+                "'ssl.truststore.location' is '/x/ca.pem', but the type of the truststore is JKS; "
+                "write ssl.truststore.type=PEM"
             ],
         ),
         (
             {"ssl.truststore.location": "obs://bucket/client.jks"},
             [
-                "'ssl.truststore.location' is 'obs://bucket/client.jks', which is no file of this machine (obs://); "
-                "copy the file to the driver and to every executor and write its path"
+                "'ssl.truststore.location' is 'obs://bucket/client.jks': it is no file of this machine (obs://), and "
+                "no package registers a fetcher (entry points of the group 'kdsl.files', named after the scheme); "
+                "copy the file to the driver and to every executor and write its path, or install a fetcher"
             ],
         ),
         (
@@ -159,15 +134,10 @@ def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
             ],
         ),
         (
-            {"ssl.keystore.type": "PKCS12", "ssl.keystore.location": "a"},
-            ["'ssl.keystore.location' is a PKCS12 store without a password; write ssl.keystore.password"],
-        ),
-        (
             {"ssl.keystore.location": "a.p12", "ssl.keystore.password": "HUSH", "ssl.key.password": "HUSH HUSH"},
             [
-                "'ssl.key.password' differs from 'ssl.keystore.password', but librdkafka opens a PKCS12 store and its "
-                "key with one password; give the key the store's password (keytool -importkeystore), or use "
-                "Spark's own Kafka connector"
+                "'ssl.key.password' differs from 'ssl.keystore.password', but a PKCS12 store and its key have one "
+                "password; give the key the store's password (keytool -importkeystore), and write it once"
             ],
         ),
         (
@@ -182,7 +152,7 @@ def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
             [
                 "'ssl.enabled.protocols' is TLSv1.3 alone, but librdkafka takes TLSv1.2 too and cannot be told "
                 "otherwise; write TLSv1.2,TLSv1.3 and let the brokers refuse TLSv1.2, or use Spark's own "
-                "Kafka connector"
+                "Kafka connector (transport='jvm')"
             ],
         ),
         (
@@ -204,7 +174,7 @@ def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
             {"ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"},
             [
                 "'ssl.cipher.suites' names suites of TLSv1.3 alone, but librdkafka takes TLSv1.2 too and cannot be "
-                "told otherwise; add suites of TLSv1.2, or use Spark's own Kafka connector"
+                "told otherwise; add suites of TLSv1.2, or use Spark's own Kafka connector (transport='jvm')"
             ],
         ),
     ],
@@ -225,26 +195,51 @@ def test_settings_of_tls_without_tls_are_a_warning() -> None:
     assert translated.settings == {}
 
 
-def test_a_store_that_librdkafka_cannot_read_is_made_pem_by_who_can() -> None:
-    asked: list[Store] = []
+class Stores:
+    """Stores that are not there; what was asked for is written down."""
 
-    def stores(store: Store) -> Pem:
-        asked.append(store)
-        return Pem(CA) if store.which == "truststore" else Pem(CERTIFICATE, KEY)
+    def __init__(self, chain: str = CERTIFICATE) -> None:
+        self.asked: list[Store | str] = []
+        self.chain = chain
 
-    given = {
-        **SSL,
-        "ssl.truststore.type": "PKCS12",
-        "ssl.truststore.location": "/x/trust",
-        "ssl.truststore.password": "t",
-        "ssl.keystore.location": "/x/key.jks",
-        "ssl.keystore.password": "s",
-        "ssl.key.password": "k",
-    }
-    translated = consumer_settings(given, stores=stores)
+    def pem(self, store: Store) -> Pem:
+        self.asked.append(store)
+        return Pem(CA) if store.which == "truststore" else Pem(self.chain, KEY)
+
+    def path(self, location: str) -> str:
+        self.asked.append(location)
+        if "no-such" in location:
+            raise KdslError(f"{location} is nowhere")
+        return f"/here{location}"
+
+    def file(self, name: str, text: str) -> str:
+        self.asked.append(text)
+        return f"/private/{name}"
+
+    def tokens(self, provider: str, options: Mapping[str, str]) -> Endpoint:
+        return Endpoint("http://127.0.0.1:1/x", "id", "HUSH")
+
+
+STORES = {
+    **SSL,
+    "ssl.truststore.type": "PKCS12",
+    "ssl.truststore.location": "/x/trust",
+    "ssl.truststore.password": "t",
+    "ssl.keystore.location": "/x/key.jks",
+    "ssl.keystore.password": "s",
+    "ssl.key.password": "k",
+}
+
+
+def test_a_java_store_is_made_pem_when_a_client_is_made() -> None:
+    stores = Stores()
+    translated = consumer_settings(STORES, machine=stores)
 
     assert translated.problems == ()
-    assert asked == [Store("truststore", "/x/trust", "PKCS12", "t"), Store("keystore", "/x/key.jks", "JKS", "s", "k")]
+    assert stores.asked == [
+        Store("truststore", "/x/trust", "PKCS12", "t"),
+        Store("keystore", "/x/key.jks", "JKS", "s", "k"),
+    ]
     assert translated.settings == {
         "security.protocol": "SSL",
         "ssl.ca.pem": CA,
@@ -252,6 +247,48 @@ def test_a_store_that_librdkafka_cannot_read_is_made_pem_by_who_can() -> None:
         "ssl.certificate.pem": CERTIFICATE,
     }
     assert create("consumer", translated.merged()) == []
+
+
+def test_stores_are_not_looked_at_while_planning() -> None:
+    assert consumer_settings(STORES).problems == ()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"ssl.keystore.location": "/x/key.jks", "ssl.keystore.password": "s"},
+        {"ssl.keystore.type": "PEM", "ssl.keystore.key": KEY, "ssl.keystore.certificate.chain": CERTIFICATE + CA},
+    ],
+)
+def test_a_chain_of_certificates_goes_into_a_file_from_which_librdkafka_sends_it_whole(given: dict[str, str]) -> None:
+    stores = Stores(CERTIFICATE + CA)
+    translated = consumer_settings({**SSL, **given}, machine=stores)
+
+    assert translated.problems == ()
+    assert CERTIFICATE + CA in stores.asked
+    assert translated.settings["ssl.certificate.location"] == "/here/private/chain.pem"
+    assert "ssl.certificate.pem" not in translated.settings
+
+
+def test_the_path_of_a_file_is_the_one_on_this_machine() -> None:
+    given = {**SSL, "ssl.truststore.type": "PEM", "ssl.truststore.location": "/x/ca.pem", "ssl.crl.location": "/x/crl"}
+
+    settings = consumer_settings(given, machine=Stores()).settings
+
+    assert (settings["ssl.ca.location"], settings["ssl.crl.location"]) == ("/here/x/ca.pem", "/here/x/crl")
+
+
+def test_every_file_that_cannot_be_had_is_told() -> None:
+    given = {
+        **SSL,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/no-such/ca",
+        "ssl.crl.location": "no-such",
+    }
+
+    told = [str(problem) for problem in consumer_settings({**SSL, **given}, machine=Stores()).problems]
+
+    assert [text.split(";")[0] for text in told] == ["/no-such/ca is nowhere", "no-such is nowhere"]
 
 
 def test_references_in_stores_are_not_judged() -> None:

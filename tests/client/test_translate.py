@@ -259,7 +259,8 @@ def test_a_number_outside_of_librdkafka_s_range_gets_the_nearest_and_is_told(
         ({"dr_cb": "x"}, "'dr_cb' cannot be set: it is no text but a part of a program; remove it"),
         (
             {"security.providers": "x"},
-            "'security.providers' cannot be set: it names a Java class; remove it, or use Spark's own Kafka connector",
+            "'security.providers' cannot be set: it names a Java class; remove it, or use Spark's own Kafka connector "
+            "(transport='jvm')",
         ),
     ],
 )
