@@ -263,7 +263,10 @@ class Table:
         """
         own = {key: value for key, value in self.definition.properties.items() if key != SERVERS}
         if cluster is not None:
-            fail_on(cluster.problems(), f"the cluster {cluster.name or cluster.bootstrap_servers!r}")
+            transport: Literal["librdkafka", "jvm"] = (
+                "jvm" if self.definition.options.transport.lower() == "jvm" else "librdkafka"
+            )
+            fail_on(cluster.problems(transport), f"the cluster {cluster.name or cluster.bootstrap_servers!r}")
             return cluster.with_properties(own)
         servers = self.definition.properties.get(SERVERS)
         if servers is None:

@@ -19,6 +19,7 @@ from kdsl.resolve import (
     startup,
     time,
     topics,
+    transport,
 )
 from kdsl.resolve.model import (
     HeaderCondition,
@@ -78,6 +79,8 @@ RULES: tuple[Rule, ...] = (
     delivery.semantic,
     delivery.exactly_once,
     delivery.partitioner,
+    transport.capabilities,
+    transport.realtime,
 )
 
 

@@ -64,6 +64,7 @@ class JavaBrokers:
         self._patience = cluster.connector().api_timeout_ms / 1000
         self._answered = False
         self._jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+        assert self._jvm is not None
         self._clients: Any = self._jvm.org.apache.kafka.clients
         settings = self._jvm.java.util.HashMap()
         for name, text in kafka_options(cluster, "admin", table).items():
@@ -166,7 +167,7 @@ class JavaBrokers:
         return result
 
     def _called(self, call: Callable[[], Any], what: str, seconds: float = 0) -> Any:
-        from py4j.protocol import Py4JJavaError
+        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
         try:
             return call()

@@ -145,7 +145,7 @@ def _first_loader(jvm: Any) -> Any:
 
 
 def _loads(loader: Any) -> bool:
-    from py4j.protocol import Py4JJavaError
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     if loader is None:
         return True  # not ours to change; what is missing shows by itself

@@ -7,7 +7,7 @@ Spark in its own terms. Rows are made of the records by `kdsl.run.read.decode`, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kdsl.cluster import Cluster
@@ -16,7 +16,7 @@ from kdsl.run.decode import RecordDecoder
 from kdsl.run.jvm.admin import brokers_of
 from kdsl.run.jvm.jars import attach
 from kdsl.run.jvm.settings import hide_secrets, kafka_options
-from kdsl.run.librdkafka.brokers import Place
+from kdsl.run.librdkafka.brokers import Place, Topic
 from kdsl.run.librdkafka.errors import OffsetError
 from kdsl.run.librdkafka.subscription import Subscription
 
@@ -133,18 +133,18 @@ def _stream(subscription: Subscription, plan: ReadPlan) -> _Planned:
             options["startingTimestamp"] = str(plan.start.timestamp)
             options["startingOffsetsByTimestampStrategy"] = "latest"
         case _:
-            options["startingOffsets"] = _given_start(subscription, plan, topics)
+            options["startingOffsets"] = _given_start(subscription, topics)
     return _Planned(options, stop)
 
 
-def _given_start(subscription: Subscription, plan: ReadPlan, topics: Mapping[str, object]) -> str:
+def _given_start(subscription: Subscription, topics: Mapping[str, Topic]) -> str:
     """The start as offsets; an error is told by Spark, and only where there is no checkpoint.
 
     Whether there is one shows when the query starts, and then the start does not matter. Spark looks at these offsets
     if there is none: it refuses, and quotes, offsets that are not those of the topic's partitions.
     """
     try:
-        begin = subscription.begin(topics)  # type: ignore[arg-type]
+        begin = subscription.begin(topics)
     except OffsetError as e:
         return json.dumps({f"{e} ": {"0": 0}})
     return _offsets(begin.offsets) if begin.offsets else "earliest"
@@ -171,12 +171,15 @@ def matching(conditions: Iterable[HeaderCondition]) -> Column:
 
     found: Column | None = None
     for condition in conditions:
-        name, value = sf.lit(condition.name), sf.lit(condition.value).cast("binary")
-        here = sf.coalesce(
-            sf.exists("headers", lambda h, n=name, v=value: (h["key"] == n) & (h["value"].eqNullSafe(v))),
-            sf.lit(False),
-        )
+        here = sf.coalesce(sf.exists("headers", _has(condition)), sf.lit(False))
         here = ~here if condition.negated else here
         found = here if found is None else (found | here) if condition.joined == "|" else (found & here)
     assert found is not None
     return found
+
+
+def _has(condition: HeaderCondition) -> Callable[[Column], Column]:
+    from pyspark.sql import functions as sf
+
+    name, value = sf.lit(condition.name), sf.lit(condition.value).cast("binary")
+    return lambda header: (header["key"] == name) & header["value"].eqNullSafe(value)

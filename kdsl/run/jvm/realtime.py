@@ -91,7 +91,7 @@ def check_query(df: DataFrame, table: str) -> None:
     """
     if is_connect(df.sparkSession):
         return
-    plan = df._jdf.queryExecution().analyzed()  # type: ignore[operator]  # noqa: SLF001
+    plan = df._jdf.queryExecution().analyzed()  # noqa: SLF001
     reasons = dict.fromkeys(_reasons(plan))
     if reasons:
         raise KdslError(

@@ -1,4 +1,4 @@
-"""Client settings as options of Spark's Kafka connector: ``kafka.*``, secrets resolved, and hidden from what Spark shows.
+"""Client settings as options of Spark's Kafka connector: ``kafka.*``, with secrets that Spark does not show.
 
 The connector's clients run in the driver and in executors, and take their settings from the options, so that secrets
 travel in them, resolved on the driver. Spark shows options in plans, in its UI and in event logs, and hides those whose
