@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 from urllib.parse import unquote
 
 import attrs
@@ -146,12 +146,18 @@ class Cluster:
         """The client properties with the brokers among them, literal secrets in the open: never print this."""
         return {**self.properties.revealed(), SERVERS: self.bootstrap_servers}
 
-    def problems(self) -> tuple[Problem, ...]:
-        """Everything that is wrong with the cluster's settings, or left out by the transport ``librdkafka``.
+    def problems(self, transport: Literal["librdkafka", "jvm"] = "librdkafka") -> tuple[Problem, ...]:
+        """Everything that is wrong with the cluster's settings, or left out by a transport.
 
         References are looked at but not resolved; see `unresolved` for those.
+
+        Args:
+            transport: The transport whose clients get the settings.
         """
         found = [*self._twice()]
+        clients: tuple[Client, ...] = ("consumer", "producer", "admin")
+        if transport == "jvm":
+            return tuple(dict.fromkeys([*found, *(p for client in clients for p in self.java(client).problems)]))
         for make in (consumer_settings, producer_settings, admin_settings):
             found += make(self.settings()).problems
         return tuple(dict.fromkeys(found))
