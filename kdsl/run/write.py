@@ -6,12 +6,14 @@ before the first record is told before it: columns, settings, topics, brokers.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PythonException
@@ -21,7 +23,9 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
+from kdsl.run.checkpoint import Allowed, Folder, Kept, check_change, folder_of, load, store
 from kdsl.run.encode import RecordEncoder, names_topics
+from kdsl.run.exactly_once import ONE_PLAN, start_stream, started, write_batch
 from kdsl.run.fit import fitted
 from kdsl.run.parallelism import in_tasks
 from kdsl.run.partitioner import check_partitioner
@@ -48,6 +52,7 @@ _OUTPUT_MODES = {
     "update": "emits a row again whenever it changes, and each time it would be one more record",
     "complete": "replaces the whole result with each batch, and a topic cannot be replaced",
 }
+_log = logging.getLogger(__name__)
 _TOLD = re.compile(  # the end of a task's traceback, with or without what Spark puts behind it
     r"^kdsl\.[\w.]+Error: (.*?)(?:\s+SQLSTATE: \w+.*|\n\s+at .*)?\Z", re.MULTILINE | re.DOTALL
 )
@@ -57,8 +62,10 @@ class WriteError(KdslError):
     """A task of a batch write failed; what it raised is told here, the rest of the story in the cause."""
 
 
-def write(df: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
-    """Append the rows of a DataFrame to the topics, at least once.
+def write(
+    df: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None = None, adopt: bool = False
+) -> None:
+    """Append the rows of a DataFrame to the topics, at least once, or exactly once.
 
     When it returns, Kafka has acknowledged every record. Where it fails, some records may be in the topics. It may be
     called from ``foreachBatch``, which then writes a batch again that was cut off.
@@ -66,14 +73,21 @@ def write(df: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     A plan that promises nothing (``delivery="none"``) sends alike, but what Kafka refuses, or has not acknowledged ten
     seconds after the last row, only stands in the log.
 
+    An exactly-once write has a transaction for each of its tasks: a part is visible whole or not at all, once, however
+    often its task is tried. With one task (``sink_parallelism=1``, or a write id) that is the whole write.
+
     Args:
         df: A batch DataFrame; columns go by name (`kdsl.run.fit.fitted`).
         plan: What is written.
         cluster: Where.
+        write_id: Names an exactly-once write that may be made again: one that is done is not done twice. Needed within
+            ``foreachBatch``, where each write of the function has its own.
+        adopt: Take over an exactly-once prefix of somebody else, or one whose tokens are lost.
 
     Raises:
         ResolveError: The DataFrame or the client settings do not fit; all problems are told.
         KdslError: The DataFrame is a stream, no broker answers, or a topic does not exist.
+        ExactlyOnceError: Exactly-once cannot be kept.
         WriteError: A task failed; the message is the task's, as of a RecordError.
     """
     if df.isStreaming:
@@ -81,7 +95,7 @@ def write(df: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     from kdsl.run.jvm.write import append
     from kdsl.run.librdkafka.datasource import FORMAT, options, register
 
-    rows, plan = fitted(df, plan)
+    rows, sent = fitted(df, plan)
     jvm = plan.transport == "jvm"
     if not jvm:
         _look_first(plan, cluster)
@@ -89,9 +103,12 @@ def write(df: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     try:
         with _batches_by_rows(df.sparkSession):
             if jvm:
-                append(in_tasks(rows, plan), plan, cluster)
-                return
-            in_tasks(rows, plan).write.format(FORMAT).mode("append").options(**options(plan, cluster)).save()
+                append(in_tasks(rows, sent), sent, cluster)
+            elif plan.transactions is not None:
+                write_batch(rows, sent, cluster, write_id=write_id, adopt=adopt)
+            else:
+                given = options(sent, cluster)
+                in_tasks(rows, sent).write.format(FORMAT).mode("append").options(**given).save()
     except PythonException as e:
         told = _TOLD.search(str(e))
         if told is None:
@@ -108,10 +125,13 @@ def write_stream(
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
     output_mode: str = "append",
+    adopt: bool = False,
+    allow: Allowed = False,
 ) -> StreamingQuery:
-    """Start a query that appends the rows of a stream to the topics, at least once.
+    """Start a query that appends the rows of a stream to the topics, at least once, or exactly once.
 
-    A batch ends when Kafka has acknowledged all of its records. A batch that is cut off is written again, whole.
+    A batch ends when Kafka has acknowledged all of its records. A batch that is cut off is written again, whole; an
+    exactly-once query leaves out the parts of it that are committed.
 
     Args:
         df: A streaming DataFrame; columns go by name (`kdsl.run.fit.fitted`).
@@ -121,10 +141,15 @@ def write_stream(
         trigger: The arguments of Spark's ``trigger``; None is one batch after the other.
         name: The query's name.
         output_mode: ``append``; the others are refused with the reason.
+        adopt: Take over an exactly-once prefix of somebody else, or one whose tokens are lost.
+        allow: What may differ from the plan that has written the checkpoint: ``topic``, ``key``, ``format``,
+            ``prefix``, or True for all.
 
     Raises:
         ResolveError: The DataFrame or the client settings do not fit; all problems are told.
         KdslError: The DataFrame is no stream, no broker answers, a topic does not exist, or the output mode is another.
+        CheckpointError: The checkpoint was written by another plan, or what is kept in it cannot be read or written.
+        ExactlyOnceError: Exactly-once cannot be kept.
     """
     if not df.isStreaming:
         raise KdslError(f"{plan.table}: the DataFrame is no stream, and write_stream takes one; use write")
@@ -136,22 +161,33 @@ def write_stream(
         )
     from kdsl.run.librdkafka.datasource import FORMAT, options, register
 
-    rows, plan = fitted(df, plan)
-    if plan.transport == "jvm":
-        from kdsl.run.jvm.write import start
-
-        with _batches_by_rows(df.sparkSession):
-            return start(in_tasks(rows, plan), plan, cluster, checkpoint=checkpoint, trigger=trigger, name=name)
-    _look_first(plan, cluster)
-    register(df.sparkSession)
-    writer = in_tasks(rows, plan).writeStream.format(FORMAT).outputMode("append").options(**options(plan, cluster))
-    writer = writer.option("checkpointLocation", checkpoint)
-    if name is not None:
-        writer = writer.queryName(name)
-    if trigger:
-        writer = writer.trigger(**trigger)
+    rows, sent = fitted(df, plan)
+    jvm = plan.transport == "jvm"
+    if not jvm:
+        _look_first(plan, cluster)
+        register(df.sparkSession)
+    folder = folder_of(df.sparkSession, checkpoint)
+    kept = _checked_plan(folder, plan, allow)
+    if plan.transactions is not None:
+        with _batches_by_rows(df.sparkSession, ONE_PLAN):
+            return start_stream(rows, plan, sent, cluster, folder, kept, trigger=trigger, name=name, adopt=adopt)
+    if kept is None or kept.spread is not None or kept.plan != plan_text(plan):
+        store(folder, attrs.evolve(kept or Kept(), plan=plan_text(plan), spread=None))
     with _batches_by_rows(df.sparkSession):  # a query goes on with the settings that it started with
-        return writer.start()
+        if jvm:
+            from kdsl.run.jvm.write import start
+
+            return start(in_tasks(rows, sent), sent, cluster, checkpoint=checkpoint, trigger=trigger, name=name)
+        writer = in_tasks(rows, sent).writeStream.format(FORMAT).outputMode("append").options(**options(sent, cluster))
+        return started(writer, checkpoint, trigger, name)
+
+
+def _checked_plan(folder: Folder, plan: WritePlan, allow: Allowed) -> Kept | None:
+    kept = load(folder)
+    lines = [] if kept is None else check_change(kept, plan, folder.place, allow)
+    if lines:
+        _log.warning("%s goes on with another plan than before:\n%s", plan.table, "\n".join(lines))
+    return kept
 
 
 def encode(df: DataFrame, plan: WritePlan) -> DataFrame:
@@ -191,21 +227,25 @@ def _encoded(text: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
 
 
 @contextmanager
-def _batches_by_rows(spark: SparkSession) -> Iterator[None]:
-    """Let Spark cut Arrow batches by rows alone, in a session that says nothing of either limit.
+def _batches_by_rows(spark: SparkSession, more: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Let Spark cut Arrow batches by rows alone, in a session that says nothing of either limit; and more settings.
 
     By default Spark asks each batch for its bytes after each row, which takes half of the time that the JVM spends on a
     write. A fifth of the default number of rows bounds a batch instead (the sink puts small ones together).
     """
     said = spark.conf.getAll
-    ours = {} if any(name in said for name in _LIMITS) else _LIMITS
+    ours = {**({} if any(name in said for name in _LIMITS) else _LIMITS), **(more or {})}
+    before = {name: said[name] for name in ours if name in said}
     for name, value in ours.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
         for name in ours:
-            spark.conf.unset(name)
+            if name in before:
+                spark.conf.set(name, before[name])
+            else:
+                spark.conf.unset(name)
 
 
 def _look_first(plan: WritePlan, cluster: Cluster) -> None:

@@ -2,7 +2,7 @@
 
 A task succeeds when Kafka has acknowledged each of its records, so that Spark may move on; one that fails sends nothing
 more, and what it has sent is sent again by the next attempt. Nothing else distinguishes batch from streaming here. A
-sink that is exactly-once will put a transaction around `write_rows` and a token into it.
+write that is exactly-once puts a transaction around that, and a token into it (`kdsl.run.librdkafka.transactions`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from kdsl.run.librdkafka import native
 from kdsl.run.librdkafka.datasource import read_options
 from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError
 from kdsl.run.librdkafka.producers import leased
+from kdsl.run.librdkafka.transactions.part import write_part
+from kdsl.run.librdkafka.transactions.work import WORK, Work, read_work
 from kdsl.run.partitioner import Spreader
 
 if TYPE_CHECKING:
@@ -64,7 +66,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write one partition."""
-        return write_rows(*_opened(self._options), iterator)
+        return _written(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Tell what was written; the records are in the topic already."""
@@ -83,7 +85,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write one partition of a micro-batch."""
-        return write_rows(*_opened(self._options), iterator)
+        return _written(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Tell what was written; the records are in the topic already."""
@@ -132,6 +134,45 @@ def _opened(options: Mapping[str, str]) -> tuple[WritePlan, Cluster]:
     return _read(frozenset(options.items()))
 
 
+def _written(options: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> Written:
+    plan, cluster = _opened(options)
+    if WORK in options:
+        return write_transaction(plan, cluster, read_work(options[WORK]), batches)
+    return write_rows(plan, cluster, batches)
+
+
+def write_transaction(plan: WritePlan, cluster: Cluster, work: Work, batches: Iterable[pa.RecordBatch]) -> Written:
+    """Encode the rows of one task and send them in a transaction; not again where the batch is written already.
+
+    Args:
+        plan: What is written.
+        cluster: Where it is written.
+        work: Who writes, and which batch; without a batch it is the one that Spark names.
+        batches: The rows.
+
+    Raises:
+        ExactlyOnceError: The batch cannot be written exactly once; nothing of the task is visible.
+        RecordError: A row cannot be encoded, or Kafka does not take a record; nothing of the task is visible.
+        KdslError: The settings have errors here, or no producer can be made.
+    """
+    creating, settings = _settings(plan, cluster)
+
+    def send(producer: Producer, rows: Iterable[pa.RecordBatch]) -> Written:
+        return _Task(plan, producer, settings, creating=creating).run(rows)
+
+    batch = _batch() if work.batch is None else work.batch
+    return write_part(work, cluster, settings, task_index(), batch, batches, send) or Written(0, 0)
+
+
+def _batch() -> int:
+    """The micro-batch that runs here."""
+    context = TaskContext.get()
+    told = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    if told is None:
+        raise KdslError("Spark does not tell the id of the micro-batch, without which nothing is exactly-once")
+    return int(told)
+
+
 def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]) -> Written:
     """Encode the rows of one task and send them.
 
@@ -147,16 +188,21 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
         RecordError: A row cannot be encoded, or Kafka does not take a record. Nothing more of the task is sent.
         KdslError: The settings have errors here, no producer can be made, or it cannot go on.
     """
-    creating = cluster.connector().auto_create_topics
-    try:
-        settings = cluster.producer(sizes(cluster.producer(), creating=creating))
-    except ResolveError as e:  # as one exception: a group is hard to read at the end of a task's traceback
-        raise KdslError(f"{plan.table}: {e}") from None
+    creating, settings = _settings(plan, cluster)
     try:
         with leased(settings, plan.delivery) as producer:
             return _Task(plan, producer, settings, creating=creating).run(batches)
     except ProducerError as e:
         raise KdslError(f"{plan.table}: cannot write to {plan.topics}: {e}") from None
+
+
+def _settings(plan: WritePlan, cluster: Cluster) -> tuple[bool, dict[str, str]]:
+    """Whether missing topics may be created, and the producer's settings."""
+    creating = cluster.connector().auto_create_topics
+    try:
+        return creating, cluster.producer(sizes(cluster.producer(), creating=creating))
+    except ResolveError as e:  # as one exception: a group is hard to read at the end of a task's traceback
+        raise KdslError(f"{plan.table}: {e}") from None
 
 
 def sizes(settings: Mapping[str, str], *, creating: bool = True) -> dict[str, str | int]:

@@ -1,0 +1,374 @@
+"""Exactly-once writes as the driver sees them: who writes through which ids, what a restart may do, what runs beside.
+
+`begin` and `begin_batch` do all that must be known before the first row: the transactions' timeout, the prefix that
+nobody else holds, the tokens against Spark's own log. Tasks do the rest (`kdsl.run.librdkafka.transactions.part`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from kdsl.cluster import Cluster
+from kdsl.errors import KdslError
+from kdsl.plan.model import WritePlan
+from kdsl.plan.text import plan_text
+from kdsl.run.checkpoint import Folder, Kept, Spread, last_batches, store
+from kdsl.run.librdkafka.transactions.claim import abort_open, claim, limits, refresh
+from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, HalfWrittenError, Progress, Writer
+from kdsl.run.librdkafka.transactions.tokens import TokenBrokers
+from kdsl.run.librdkafka.transactions.work import WORK, Work, work_text
+from kdsl.run.spread import spread, spread_as
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+SPECULATION = "spark.speculation"
+ONE_PLAN = {"spark.sql.adaptive.enabled": "false"}
+"""Adaptive execution may give the rows of a batch to other tasks the next time."""
+
+_LOOK = 1
+_WAIT = 60.0
+_DAY = 86_400.0
+_log = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class Begun:
+    """A stream that may start.
+
+    Attributes:
+        rows: The rows, with a partition for each writer.
+        work: What its tasks are told.
+        folder: The checkpoint.
+        retention: For how many seconds the brokers keep tokens.
+    """
+
+    rows: DataFrame
+    work: Work
+    folder: Folder
+    retention: float
+
+
+def begin(
+    rows: DataFrame, plan: WritePlan, cluster: Cluster, folder: Folder, kept: Kept | None, *, adopt: bool
+) -> Begun:
+    """Make a stream ready to be written exactly once.
+
+    Args:
+        rows: What is written, as `kdsl.run.fit.fitted` gives it.
+        plan: What is written.
+        cluster: Where.
+        folder: The checkpoint.
+        kept: What is kept there; None at a first start.
+        adopt: Whether tokens that are missing or of somebody else are passed over.
+
+    Raises:
+        ResolveError: The transactions' timeout is above the brokers' maximum.
+        KdslError: The prefix is taken, the tokens forbid it, or rows cannot be told to go to the same writers again.
+    """
+    assert plan.transactions is not None
+    check_speculation(rows.sparkSession, plan.table)
+    wait_for_end(plan.transactions.prefix, plan.table)
+    before = None if kept is None else kept.spread
+    if plan.transactions.staged:
+        count = plan.parallelism or (before.writers if before and before.by == "staged" else 0) or _cores(rows)
+        spread_rows, wanted = rows, Spread(plan.transactions.prefix, count, "staged")
+    else:
+        spread_rows, wanted = spread(rows, plan, before)
+    text = plan_text(plan)
+    kept = kept or Kept(plan=text)
+    brokers = TokenBrokers(cluster, plan.table)
+    timeout_ms, retention = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
+    progress = Progress(*last_batches(folder))
+    store(folder, attrs.evolve(kept, plan=text))  # tokens shall not carry an id that nobody knows
+
+    def work(of: Spread) -> Work:
+        writer = Writer(kept.id, "", plan.table, folder.place)
+        return Work(writer, of.prefix, of.writers, topic_of(plan, brokers), digest(text, of), timeout_ms)
+
+    try:
+        _claim(work(wanted), cluster, progress, before, wanted, adopt=adopt)
+    except HalfWrittenError:
+        if before is None or attrs.evolve(wanted, writers=before.writers) != before:
+            raise
+        _log.warning(
+            "%s: batch %s is half written by %s writers, so that the query goes on with as many; %s are taken up when "
+            "it starts after a batch that is done",
+            plan.table, progress.planned, before.writers, wanted.writers,
+        )  # fmt: skip
+        wanted = before
+        spread_rows = spread_as(rows, wanted)
+        _claim(work(wanted), cluster, progress, before, wanted, adopt=adopt)
+    store(folder, attrs.evolve(kept, plan=text, spread=wanted))
+    return Begun(spread_rows, work(wanted), folder, retention)
+
+
+def _claim(
+    work: Work, cluster: Cluster, progress: Progress, before: Spread | None, now: Spread, *, adopt: bool
+) -> None:
+    old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
+    same = before is not None and attrs.evolve(before, prefix=now.prefix) == now
+    heirs = dict(zip(old, work.ids, strict=True)) if same else {}
+    claim(work, cluster, progress, before=old, heirs=heirs, adopt=adopt)
+
+
+def begin_batch(
+    rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool
+) -> tuple[DataFrame, Work]:
+    """Make a batch ready to be written exactly once.
+
+    Args:
+        rows: What is written, as `kdsl.run.fit.fitted` gives it.
+        plan: What is written.
+        cluster: Where.
+        write_id: What names the write when it is made again; needed within ``foreachBatch``.
+        adopt: Whether tokens that are missing or of somebody else are passed over.
+
+    Raises:
+        ResolveError: The transactions' timeout is above the brokers' maximum.
+        KdslError: It is written within ``foreachBatch`` without a write id, or the tokens forbid it.
+    """
+    assert plan.transactions is not None
+    check_speculation(rows.sparkSession, plan.table)
+    if plan.transactions.staged:
+        raise KdslError(
+            f'{plan.table}: exactly_once="staged" keeps batches beside a checkpoint, and write has none; use '
+            'write_stream, or exactly_once="direct"'
+        )
+    query, batch = _micro_batch(rows.sparkSession)
+    if query is not None and write_id is None:
+        raise KdslError(
+            f"{plan.table}: exactly-once within foreachBatch needs write(..., write_id='...'), for all writes of a "
+            "batch have the same query and batch id; give each write of the function its own, always the same one"
+        )
+    if write_id is not None and plan.parallelism not in (None, 1):
+        raise KdslError(
+            f"{plan.table}: a write that may be made again (write_id={write_id!r}) has one writer, for nobody knows "
+            f"whether rows come in the same partitions again; remove sink_parallelism={plan.parallelism}, or use "
+            "write_stream"
+        )
+    brokers = TokenBrokers(cluster, plan.table)
+    timeout_ms, _ = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
+    prefix = plan.transactions.prefix
+    if query is not None:
+        writer = Writer(query, write_id or "", plan.table)
+        prefix, count, progress = f"{prefix}-{write_id}", 1, Progress(batch, batch - 1)
+    else:
+        writer = Writer(uuid.uuid4().hex if write_id is None else "", write_id or "", plan.table, kind="batch")
+        count = plan.parallelism or (2 * _cores(rows) if write_id is None else 1)
+        progress = Progress(0, -1)
+    rows = rows.repartition(1) if write_id is not None else rows.coalesce(count)
+    at = batch if query is not None else 0
+    work = Work(writer, prefix, count, topic_of(plan, brokers), digest(plan_text(plan)), timeout_ms, at)
+    claim(
+        work,
+        cluster,
+        progress,
+        before=work.ids,
+        heirs={id_: id_ for id_ in work.ids},
+        adopt=adopt,
+        strict=query is not None and batch > 0,
+    )
+    return rows, work
+
+
+def _micro_batch(spark: SparkSession) -> tuple[str | None, int]:
+    """The query and the batch whose ``foreachBatch`` calls; None where there is none, or none that can be seen."""
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        return None, 0
+    context = spark.sparkContext
+    query = context.getLocalProperty("sql.streaming.queryId")
+    return (None, 0) if query is None else (query, int(context.getLocalProperty("streaming.sql.batchId") or 0))
+
+
+def check_speculation(spark: SparkSession, table: str) -> None:
+    """Refuse sessions that run a task twice at once.
+
+    Raises:
+        KdslError: ``spark.speculation`` is on.
+    """
+    if spark.conf.get(SPECULATION, "false") == "true":
+        raise KdslError(
+            f"{table}: {SPECULATION} is 'true', and an exactly-once sink has one writer for each part: two attempts at "
+            f"once would fence each other for ever; set {SPECULATION} to 'false'"
+        )
+
+
+def topic_of(plan: WritePlan, brokers: TokenBrokers) -> str:
+    """The topic under which tokens are kept: the first that is written, or could be."""
+    if plan.topics.names:
+        return plan.topics.names[0]
+    import re
+
+    fits = [name for name in brokers.names() if re.fullmatch(plan.topics.pattern or "", name)]
+    if not fits:
+        raise KdslError(
+            f"{plan.table}: no topic matches {plan.topics.pattern!r}, and the tokens of exactly-once are kept under "
+            "one; create one of the topics first"
+        )
+    return fits[0]
+
+
+def digest(text: str, of: Spread | None = None) -> str:
+    """A short name for a plan and the way of its rows."""
+    return hashlib.sha256(f"{text}{of}".encode()).hexdigest()[:16]
+
+
+def _cores(rows: DataFrame) -> int:
+    from kdsl.run.read import _cores as cores
+
+    return cores(rows.sparkSession)
+
+
+def start_stream(
+    rows: DataFrame,
+    plan: WritePlan,
+    sent: WritePlan,
+    cluster: Cluster,
+    folder: Folder,
+    kept: Kept | None,
+    *,
+    trigger: Mapping[str, Any] | None,
+    name: str | None,
+    adopt: bool,
+) -> StreamingQuery:
+    """Start a query that writes exactly once.
+
+    Args:
+        rows: What is written, as `kdsl.run.fit.fitted` gives it.
+        plan: What is written.
+        sent: The plan that fits the rows.
+        cluster: Where.
+        folder: The checkpoint.
+        kept: What is kept there; None at a first start.
+        trigger: The arguments of Spark's ``trigger``.
+        name: The query's name.
+        adopt: Whether tokens that are missing or of somebody else are passed over.
+
+    Raises:
+        ResolveError: The transactions' timeout is above the brokers' maximum.
+        KdslError: As `begin`.
+    """
+    from kdsl.run.librdkafka.datasource import FORMAT, options
+    from kdsl.run.staged import staged
+
+    assert plan.transactions is not None
+    begun = begin(rows, plan, cluster, folder, kept, adopt=adopt)
+    if plan.transactions.staged:
+        writer = staged(begun.rows, sent, cluster, begun.work)
+    else:
+        writer = begun.rows.writeStream.format(FORMAT).outputMode("append")
+        writer = writer.options(**options(sent, cluster), **{WORK: work_text(begun.work)})
+    query = started(writer, folder.place, trigger, name)
+    Watch(query, begun, cluster)
+    return query
+
+
+def started(
+    writer: DataStreamWriter, checkpoint: str, trigger: Mapping[str, Any] | None, name: str | None
+) -> StreamingQuery:
+    """Start a query with its checkpoint, trigger and name."""
+    writer = writer.option("checkpointLocation", checkpoint)
+    if name is not None:
+        writer = writer.queryName(name)
+    if trigger:
+        writer = writer.trigger(**trigger)
+    return writer.start()
+
+
+def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool) -> None:
+    """Write a batch exactly once; see `begin_batch`."""
+    from kdsl.run.librdkafka.datasource import FORMAT, options
+
+    rows, work = begin_batch(rows, plan, cluster, write_id=write_id, adopt=adopt)
+    writer = rows.write.format(FORMAT).mode("append")
+    try:
+        writer.options(**options(plan, cluster), **{WORK: work_text(work)}).save()
+    except BaseException:
+        abort_open(work, cluster)
+        raise
+
+
+_live: dict[str, Watch] = {}
+_lock = threading.Lock()
+
+
+class Watch:
+    """What runs beside an exactly-once query for its life: its tokens are kept from being forgotten.
+
+    When the query has ended in the middle of a batch, what it left open is aborted, so that the topic can be read on.
+
+    Args:
+        query: The query.
+        begun: What it writes.
+        cluster: Where.
+    """
+
+    def __init__(self, query: StreamingQuery, begun: Begun, cluster: Cluster) -> None:
+        self.query, self._begun, self._cluster = query, begun, cluster
+        self._every = max(_LOOK, min(begun.retention / 4, _DAY))
+        with _lock:
+            _live[begun.work.prefix] = self
+        self.thread = threading.Thread(target=self._run, name=f"kdsl-{begun.work.prefix}", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        waited = 0.0
+        try:
+            while not self._over():
+                waited += _LOOK
+                if waited >= self._every:
+                    waited = 0.0
+                    self._refresh()
+            if self._cut_off():
+                abort_open(self._begun.work, self._cluster)
+        finally:
+            with _lock:
+                if _live.get(self._begun.work.prefix) is self:
+                    del _live[self._begun.work.prefix]
+
+    def _over(self) -> bool:
+        try:
+            return bool(self.query.awaitTermination(_LOOK))
+        except Exception:  # noqa: BLE001  # it failed, or the session is gone
+            return True
+
+    def _cut_off(self) -> bool:
+        try:
+            return Progress(*last_batches(self._begun.folder)).open
+        except Exception:  # noqa: BLE001  # the session is gone, and its checkpoint out of reach
+            return True
+
+    def _refresh(self) -> None:
+        try:
+            refresh(self._begun.work, self._cluster, self._every / 2)
+        except KdslError as e:
+            _log.warning("%s: tokens cannot be refreshed now, and are tried again: %s", self._begun.work.writer, e)
+
+
+def wait_for_end(prefix: str, table: str) -> None:
+    """See that no query of this process holds a prefix; one that has just ended is waited for.
+
+    Raises:
+        ExactlyOnceError: One is running.
+    """
+    with _lock:
+        watch = _live.get(prefix)
+    if watch is None:
+        return
+    if watch.query.isActive:
+        holder = watch.query.name or watch.query.id
+        raise ExactlyOnceError(
+            f"{table}: the transactional_id_prefix {prefix!r} is held by the query {holder} of this process; each query "
+            "that runs needs its own"
+        )
+    watch.thread.join(_WAIT)

@@ -1,0 +1,91 @@
+"""The last token of transactional ids, as the group coordinators keep them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+from kdsl.cluster import Cluster
+from kdsl.run.librdkafka import errors
+from kdsl.run.librdkafka.brokers import Brokers
+from kdsl.run.librdkafka.transactions.token import Token, read_token
+
+_SETTLING = 60.0
+"""How long a transaction that is ending may take, in seconds, until its token can be read."""
+
+TIMEOUT, RETENTION = "transaction.max.timeout.ms", "offsets.retention.minutes"
+
+
+class TokenBrokers(Brokers):
+    """The brokers, asked for tokens and for the settings that bound transactions.
+
+    Args:
+        cluster: Where they are.
+        table: The table's name, for messages.
+    """
+
+    def __init__(self, cluster: Cluster, table: str) -> None:
+        super().__init__(cluster, table)
+
+    def token(self, id_: str, *, stable: bool = True) -> Token | None:
+        """The last token of a transactional id; it is kept in the group of the same name.
+
+        Args:
+            id_: The id.
+            stable: Wait for the end of a transaction that is ending; else it may be the last but one.
+
+        Raises:
+            KafkaReadError: It cannot be read.
+            ExactlyOnceError: It was written by a newer kdsl.
+        """
+        until = time.monotonic() + _SETTLING
+        while True:
+            found = self._ask(
+                lambda seconds: self._admin.list_consumer_group_offsets(
+                    [ConsumerGroupTopicPartitions(id_)], require_stable=stable, request_timeout=seconds
+                )
+            )[id_]
+            error = found if isinstance(found, KafkaError) else _error(found.topic_partitions)
+            if error is None:
+                break
+            if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return None
+            if error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT or time.monotonic() > until:
+                raise self._told(error, f"the token in the group {id_!r}")
+            time.sleep(0.05)
+        tokens = [read_token(p.metadata or "", p.offset) for p in found.topic_partitions if p.offset >= 0]
+        return max((t for t in tokens if t is not None), key=lambda t: t.number, default=None)
+
+    def ids(self, prefix: str) -> list[str]:
+        """The transactional ids of a prefix that have tokens, as far as this user may see them."""
+        listed = self._admin.list_consumer_groups(request_timeout=self._patience)
+        try:
+            groups = [group.group_id for group in listed.result(self._patience + 1).valid]
+        except Exception as e:
+            if errors.kafka_error(e) is None and not isinstance(e, TimeoutError):
+                raise
+            return []
+        return sorted(id_ for id_ in groups if _index(id_, prefix) is not None)
+
+    def settings(self, names: Iterable[str]) -> dict[str, int]:
+        """Numbers among a broker's settings; those that this user may not see are left out."""
+        metadata = self._patiently(lambda seconds: self._admin.list_topics(timeout=seconds))
+        broker = next(iter(metadata.brokers))
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        found = self._ask(lambda seconds: self._admin.describe_configs([resource], request_timeout=seconds))[resource]
+        if isinstance(found, KafkaError):
+            return {}
+        return {name: int(found[name].value) for name in names if name in found}
+
+
+def _error(places: Iterable[Any]) -> KafkaError | None:
+    return next((p.error for p in places if p.error is not None), None)
+
+
+def _index(id_: str, prefix: str) -> int | None:
+    rest = id_.removeprefix(f"{prefix}-")
+    return int(rest) if id_ != rest and rest.isdigit() else None

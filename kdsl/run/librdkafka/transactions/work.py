@@ -1,0 +1,80 @@
+"""What tasks of an exactly-once write are told beside the plan: who writes, through which ids, which batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import attrs
+from cattrs import structure, unstructure
+
+from kdsl.run.librdkafka.transactions.token import Writer
+
+WORK = "transactions"
+"""The option that carries it."""
+
+SLACK_MS = 100
+"""librdkafka wants ``socket.timeout.ms`` to be at most so much above ``transaction.timeout.ms``."""
+
+
+@attrs.frozen
+class Work:
+    """What the tasks of a write have in common.
+
+    Attributes:
+        writer: Who writes.
+        prefix: How the transactional ids begin.
+        writers: How many there are.
+        topic: The topic under which tokens are kept.
+        plan: The digest of what is written.
+        timeout_ms: The transactions' timeout.
+        batch: The batch; None for a stream, whose tasks know it.
+    """
+
+    writer: Writer
+    prefix: str
+    writers: int
+    topic: str
+    plan: str
+    timeout_ms: int
+    batch: int | None = None
+
+    def id_of(self, index: int) -> str:
+        """The transactional id of a writer."""
+        return f"{self.prefix}-{index}"
+
+    @property
+    def ids(self) -> list[str]:
+        """All transactional ids."""
+        return [self.id_of(i) for i in range(self.writers)]
+
+    @property
+    def patience(self) -> float:
+        """How long a step of a transaction is tried, in seconds."""
+        return max(10.0, min(120.0, self.timeout_ms / 1000))
+
+
+def transactional(settings: Mapping[str, str], id_: str, timeout_ms: int) -> dict[str, str]:
+    """Producer settings for a transactional id, within the bounds that librdkafka sets.
+
+    Args:
+        settings: The cluster's settings.
+        id_: The transactional id.
+        timeout_ms: The transactions' timeout.
+    """
+    bounded = {"delivery.timeout.ms": timeout_ms, "socket.timeout.ms": timeout_ms + SLACK_MS}
+    found = {
+        **settings,
+        **{name: str(min(int(settings[name]), most)) for name, most in bounded.items() if name in settings},
+    }
+    return {**found, "transactional.id": id_, "transaction.timeout.ms": str(timeout_ms), "enable.idempotence": "true"}
+
+
+def work_text(work: Work) -> str:
+    """It as an option."""
+    return json.dumps(unstructure(work), separators=(",", ":"))
+
+
+def read_work(text: str) -> Work:
+    """It from an option."""
+    return structure(json.loads(text), Work)
