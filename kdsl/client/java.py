@@ -7,22 +7,24 @@ Kafka's, and librdkafka's own names become Java's where there is one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 
 import attrs
 
 from kdsl.client import librdkafka
 from kdsl.client.connector import ConnectorSettings, connector_settings
-from kdsl.client.draft import JAAS, Draft, Resolve, read, refusal
+from kdsl.client.draft import Draft, Resolve, read, refusal
 from kdsl.client.hiding import redact
-from kdsl.client.jaas import MODULES, Login
+from kdsl.client.java_login import java_login
+from kdsl.client.key_files import scheme, unreachable
+from kdsl.client.machine import Machine
 from kdsl.client.model import Client
 from kdsl.client.sasl import PROVIDER
 from kdsl.client.settings import TABLE
 from kdsl.errors import Problem
 
 _ENDPOINT = "ssl.endpoint.identification.algorithm"
-_KERBEROS = "connector.kerberos."
 
 
 @attrs.frozen
@@ -33,20 +35,25 @@ class JavaSettings:
         settings: The properties to hand on, by Java's names.
         connector: What the connector takes for itself.
         problems: Everything that is wrong (errors) or left out (warnings).
+        system: The system properties that the client's JVM must have, such as where krb5.conf is.
     """
 
     settings: Mapping[str, str] = attrs.field(repr=lambda m: repr(redact(m)))
     connector: ConnectorSettings
     problems: tuple[Problem, ...] = ()
+    system: Mapping[str, str] = attrs.field(factory=dict)
 
 
-def java_settings(properties: Mapping[str, str], client: Client, resolve: Resolve | None = None) -> JavaSettings:
+def java_settings(
+    properties: Mapping[str, str], client: Client, resolve: Resolve | None = None, machine: Machine | None = None
+) -> JavaSettings:
     """What client properties mean to a Java client.
 
     Args:
         properties: Java's names (or librdkafka's own) and their texts, without the prefix ``properties.``.
         client: The kind of client.
         resolve: Replaces references to secrets; without it they stay as they stand.
+        machine: Fetches key files that are given by an address; without it none is looked at.
     """
     draft = read(properties, client, resolve)
     for name, text in draft.given.items():
@@ -65,24 +72,25 @@ def java_settings(properties: Mapping[str, str], client: Client, resolve: Resolv
     draft.settings.update(draft.unknown)
     if draft.settings.get(_ENDPOINT, "").lower() == "none":
         draft.settings[_ENDPOINT] = ""
-    if draft.login is not None:
-        draft.settings[JAAS] = draft.login.text()
-    _own_names(draft)
-    _kerberos(draft)
+    for name in ("ssl.truststore.location", "ssl.keystore.location"):
+        location = draft.settings.get(name, "")
+        if told := unreachable(location):
+            draft.tell(
+                "tls-store", f"{name!r} is {location!r}: {told}", "copy the file to every machine, or install one"
+            )
+        elif machine is not None and scheme(location):
+            draft.settings[name] = draft.tried(partial(machine.path, location)) or location
+    own = dict(draft.own)
+    system = java_login(draft, own, machine)
+    _own_names(draft, own)
     _in_order(draft)
     return JavaSettings(
-        MappingProxyType(draft.settings), connector_settings(properties, resolve), tuple(draft.problems)
+        MappingProxyType(draft.settings), connector_settings(properties, resolve), tuple(draft.problems), system
     )
 
 
-def _own_names(draft: Draft) -> None:
-    """What librdkafka's own names become; a user name and a password become a JAAS text."""
-    own = dict(draft.own)
-    name, password = own.pop("sasl.username", None), own.pop("sasl.password", None)
-    if name is not None and password is not None and draft.login is None:
-        scram = draft.given.get("sasl.mechanism", "").upper().startswith("SCRAM")
-        module = MODULES["ScramLoginModule" if scram else "PlainLoginModule"]
-        draft.settings[JAAS] = Login(module, {"username": name, "password": password}).text()
+def _own_names(draft: Draft, own: Mapping[str, str]) -> None:
+    """What librdkafka's own names become."""
     for key in own:
         java = librdkafka.JAVA.get(key)
         draft.warn(
@@ -90,16 +98,6 @@ def _own_names(draft: Draft) -> None:
             f"{key!r} changes nothing with transport='jvm': it is librdkafka's",
             f"write {java}" if java else "remove it, or read and write with transport='librdkafka'",
         )
-
-
-def _kerberos(draft: Draft) -> None:
-    """The connector's three Kerberos keys are a login; krb5.conf itself is a property of the JVM."""
-    principal, keytab = (draft.given.get(_KERBEROS + key) for key in ("principal", "keytab"))
-    if JAAS in draft.settings or principal is None or keytab is None:
-        return
-    if draft.given.get("sasl.mechanism", "GSSAPI").upper() == "GSSAPI":
-        options = {"useKeyTab": "true", "storeKey": "true", "keyTab": keytab, "principal": principal}
-        draft.settings[JAAS] = Login(MODULES["Krb5LoginModule"], options).text()
 
 
 def _in_order(draft: Draft) -> None:

@@ -329,6 +329,19 @@ CONNECTOR: tuple[Setting, ...] = (
         "connector.kerberos.principal connector.kerberos.keytab connector.kerberos.krb5",
         "the Kerberos login, for Java's clients only",
     ),
+    *rows(
+        "connector",
+        "cpa",
+        "security.kerberos.login.principal security.kerberos.login.keytab security.kerberos.login.contexts",
+        "Flink's Kerberos login, for Java's clients only; it counts where the contexts name KafkaClient",
+    ),
+    *rows(
+        "connector",
+        "cpa",
+        "security.kerberos.login.use-ticket-cache",
+        "whether a ticket of kinit will do where no keytab is given; true",
+        "bool",
+    ),
 )
 
 TABLE: Mapping[str, Setting] = MappingProxyType(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from kdsl.client.connector import ConnectorSettings
 from kdsl.client.java import java_settings
 
@@ -126,3 +128,105 @@ def test_without_idempotence_one_request_is_in_flight_unless_more_are_asked_for(
 
     assert java_settings({"enable.idempotence": "false"}, "producer").settings[name] == "1"
     assert java_settings({"enable.idempotence": "false", name: "3"}, "producer").settings[name] == "3"
+
+
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
+KEYTAB = (
+    'com.sun.security.auth.module.Krb5LoginModule required useKeyTab="true" storeKey="true" keyTab="/x/k" '
+    'principal="me@R";'
+)
+TICKET = (
+    'com.sun.security.auth.module.Krb5LoginModule required useTicketCache="true" renewTGT="true" doNotPrompt="true"{};'
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "jaas"),
+    [
+        ({"connector.kerberos.principal": "me@R", "connector.kerberos.keytab": "/x/k"}, KEYTAB),
+        ({"sasl.kerberos.principal": "me@R", "sasl.kerberos.keytab": "/x/k"}, KEYTAB),
+        (
+            {
+                "security.kerberos.login.principal": "me@R",
+                "security.kerberos.login.keytab": "/x/k",
+                "security.kerberos.login.contexts": "Client, KafkaClient",
+            },
+            KEYTAB,
+        ),
+        ({"security.kerberos.login.contexts": "KafkaClient"}, TICKET.format("")),
+        (
+            {
+                "security.kerberos.login.contexts": "KafkaClient",
+                "security.kerberos.login.use-ticket-cache": "true",
+                "security.kerberos.login.principal": "me@R",
+            },
+            TICKET.format(' principal="me@R"'),
+        ),
+        ({"sasl.jaas.config": KEYTAB, "connector.kerberos.principal": "other@R"}, KEYTAB),
+    ],
+)
+def test_every_way_to_write_a_kerberos_login_is_one_jaas_text(given: dict[str, str], jaas: str) -> None:
+    made = java_settings({**SASL, **given}, "consumer")
+
+    assert made.problems == ()
+    assert made.settings == {**SASL, "sasl.jaas.config": jaas, "sasl.kerberos.service.name": "kafka"}
+
+
+def test_flink_s_login_counts_for_kafka_only_where_its_contexts_say_so() -> None:
+    given = {"security.kerberos.login.principal": "me@R", "security.kerberos.login.keytab": "/x/k"}
+
+    assert "sasl.jaas.config" not in java_settings({**SASL, **given}, "consumer").settings
+
+
+def test_the_service_is_the_one_that_was_given() -> None:
+    given = {**SASL, "sasl.kerberos.service.name": "broker"}
+    assert java_settings(given, "consumer").settings["sasl.kerberos.service.name"] == "broker"
+    jaas = {"sasl.jaas.config": KEYTAB.replace(";", ' serviceName="broker";')}
+    assert "sasl.kerberos.service.name" not in java_settings({**SASL, **jaas}, "consumer").settings
+
+
+@pytest.mark.parametrize("key", ["principal", "keytab"])
+def test_half_of_a_kerberos_login_is_told(key: str) -> None:
+    problems = java_settings({**SASL, f"connector.kerberos.{key}": "x"}, "producer").problems
+
+    assert [problem.code for problem in problems] == ["sasl-kerberos"]
+    assert f"the Kerberos {key} is given without its" in problems[0].message
+
+
+def test_a_kerberos_login_without_kerberos_is_a_warning() -> None:
+    given = {"connector.kerberos.principal": "me@R", "connector.kerberos.keytab": "/x/k", "connector.auth.open": "true"}
+    made = java_settings({**given, "security.protocol": "SSL"}, "admin")
+
+    assert [problem.severity for problem in made.problems] == ["warning"]
+    assert made.settings == {"security.protocol": "SSL"}
+
+
+def test_krb5_conf_is_a_property_of_the_jvm() -> None:
+    given = {**SASL, "connector.kerberos.krb5": "/x/krb5.conf"}
+
+    assert java_settings(given, "consumer").system == {"java.security.krb5.conf": "/x/krb5.conf"}
+
+
+def test_an_identity_provider_is_told_as_every_version_of_java_s_clients_takes_it() -> None:
+    given = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+        "sasl.oauthbearer.client.credentials.client.id": "me",
+        "sasl.oauthbearer.client.credentials.client.secret": "HUSH",
+        "sasl.oauthbearer.scope": "orders",
+    }
+    made = java_settings(given, "consumer")
+
+    assert made.settings == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+        "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'clientId="me" clientSecret="HUSH" scope="orders";',
+        "sasl.login.callback.handler.class": (
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+        ),
+    }
+    assert made.system == {"org.apache.kafka.sasl.oauthbearer.allowed.urls": "https://idp/token"}
+    assert "HUSH" not in repr(made)
