@@ -85,6 +85,24 @@ class Topic:
     partitions: int
 
 
+@attrs.frozen
+class Member:
+    """A member of a consumer group: a client that subscribes with the group's id.
+
+    Attributes:
+        client: Its client id.
+        host: Where it runs, as the broker sees it.
+        id: What the group calls it.
+    """
+
+    client: str
+    host: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.client} at {self.host.lstrip('/')} (member id {self.id})"
+
+
 class Brokers:
     """The brokers of a cluster, asked on behalf of a table.
 
@@ -160,6 +178,38 @@ class Brokers:
             if place.offset >= 0:
                 committed[place.topic, place.partition] = place.offset
         return committed
+
+    def commit(self, group: str, positions: Mapping[Place, int]) -> None:
+        """Commit the offsets of a consumer group, all in one request.
+
+        Args:
+            group: The group. The brokers refuse while it has members, whose offsets these would be.
+            positions: The offset of the next record of each partition.
+
+        Raises:
+            KafkaReadError: An offset was not committed; others may have been.
+        """
+        if not positions:
+            return
+        wanted = [TopicPartition(topic, partition, at) for (topic, partition), at in sorted(positions.items())]
+
+        def send(seconds: float) -> Mapping[str, Future[Any]]:
+            request = [ConsumerGroupTopicPartitions(group, wanted)]
+            return self._admin.alter_consumer_group_offsets(request, request_timeout=seconds)
+
+        done = self._ask(send)[group]
+        failed = [done] if isinstance(done, KafkaError) else [p.error for p in done.topic_partitions if p.error]
+        if failed:
+            raise self._told(failed[0], f"the offsets of the group {group!r}", "committed to")
+
+    def members(self, group: str) -> tuple[Member, ...]:
+        """The members that a consumer group has now."""
+        found = self._ask(lambda seconds: self._admin.describe_consumer_groups([group], request_timeout=seconds))[group]
+        if isinstance(found, KafkaError):
+            if found.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return ()
+            raise self._told(found, f"the group {group!r}")
+        return tuple(Member(m.client_id or "", m.host or "", m.member_id or "") for m in found.members)
 
     def _topics(self, names: list[str]) -> dict[str, Topic | KafkaError]:
         if not names:
@@ -263,13 +313,13 @@ class Brokers:
         if self._refused is not None and not self._answered:
             raise errors.refused_login(self._table, self.servers, self._refused.str())
 
-    def _told(self, error: KafkaError, what: str) -> errors.KafkaReadError:
+    def _told(self, error: KafkaError, what: str, done: str = "read from") -> errors.KafkaReadError:
         if errors.is_not_allowed(error):
             return errors.not_allowed(self._table, what, error)
         if errors.is_login_error(error):
             return errors.refused_login(self._table, self.servers, error.str())
         return errors.KafkaReadError(
-            f"{self._table}: {what} cannot be read from {self.servers}: {error.str()} ({error.name()})"
+            f"{self._table}: {what} cannot be {done} {self.servers}: {error.str()} ({error.name()})"
         )
 
 
