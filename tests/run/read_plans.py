@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +14,10 @@ from kdsl.plan.model import MetadataColumn, ReadPlan
 from kdsl.resolve.model import Part, Start, StartMode, Topics
 from kdsl.run.decode import RecordDecoder
 from kdsl.run.librdkafka.consumers import KeptConsumer, discard, lend, size_for
+from kdsl.run.librdkafka.datasource import options
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.offsets import Offsets, Range
+from kdsl.run.librdkafka.source import PARALLELISM, Task, batch_reader, source_schema
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
@@ -99,6 +101,25 @@ def fetch(plan: ReadPlan, cluster: Cluster, ranges: Iterable[Range], *, patience
         raise
     consumer.rest()
     return [values for raw in raws for values in decoder.decode(raw).to_pylist()]
+
+
+def batch(plan: ReadPlan, cluster: Cluster, *, parallelism: int = 4) -> list[dict[str, Any]]:
+    """The rows of a bounded read, which Spark would do."""
+    return [row for _, rows in batch_tasks(plan, cluster, parallelism=parallelism) for row in rows]
+
+
+def batch_tasks(
+    plan: ReadPlan, cluster: Cluster, *, parallelism: int = 4
+) -> list[tuple[tuple[Range, ...], list[dict[str, Any]]]]:
+    """The ranges and the rows of each task of a bounded read."""
+    given = {**options(plan, cluster), PARALLELISM: str(parallelism)}
+    reader = batch_reader(given, source_schema(given))
+    tasks = [task for task in reader.partitions() if isinstance(task, Task)]
+    return [(task.ranges, [r for found in _arrow(reader.read(task)) for r in found.to_pylist()]) for task in tasks]
+
+
+def _arrow(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    yield from batches
 
 
 def fetch_raw(consumer: KeptConsumer, needs: Iterable[str], ranges: Iterable[Range]) -> pa.Table:

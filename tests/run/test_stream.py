@@ -171,7 +171,9 @@ class TestStart:
         told = (
             "the checkpoint's offsets hold; the start that is declared now (latest, at first earliest) changes nothing"
         )
-        assert told in caplog.text
+        assert query.batch() is None
+        assert query.batch() is None
+        assert caplog.text.count(told) == 1
         assert query.offsets.startup == "earliest"
 
 
@@ -314,6 +316,22 @@ class TestTopicIds:
             with pytest.raises(TopicRecreatedError) as raised:
                 query.batch()
             assert f"was written for id {old}, the topic now has id {kdsl_kafka.topic_id(topic)}" in str(raised.value)
+
+    def test_it_is_refused_in_the_middle_of_what_was_available(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        """S8: availableNow, and the topic is made again between its batches."""
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+        query = begin(topic)
+        query.stream.hold_ends()
+        assert texts(query.batch(Limits(most=1))) == ["a"]
+        kdsl_kafka.delete_topic(topic)
+        kdsl_kafka.create_topic(topic)
+        kdsl_kafka.produce(topic, *"vwxyz")
+
+        with pytest.raises(TopicRecreatedError):
+            query.batch(Limits(most=1))
 
     def test_a_planned_batch_of_such_a_topic_is_refused_too(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -470,8 +488,37 @@ class TestLimits:
                 found.append(latest - min(unread, default=latest))
             return found
 
+        wide = begin(topic, metadata={"ts": "timestamp"}, watermark=Watermark("ts", "1 s", drift=timedelta(seconds=15)))
+
         assert max(ahead(query)) <= 15
+        assert 1 < max(ahead(wide)) <= 15
         assert max(ahead(unlike)) > 60
+
+    def test_partitions_without_records_hold_nothing_back(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        """Idle ones: empty, or read to their end long ago."""
+        topic = kdsl_topic(partitions=3, config={"message.timestamp.before.max.ms": str(2**62)})
+        at = 1_600_000_000_000
+        kdsl_kafka.produce(topic, Record("old", None, [], 0, at))
+        query = begin(topic, watermark=Watermark("ts", "1 s"))
+        query.batch()
+        kdsl_kafka.produce(topic, *(Record(f"{n}", None, [], 1, at + 3_600_000 * n) for n in range(6)))
+
+        found = [texts(query.batch(Limits(most=3))) for _ in range(2)]
+
+        assert found == [["0", "1", "2"], ["3", "4", "5"]]
+        assert query.batch() is None
+
+    def test_all_that_is_there_is_taken_at_once_without_a_limit(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        """Then no partition has anything unread, whatever the drift."""
+        topic = kdsl_topic(partitions=2, config={"message.timestamp.before.max.ms": str(2**62)})
+        at = 1_600_000_000_000
+        kdsl_kafka.produce(topic, *(Record(f"{n}", None, [], n % 2, at + 3_600_000 * n) for n in range(6)))
+
+        assert len(begin(topic, watermark=Watermark("ts", "1 s", drift=timedelta(seconds=1))).batch() or ()) == 6
 
     def test_a_least_number_is_waited_for(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -542,6 +589,29 @@ class TestTransactions:
 
         assert query.batch() is None
         assert texts(begin(topic).batch()) == ["a", "b", "c"]
+
+    def test_a_transaction_that_stays_open_is_told_of_with_both_ends(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        caplog: pytest.LogCaptureFixture,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        topic = kdsl_topic()
+        write = self.transactional(kdsl_kafka, topic)
+        write("a", commit=True)  # offset 0, marker 1
+        write("b", commit=None)  # 2
+        kdsl_kafka.produce(topic, "c", "d")  # 3 4
+        query = begin(topic, committed=True)
+        query.batch()
+        assert "holds back" not in caplog.text
+
+        monkeypatch.setattr("kdsl.run.librdkafka.stream.HELD_BACK", 0.0)
+        assert [query.batch(), query.batch()] == [None, None]
+
+        told = f"open since offset 2 of topic {topic}, partition 0 holds back the 3 offsets up to the log's end 5"
+        assert told in caplog.text
 
     def test_everything_comes_uncommitted_which_is_the_default(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]

@@ -24,6 +24,9 @@ from kdsl.run.librdkafka.startup import Begin, Known, checked, describe
 from kdsl.run.librdkafka.subscription import Subscription, log
 from kdsl.run.queries.reads import read_id
 
+HELD_BACK = 60.0
+"""After so many seconds a transaction that holds a partition back is told of, in the log."""
+
 _SETTLING = 5.0
 """How long an end below the position may be a new leader that has not caught up yet, in seconds."""
 
@@ -54,6 +57,8 @@ class Stream:
         self._read = read_id(plan, cluster)
         self._brokers = self._subscription.brokers
         self._told = False
+        self._held: dict[Place, tuple[int, int]] = {}
+        self._held_since = time.monotonic()
         self._looked: float | None = None
         self._target: dict[Place, int] | None = None
         self._planned: Offsets | None = None
@@ -91,6 +96,7 @@ class Stream:
         stop = kept.stop
         unread = {place: at for place, at in kept.positions.items() if at < stop.get(place, at + 1)}
         ends = self._ends(kept, unread)
+        self._tell_held(ends)
         topics = self._discovered(kept, news=any(ends[place] != at for place, at in unread.items()))
         begin = self._begin(kept, unread, ends)
         added = self._added(kept, topics)
@@ -142,6 +148,27 @@ class Stream:
                 "change" if start.stop else "changes",
             )
         self._told = True
+
+    def _tell_held(self, ends: Mapping[Place, int]) -> None:
+        """Log which partitions a transaction has held back since the last look, which is some time ago."""
+        now = time.monotonic()
+        if now - self._held_since < HELD_BACK:
+            return
+        held = self._subscription.held(ends)
+        for place, (at, high) in sorted(held.items()):
+            if self._held.get(place, (-1,))[0] == at:
+                log.warning(
+                    "%s: a transaction that is open since offset %d of topic %s, partition %d holds back the %d "
+                    "offsets up to the log's end %d for %.0f s at least; the Kafka tool kafka-transactions.sh "
+                    "find-hanging names its producer, and can end it",
+                    self._plan.table,
+                    at,
+                    *place,
+                    high - at,
+                    high,
+                    now - self._held_since,
+                )
+        self._held, self._held_since = held, now
 
     def _bounded(self, kept: Offsets) -> Offsets:
         """The offsets with their end, where one is declared for a stream that had none when it began."""

@@ -150,6 +150,15 @@ class Subscription:
         """
         return self.brokers.latest(places, committed=False) if self._committed else ends
 
+    def held(self, ends: Mapping[Place, int]) -> dict[Place, tuple[int, int]]:
+        """The partitions whose end an open transaction holds back: where it holds them, and how far the log goes.
+
+        Args:
+            ends: What `ends` gave.
+        """
+        high = self.high(ends, ends)
+        return {place: (at, high[place]) for place, at in ends.items() if high[place] > at}
+
     def tell_lost(self, lost: Mapping[Place, int]) -> None:
         """Log a gap that the reset policy passes over, or behind which a bounded read ends."""
         on = "nothing else was to be read" if self.reset == "none" else f"auto.offset.reset={self.reset} goes on"
