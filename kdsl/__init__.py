@@ -9,6 +9,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kdsl.builders.offsets import (
+        OffsetResetStrategy as OffsetResetStrategy,
+        OffsetsInitializer as OffsetsInitializer,
+    )
+    from kdsl.builders.records import KafkaRecordDeserializationSchema as KafkaRecordDeserializationSchema
+    from kdsl.builders.schemas import FormatSchema as FormatSchema, SimpleStringSchema as SimpleStringSchema
+    from kdsl.builders.serializers import KafkaRecordSerializationSchema as KafkaRecordSerializationSchema
+    from kdsl.builders.sink import DeliveryGuarantee as DeliveryGuarantee, KafkaSink as KafkaSink
+    from kdsl.builders.source import KafkaSource as KafkaSource
     from kdsl.cluster import Cluster as Cluster
     from kdsl.declare.classes.columns import (
         Col as Col,
@@ -37,7 +46,9 @@ if TYPE_CHECKING:
         Where as Where,
     )
     from kdsl.formats import Format as Format
+    from kdsl.offsets import OffsetsRetriever as OffsetsRetriever
     from kdsl.options import option as option
+    from kdsl.partitioner import PartitionerInput as PartitionerInput
     from kdsl.table import Table as Table, load_tables as load_tables
     from kdsl.types.python import (
         Float32 as Float32,
@@ -58,9 +69,11 @@ _PUBLIC = {
     "Cluster": "kdsl.cluster",
     "Col": "kdsl.declare.classes.columns",
     "Csv": "kdsl_formats.csv",
+    "DeliveryGuarantee": "kdsl.builders.sink",
     "Float32": "kdsl.types.python",
     "Float64": "kdsl.types.python",
     "Format": "kdsl.formats",
+    "FormatSchema": "kdsl.builders.schemas",
     "Header": "kdsl.declare.classes.columns",
     "Headers": "kdsl.declare.classes.columns",
     "Int16": "kdsl.types.python",
@@ -68,17 +81,26 @@ _PUBLIC = {
     "Int64": "kdsl.types.python",
     "Int8": "kdsl.types.python",
     "Json": "kdsl_formats.json",
+    "KafkaRecordDeserializationSchema": "kdsl.builders.records",
+    "KafkaRecordSerializationSchema": "kdsl.builders.serializers",
+    "KafkaSink": "kdsl.builders.sink",
+    "KafkaSource": "kdsl.builders.source",
     "KafkaTable": "kdsl.declare.classes.table",
     "KdslError": "kdsl.errors",
     "Key": "kdsl.declare.classes.columns",
     "KeyField": "kdsl.declare.classes.columns",
     "Metadata": "kdsl.declare.classes.columns",
+    "OffsetResetStrategy": "kdsl.builders.offsets",
+    "OffsetsInitializer": "kdsl.builders.offsets",
+    "OffsetsRetriever": "kdsl.offsets",
+    "PartitionerInput": "kdsl.partitioner",
     "PrimaryKey": "kdsl.declare.classes.columns",
     "Problem": "kdsl.errors",
     "Raw": "kdsl_formats.raw",
     "RecordError": "kdsl.errors",
     "Ref": "kdsl.declare.classes.ref",
     "ResolveError": "kdsl.errors",
+    "SimpleStringSchema": "kdsl.builders.schemas",
     "Table": "kdsl.table",
     "TimestampLtz": "kdsl.types.python",
     "TimestampNtz": "kdsl.types.python",
@@ -98,9 +120,11 @@ __all__ = [
     "Cluster",
     "Col",
     "Csv",
+    "DeliveryGuarantee",
     "Float32",
     "Float64",
     "Format",
+    "FormatSchema",
     "Header",
     "Headers",
     "Int8",
@@ -108,17 +132,26 @@ __all__ = [
     "Int32",
     "Int64",
     "Json",
+    "KafkaRecordDeserializationSchema",
+    "KafkaRecordSerializationSchema",
+    "KafkaSink",
+    "KafkaSource",
     "KafkaTable",
     "KdslError",
     "Key",
     "KeyField",
     "Metadata",
+    "OffsetResetStrategy",
+    "OffsetsInitializer",
+    "OffsetsRetriever",
+    "PartitionerInput",
     "PrimaryKey",
     "Problem",
     "Raw",
     "RecordError",
     "Ref",
     "ResolveError",
+    "SimpleStringSchema",
     "Table",
     "TimestampLtz",
     "TimestampNtz",

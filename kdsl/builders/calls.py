@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import attrs
@@ -11,15 +14,15 @@ import attrs
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, Where
 
+_HERE = f"{Path(__file__).parent}{os.sep}"
 
-def caller(depth: int = 1) -> Where:
-    """The place in the user's program that called the function which asks.
 
-    Args:
-        depth: How many more frames of kdsl lie between.
-    """
-    frame = sys._getframe(1 + depth)  # noqa: SLF001
-    return Where(file=frame.f_code.co_filename, line=frame.f_lineno)
+def caller() -> Where:
+    """The place in the user's program: the newest frame outside of the builders."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return Where() if frame is None else Where(file=frame.f_code.co_filename, line=frame.f_lineno)
 
 
 def function_name(function: Callable[..., Any]) -> str:
@@ -48,10 +51,14 @@ class Said:
 
     def name(self, setting: str) -> str:
         """A setting as the user wrote it: ``set_topics()`` or ``topics=``."""
+        if setting.startswith("set_"):  # of another builder, which has methods only
+            return f"{setting}()"
         return f"set_{setting}()" if self.fluent else f"{setting}="
 
     def with_value(self, setting: str, value: object) -> str:
         """A setting with its value: ``set_topics('a')`` or ``topics='a'``."""
+        if setting.startswith("set_"):
+            return f"{setting}({value!r})"
         return f"set_{setting}({value!r})" if self.fluent else f"{setting}={value!r}"
 
     def problem(self, setting: str, code: str, message: str, fix: str, **rest: Any) -> Problem:

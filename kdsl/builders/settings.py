@@ -1,0 +1,69 @@
+"""Where a source or sink of the builder connects to, and the client properties that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kdsl.builders.calls import Said
+from kdsl.client.properties import Properties, Value, value_problems
+from kdsl.cluster import SERVERS, Cluster
+from kdsl.errors import Problem
+
+
+def given_properties(
+    properties: Mapping[str, Value] | None, named: Mapping[str, str | None], said: Said, found: list[Problem]
+) -> Properties:
+    """The client properties, with those that have a setting of their own.
+
+    Args:
+        properties: What was given.
+        named: The settings that are properties too, under the property's name.
+        said: How it was described.
+        found: Takes what is wrong.
+    """
+    kept: dict[str, Value] = {}
+    for key, value in (properties or {}).items():
+        wrong = [p.at(said.places.get(f"properties.{key}", said.where)) for p in value_problems(key, value)]
+        found.extend(wrong)
+        if not wrong:
+            kept[key] = value
+    for key, text in named.items():
+        if text is None:
+            continue
+        if key in kept and str(kept[key]) != text:
+            setting = key.replace(".", "_")
+            message = f"{said.with_value(setting, text)} and the property {key!r} = {kept[key]!r} contradict each other"
+            found.append(said.problem(f"properties.{key}", "property-twice", message, "say it once"))
+        kept[key] = text
+    return Properties(kept)
+
+
+def connection(
+    cluster: Cluster | None, servers: str | None, properties: Mapping[str, object], said: Said
+) -> Iterator[Problem]:
+    """One place says where the brokers are."""
+    names = f"{said.name('bootstrap_servers')} or {said.name('cluster')}"
+    if cluster is not None and servers is not None:
+        message = f"{names.replace(' or ', ' and ')} both say where the brokers are"
+        yield said.problem("cluster", "bootstrap-servers-twice", message, "keep one of them")
+    if cluster is not None:
+        yield from cluster.problems()
+    own = properties.get(SERVERS)
+    if own is not None and (cluster is not None or (servers is not None and own != servers)):
+        message = f"the property {SERVERS!r} = {own!r} says where the brokers are, and {names} too"
+        yield said.problem(f"properties.{SERVERS}", "bootstrap-servers-twice", message, "remove the property")
+    elif cluster is None and servers is None and own is None:
+        message = "nothing says where the brokers are"
+        fix = f"add {said.with_value('bootstrap_servers', 'host:9092')}, or {said.name('cluster')}"
+        yield said.problem("bootstrap_servers", "bootstrap-servers", message, fix)
+    elif cluster is None and not (servers or own):
+        message = f"{said.with_value('bootstrap_servers', servers)} names no broker"
+        yield said.problem("bootstrap_servers", "bootstrap-servers", message, "write 'host:9092'")
+
+
+def own_cluster(cluster: Cluster | None, servers: str | None, properties: Properties) -> Cluster:
+    """The cluster of a source or sink that holds."""
+    own = {key: value for key, value in properties.items() if key != SERVERS}
+    if cluster is not None:
+        return cluster.with_properties(own)
+    return Cluster(servers or str(properties[SERVERS]), properties=own)

@@ -1,0 +1,489 @@
+"""The source of the builder: ``KafkaSource.builder()…build()``, or ``KafkaSource(…)`` with keywords (seeds 002, 003).
+
+It makes a `TableDef` of itself, which the resolver judges, and completes the plan with what no table can say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import attrs
+
+from kdsl.builders.batches import Mapped
+from kdsl.builders.calls import BuiltDef, Said, caller, gathered
+from kdsl.builders.offsets import CustomOffsets, OffsetsInitializer
+from kdsl.builders.records import KafkaRecordDeserializationSchema
+from kdsl.builders.schemas import KafkaDeserializer, MessageSchema
+from kdsl.builders.settings import connection, given_properties, own_cluster
+from kdsl.client.connector import Reset, connector_settings
+from kdsl.client.properties import Properties, Value
+from kdsl.cluster import Cluster
+from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.definition import WatermarkDef
+from kdsl.durations import parse_duration
+from kdsl.errors import Problem, Where, fail_on, listing
+from kdsl.plan.build import read_plan
+from kdsl.plan.model import ReadPlan
+from kdsl.plan.show import show
+from kdsl.resolve import problems, resolve
+from kdsl.types import model as t
+from kdsl_formats.raw import Raw
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kdsl.secrets import Secret
+
+__all__ = ["KafkaSource", "KafkaSourceBuilder"]
+
+_log = logging.getLogger("kdsl")
+_SETTINGS = {
+    "topic": "topics",
+    "topic_pattern": "topic_pattern",
+    "startup": "starting_offsets",
+    "startup_timestamp": "starting_offsets",
+    "startup_offsets": "starting_offsets",
+}
+_PLACES = {
+    "topic": "topics",
+    "topic-pattern": "topic_pattern",
+    "scan.startup.mode": "starting_offsets",
+    "scan.startup.timestamp-millis": "starting_offsets",
+    "properties.group.id": "group_id",
+    "properties.client.id.prefix": "client_id_prefix",
+    "value.format": "deserializer",
+}
+_RESET = "auto.offset.reset"
+_BYTES = t.Row((t.Field("value", t.BYTES),), nullable=False)
+Initializer = OffsetsInitializer | CustomOffsets
+
+
+@attrs.frozen(init=False)
+class KafkaSource:
+    """A source of Kafka records, as Flink's DataStream API builds one.
+
+    ```python
+    source = (
+        KafkaSource.builder()
+        .set_bootstrap_servers("localhost:9092")
+        .set_topics("input-topic")
+        .set_group_id("my-group")
+        .set_starting_offsets(OffsetsInitializer.earliest())
+        .set_value_only_deserializer(SimpleStringSchema())
+        .build()
+    )
+    lines = source.read_stream(spark)
+    ```
+
+    It is a frozen value; the fluent form and the form with keywords give equal ones.
+
+    Attributes:
+        name: What messages call it.
+        bootstrap_servers: The brokers to begin with; None where a cluster says it.
+        cluster: Where the topics live, instead of ``bootstrap_servers``.
+        topics: The topics.
+        topic_pattern: A regular expression that the whole name of a topic must match.
+        partitions: The partitions, as topic and number.
+        group_id: The consumer group.
+        starting_offsets: Where a read starts that has no checkpoint.
+        bounded: Where a batch or a stream ends.
+        unbounded: Where a stream ends by itself; a batch as well.
+        deserializer: What makes rows of records.
+        watermark: The column of event time, and how late a row may be.
+        properties: Settings of the Kafka client under Java's names.
+    """
+
+    name: str
+    bootstrap_servers: str | None
+    cluster: Cluster | None
+    topics: tuple[str, ...]
+    topic_pattern: str | None
+    partitions: tuple[tuple[str, int], ...]
+    group_id: str | None
+    starting_offsets: OffsetsInitializer
+    bounded: OffsetsInitializer | None
+    unbounded: OffsetsInitializer | None
+    deserializer: KafkaRecordDeserializationSchema | None
+    watermark: tuple[str, str] | None
+    properties: Properties
+    _said: Said = attrs.field(eq=False, repr=False)
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        cluster: Cluster | None = None,
+        topics: str | Sequence[str] = (),
+        topic_pattern: str | None = None,
+        partitions: Iterable[tuple[str, int]] = (),
+        group_id: str | None = None,
+        starting_offsets: Initializer | None = None,
+        bounded: Initializer | None = None,
+        unbounded: Initializer | None = None,
+        deserializer: KafkaRecordDeserializationSchema | None = None,
+        value_only_deserializer: MessageSchema | KafkaDeserializer | None = None,
+        watermark: tuple[str, str] | None = None,
+        properties: Mapping[str, Value] | None = None,
+        client_id_prefix: str | None = None,
+        name: str = "KafkaSource",
+        _said: Said | None = None,
+    ) -> None:
+        """Describe a source.
+
+        Args:
+            bootstrap_servers: The brokers to begin with, ``host:port``, or several. Either this or ``cluster``.
+            cluster: Where the topics live, with security and secrets.
+            topics: A topic, or several.
+            topic_pattern: Instead, a regular expression that the whole name of a topic must match.
+            partitions: Instead, partitions: ``{("topic-a", 0), ("topic-b", 5)}``.
+            group_id: The consumer group; by default there is none.
+            starting_offsets: Where a read starts that has no checkpoint; by default at the earliest records.
+            bounded: Where the source ends, in batch and in stream.
+            unbounded: Where a stream ends by itself.
+            deserializer: What makes rows of records. Either this or ``value_only_deserializer``.
+            value_only_deserializer: The schema of the value, or the name of one of Kafka's deserializers.
+            watermark: The column of event time and how late a row may be: ``("timestamp", "5 seconds")``.
+            properties: Settings of the Kafka client under Java's names.
+            client_id_prefix: How the client ids begin.
+            name: What messages call it.
+
+        Raises:
+            ResolveError: Something is missing, wrong or contradicts something else; everything is told.
+        """
+        said = _said or Said(where=caller())
+        found: list[Problem] = []
+        if value_only_deserializer is not None:
+            if deserializer is not None:
+                both = f"{said.name('deserializer')} and {said.name('value_only_deserializer')}"
+                message = f"{both} both say how records become rows"
+                found.append(said.problem("deserializer", "deserializer-twice", message, "keep one of them"))
+            deserializer = KafkaRecordDeserializationSchema.value_only(value_only_deserializer)
+        given = given_properties(properties, {"group.id": group_id, "client.id.prefix": client_id_prefix}, said, found)
+        self.__attrs_init__(  # pyright: ignore[reportAttributeAccessIssue]
+            name=name,
+            bootstrap_servers=bootstrap_servers
+            if isinstance(bootstrap_servers, str | None)
+            else ",".join(bootstrap_servers),
+            cluster=cluster,
+            topics=(topics,) if isinstance(topics, str) else tuple(topics),
+            topic_pattern=topic_pattern,
+            partitions=tuple(sorted(set(partitions), key=repr)),
+            group_id=group_id,
+            starting_offsets=_initializer(starting_offsets) or OffsetsInitializer.earliest(),
+            bounded=_initializer(bounded),
+            unbounded=_initializer(unbounded),
+            deserializer=deserializer,
+            watermark=watermark,
+            properties=given,
+            said=said,
+        )
+        self._judge(found)
+
+    @staticmethod
+    def builder() -> KafkaSourceBuilder:
+        """A fluent builder of a source."""
+        return KafkaSourceBuilder()
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Read once, to where the source ends, or else to the ends that the partitions have now.
+
+        Args:
+            spark: The session, classic or Connect.
+
+        Raises:
+            KdslError: The brokers cannot be reached, a topic is missing, or an offset does not exist.
+        """
+        from kdsl.run.read import read
+
+        return self._rows(read(spark, self.plan(), self._cluster()))
+
+    def read_stream(self, spark: SparkSession) -> DataFrame:
+        """Read a stream. Offsets of a checkpoint come before the starting offsets; a custom initializer is not asked.
+
+        Args:
+            spark: The session, classic or Connect.
+        """
+        from kdsl.run.read import read_stream
+
+        return self._rows(read_stream(spark, self.plan(), self._cluster()))
+
+    def explain(self) -> str:
+        """What a read does, as text; made without Java and without a broker."""
+        lines = [show(self.plan())]
+        deserializer = self.deserializer
+        if deserializer is not None and deserializer.function is not None:
+            columns = ", ".join(f"{f.name} {f.type}" for f in deserializer.row.fields)
+            lines.append(f"  {'rows':<10}by {deserializer.describe()}: {columns}")
+            if self.watermark is not None:
+                lines.append(f"  {'watermark':<10}{self.watermark[0]}, at most {self.watermark[1]} late")
+        return "\n".join(lines)
+
+    def plan(self) -> ReadPlan:
+        """What a read does, as a frozen value."""
+        made = read_plan(resolve(self._definition(), "read"))
+        end = self.bounded or self.unbounded
+        changes: dict[str, Any] = {
+            "topics": attrs.evolve(made.topics, partitions=self.partitions),
+            "start": self.starting_offsets.start(self._reset()),
+            "group_id": self._connector().group_id,
+            "properties": self.properties,
+        }
+        if end is not None:
+            changes |= {"stop": end.stop(), "discovery": None}
+        return attrs.evolve(made, **changes)
+
+    def _rows(self, df: DataFrame) -> DataFrame:
+        from kdsl.types.spark import spark_schema
+
+        made = self.deserializer
+        assert made is not None
+        if made.function is None:
+            return df
+        df = df.mapInArrow(Mapped(made.function, made.describe(), made.row, optional=False), spark_schema(made.row))
+        return df if self.watermark is None or not df.isStreaming else df.withWatermark(*self.watermark)
+
+    def _cluster(self) -> Cluster:
+        return own_cluster(self.cluster, self.bootstrap_servers, self.properties)
+
+    def _connector(self) -> Any:
+        return connector_settings(self._merged().revealed())
+
+    def _merged(self) -> Properties:
+        return self.properties if self.cluster is None else self.cluster.properties.merged(self.properties)
+
+    def _reset(self) -> Reset | None:
+        reset: Reset | None = self._connector().auto_offset_reset
+        return reset
+
+    def _judge(self, found: list[Problem]) -> None:
+        where = attrs.evolve(self._said.where, table=self.name)
+        table = self._definition()
+        told = [*found, *self._problems(), *problems(table, "read")]
+        place = f" ({where.place})" if where.place else ""
+        for warning in fail_on(gathered(told, where), f"{self.name}{place}"):
+            _log.warning("%s", warning)
+
+    def _definition(self) -> BuiltDef:
+        said, start = self._said, self.starting_offsets
+        timed = start.mode == "timestamp"
+        topics = self.topics or tuple(dict.fromkeys(topic for topic, _ in self.partitions))
+        options = KafkaOptions(
+            topic=topics,
+            topic_pattern=self.topic_pattern,
+            startup="timestamp" if timed else "earliest-offset",  # the plan says the rest
+            startup_timestamp=start.millis if timed else None,
+        )
+        made = self.deserializer or KafkaRecordDeserializationSchema(MessageSchema(Raw(), _BYTES))
+        on_value = made.function is None
+        settings = {**_SETTINGS, **({} if self.topics or not self.partitions else {"topic": "partitions"})}
+        return BuiltDef(
+            name=self.name,
+            columns=made.columns(),
+            options=options,
+            value_format=made.value.format if made.value is not None else None,
+            watermarks=(WatermarkDef(*self.watermark, said.places.get("watermark", said.where)),)
+            if self.watermark is not None and on_value
+            else (),
+            properties=self._merged(),
+            where=said.where,
+            places={key: said.places[setting] for key, setting in _PLACES.items() if setting in said.places}
+            | {
+                f"properties.{key}": said.places[f"properties.{key}"]
+                for key in self.properties
+                if f"properties.{key}" in said.places
+            },
+            said=said,
+            settings=settings,
+        )
+
+    def _problems(self) -> Iterator[Problem]:
+        """What only a source of the builder can have wrong."""
+        said = self._said
+        yield from said.repeated()
+        yield from connection(self.cluster, self.bootstrap_servers, self.properties, said)
+        yield from self._topic_problems()
+        if self.deserializer is None:
+            both = f"{said.name('deserializer')} or {said.name('value_only_deserializer')}"
+            message = "nothing says how records become rows"
+            fix = f"add {both}, as {said.with_value('value_only_deserializer', 'StringDeserializer')}"
+            yield said.problem("deserializer", "deserializer-missing", message, fix)
+        else:
+            yield from (p.at(said.places.get("deserializer", said.where)) for p in self.deserializer.problems)
+            yield from self._watermark_problems(self.deserializer)
+        ends = {name: getattr(self, name) for name in ("bounded", "unbounded") if getattr(self, name) is not None}
+        for setting, offsets in {"starting_offsets": self.starting_offsets, **ends}.items():
+            yield from (p.at(said.places.get(setting, said.where)) for p in offsets.problems)
+            yield from self._offset_problems(setting, offsets)
+        if len(ends) == 2:
+            message = f"{said.name('bounded')} and {said.name('unbounded')} both say where the source ends"
+            yield said.problem("unbounded", "bounded-twice", message, "keep one of them")
+        for setting, offsets in ends.items():
+            if offsets.mode == "earliest":
+                message = f"{said.name(setting)} is the earliest offset, before which there is no record"
+                yield said.problem(setting, "bounded-earliest", message, "end at the latest, a time, or given offsets")
+        yield from self._reset_problems()
+
+    def _topic_problems(self) -> Iterator[Problem]:
+        said = self._said
+        given = [s for s in ("topics", "topic_pattern", "partitions") if getattr(self, s)]
+        if "partitions" in given and len(given) > 1:
+            names = listing(map(said.name, given)).replace("'", "")
+            message = f"{names} are all set, but only one can say what is read"
+            yield said.problem("partitions", "partitions-and-topics", message, "keep one of them")
+        wrong = [place for place in self.partitions if not _is_place(place)]
+        if wrong:
+            message = f"{said.name('partitions')} has {wrong[0]!r}, which is no partition of a topic"
+            yield said.problem("partitions", "partitions", message, "write {('topic-a', 0)}: topics and numbers from 0")
+
+    def _offset_problems(self, setting: str, offsets: OffsetsInitializer) -> Iterator[Problem]:
+        said = self._said
+        topics = set(self.topics) | {topic for topic, _ in self.partitions}
+        strange = sorted({topic for topic, _, _ in offsets.given} - topics)
+        if strange and topics and self.topic_pattern is None:
+            message = (
+                f"{said.name(setting)} gives offsets for {listing(strange)}, and the source reads {listing(topics)}"
+            )
+            yield said.problem(setting, "offsets-topic", message, "give offsets of topics that are read")
+        if offsets.mode == "group-offsets" and self._connector().group_id is None:
+            message = f"{said.name(setting)} are those that the consumer group has committed, but there is no group"
+            yield said.problem(setting, "group-missing", message, f"add {said.with_value('group_id', 'my-group')}")
+        if setting != "starting_offsets" and offsets.mode == "timestamp" and (offsets.millis or 0) < 0:
+            message = f"{said.name(setting)} is {offsets.millis} ms after 1970, which is no time of a Kafka record"
+            yield said.problem(setting, "bounded-timestamp", message, "give a time from 1970 on")
+
+    def _reset_problems(self) -> Iterator[Problem]:
+        said, own, named = self._said, self.starting_offsets.reset, self.properties.get(_RESET)
+        if named is not None and own is not None and own != named:
+            shown = said.with_value("starting_offsets", own).replace(repr(own), f"… reset={own!r}")
+            message = f"{shown} and the property {_RESET!r} = {named!r} contradict each other"
+            yield said.problem(f"properties.{_RESET}", "reset-twice", message, "remove the property")
+
+    def _watermark_problems(self, deserializer: KafkaRecordDeserializationSchema) -> Iterator[Problem]:
+        if self.watermark is None or deserializer.function is None:
+            return
+        said, (column, delay) = self._said, self.watermark
+        if column not in deserializer.row.names:
+            message = (
+                f"{said.name('watermark')} names {column!r}, and the columns are {listing(deserializer.row.names)}"
+            )
+            yield said.problem("watermark", "watermark-column", message, "name one of these")
+        try:
+            parse_duration(delay)
+        except ValueError as e:
+            message = f"{said.name('watermark')} has the delay {delay!r}: {e}"
+            yield said.problem("watermark", "watermark-delay", message, "write '5 seconds'")
+
+
+class KafkaSourceBuilder:
+    """Describes a source call by call. Calls are judged by `build`, all of them together.
+
+    ``set_topics``, ``set_topic_pattern`` and ``set_partitions`` exclude each other; what is called twice is refused,
+    except for properties, the last of which counts.
+    """
+
+    def __init__(self) -> None:
+        self._given: dict[str, Any] = {}
+        self._properties: dict[str, Value] = {}
+        self._places: dict[str, Where] = {}
+        self._twice: list[str] = []
+
+    def _set(self, setting: str, value: Any) -> Self:
+        if setting in self._given:
+            self._twice.append(setting)
+        self._given[setting] = value
+        self._places[setting] = caller()
+        return self
+
+    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
+        """The brokers to begin with: ``host:port``, several with commas between them."""
+        return self._set("bootstrap_servers", bootstrap_servers)
+
+    def set_cluster(self, cluster: Cluster) -> Self:
+        """Where the topics live, instead of bootstrap servers: with security and secrets."""
+        return self._set("cluster", cluster)
+
+    def set_topics(self, *topics: str) -> Self:
+        """The topics."""
+        return self._set("topics", topics)
+
+    def set_topic_pattern(self, topic_pattern: str) -> Self:
+        """A regular expression that the whole name of a topic must match."""
+        return self._set("topic_pattern", topic_pattern)
+
+    def set_partitions(self, partitions: Iterable[tuple[str, int]]) -> Self:
+        """The partitions: ``{("topic-a", 0), ("topic-b", 5)}``."""
+        return self._set("partitions", tuple(partitions))
+
+    def set_group_id(self, group_id: str) -> Self:
+        """The consumer group."""
+        return self._set("group_id", group_id)
+
+    def set_starting_offsets(self, starting_offsets: Initializer) -> Self:
+        """Where a read starts that has no checkpoint; by default at the earliest records."""
+        return self._set("starting_offsets", starting_offsets)
+
+    def set_bounded(self, stopping_offsets: Initializer) -> Self:
+        """Where the source ends, in batch and in stream. Then nothing looks for new partitions."""
+        return self._set("bounded", stopping_offsets)
+
+    def set_unbounded(self, stopping_offsets: Initializer) -> Self:
+        """Where a stream ends by itself."""
+        return self._set("unbounded", stopping_offsets)
+
+    def set_deserializer(self, deserializer: KafkaRecordDeserializationSchema) -> Self:
+        """What makes rows of records."""
+        return self._set("deserializer", deserializer)
+
+    def set_value_only_deserializer(self, deserializer: MessageSchema | KafkaDeserializer) -> Self:
+        """The schema of the value, or the name of one of Kafka's own deserializers."""
+        return self._set("value_only_deserializer", deserializer)
+
+    def set_watermark(self, column: str, delay: str) -> Self:
+        """The column of event time, and how late a row may be, as ``"5 seconds"``."""
+        return self._set("watermark", (column, delay))
+
+    def set_property(self, key: str, value: str | int | float | bool | Secret) -> Self:
+        """A setting of the Kafka client, or of the source, under Java's name."""
+        self._properties[key] = value
+        self._places[f"properties.{key}"] = caller()
+        return self
+
+    def set_properties(self, properties: Mapping[str, Value]) -> Self:
+        """Several settings; they come on top of those that are set already."""
+        self._properties.update(properties)
+        self._places.update(dict.fromkeys((f"properties.{key}" for key in properties), caller()))
+        return self
+
+    def set_client_id_prefix(self, client_id_prefix: str) -> Self:
+        """How the client ids begin."""
+        return self._set("client_id_prefix", client_id_prefix)
+
+    def set_name(self, name: str) -> Self:
+        """What messages call the source."""
+        return self._set("name", name)
+
+    def build(self) -> KafkaSource:
+        """The source.
+
+        Raises:
+            ResolveError: Something is missing, wrong or contradicts something else; everything is told, each with the
+                place of its call.
+        """
+        said = Said(fluent=True, where=caller(), places=dict(self._places), twice=tuple(dict.fromkeys(self._twice)))
+        return KafkaSource(**self._given, properties=self._properties, _said=said)
+
+
+def _is_place(given: object) -> bool:
+    match given:
+        case (str(), int() as number):
+            return number >= 0
+        case _:
+            return False
+
+
+def _initializer(given: Initializer | None) -> OffsetsInitializer | None:
+    if given is None or isinstance(given, OffsetsInitializer):
+        return given
+    return OffsetsInitializer.custom(given)
