@@ -20,12 +20,14 @@ class Query:
         run_id: The id of this run.
         name: The name that the user gave it, or None.
         error: Why it ended, where it failed; as Spark tells it.
+        session: The session in which it runs.
     """
 
     id: str
     run_id: str
     name: str | None = None
     error: str | None = None
+    session: Any = attrs.field(default=None, eq=False, repr=False)
 
 
 @attrs.frozen

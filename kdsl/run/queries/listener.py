@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import orjson
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kdsl.run.librdkafka.offsets import Offsets
 from kdsl.run.queries.events import Observer, Progress, Query, ReadProgress
-from kdsl.run.queries.reads import READ_OPTION, Place, Read, find, find_by_topics
+from kdsl.run.queries.reads import READ_OPTION, Place, Read, find, find_by_topics, stop_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,7 +154,7 @@ class Listener(StreamingQueryListener):
             run = document["runId"]
             if "name" in document:
                 self._names[run] = document["name"]
-            query = Query(document["id"], run, self._names.get(run), document.get("exception"))
+            query = Query(document["id"], run, self._names.get(run), document.get("exception"), self.session)
             if what == "progressed":
                 sources = document.get("sources") or ()
                 progress = Progress(query, document["batchId"], len(sources), document)
@@ -180,11 +181,14 @@ class Listener(StreamingQueryListener):
             end = _document(source.get("endOffset"))
             if end is None:
                 continue
-            parse = _parse if "read" in end else _parse_spark
+            named = "read" in end
+            parse = _parse if named else _parse_spark
             positions = parse(end)
-            read = find(end["read"]) if "read" in end else self._unnamed(query, at, len(sources), source, positions)
+            read = find(end["read"]) if named else self._unnamed(query, at, len(sources), source, positions)
             if read is None or positions is None:
                 continue
+            if not named:
+                positions = attrs.evolve(positions, read=read.id, stop=stop_of(read))
             start, latest = (_document(source.get(name)) for name in ("startOffset", "latestOffset"))
             yield ReadProgress(
                 read,

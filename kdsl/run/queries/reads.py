@@ -74,16 +74,23 @@ class GroupOffsets(Protocol):
 
 _reads: dict[str, Read] = {}
 _offsets: dict[str, GroupOffsets] = {}
+_stops: dict[str, Mapping[Place, int]] = {}
 _lock = Lock()
 
 
-def register(plan: ReadPlan, cluster: Cluster, offsets: GroupOffsets | None = None) -> Read:
+def register(
+    plan: ReadPlan,
+    cluster: Cluster,
+    offsets: GroupOffsets | None = None,
+    stop: Mapping[Place, int] | None = None,
+) -> Read:
     """Make a read known in this process. The last one of an id counts.
 
     Args:
         plan: What is read.
         cluster: Where it lives, with the table's own client properties.
         offsets: How the group's offsets are had; None asks the brokers through librdkafka.
+        stop: Where the read ends by itself, for a source whose offsets do not say it.
     """
     read = Read(read_id(plan, cluster), plan, cluster)
     with _lock:
@@ -91,6 +98,7 @@ def register(plan: ReadPlan, cluster: Cluster, offsets: GroupOffsets | None = No
         _offsets.pop(read.id, None)
         if offsets is not None:
             _offsets[read.id] = offsets
+        _stops[read.id] = dict(stop or {})
     return read
 
 
@@ -111,3 +119,8 @@ def find_by_topics(topics: Iterable[str]) -> tuple[Read, ...]:
 def offsets_of(read: Read) -> GroupOffsets | None:
     """How the offsets of a read's group are had; None is by the brokers through librdkafka."""
     return _offsets.get(read.id)
+
+
+def stop_of(read: Read) -> Mapping[Place, int]:
+    """Where a read ends by itself, as it was registered; empty where its offsets say it, or it does not end."""
+    return _stops.get(read.id, {})

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import atexit
+import logging
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from kdsl.cluster import Cluster
 from kdsl.plan.model import ReadPlan
-from kdsl.run.queries.listener import listen
-from kdsl.run.queries.reads import GroupOffsets, Read, register
+from kdsl.run.queries.commits import Commits, wait_for_commits
+from kdsl.run.queries.ending import Endings
+from kdsl.run.queries.listener import is_classic, listen, observe, sessions
+from kdsl.run.queries.reads import GroupOffsets, Place, Read, register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+log = logging.getLogger("kdsl.queries")
 
-def watch(spark: SparkSession, plan: ReadPlan, cluster: Cluster, offsets: GroupOffsets | None = None) -> Read:
+_EVENTS = 5_000
+"""How long the end of the process waits for events that are under way, in milliseconds."""
+
+
+def watch(
+    spark: SparkSession,
+    plan: ReadPlan,
+    cluster: Cluster,
+    offsets: GroupOffsets | None = None,
+    stop: Mapping[Place, int] | None = None,
+) -> Read:
     """Make a streaming read known, and watch the session's queries for it; on either transport.
 
     Args:
@@ -21,7 +38,30 @@ def watch(spark: SparkSession, plan: ReadPlan, cluster: Cluster, offsets: GroupO
         plan: What is read.
         cluster: Where it lives, with the table's own client properties.
         offsets: How the group's offsets are had; None asks the brokers through librdkafka.
+        stop: Where the read ends by itself, for a source whose offsets do not say it.
     """
-    read = register(plan, cluster, offsets)
+    read = register(plan, cluster, offsets, stop)
+    _begin()
     listen(spark)
     return read
+
+
+@cache
+def _begin() -> None:
+    """Let the observers of kdsl itself look on, once in a process."""
+    observe(Commits())
+    observe(Endings())
+    atexit.register(_finish)
+
+
+def _finish() -> None:
+    """Before the process ends: what was done is committed, even where nobody stopped the session."""
+    for session in sessions():
+        if is_classic(session):
+            try:
+                context: Any = session.sparkContext
+                if context._jsc is not None:  # noqa: SLF001
+                    context._jsc.sc().listenerBus().waitUntilEmpty(_EVENTS)  # noqa: SLF001
+            except Exception as e:  # noqa: BLE001  # the JVM is gone, and took no harm
+                log.debug("the last events of a session were not waited for: %s", e)
+    wait_for_commits()
