@@ -15,8 +15,10 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.run.jvm.jars import attach, is_connect
 from kdsl.run.jvm.settings import kafka_options
+from kdsl.run.jvm.system import set_system_properties
 from kdsl.run.librdkafka import errors
 from kdsl.run.librdkafka.brokers import FIRST_ANSWER, Brokers, Place, Topic
+from kdsl.run.queries.reads import Read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +61,7 @@ class JavaBrokers:
 
     def __init__(self, spark: SparkSession, cluster: Cluster, table: str) -> None:
         attach(spark, everywhere=True)
+        set_system_properties(spark, cluster, table)
         self.servers = cluster.bootstrap_servers
         self._table = table
         self._patience = cluster.connector().api_timeout_ms / 1000
@@ -190,6 +193,29 @@ class JavaBrokers:
                 f"{self._table}: this user may not read {what} ({text}); grant READ and DESCRIBE on it"
             )
         return errors.KafkaReadError(f"{self._table}: {what} cannot be read from {self.servers}: {text} ({kind})")
+
+
+class JavaGroup:
+    """The committed offsets of consumer groups through Java's client (`kdsl.run.queries.reads.GroupOffsets`).
+
+    Args:
+        brokers: Who is asked.
+    """
+
+    def __init__(self, brokers: JavaBrokers) -> None:
+        self._brokers = brokers
+
+    def commit(self, read: Read, positions: Mapping[Place, int]) -> None:
+        """Commit the offset of the next record of each partition."""
+        self._brokers.commit(_group(read), positions)
+
+    def committed(self, read: Read, places: Iterable[Place]) -> Mapping[Place, int]:
+        """The offsets that the group has committed, where it has."""
+        return self._brokers.committed(_group(read), places)
+
+
+def _group(read: Read) -> str:
+    return read.plan.group_id or f"KafkaSource-{read.plan.table}"
 
 
 def _innermost(error: Any) -> Any:

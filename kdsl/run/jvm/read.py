@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 from kdsl.cluster import Cluster
 from kdsl.plan.model import HeaderCondition, ReadPlan
 from kdsl.run.decode import RecordDecoder
-from kdsl.run.jvm.admin import brokers_of
+from kdsl.run.jvm.admin import JavaBrokers, JavaGroup, brokers_of
 from kdsl.run.jvm.jars import attach
 from kdsl.run.jvm.settings import hide_secrets, kafka_options
+from kdsl.run.jvm.system import set_system_properties
 from kdsl.run.librdkafka.brokers import Place, Topic
 from kdsl.run.librdkafka.errors import OffsetError
 from kdsl.run.librdkafka.subscription import Subscription
+from kdsl.run.queries.reads import READ_OPTION
+from kdsl.run.queries.watch import watch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -45,8 +48,13 @@ def records(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming:
     """
     attach(spark, everywhere=plan.latency == "realtime")
     hide_secrets(spark)
-    subscription = Subscription(plan, cluster, brokers_of(spark, cluster, plan.table))
+    set_system_properties(spark, cluster, plan.table)
+    brokers = brokers_of(spark, cluster, plan.table)
+    subscription = Subscription(plan, cluster, brokers)
     planned = _stream(subscription, plan) if streaming else _batch(subscription, plan)
+    if streaming:
+        read = watch(spark, plan, cluster, JavaGroup(brokers) if isinstance(brokers, JavaBrokers) else None)
+        planned.options[READ_OPTION] = read.id
     reader = spark.readStream if streaming else spark.read
     df = reader.format(FORMAT).options(**_options(plan, cluster), **planned.options).load()
     if planned.stop:

@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kdsl.client.java import java_settings
+from kdsl.client.machine import ThisMachine
 from kdsl.client.model import SECRET, Client
 from kdsl.cluster import Cluster
 from kdsl.errors import fail_on
@@ -36,7 +37,7 @@ def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str
     Raises:
         ResolveError: The settings have errors, or a reference cannot be resolved here.
     """
-    java = java_settings(cluster.settings(), client, resolve)
+    java = java_settings(cluster.settings(), client, resolve, ThisMachine())
     fail_on(java.problems, f"{table}: the cluster {cluster.name or cluster.bootstrap_servers!r}")
     return {f"kafka.{name}": text for name, text in java.settings.items()}
 

@@ -24,6 +24,7 @@ from kdsl.run.jvm.catalyst import encoded
 from kdsl.run.jvm.jars import attach
 from kdsl.run.jvm.realtime import check_query, trigger_of
 from kdsl.run.jvm.settings import hide_secrets, kafka_options
+from kdsl.run.jvm.system import set_system_properties
 from kdsl.run.librdkafka import errors
 from kdsl.run.librdkafka.brokers import Brokers
 from kdsl.run.partitioner import Spreader, check_partitioner
@@ -105,6 +106,7 @@ def _ready(spark: SparkSession, plan: WritePlan, cluster: Cluster) -> dict[str, 
     """The sink's options, when the connector is there."""
     attach(spark, everywhere=plan.latency == "realtime")
     hide_secrets(spark)
+    set_system_properties(spark, cluster, plan.table)
     check_partitioner(plan)
     return kafka_options(cluster, "producer", plan.table)
 
