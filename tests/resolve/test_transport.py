@@ -1,0 +1,157 @@
+"""What each transport can do, and what real-time mode can (design 4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdsl.declare.config import Scalar, WatermarkConfig
+from kdsl.errors import Problem
+from kdsl.formats import Direction
+from kdsl.resolve import resolve
+from kdsl.resolve.transport import CAPABILITIES
+from tests.resolve.tables import codes, errors, table
+
+DOCS = Path(__file__).parents[2] / "docs"
+JVM: dict[str, Scalar] = {"transport": "jvm"}
+REALTIME: dict[str, Scalar] = {"transport": "jvm", "latency": "realtime", "format": "raw"}
+
+
+def only(*columns: str, direction: Direction = "read", options: dict[str, Scalar] | None = None) -> Problem:
+    """The one error of a table on the transport jvm."""
+    (problem,) = errors(table(*columns, options={**JVM, **(options or {})}), direction)
+    return problem
+
+
+class TestCapabilities:
+    def test_a_table_without_specialities_works_on_both(self) -> None:
+        for transport in ("librdkafka", "jvm"):
+            definition = table(options={"transport": transport})
+            assert codes(definition) == codes(definition, "write") == []
+
+    def test_the_transport_goes_into_the_plan_in_small_letters(self) -> None:
+        assert resolve(table(options={"transport": "JVM"}), "read").table.options.transport in ("JVM", "jvm")
+
+    def test_the_leader_epoch(self) -> None:
+        problem = only("id INT", "epoch INT METADATA FROM leader-epoch VIRTUAL")
+
+        assert problem.code == "transport"
+        assert problem.where.column == "epoch"
+        assert problem.message == (
+            "the metadata 'leader-epoch' does not go with 'transport': 'jvm': Spark's source does not tell it"
+        )
+        assert problem.fix == "write 'transport': 'librdkafka', or remove the column"
+        assert codes(table("id INT", "epoch INT METADATA FROM leader-epoch VIRTUAL", options=JVM), "write") == []
+
+    def test_a_timestamp_that_is_written(self) -> None:
+        columns = ("id INT", "ts TIMESTAMP_LTZ(3) METADATA FROM timestamp")
+        problem = only(*columns, direction="write")
+
+        assert "writing the metadata 'timestamp' does not go with 'transport': 'jvm'" in problem.message
+        assert codes(table(*columns, options=JVM), "read") == []
+        assert codes(table(*columns), "write") == []
+
+    def test_exactly_once(self) -> None:
+        options: dict[str, Scalar] = {
+            "sink.delivery-guarantee": "exactly-once",
+            "sink.transactional-id-prefix": "orders-1",
+        }
+        problem = only(direction="write", options=options)
+
+        assert "'sink.delivery-guarantee': 'exactly-once' does not go with 'transport': 'jvm'" in problem.message
+        assert problem.fix == "write 'transport': 'librdkafka', or write 'sink.delivery-guarantee': 'at-least-once'"
+
+    def test_a_limit_of_each_partition(self) -> None:
+        problem = only(options={"scan.max-records-per-partition": 10})
+
+        assert "'scan.max-records-per-partition': 10 does not go with" in problem.message
+
+    def test_alignment(self) -> None:
+        definition = table(
+            "id INT",
+            "ts TIMESTAMP(3)",
+            watermark=WatermarkConfig(column="ts", delay="5 s"),
+            options={
+                **JVM,
+                "scan.watermark.alignment.group": "g",
+                "scan.watermark.alignment.max-drift": "10 s",
+            },
+        )
+
+        assert codes(definition) == ["transport"]
+
+    def test_internal_topics_by_a_pattern(self) -> None:
+        options: dict[str, Scalar] = {
+            **JVM,
+            "topic-pattern": "__.*",
+            "properties.exclude.internal.topics": "false",
+        }
+
+        assert codes(table(options=options, without=("topic",))) == ["transport"]
+
+    def test_real_time_mode_is_the_other_transports(self) -> None:
+        (problem,) = errors(table("text STRING", options={"latency": "realtime", "format": "raw"}))
+
+        assert problem.fix == "write 'transport': 'jvm', or write 'latency': 'micro-batch'"
+
+    def test_the_page_has_each_capability(self) -> None:
+        page = (DOCS / "transports.md").read_text(encoding="utf-8")
+
+        for capability in CAPABILITIES:
+            assert capability.doc.rstrip(".") in page, capability.name
+
+
+class TestClientProperties:
+    def test_javas_settings_are_judged(self) -> None:
+        kerberos: dict[str, Scalar] = {
+            "properties.security.protocol": "SASL_PLAINTEXT",
+            "properties.sasl.mechanism": "GSSAPI",
+            "properties.sasl.jaas.config": 'com.sun.security.auth.module.Krb5LoginModule required keyTab="k";',
+        }
+
+        assert codes(table(options={**JVM, **kerberos})) == []
+        assert codes(table(options=kerberos)) != []
+
+    def test_a_transactional_id_is_refused(self) -> None:
+        assert codes(table(options={**JVM, "properties.transactional.id": "mine"}), "write") == ["client-setting-owned"]
+
+
+class TestRealtime:
+    @pytest.mark.parametrize("kind", ["STRING", "BYTES", "VARCHAR(10)", "STRING NOT NULL"])
+    def test_raw_texts_and_bytes(self, kind: str) -> None:
+        definition = table(f"text {kind}", options=REALTIME)
+
+        assert codes(definition) == codes(definition, "write") == []
+
+    @pytest.mark.parametrize(
+        ("column", "options", "told"),
+        [
+            ("id INT", {"format": "json"}, "the format 'json' is made of it"),
+            ("id INT", {"format": "csv"}, "the format 'csv' is made of it"),
+            ("id BIGINT", {}, "the format 'raw' of 'BIGINT' is made of it"),
+            ("text STRING", {"raw.charset": "GBK"}, "the charset 'GBK' is made of it"),
+            ("text STRING", {"raw.line-delimiter": ";"}, "the option 'line-delimiter' is made of it"),
+        ],
+    )
+    def test_a_format_that_python_decodes(self, column: str, options: dict[str, Scalar], told: str) -> None:
+        (problem,) = errors(table(column, options={**REALTIME, **options}))
+
+        assert problem.code == "realtime-format"
+        assert told in problem.message
+        assert "with the format 'raw'" in problem.fix
+
+    def test_metadata_in_its_own_type(self) -> None:
+        good = ("text STRING", "at BIGINT METADATA FROM offset VIRTUAL", "ts TIMESTAMP_LTZ(3) METADATA FROM timestamp")
+        assert codes(table(*good, options=REALTIME)) == []
+
+        (problem,) = errors(table("text STRING", "at STRING METADATA FROM offset VIRTUAL", options=REALTIME))
+        assert problem.code == "realtime-metadata"
+
+    @pytest.mark.parametrize("key", ["scan.max-records-per-trigger", "scan.parallelism"])
+    def test_options_of_a_read_without_effect(self, key: str) -> None:
+        assert codes(table("text STRING", options={**REALTIME, key: 2})) == ["realtime-option"]
+
+    @pytest.mark.parametrize(("key", "value"), [("sink.parallelism", 2), ("sink.partitioner", "fixed")])
+    def test_options_of_a_write_that_need_python_or_a_shuffle(self, key: str, value: Scalar) -> None:
+        assert codes(table("text STRING", options={**REALTIME, key: value}), "write") == ["realtime-option"]
