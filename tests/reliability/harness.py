@@ -159,9 +159,7 @@ class Job:
         """The folder of files."""
         return self.folder / "output"
 
-    def run(
-        self, kill: Kill | None = None, *, until: Callable[[], bool] | None = None, timeout: float = 180.0
-    ) -> Life:
+    def run(self, kill: Kill | None = None, *, until: Callable[[], bool] | None = None, timeout: float = 180.0) -> Life:
         """Start it, and wait for its end.
 
         Args:
