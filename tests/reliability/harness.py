@@ -222,7 +222,7 @@ class Job:
                 env=environment,
                 start_new_session=True,
             )
-        return RunningJob(process, own)
+        return RunningJob(process, own, self.checkpoint)
 
 
 @attrs.frozen
@@ -232,10 +232,12 @@ class RunningJob:
     Attributes:
         process: The driver program.
         folder: What belongs to this run alone.
+        checkpoint: What Spark has written down of its query.
     """
 
     process: subprocess.Popen[bytes]
     folder: Path
+    checkpoint: Checkpoint
 
     @property
     def log(self) -> str:
@@ -278,6 +280,10 @@ class RunningJob:
             assert self.process.poll() is None, f"the job has ended before {what}:\n{self.log[-4000:]}"
             assert time.monotonic() < end, f"{what}: not within {timeout:g} s:\n{self.log[-4000:]}"
             time.sleep(0.05)
+
+    def wait_for_batches(self, last: int, what: str, timeout: float = 120.0) -> None:
+        """Wait until a batch is committed; the job must live as long."""
+        self.wait_for(lambda: self.checkpoint.committed >= last, what, timeout)
 
     def wait(self, *, until: Callable[[], bool] | None = None, timeout: float = 180.0) -> Life:
         """Wait for its end; see `Job.run`."""

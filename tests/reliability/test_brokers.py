@@ -81,7 +81,7 @@ def test_a_query_goes_on_by_itself_when_the_leader_goes_and_comes_back(
     job = Job(tmp_path / "job", copy_tables(three, source, target), trigger=None)
     running = job.start()
     try:
-        running.wait_for(lambda: job.checkpoint.committed >= 1, "the second batch")
+        running.wait_for_batches(1, "the first strike")
         for topic in (source, target):
             broker = leader(three, topic)
             match how:
@@ -96,8 +96,7 @@ def test_a_query_goes_on_by_itself_when_the_leader_goes_and_comes_back(
                 case _:
                     three.stop_broker(broker)
                     three.start_broker(broker)
-            after = job.checkpoint.committed
-            running.wait_for(lambda after=after: job.checkpoint.committed >= after + 2, f"batches after {how}")
+            running.wait_for_batches(job.checkpoint.committed + 2, f"batches after {how}")
         sent = feed.end()
         wanted = len(sent)
         running.wait_for(lambda: sum(three.end_offsets(target).values()) >= wanted, "all records in the target")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,8 +62,8 @@ class Copy:
 
 
 @pytest.fixture
-def copy(spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path) -> Iterator[Copy]:
-    yield Copy(spark, kdsl_kafka, kdsl_topic, tmp_path)
+def copy(spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path) -> Copy:
+    return Copy(spark, kdsl_kafka, kdsl_topic, tmp_path)
 
 
 @pytest.mark.parametrize(("log", "most"), [("offsets", 2), ("commits", 3)])

@@ -90,8 +90,7 @@ def test_executors_that_die_at_any_time_are_replaced(
     running = job.start()
     try:
         for strike in range(4):
-            wanted = job.checkpoint.committed + 2
-            running.wait_for(lambda wanted=wanted: job.checkpoint.committed >= wanted, f"strike {strike}")
+            running.wait_for_batches(job.checkpoint.committed + 2, f"strike {strike}")
             time.sleep(0.1 * strike)
             if strike < 3:
                 kdsl_spark_cluster.kill_executor()

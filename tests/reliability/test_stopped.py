@@ -21,7 +21,7 @@ def test_a_driver_that_is_terminated_ends_soon_and_leaves_nothing_open_and_nobod
     job = Job(tmp_path / "job", copy_tables(kdsl_kafka, source, target, per_batch=100), trigger=None)
     running = job.start()
     try:
-        running.wait_for(lambda: job.checkpoint.committed >= 1, "the second batch")
+        running.wait_for_batches(1, "the signal")
         family = running.processes()
         running.process.send_signal(signal.SIGTERM)
         running.wait(timeout=10)

@@ -67,7 +67,7 @@ def noted(folder: Path, seconds: float) -> Any:
     """A function for each batch: writes its rows down, under its id and the run, and then takes its time."""
 
     def note(batch: DataFrame, batch_id: int) -> None:
-        rows = sorted(batch.toJSON().collect())
+        rows = sorted(map(str, batch.toJSON().collect()))
         unfinished = folder / f".{batch_id}-{os.getpid()}"
         unfinished.write_text("\n".join(rows), encoding="utf-8")
         unfinished.rename(folder / f"{batch_id}-{os.getpid()}")
