@@ -22,7 +22,7 @@ test: setup ## Run all tests but the long reliability scenarios
 test-fast: setup ## Run the tests that need neither a JVM nor a broker (seconds)
 	@$(BIN)/python -m pytest -q -m 'not spark and not kafka and not reliability'
 
-test-reliability: setup ## Run the long scenarios with real kills
+test-reliability: setup ## Run the long scenarios with real kills, and print what held
 	@$(BIN)/python -m pytest -m reliability
 
 bench: setup ## Measure kdsl against hand-written PySpark, paired in one run
