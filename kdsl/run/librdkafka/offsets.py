@@ -53,6 +53,8 @@ class Offsets:
         stop: Where the read ends by itself, in each partition; worked out once, at a first start.
         initial: Whether no batch has ended yet: the start of a query without a checkpoint. It is worked out anew when
             the first batch is planned again, so that the first batch's end says all of its ``begin``.
+        again: How often a query was started again that had nothing left to read. It makes other offsets of the same
+            positions, so that Spark reports them, and what watches the query sees that it is at its end.
     """
 
     positions: Mapping[Place, int]
@@ -63,6 +65,7 @@ class Offsets:
     read: str = ""
     stop: Mapping[Place, int] = attrs.field(factory=dict)
     initial: bool = False
+    again: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The document that Spark keeps; equal offsets give equal texts."""
@@ -73,6 +76,8 @@ class Offsets:
             document["begin"] = _nested(self.begin)
         if self.initial:
             document["initial"] = True
+        if self.again:
+            document["again"] = self.again
         if self.read:
             document["read"] = self.read
         if self.stop:
@@ -105,6 +110,7 @@ class Offsets:
             read=document.get("read", ""),
             stop=_flat(document.get("stop", {})),
             initial=document.get("initial", False),
+            again=document.get("again", 0),
         )
 
     def ranges_from(self, start: Offsets) -> tuple[Range, ...]:

@@ -29,6 +29,8 @@ from kdsl.run.librdkafka.assignment import tasks
 from kdsl.run.librdkafka.consumers import discard, lend, size_for
 from kdsl.run.librdkafka.datasource import CLUSTER, LITERALS, PLAN, read_options
 from kdsl.run.librdkafka.fetch import Fetcher
+from kdsl.run.librdkafka.group import hold_group
+from kdsl.run.librdkafka.lease import Lease
 from kdsl.run.librdkafka.offsets import Offsets, Range
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.librdkafka.subscription import Subscription
@@ -140,14 +142,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: OptionText) -> None:
         self._options = options
         self._made: Stream | None = None
+        self._lease: Lease | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_made": None}
+        return {"_options": self._options, "_made": None, "_lease": None}
 
     @property
     def _stream(self) -> Stream:
         if self._made is None:
-            self._made = Stream(*_parsed(self._options))
+            plan, cluster = _parsed(self._options)
+            if plan.check_group:
+                self._lease = hold_group(plan, cluster)
+            self._made = Stream(plan, cluster)
         return self._made
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -193,6 +199,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """The query ends."""
         self._made = None
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
 
     def _limits(self, limit: ReadLimit) -> Limits:
         plan, _ = _parsed(self._options)

@@ -57,6 +57,7 @@ class Stream:
         self._read = read_id(plan, cluster)
         self._brokers = self._subscription.brokers
         self._told = False
+        self._end_told = False
         self._held: dict[Place, tuple[int, int]] = {}
         self._held_since = time.monotonic()
         self._looked: float | None = None
@@ -107,12 +108,15 @@ class Stream:
         positions = {**begin.offsets, **added}
         end = self._end(positions, reach, limits, stop)
         lost = _sum(start.lost, begin.lost, self._passed_over)
+        at_end = bool(stop) and all(end[place] >= at for place, at in stop.items())
+        told, self._end_told = self._end_told, at_end
         if end == start.positions and lost == dict(start.lost) and not start.initial and kept is start:
-            self._planned = start
-            return start
+            untold = at_end and not told and self._target is None
+            self._planned = attrs.evolve(start, begin={}, again=start.again + 1) if untold else start
+            return self._planned
         moved = {place: at for place, at in positions.items() if start.initial or start.positions.get(place) != at}
         self._passed_over = {}
-        self._planned = Offsets(end, ids, kept.startup, moved, lost, self._read, stop)
+        self._planned = Offsets(end, ids, kept.startup, moved, lost, self._read, stop, again=start.again)
         return self._planned
 
     def ranges(self, start: Offsets, end: Offsets) -> tuple[Range, ...]:

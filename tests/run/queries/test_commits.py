@@ -1,0 +1,273 @@
+"""Group offsets, committed after batches; real queries and brokers."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from pyspark.sql import DataFrame
+
+from kdsl.cluster import Cluster
+from kdsl.errors import KdslError
+from kdsl.run.queries.commits import CommitCounts, Worker, counts_of, why_not
+from kdsl.run.queries.reads import Place, Read, read_id, register
+from kdsl.testing import RunningKafka
+from tests.run.queries.queries import Streams, until
+from tests.run.read_plans import read_plan
+
+ROOT = Path(__file__).parents[3]
+
+
+def ends(kafka: RunningKafka, streams: Streams) -> dict[Place, int]:
+    return {(streams.topic, p): at for p, at in kafka.end_offsets(streams.topic).items()}
+
+
+def counts(streams: Streams) -> CommitCounts:
+    return counts_of(read_id(read_plan(streams.topic, group_id=streams.group), Cluster(streams.servers)))
+
+
+class TestQueries:
+    def test_the_end_of_the_last_batch_of_an_available_now_run_is_committed(
+        self, streams: Streams, kdsl_kafka: RunningKafka
+    ) -> None:
+        streams.run(max_records=1)
+
+        assert streams.committed() == ends(kdsl_kafka, streams)
+        assert counts(streams).failed == 0
+        assert counts(streams).committed == ends(kdsl_kafka, streams)
+
+    def test_a_query_that_goes_on_commits_after_each_batch(self, streams: Streams, kdsl_kafka: RunningKafka) -> None:
+        query = streams.start()
+        until(lambda: streams.committed() == ends(kdsl_kafka, streams))
+        kdsl_kafka.produce(streams.topic, "d", "e")
+        until(lambda: streams.committed() == ends(kdsl_kafka, streams))
+        query.stop()
+
+    def test_nothing_is_committed_of_a_batch_that_did_not_end(self, streams: Streams) -> None:
+        def sink(rows: DataFrame, batch: int) -> None:
+            rows.collect()
+            if batch == 1:
+                raise ValueError("the second batch fails")
+
+        query = streams.writer(streams.read(max_records=1), sink).start()
+        with pytest.raises(Exception, match="second batch"):
+            query.awaitTermination()
+        streams.settle()
+
+        assert sum(streams.committed().values()) == 1
+
+    @pytest.mark.parametrize(
+        ("plan", "properties", "why"),
+        [
+            ({}, {"commit.offsets.on.checkpoint": "false"}, "'commit.offsets.on.checkpoint' is false"),
+            ({"group_id": "KafkaSource-Orders"}, {}, "no group id is declared"),
+            ({}, {"enable.auto.commit": "false"}, None),
+            ({"group_id": "KafkaSource-Orders"}, {"group.id": "own"}, None),
+            ({}, {"commit.offsets.on.checkpoint": "false", "enable.auto.commit": "true"}, None),
+        ],
+    )
+    def test_the_switches(self, plan: dict[str, Any], properties: dict[str, str], why: str | None) -> None:
+        read = register(read_plan("t", **plan), Cluster("h:1", properties=properties))
+
+        reason = why_not(read)
+
+        assert reason is None if why is None else why in (reason or "")
+
+    def test_switched_off_nothing_is_committed_and_that_is_told_once(
+        self, streams: Streams, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level(logging.INFO, "kdsl.commits"):
+            streams.run(properties={"commit.offsets.on.checkpoint": "false"}, max_records=1)
+
+        assert streams.committed() == {}
+        assert caplog.text.count("offsets are not committed to Kafka") == 1
+
+    def test_a_new_checkpoint_goes_on_where_the_group_is(self, streams: Streams, kdsl_kafka: RunningKafka) -> None:
+        rows: list[str] = []
+        streams.run()
+        kdsl_kafka.produce(streams.topic, "d", "e")
+        streams.checkpoint += "-new"
+
+        migrated = streams.read(start="group-offsets")
+        sink = streams.writer(migrated, lambda df, _: rows.extend(r.text for r in df.collect()))
+        sink.trigger(availableNow=True).start().awaitTermination()
+
+        assert sorted(rows) == ["d", "e"]
+
+    def test_an_outside_consumer_of_the_group_has_no_influence_but_on_the_commits(
+        self, streams: Streams, kdsl_kafka: RunningKafka, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        query = streams.start()
+        until(lambda: streams.committed() == ends(kdsl_kafka, streams))
+        outside = Consumer({**kdsl_kafka.client_properties, "group.id": streams.group, "enable.auto.commit": False})
+        outside.subscribe([streams.topic])
+        until(lambda: outside.poll(0.1) is not None or bool(outside.assignment()))
+        with caplog.at_level(logging.DEBUG, "kdsl.commits"):
+            for n in range(3):
+                before = counts(streams).failed
+                kdsl_kafka.produce(streams.topic, f"{n}")
+                query.processAllAvailable()
+                until(lambda before=before: counts(streams).failed > before)  # type: ignore[misc]
+            outside.close()
+            until(lambda: streams.committed() == ends(kdsl_kafka, streams))
+        query.stop()
+
+        assert query.exception() is None
+        warned = [r for r in caplog.records if r.levelno == logging.WARNING]
+        assert len(warned) == 1
+        assert "the next commit repairs it" in warned[0].getMessage()
+        assert counts(streams).error is None
+
+    def test_a_process_that_just_ends_has_committed(
+        self, streams: Streams, kdsl_kafka: RunningKafka, tmp_path: Path
+    ) -> None:
+        path = os.pathsep.join([str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH", "")])
+        env = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT, streams.servers, streams.topic, streams.group, str(tmp_path / "other")],
+            env=env,
+            cwd=tmp_path,
+            check=True,
+            timeout=120,
+        )
+
+        assert streams.committed() == ends(kdsl_kafka, streams)
+
+
+SCRIPT = """
+import sys, warnings
+warnings.simplefilter("ignore")
+from pyspark.sql import SparkSession
+from kdsl.cluster import Cluster
+from kdsl.run.read import read_stream
+from tests.run.read_plans import read_plan
+
+servers, topic, group, checkpoint = sys.argv[1:]
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+rows = read_stream(spark, read_plan(topic, group_id=group), Cluster(servers))
+query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+query.awaitTermination()
+"""
+
+
+class Offsets:
+    """A group that takes commits, or does not, as a test wants it."""
+
+    def __init__(self) -> None:
+        self.refuses = False
+        self.open = Event()
+        self.open.set()
+        self.taken: list[dict[Place, int]] = []
+
+    def commit(self, read: Read, positions: Mapping[Place, int]) -> None:
+        del read
+        self.open.wait(20)
+        if self.refuses:
+            raise KdslError("not now")
+        self.taken.append(dict(positions))
+
+    def committed(self, read: Read, places: object) -> Mapping[Place, int]:
+        del read, places
+        return self.taken[-1]
+
+
+P: Place = ("t", 0)
+
+
+class TestWorker:
+    @pytest.fixture
+    def offsets(self) -> Offsets:
+        return Offsets()
+
+    @pytest.fixture
+    def worker(self, offsets: Offsets, request: pytest.FixtureRequest) -> Iterator[Worker]:
+        properties = getattr(request, "param", {})
+        plan = read_plan(f"topic-{time.monotonic_ns()}")
+        worker = Worker(register(plan, Cluster("h:1", properties=properties), offsets))
+        yield worker
+        worker.end("run")
+
+    def settle(self, worker: Worker) -> None:
+        assert worker.wait(time.monotonic() + 20)
+
+    def test_the_newest_offsets_win_while_a_commit_is_under_way(self, worker: Worker, offsets: Offsets) -> None:
+        offsets.open.clear()
+        for at in range(1, 6):
+            worker.put("run", {P: at})
+        offsets.open.set()
+        self.settle(worker)
+
+        assert offsets.taken[-1] == {P: 5}
+        assert len(offsets.taken) <= 2
+
+    def test_nothing_goes_back_within_a_run(self, worker: Worker, offsets: Offsets) -> None:
+        worker.put("run", {P: 5})
+        self.settle(worker)
+        worker.put("run", {P: 3})
+        self.settle(worker)
+        worker.put("run", {P: 3, ("t", 1): 1})
+        self.settle(worker)
+
+        assert offsets.taken == [{P: 5}, {P: 5, ("t", 1): 1}]
+
+    def test_another_run_may_go_back(self, worker: Worker, offsets: Offsets) -> None:
+        worker.put("run", {P: 5})
+        self.settle(worker)
+        worker.end("run")
+        worker.put("next run", {P: 3})
+        self.settle(worker)
+        worker.end("next run")
+
+        assert offsets.taken == [{P: 5}, {P: 3}]
+
+    def test_a_commit_that_failed_is_counted_and_repaired_though_nothing_new_comes(
+        self, worker: Worker, offsets: Offsets
+    ) -> None:
+        offsets.refuses = True
+        worker.put("run", {P: 5})
+        self.settle(worker)
+        found = counts_of(worker.read.id)
+        assert (found.succeeded, found.committed, found.error) == (0, {}, "not now")
+        assert found.failed >= 1
+
+        offsets.refuses = False
+        until(lambda: found.succeeded == 1)
+
+        assert (found.committed, found.error, offsets.taken) == ({P: 5}, None, [{P: 5}])
+
+    def test_the_end_of_a_run_commits_what_failed_before(self, worker: Worker, offsets: Offsets) -> None:
+        offsets.refuses = True
+        worker.put("run", {P: 5})
+        self.settle(worker)
+        offsets.refuses = False
+
+        worker.end("run")
+        self.settle(worker)
+
+        assert offsets.taken == [{P: 5}]
+
+    @pytest.mark.parametrize(
+        "worker", [{"enable.auto.commit": "true", "auto.commit.interval.ms": "3600000"}], indirect=True
+    )
+    def test_with_auto_commit_the_interval_bounds_how_often_but_not_the_end(
+        self, worker: Worker, offsets: Offsets
+    ) -> None:
+        worker.put("run", {P: 1})
+        self.settle(worker)
+        worker.put("run", {P: 2})
+        worker.put("run", {P: 3})
+        assert offsets.taken == [{P: 1}]
+
+        worker.end("run")
+        self.settle(worker)
+
+        assert offsets.taken == [{P: 1}, {P: 3}]
