@@ -15,7 +15,7 @@ from kdsl.builders.batches import Mapped
 from kdsl.builders.calls import BuiltDef, Said, caller, gathered
 from kdsl.builders.offsets import CustomOffsets, OffsetsInitializer
 from kdsl.builders.records import KafkaRecordDeserializationSchema
-from kdsl.builders.schemas import KafkaDeserializer, MessageSchema
+from kdsl.builders.schemas import KafkaDeserializer, MessageSchema, kafka_schema
 from kdsl.builders.settings import connection, given_properties, own_cluster
 from kdsl.client.connector import Reset, connector_settings
 from kdsl.client.properties import Properties, Value
@@ -159,6 +159,9 @@ class KafkaSource:
                 both = f"{said.name('deserializer')} and {said.name('value_only_deserializer')}"
                 message = f"{both} both say how records become rows"
                 found.append(said.problem("deserializer", "deserializer-twice", message, "keep one of them"))
+            if isinstance(value_only_deserializer, str):
+                place = said.places.get("value_only_deserializer", said.where)
+                value_only_deserializer = kafka_schema(value_only_deserializer, "Deserializer", place)
             deserializer = KafkaRecordDeserializationSchema.value_only(value_only_deserializer)
         given = given_properties(properties, {"group.id": group_id, "client.id.prefix": client_id_prefix}, said, found)
         self.__attrs_init__(  # pyright: ignore[reportAttributeAccessIssue]

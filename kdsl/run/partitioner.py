@@ -144,7 +144,7 @@ class Spreader:
         found: Partitions = chosen.astype(np.int32)
         return found
 
-    def _numbers(self, answer: object, topic: str, length: int) -> Any:
+    def _numbers(self, answer: Any, topic: str, length: int) -> Any:
         wanted = f"give {length} whole numbers as a numpy or Arrow array"
         if isinstance(answer, pa.Array | pa.ChunkedArray):
             if answer.null_count:

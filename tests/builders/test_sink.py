@@ -1,0 +1,194 @@
+"""Sinks of the builder on Spark and a real broker, in batch and stream; F is a scenario of Flink's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from kdsl import FormatSchema, KafkaRecordSerializationSchema, KafkaSink, ResolveError, SimpleStringSchema
+from kdsl.errors import KdslError
+from kdsl.testing import RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.builders import functions
+from tests.run import partitioners
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kdsl.builders.serializers import KafkaRecordSerializationSchemaBuilder
+
+Make = Callable[..., KafkaSink]
+
+
+@pytest.fixture
+def make(kdsl_kafka: RunningKafka) -> Make:
+    """Makes sinks of the broker."""
+
+    def made(serializer: KafkaRecordSerializationSchema, **given: Any) -> KafkaSink:
+        return KafkaSink(bootstrap_servers=kdsl_kafka.bootstrap_servers, record_serializer=serializer, **given)
+
+    return made
+
+
+def serializer() -> KafkaRecordSerializationSchemaBuilder:
+    return KafkaRecordSerializationSchema.builder()
+
+
+@pytest.mark.parametrize("guarantee", ["none", "at-least-once"])
+def test_a_thousand_numbers_arrive(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make, tmp_path: Path, guarantee: str
+) -> None:
+    """F1, in batch and in stream."""
+    topic = kdsl_topic(partitions=2)
+    sink = make(
+        serializer().set_topic(topic).set_kafka_value_serializer("LongSerializer", "n").build(),
+        delivery_guarantee=guarantee,
+    )
+    spark.range(1000).toDF("n").write.parquet(f"{tmp_path}/in")
+    rows = spark.readStream.schema("n BIGINT").option("maxFilesPerTrigger", 1).parquet(f"{tmp_path}/in")
+
+    sink.write(spark.range(1000).toDF("n"))
+    query = sink.write_stream(rows, checkpoint=f"{tmp_path}/c", trigger={"availableNow": True})
+
+    assert query.awaitTermination(90)
+    found = sorted(int.from_bytes(m.value() or b"", "big") for m in kdsl_kafka.read(topic))
+    assert found == sorted([*range(1000), *range(1000)])
+
+
+def sales(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(
+        [(0, "north", "a"), (1, "south", "b"), (2, "north", "c")], "n INT, region STRING, payload STRING"
+    ).coalesce(1)
+
+
+class TestPieces:
+    @pytest.mark.parametrize("by_function", [False, True])
+    def test_topic_key_value_headers_and_time_are_chosen_for_each_row(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, make: Make, kdsl_topic: MakeTopic, by_function: bool
+    ) -> None:
+        names = {region: kdsl_topic(region) for region in ("north", "south")}
+        made = (
+            serializer()
+            .set_key_serialization_schema(SimpleStringSchema(column="payload"))
+            .set_value_serialization_schema(FormatSchema("json", "n INT, payload STRING"))
+        )
+        df = sales(spark)
+        if by_function:
+            df = df.replace(names, subset=["region"])
+            made.set_topic_selector(functions.topic_of, topics=list(names.values()))
+            made.set_header_provider(functions.header_of).set_timestamp(functions.time_of)
+        else:
+            whens = " ".join(f"WHEN '{region}' THEN '{name}'" for region, name in names.items())
+            made.set_topic_selector(f"CASE region {whens} END")
+            made.set_header_provider(F.create_map(F.lit("region"), F.col("region")))
+            made.set_timestamp(F.col("n") + F.lit(10**12))
+
+        make(made.build()).write(df)
+
+        def region(name: str) -> bytes:
+            return (names[name] if by_function else name).encode()
+
+        found = {
+            r: [(m.key(), m.value(), m.headers(), m.timestamp()[1]) for m in kdsl_kafka.read(names[r])] for r in names
+        }
+        assert found == {
+            "north": [
+                (b"a", b'{"n":0,"payload":"a"}', [("region", region("north"))], 10**12),
+                (b"c", b'{"n":2,"payload":"c"}', [("region", region("north"))], 10**12 + 2),
+            ],
+            "south": [(b"b", b'{"n":1,"payload":"b"}', [("region", region("south"))], 10**12 + 1)],
+        }
+
+    def test_constant_headers_and_a_partitioner(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make
+    ) -> None:
+        topic = kdsl_topic(partitions=3)
+        made = serializer().set_topic(topic).set_header_provider({"from": "tests", "v": b"\x01"})
+        made.set_value_serialization_schema(FormatSchema("json", "customer INT")).set_partitioner(
+            partitioners.by_customer
+        )
+
+        make(made.build()).write(spark.range(3).selectExpr("int(100 + id) AS customer"))
+
+        assert sorted((m.partition(), m.value(), m.headers()) for m in kdsl_kafka.read(topic)) == [
+            (i, b'{"customer":%d}' % (100 + i), [("from", b"tests"), ("v", b"\x01")]) for i in range(3)
+        ]
+
+    def test_a_column_that_is_missing_is_told_and_others_are_left_out(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make
+    ) -> None:
+        made = serializer().set_topic(kdsl_topic()).set_value_serialization_schema(FormatSchema("json", "n INT, m INT"))
+
+        with pytest.raises(ResolveError, match="the DataFrame has no column 'm'"):
+            make(made.build()).write(sales(spark))
+
+    def test_a_topic_that_may_not_be_chosen_is_an_error(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make
+    ) -> None:
+        made = serializer().set_topic_selector("region", topics=[kdsl_topic(), kdsl_topic()])
+        made.set_value_serialization_schema(SimpleStringSchema(column="payload"))
+
+        with pytest.raises(KdslError, match="the topic 'north' in the column '__topic__' is none of"):
+            make(made.build()).write(sales(spark))
+
+
+class TestWholeRecords:
+    def test_a_function_says_everything(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make, tmp_path: Path
+    ) -> None:
+        odd, even = kdsl_topic("odd", partitions=4), kdsl_topic("even", partitions=4)
+        sink = make(KafkaRecordSerializationSchema.of(functions.by_parity))
+        df = spark.range(6).select(
+            F.col("id").cast("int").alias("n"), F.lit(odd).alias("odd"), F.lit(even).alias("even")
+        )
+        df.coalesce(1).write.parquet(f"{tmp_path}/in")
+        rows = spark.readStream.schema(df.schema).parquet(f"{tmp_path}/in")
+
+        sink.write(df)
+        assert sink.write_stream(rows, checkpoint=f"{tmp_path}/c", trigger={"availableNow": True}).awaitTermination(90)
+
+        found = sorted(
+            (
+                m.value() or b"",
+                m.key(),
+                m.headers(),
+                m.timestamp()[1],
+                m.partition() if (m.value() or b"") < b"4" else None,
+            )
+            for topic in (odd, even)
+            for m in kdsl_kafka.read(topic)
+        )
+        once = [
+            (
+                b"%d" % n,
+                b"%d" % n if n % 2 else None,
+                [("n", b"%d" % n)] if n else None,
+                10**12 + n,
+                n if n < 4 else None,
+            )
+            for n in range(6)
+        ]
+        assert found == sorted(once * 2, key=lambda record: record[0])
+        assert {m.value() for m in kdsl_kafka.read(odd)} == {b"1", b"3", b"5"}
+
+    def test_a_partition_that_is_not_there_is_an_error_with_the_range(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make
+    ) -> None:
+        topic = kdsl_topic(partitions=2)
+        df = spark.range(1, 4).select(
+            F.col("id").cast("int").alias("n"), F.lit("x").alias("odd"), F.lit("x").alias("even")
+        )
+        made = KafkaRecordSerializationSchema.of(lambda b: functions.by_parity(b).drop_columns(["topic"]), topic=topic)
+
+        with pytest.raises(KdslError, match=r"names the partition 2, and the topic has the partitions 0 to 1"):
+            make(made).write(df.coalesce(1))
+
+    def test_what_it_gives_wrongly_is_told(self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make) -> None:
+        made = KafkaRecordSerializationSchema.of(lambda batch: batch, topic=kdsl_topic())
+
+        with pytest.raises(Exception, match="gave a batch that has 'n', 'region' and 'payload', which is not declared"):
+            make(made).write(sales(spark))

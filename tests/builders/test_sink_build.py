@@ -1,0 +1,189 @@
+"""Sinks that are built: both forms, plans, and mistakes. Without Spark and without a broker."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from kdsl import (
+    Cluster,
+    DeliveryGuarantee,
+    FormatSchema,
+    Json,
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    ResolveError,
+    SimpleStringSchema,
+)
+from kdsl.builders.serializers import KafkaRecordSerializationSchemaBuilder
+from kdsl.builders.sink import KafkaSinkBuilder
+from kdsl.resolve.model import Topics, Transactions
+from tests.builders import functions
+from tests.run import partitioners
+
+
+def serializer() -> KafkaRecordSerializationSchemaBuilder:
+    """One that lacks a topic."""
+    return KafkaRecordSerializationSchema.builder().set_value_serialization_schema(SimpleStringSchema())
+
+
+def messages(**given: Any) -> list[str]:
+    with pytest.raises(ResolveError) as e:
+        KafkaSink(bootstrap_servers="a:1", **given)
+    return [f"{p.message}; {p.fix}" for p in e.value.problems]
+
+
+class TestForms:
+    def test_both_forms_give_equal_values_and_plans(self) -> None:
+        made = serializer().set_topic("t").set_key_serialization_schema(FormatSchema(Json(), "id INT")).build()
+        fluent = (
+            KafkaSink.builder()
+            .set_bootstrap_servers("a:1")
+            .set_record_serializer(made)
+            .set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+            .set_transactional_id_prefix("p")
+            .set_exactly_once_mode("staged")
+            .set_parallelism(3)
+            .set_property("linger.ms", 5)
+            .build()
+        )
+        keywords = KafkaSink(
+            bootstrap_servers="a:1",
+            record_serializer=serializer()
+            .set_topic("t")
+            .set_key_serialization_schema(FormatSchema("json", "id INT"))
+            .build(),
+            delivery_guarantee="exactly-once",
+            transactional_id_prefix="p",
+            exactly_once_mode="staged",
+            parallelism=3,
+            properties={"linger.ms": "5"},
+        )
+
+        assert (fluent, hash(fluent), fluent.plan()) == (keywords, hash(keywords), keywords.plan())
+        assert fluent.plan().transactions == Transactions("p", staged=True)
+        assert fluent.explain() == (
+            "Write KafkaSink\n"
+            "  input     id INT\n"
+            "            value STRING\n"
+            "  key       json\n"
+            "              `id` INT <- id\n"
+            "  value     raw\n"
+            "              `value` STRING <- value\n"
+            "  client    linger.ms = 5\n"
+            "  sink      topic t\n"
+            "            delivery exactly-once\n"
+            "            transactions 'p', staged beside the checkpoint\n"
+            "            3 tasks"
+        )
+
+    def test_every_keyword_has_a_method(self) -> None:
+        keywords = {name for name in inspect.signature(KafkaSink).parameters if not name.startswith("_")}
+        methods = {name.removeprefix("set_") for name in vars(KafkaSinkBuilder) if name.startswith("set_")}
+
+        assert methods - {"property", "kafka_producer_config"} == keywords
+
+
+class TestPlans:
+    def plan(self, made: KafkaRecordSerializationSchema) -> Any:
+        return KafkaSink(bootstrap_servers="a:1", record_serializer=made).plan()
+
+    def test_it_promises_at_least_once_and_hashes_keys(self) -> None:
+        plan = self.plan(serializer().set_topic("t").build())
+
+        assert (plan.delivery, plan.partitioner, plan.parallelism) == ("at-least-once", "default", None)
+
+    @pytest.mark.parametrize("key", ["id INT", "region STRING", "id INT, region STRING"])
+    def test_key_and_value_have_the_columns_of_their_schemas(self, key: str) -> None:
+        made = KafkaRecordSerializationSchema.builder().set_topic("t")
+        made.set_key_serialization_schema(FormatSchema("json", key))
+        made.set_value_serialization_schema(FormatSchema("json", "id INT, amount INT"))
+
+        plan = self.plan(made.build())
+
+        assert ", ".join(f"{f.name} {f.type}" for f in plan.key.row.fields) == key
+        assert plan.value.columns == ("id", "amount")
+        assert set(plan.columns.names) == {*plan.key.columns, *plan.value.columns}
+
+    def test_the_topic_of_each_row(self) -> None:
+        def topics(*names: str) -> Topics:
+            found: Topics = self.plan(serializer().set_topic_selector("region", topics=names).build()).topics
+            return found
+
+        assert topics() == Topics(pattern="[A-Za-z0-9._-]+")
+        assert topics("a.b") == Topics(pattern=r"a\.b")
+        assert topics("a", "b") == Topics(("a", "b"))
+
+    def test_a_function_that_makes_records_may_say_everything(self) -> None:
+        made = self.plan(KafkaRecordSerializationSchema.of(functions.by_parity))
+        one = self.plan(KafkaRecordSerializationSchema.of(functions.by_parity, topic="t"))
+
+        keys = ["__raw_key__", "__raw_value__", "header-list", "partition", "timestamp", "topic"]
+        assert sorted(m.key for m in made.metadata) == keys
+        assert sorted(m.key for m in one.metadata) == keys[:-1]
+
+    def test_a_partitioner_goes_by_its_name(self) -> None:
+        made = serializer().set_topic("t").set_partitioner(partitioners.by_customer).build()
+
+        assert self.plan(made).partitioner == "tests.run.partitioners:by_customer"
+
+
+class TestMistakes:
+    def test_exactly_once_needs_a_prefix_and_others_do_not(self) -> None:
+        made = serializer().set_topic("t").build()
+
+        (told,) = messages(record_serializer=made, delivery_guarantee="exactly-once")
+
+        assert told.startswith("delivery_guarantee='exactly-once' needs transactional_id_prefix=")
+        for guarantee in ("none", DeliveryGuarantee.AT_LEAST_ONCE):
+            sink = KafkaSink(bootstrap_servers="a:1", record_serializer=made, delivery_guarantee=guarantee)
+            assert sink.plan().delivery == guarantee
+
+    def test_all_are_told_at_the_place_of_their_call(self) -> None:
+        building = KafkaSink.builder().set_cluster(Cluster("a:1"))
+        building.set_bootstrap_servers("b:1")
+        building.set_parallelism(0)
+        building.set_parallelism(-1)
+        building.set_property("value.serializer", "x")
+        with pytest.raises(ResolveError) as e:
+            building.build()
+
+        first = min(p.where.line or 0 for p in e.value.problems)
+        assert [((p.where.line or 0) - first, p.message) for p in e.value.problems] == [
+            (3, "set_parallelism() is called twice, and the first call would be lost"),
+            (0, "set_bootstrap_servers() and set_cluster() both say where the brokers are"),
+            (6, "nothing says how rows become records"),
+            (3, "set_parallelism() has the value -1"),
+            (4, "'value.serializer' cannot be set: kdsl moves bytes; the formats of the table read and write them"),
+        ]
+
+    def test_a_serializer_tells_all_at_once_too(self) -> None:
+        building = KafkaRecordSerializationSchema.builder().set_topic("a")
+        building.set_topic("b").set_topic_selector("c")
+        building.set_partitioner(lambda given: given.keys)
+        building.set_kafka_key_serializer("StringSerialiser")  # type: ignore[arg-type]
+        with pytest.raises(ResolveError) as e:
+            building.build()
+
+        assert [p.message for p in e.value.problems] == [
+            "set_topic() sets what is set already, and the first call would be lost",
+            "set_partitioner() is given a function that executors cannot import: a lambda has no name by which another "
+            "process can import it",
+            "kdsl has no counterpart of Kafka's serializer 'StringSerialiser' (did you mean 'StringSerializer'?)",
+            "nothing says how the value is written",
+            "set_topic() and set_topic_selector() both say where records go",
+        ]
+        assert all(p.where.file == __file__ and p.where.line for p in e.value.problems)
+
+    def test_what_the_resolver_finds_speaks_of_the_builder(self) -> None:
+        made = serializer().set_topic("a b").set_key_serialization_schema(FormatSchema("json", "value INT"))
+        found = messages(record_serializer=made.set_partitioner("round-robin").build(), transactional_id_prefix="p")
+
+        assert [text.partition(";")[0] for text in found] == [
+            "the column 'value' is INT in the key and STRING in the value",
+            "set_topic() names the topic 'a b', which Kafka does not allow",
+            "set_partitioner('round-robin') sends records of one key to several partitions, and the table has key "
+            "columns",
+        ]

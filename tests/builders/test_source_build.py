@@ -1,0 +1,326 @@
+"""Sources that are built: both forms, plans, and mistakes. Without Spark and without a broker."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from kdsl import (
+    Cluster,
+    FormatSchema,
+    Json,
+    KafkaRecordDeserializationSchema,
+    KafkaSource,
+    OffsetResetStrategy,
+    OffsetsInitializer,
+    ResolveError,
+    SimpleStringSchema,
+)
+from kdsl.builders.source import KafkaSourceBuilder
+from kdsl.errors import Problem
+from kdsl.resolve.model import Start, Stop, Topics
+from tests.builders import functions
+
+
+def builder() -> KafkaSourceBuilder:
+    """One that lacks nothing but topics."""
+    return KafkaSource.builder().set_bootstrap_servers("a:1").set_value_only_deserializer(SimpleStringSchema())
+
+
+def source(**given: Any) -> KafkaSource:
+    if not given.keys() & {"deserializer", "value_only_deserializer"}:
+        given["value_only_deserializer"] = SimpleStringSchema()
+    if not given.keys() & {"topics", "topic_pattern", "partitions"}:
+        given["topics"] = "t"
+    return KafkaSource(bootstrap_servers="a:1", **given)
+
+
+def problems(**given: Any) -> list[Problem]:
+    with pytest.raises(ResolveError) as e:
+        source(**given)
+    return list(e.value.problems)
+
+
+def messages(**given: Any) -> list[str]:
+    return [f"{p.message}; {p.fix}" for p in problems(**given)]
+
+
+class TestForms:
+    def test_both_forms_give_equal_values_and_plans(self) -> None:
+        fluent = (
+            KafkaSource.builder()
+            .set_name("Orders")
+            .set_bootstrap_servers("a:1,b:2")
+            .set_topics("x", "y")
+            .set_group_id("g")
+            .set_starting_offsets(OffsetsInitializer.committed_offsets(OffsetResetStrategy.EARLIEST))
+            .set_bounded(OffsetsInitializer.timestamp(1657256176000))
+            .set_value_only_deserializer(FormatSchema(Json(), "id BIGINT, name STRING"))
+            .set_property("fetch.min.bytes", 7)
+            .set_properties({"isolation.level": "read_committed"})
+            .set_client_id_prefix("me")
+            .build()
+        )
+        types = StructType([StructField("id", LongType()), StructField("name", StringType())])
+        keywords = KafkaSource(
+            name="Orders",
+            bootstrap_servers=["a:1", "b:2"],
+            topics=["x", "y"],
+            group_id="g",
+            starting_offsets=OffsetsInitializer.committed_offsets("earliest"),
+            bounded=OffsetsInitializer.timestamp(datetime(2022, 7, 8, 4, 56, 16, tzinfo=UTC)),
+            deserializer=KafkaRecordDeserializationSchema.value_only(FormatSchema("json", types)),
+            properties={"isolation.level": "read_committed", "fetch.min.bytes": 7},
+            client_id_prefix="me",
+        )
+
+        assert (fluent, hash(fluent)) == (keywords, hash(keywords))
+        assert fluent.plan() == keywords.plan()
+        assert fluent.explain() == (
+            "Read Orders\n"
+            "  source    topics x, y\n"
+            "  start     the offsets committed by the group 'g', earliest where there is none\n"
+            "  stop      before the first records from 1657256176000 ms on\n"
+            "  discovery off\n"
+            "  client    client.id.prefix = me\n"
+            "            fetch.min.bytes = 7\n"
+            "            group.id = g\n"
+            "            isolation.level = read_committed\n"
+            "  value     json\n"
+            "              id = `id` BIGINT\n"
+            "              name = `name` STRING\n"
+            "  output    id BIGINT\n"
+            "            name STRING"
+        )
+
+    def test_partitions_offsets_and_functions_are_compared_too(self) -> None:
+        start = OffsetsInitializer.offsets({("b", 5): 7, ("a", 0): 1}, reset="latest")
+        records = KafkaRecordDeserializationSchema.of(functions.words, "word STRING", fields=["value", "key"])
+        fluent = (
+            KafkaSource.builder()
+            .set_bootstrap_servers("a:1")
+            .set_partitions({("b", 5), ("a", 0)})
+            .set_starting_offsets(start)
+            .set_unbounded(functions.last_two)
+            .set_deserializer(records)
+            .build()
+        )
+        keywords = source(
+            partitions=[("a", 0), ("b", 5)],
+            starting_offsets=OffsetsInitializer.offsets({("a", 0): 1, ("b", 5): 7}, "latest"),
+            unbounded=OffsetsInitializer.custom(functions.last_two),
+            deserializer=KafkaRecordDeserializationSchema.of(
+                functions.words, {"word": str | None}, fields=["key", "value"]
+            ),
+        )
+
+        assert fluent == keywords
+        assert fluent != source(partitions=[("a", 0), ("b", 5)], starting_offsets=start, unbounded=functions.last_two)
+        plan = fluent.plan()
+        assert plan.topics == Topics(("a", "b"), partitions=(("a", 0), ("b", 5)))
+        assert plan.start == Start("specific-offsets", offsets=(("a", 0, 1), ("b", 5, 7)), reset="latest")
+        assert plan.stop == Stop("specific-offsets", function="tests.builders.functions:last_two")
+        assert fluent.explain().endswith("  rows      by tests.builders.functions:words: word STRING")
+
+    def test_every_keyword_has_a_method(self) -> None:
+        keywords = {name for name in inspect.signature(KafkaSource).parameters if not name.startswith("_")}
+        methods = {name.removeprefix("set_") for name in vars(KafkaSourceBuilder) if name.startswith("set_")}
+
+        assert methods - {"property"} == keywords
+
+
+class TestDefaults:
+    def test_it_starts_at_the_earliest_records_without_a_group_and_looks_for_partitions(self) -> None:
+        plan = source().plan()
+
+        assert (plan.start, plan.stop, plan.group_id) == (Start("earliest"), Stop(), None)
+        assert plan.discovery == timedelta(minutes=5)
+
+    def test_the_discovery_interval_is_a_property_that_a_bound_switches_off(self) -> None:
+        every = {"properties": {"partition.discovery.interval.ms": "10000"}}
+
+        assert source(**every).plan().discovery == timedelta(seconds=10)
+        assert source(properties={"partition.discovery.interval.ms": -1}).plan().discovery is None
+        assert source(**every, bounded=OffsetsInitializer.latest()).plan().discovery is None
+
+    def test_the_reset_policy_is_the_property_unless_the_offsets_say_it(self) -> None:
+        reset = {"properties": {"auto.offset.reset": "latest"}}
+
+        assert source(**reset).plan().start == Start("earliest", reset="latest")
+        given = OffsetsInitializer.offsets({("t", 0): 1}, reset="latest")
+        assert source(**reset, starting_offsets=given).plan().start.reset == "latest"
+        assert source().plan().start.reset == "none"
+
+    def test_simple_schemas_are_one_column(self) -> None:
+        assert source().plan().output.names == ("value",)
+        assert source(value_only_deserializer=SimpleStringSchema(column="line")).plan().output.names == ("line",)
+        made = source(value_only_deserializer="org.apache.kafka.common.serialization.IntegerDeserializer").plan()
+        assert [str(f.type) for f in made.output.fields] == ["INT"]
+
+    def test_metadata_may_stand_beside_the_value(self) -> None:
+        made = KafkaRecordDeserializationSchema.value_only("LongDeserializer", metadata=["timestamp", "headers"])
+
+        plan = source(deserializer=made, watermark=("timestamp", "5 seconds")).plan()
+
+        assert plan.output.names == ("value", "timestamp", "headers")
+        assert plan.watermark is not None
+
+    def test_a_cluster_may_say_where_and_how(self) -> None:
+        cluster = Cluster("a:1", properties={"group.id": "g", "auto.offset.reset": "latest"})
+
+        made = KafkaSource(
+            cluster=cluster,
+            topics="t",
+            value_only_deserializer="StringDeserializer",
+            starting_offsets=OffsetsInitializer.committed_offsets("latest"),
+        )
+
+        assert made.plan().group_id == "g"
+
+    def test_secrets_never_show(self) -> None:
+        jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hunter2";'
+        properties = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+
+        made = source(properties=properties)
+
+        assert "hunter2" not in f"{made!r} {made} {made.explain()} {made.plan()!r}"
+
+
+class TestMistakes:
+    def test_all_are_told_at_the_place_of_their_call(self) -> None:
+        def line() -> int:
+            frame = inspect.currentframe()
+            assert frame is not None
+            assert frame.f_back is not None
+            return frame.f_back.f_lineno
+
+        first = line()
+        building = KafkaSource.builder()
+        building.set_topics("no topic")
+        building.set_topics("b")
+        building.set_topic_pattern("a(")
+        building.set_starting_offsets(OffsetsInitializer.committed_offsets("nowhere"))  # type: ignore[arg-type]
+        building.set_bounded(OffsetsInitializer.earliest())
+        building.set_unbounded(lambda partitions, retriever: {})
+        building.set_value_only_deserializer("StringDeserialiser")  # type: ignore[arg-type]
+        building.set_property("key.deserializer", "x")
+        with pytest.raises(ResolveError) as e:
+            building.build()
+
+        found = {(p.where.line or 0) - first: p.message for p in reversed(e.value.problems)}
+        assert all(p.where.file == __file__ and p.where.table == "KafkaSource" for p in e.value.problems)
+        assert found == {
+            3: "set_topics() is called twice, and the first call would be lost",
+            4: "set_topics('b') and set_topic_pattern('a(') are both set, but only one can name the topics",
+            5: "the reset strategy is 'nowhere'",
+            6: "set_bounded() is the earliest offset, before which there is no record",
+            7: "the process that plans a query cannot import the offsets initializer: a lambda has no name by which "
+            "another process can import it",
+            8: "kdsl has no counterpart of Kafka's deserializer 'StringDeserialiser' (did you mean "
+            "'StringDeserializer'?)",
+            9: "'key.deserializer' cannot be set: kdsl moves bytes; the formats of the table read and write them",
+            11: "nothing says where the brokers are",
+        }
+
+    def test_what_is_missing(self) -> None:
+        with pytest.raises(ResolveError) as e:
+            KafkaSource()
+
+        assert [str(p).partition(": ")[2] for p in e.value.problems] == [
+            "nothing says where the brokers are; add bootstrap_servers='host:9092', or cluster=",
+            "nothing says how records become rows; add deserializer= or value_only_deserializer=, as "
+            "value_only_deserializer='StringDeserializer'",
+            "neither topics= nor topic_pattern= is set; add topics= with the name of the topic",
+        ]
+
+    def test_what_contradicts(self) -> None:
+        assert messages(
+            cluster=Cluster("b:1"),
+            deserializer=KafkaRecordDeserializationSchema.value_only("StringDeserializer"),
+            value_only_deserializer="StringDeserializer",
+            topics="t",
+            partitions=[("t", 0)],
+            group_id="g",
+            properties={"group.id": "h", "auto.offset.reset": "latest", "bootstrap.servers": "c:1"},
+            starting_offsets=OffsetsInitializer.committed_offsets("earliest"),
+        ) == [
+            "deserializer= and value_only_deserializer= both say how records become rows; keep one of them",
+            "group_id='g' and the property 'group.id' = 'h' contradict each other; say it once",
+            "bootstrap_servers= and cluster= both say where the brokers are; keep one of them",
+            "the property 'bootstrap.servers' = 'c:1' says where the brokers are, and bootstrap_servers= or cluster= "
+            "too; remove the property",
+            "topics= and partitions= are all set, but only one can say what is read; keep one of them",
+            "starting_offsets=… reset='earliest' and the property 'auto.offset.reset' = 'latest' contradict each "
+            "other; remove the property",
+        ]
+
+    @pytest.mark.parametrize(
+        ("given", "told"),
+        [
+            (
+                {"starting_offsets": OffsetsInitializer.committed_offsets()},
+                "starting_offsets= are those that the consumer group has committed, but there is no group; add "
+                "group_id='my-group'",
+            ),
+            (
+                {"starting_offsets": OffsetsInitializer.timestamp(datetime(2025, 1, 1))},
+                "the time 2025-01-01 00:00:00 has no time zone, so it is no instant; write it with one, as "
+                "datetime(2025, 1, 1, tzinfo=UTC)",
+            ),
+            (
+                {"starting_offsets": OffsetsInitializer.timestamp(-5)},
+                "starting_offsets= is -5 ms after 1970, which is no time of a Kafka record; give a time from 1970 on",
+            ),
+            (
+                {"bounded": OffsetsInitializer.timestamp(-5)},
+                "bounded= is -5 ms after 1970, which is no time of a Kafka record; give a time from 1970 on",
+            ),
+            (
+                {"starting_offsets": OffsetsInitializer.offsets({("u", 0): 5})},
+                "starting_offsets= gives offsets for 'u', and the source reads 't'; give offsets of topics that are "
+                "read",
+            ),
+            (
+                {"starting_offsets": OffsetsInitializer.offsets({0: 5})},  # type: ignore[dict-item]
+                "OffsetsInitializer.offsets() is given 0: 5; write {('orders', 0): 42}: a topic, a partition and an "
+                "offset from 0 on",
+            ),
+            (
+                {"partitions": [("t", -1)]},
+                "partitions= has ('t', -1), which is no partition of a topic; write {('topic-a', 0)}: topics and "
+                "numbers from 0",
+            ),
+            (
+                {"value_only_deserializer": FormatSchema("jsn", "a INT")},
+                "there is no format 'jsn' (did you mean 'json'?); there are 'csv', 'json' and 'raw'",
+            ),
+            (
+                {"value_only_deserializer": FormatSchema("raw", "a INT, b INT")},
+                "the format 'raw' holds one column, and there are 2: a, b; keep one column, or use the format 'csv' or "
+                "'json'",
+            ),
+            (
+                {"deserializer": KafkaRecordDeserializationSchema.of(len, "a INT", fields=["vaule"])},  # type: ignore[list-item]
+                "a record has no 'vaule' (did you mean 'value'?); name some of 'key', 'value'",
+            ),
+            (
+                {
+                    "deserializer": KafkaRecordDeserializationSchema.of(functions.words, "a INT"),
+                    "watermark": ("b", "5 parsecs"),
+                },
+                "watermark= names 'b', and the columns are 'a'; name one of these",
+            ),
+        ],
+    )
+    def test_one_mistake(self, given: dict[str, Any], told: str) -> None:
+        assert messages(**given)[0].startswith(told)
+
+    def test_a_warning_is_logged_and_no_error(self, caplog: pytest.LogCaptureFixture) -> None:
+        source(properties={"fetch.min.byte": 3})
+
+        assert "fetch.min.byte" in caplog.text
+        assert "did you mean 'fetch.min.bytes'" in caplog.text
