@@ -1,6 +1,6 @@
 """Exactly-once writes as the driver sees them: who writes through which ids, what a restart may do, what runs beside.
 
-`begin` and `begin_batch` do all that must be known before the first row: the transactions' timeout, the prefix that
+`start_stream` and `write_batch` do all that must be known before the first row: the transactions' timeout, the prefix that
 nobody else holds, the tokens against Spark's own log. Tasks do the rest (`kdsl.run.librdkafka.transactions.part`).
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import sys
 import threading
 import uuid
 from collections.abc import Mapping
@@ -20,7 +21,9 @@ from kdsl.errors import KdslError
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text
 from kdsl.run.checkpoint import Folder, Kept, Spread, last_batches, store
+from kdsl.run.librdkafka.lease import Lease, LeaseHeldError
 from kdsl.run.librdkafka.transactions.claim import abort_open, claim, limits, refresh
+from kdsl.run.librdkafka.transactions.part import brokers_of
 from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, HalfWrittenError, Progress, Writer
 from kdsl.run.librdkafka.transactions.tokens import TokenBrokers
 from kdsl.run.librdkafka.transactions.work import WORK, Work, work_text
@@ -31,10 +34,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+LEASE = "{}.kdsl"
+"""The consumer group that stands for the use of a prefix."""
+
 SPECULATION = "spark.speculation"
 ONE_PLAN = {"spark.sql.adaptive.enabled": "false"}
 """Adaptive execution may give the rows of a batch to other tasks the next time."""
 
+_CONNECT_WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 _LOOK = 1
 _WAIT = 60.0
 _DAY = 86_400.0
@@ -50,12 +57,14 @@ class Begun:
         work: What its tasks are told.
         folder: The checkpoint.
         retention: For how many seconds the brokers keep tokens.
+        lease: The prefix, which nobody else holds meanwhile.
     """
 
     rows: DataFrame
     work: Work
     folder: Folder
     retention: float
+    lease: Lease
 
 
 def begin(
@@ -78,6 +87,44 @@ def begin(
     assert plan.transactions is not None
     check_speculation(rows.sparkSession, plan.table)
     wait_for_end(plan.transactions.prefix, plan.table)
+    lease = held(plan, cluster)
+    try:
+        return _begun(rows, plan, cluster, folder, kept, lease, adopt=adopt)
+    except BaseException:
+        lease.release()
+        raise
+
+
+def held(plan: WritePlan, cluster: Cluster) -> Lease:
+    """Hold the prefix of a plan.
+
+    Raises:
+        ExactlyOnceError: Another process holds it.
+    """
+    assert plan.transactions is not None
+    prefix = plan.transactions.prefix
+    lease = Lease(cluster, LEASE.format(prefix), f"kdsl-{plan.table}", topics=plan.topics.names)
+    try:
+        lease.acquire()
+    except LeaseHeldError as e:
+        raise ExactlyOnceError(
+            f"{plan.table}: the transactional_id_prefix {prefix!r} is held by {'; '.join(map(str, e.holders))}; stop "
+            "that one, or give each its own transactional_id_prefix ('sink.transactional-id-prefix')"
+        ) from e
+    return lease
+
+
+def _begun(
+    rows: DataFrame,
+    plan: WritePlan,
+    cluster: Cluster,
+    folder: Folder,
+    kept: Kept | None,
+    lease: Lease,
+    *,
+    adopt: bool,
+) -> Begun:
+    assert plan.transactions is not None
     before = None if kept is None else kept.spread
     if plan.transactions.staged:
         count = plan.parallelism or (before.writers if before and before.by == "staged" else 0) or _cores(rows)
@@ -86,7 +133,7 @@ def begin(
         spread_rows, wanted = spread(rows, plan, before)
     text = plan_text(plan)
     kept = kept or Kept(plan=text)
-    brokers = TokenBrokers(cluster, plan.table)
+    brokers = brokers_of(cluster, plan.table)
     timeout_ms, retention = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
     progress = Progress(*last_batches(folder))
     store(folder, attrs.evolve(kept, plan=text))  # tokens shall not carry an id that nobody knows
@@ -109,7 +156,7 @@ def begin(
         spread_rows = spread_as(rows, wanted)
         _claim(work(wanted), cluster, progress, before, wanted, adopt=adopt)
     store(folder, attrs.evolve(kept, plan=text, spread=wanted))
-    return Begun(spread_rows, work(wanted), folder, retention)
+    return Begun(spread_rows, work(wanted), folder, retention, lease)
 
 
 def _claim(
@@ -119,66 +166,6 @@ def _claim(
     same = before is not None and attrs.evolve(before, prefix=now.prefix) == now
     heirs = dict(zip(old, work.ids, strict=True)) if same else {}
     claim(work, cluster, progress, before=old, heirs=heirs, adopt=adopt)
-
-
-def begin_batch(
-    rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool
-) -> tuple[DataFrame, Work]:
-    """Make a batch ready to be written exactly once.
-
-    Args:
-        rows: What is written, as `kdsl.run.fit.fitted` gives it.
-        plan: What is written.
-        cluster: Where.
-        write_id: What names the write when it is made again; needed within ``foreachBatch``.
-        adopt: Whether tokens that are missing or of somebody else are passed over.
-
-    Raises:
-        ResolveError: The transactions' timeout is above the brokers' maximum.
-        KdslError: It is written within ``foreachBatch`` without a write id, or the tokens forbid it.
-    """
-    assert plan.transactions is not None
-    check_speculation(rows.sparkSession, plan.table)
-    if plan.transactions.staged:
-        raise KdslError(
-            f'{plan.table}: exactly_once="staged" keeps batches beside a checkpoint, and write has none; use '
-            'write_stream, or exactly_once="direct"'
-        )
-    query, batch = _micro_batch(rows.sparkSession)
-    if query is not None and write_id is None:
-        raise KdslError(
-            f"{plan.table}: exactly-once within foreachBatch needs write(..., write_id='...'), for all writes of a "
-            "batch have the same query and batch id; give each write of the function its own, always the same one"
-        )
-    if write_id is not None and plan.parallelism not in (None, 1):
-        raise KdslError(
-            f"{plan.table}: a write that may be made again (write_id={write_id!r}) has one writer, for nobody knows "
-            f"whether rows come in the same partitions again; remove sink_parallelism={plan.parallelism}, or use "
-            "write_stream"
-        )
-    brokers = TokenBrokers(cluster, plan.table)
-    timeout_ms, _ = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
-    prefix = plan.transactions.prefix
-    if query is not None:
-        writer = Writer(query, write_id or "", plan.table)
-        prefix, count, progress = f"{prefix}-{write_id}", 1, Progress(batch, batch - 1)
-    else:
-        writer = Writer(uuid.uuid4().hex if write_id is None else "", write_id or "", plan.table, kind="batch")
-        count = plan.parallelism or (2 * _cores(rows) if write_id is None else 1)
-        progress = Progress(0, -1)
-    rows = rows.repartition(1) if write_id is not None else rows.coalesce(count)
-    at = batch if query is not None else 0
-    work = Work(writer, prefix, count, topic_of(plan, brokers), digest(plan_text(plan)), timeout_ms, at)
-    claim(
-        work,
-        cluster,
-        progress,
-        before=work.ids,
-        heirs={id_: id_ for id_ in work.ids},
-        adopt=adopt,
-        strict=query is not None and batch > 0,
-    )
-    return rows, work
 
 
 def _micro_batch(spark: SparkSession) -> tuple[str | None, int]:
@@ -240,6 +227,7 @@ def start_stream(
     trigger: Mapping[str, Any] | None,
     name: str | None,
     adopt: bool,
+    telling: Mapping[str, str],
 ) -> StreamingQuery:
     """Start a query that writes exactly once.
 
@@ -253,24 +241,41 @@ def start_stream(
         trigger: The arguments of Spark's ``trigger``.
         name: The query's name.
         adopt: Whether tokens that are missing or of somebody else are passed over.
+        telling: The options by which commits tell what they wrote (`kdsl.run.metrics.written`).
 
     Raises:
         ResolveError: The transactions' timeout is above the brokers' maximum.
         KdslError: As `begin`.
     """
+    begun = begin(rows, plan, cluster, folder, kept, adopt=adopt)
+    try:
+        query = _started(begun, plan, sent, cluster, trigger, name, telling)
+    except BaseException:
+        begun.lease.release()
+        raise
+    Watch(query, begun, cluster)
+    return query
+
+
+def _started(
+    begun: Begun,
+    plan: WritePlan,
+    sent: WritePlan,
+    cluster: Cluster,
+    trigger: Mapping[str, Any] | None,
+    name: str | None,
+    telling: Mapping[str, str],
+) -> StreamingQuery:
     from kdsl.run.librdkafka.datasource import FORMAT, options
     from kdsl.run.staged import staged
 
     assert plan.transactions is not None
-    begun = begin(rows, plan, cluster, folder, kept, adopt=adopt)
     if plan.transactions.staged:
-        writer = staged(begun.rows, sent, cluster, begun.work)
+        writer = staged(begun.rows, sent, cluster, begun.work, telling)
     else:
         writer = begun.rows.writeStream.format(FORMAT).outputMode("append")
-        writer = writer.options(**options(sent, cluster), **{WORK: work_text(begun.work)})
-    query = started(writer, folder.place, trigger, name)
-    Watch(query, begun, cluster)
-    return query
+        writer = writer.options(**options(sent, cluster), **{WORK: work_text(begun.work)}, **telling)
+    return started(writer, begun.folder.place, trigger, name)
 
 
 def started(
@@ -286,10 +291,97 @@ def started(
 
 
 def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool) -> None:
-    """Write a batch exactly once; see `begin_batch`."""
+    """Write a batch exactly once.
+
+    Args:
+        rows: What is written, as `kdsl.run.fit.fitted` gives it.
+        plan: What is written.
+        cluster: Where.
+        write_id: What names the write when it is made again; needed within ``foreachBatch``.
+        adopt: Whether tokens that are missing or of somebody else are passed over.
+
+    Raises:
+        ResolveError: The transactions' timeout is above the brokers' maximum.
+        KdslError: It is written within ``foreachBatch`` without a write id, the prefix is taken, or the tokens forbid it.
+    """
+    assert plan.transactions is not None
+    _check_batch(rows, plan, write_id)
+    query, batch = _micro_batch(rows.sparkSession)
+    if query is not None and write_id is None:
+        raise KdslError(
+            f"{plan.table}: exactly-once within foreachBatch needs write(..., write_id='...'), for all writes of a "
+            "batch have the same query and batch id; give each write of the function its own, always the same one"
+        )
+    prefix = plan.transactions.prefix
+    if query is not None:
+        _write_part_of_query(rows, plan, cluster, Writer(query, write_id or "", plan.table), batch, adopt=adopt)
+        return
+    wait_for_end(prefix, plan.table)
+    with held(plan, cluster):
+        writer = Writer(uuid.uuid4().hex if write_id is None else "", write_id or "", plan.table, kind="batch")
+        count = plan.parallelism or (2 * _cores(rows) if write_id is None else 1)
+        work = _batch_work(plan, cluster, writer, prefix, count, 0)
+        same = {id_: id_ for id_ in work.ids}
+        found = claim(work, cluster, Progress(0, -1), before=work.ids, heirs=same, adopt=adopt, strict=False)
+        if set(found.values()) == {0}:
+            _log.warning("%s: the write %r is done already, and nothing is written again", plan.table, write_id)
+            return
+        _save(rows.repartition(1) if write_id is not None else rows.coalesce(count), plan, cluster, work)
+
+
+def _write_part_of_query(
+    rows: DataFrame, plan: WritePlan, cluster: Cluster, writer: Writer, batch: int, *, adopt: bool
+) -> None:
+    """A write of a ``foreachBatch``: its ids are its own, for each write of the function has a token."""
+    assert plan.transactions is not None
+    prefix = f"{plan.transactions.prefix}-{writer.sink}"
+    key = (plan.transactions.prefix, writer.query, writer.sink)
+    with _lock:
+        lease = _leases.get(plan.transactions.prefix)
+        last, work = _writes.pop(key, (None, None))
+    if lease is None or not lease.held:
+        wait_for_end(plan.transactions.prefix, plan.table)
+        _leases[plan.transactions.prefix] = held(plan, cluster)  # for the life of the process
+    if work is None or last != batch - 1:
+        work = _batch_work(plan, cluster, writer, prefix, 1, batch)
+        same = {id_: id_ for id_ in work.ids}
+        progress = Progress(batch, batch - 1)
+        claim(work, cluster, progress, before=work.ids, heirs=same, adopt=adopt, strict=batch > 0)
+    _save(rows.repartition(1), plan, cluster, attrs.evolve(work, batch=batch))
+    with _lock:
+        _writes[key] = batch, work
+
+
+def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None:
+    check_speculation(rows.sparkSession, plan.table)
+    if plan.transactions is not None and plan.transactions.staged:
+        raise KdslError(
+            f'{plan.table}: exactly_once="staged" keeps batches beside a checkpoint, and write has none; use '
+            'write_stream, or exactly_once="direct"'
+        )
+    if write_id is not None and plan.parallelism not in (None, 1):
+        raise KdslError(
+            f"{plan.table}: a write that may be made again (write_id={write_id!r}) has one writer, for nobody knows "
+            f"whether rows come in the same partitions again; remove sink_parallelism={plan.parallelism}, or use "
+            "write_stream"
+        )
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    if main is not None and main.name == _CONNECT_WORKER:
+        raise KdslError(
+            f"{plan.table}: within foreachBatch of Spark Connect nothing tells the query, without which a write cannot "
+            "be exactly-once; use write_stream, or a classic session"
+        )
+
+
+def _batch_work(plan: WritePlan, cluster: Cluster, writer: Writer, prefix: str, count: int, batch: int) -> Work:
+    brokers = brokers_of(cluster, plan.table)
+    timeout_ms, _ = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
+    return Work(writer, prefix, count, topic_of(plan, brokers), digest(plan_text(plan)), timeout_ms, batch)
+
+
+def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: Work) -> None:
     from kdsl.run.librdkafka.datasource import FORMAT, options
 
-    rows, work = begin_batch(rows, plan, cluster, write_id=write_id, adopt=adopt)
     writer = rows.write.format(FORMAT).mode("append")
     try:
         writer.options(**options(plan, cluster), **{WORK: work_text(work)}).save()
@@ -298,6 +390,8 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
         raise
 
 
+_leases: dict[str, Lease] = {}
+_writes: dict[tuple[str, str, str], tuple[int, Work]] = {}
 _live: dict[str, Watch] = {}
 _lock = threading.Lock()
 
@@ -335,6 +429,7 @@ class Watch:
             with _lock:
                 if _live.get(self._begun.work.prefix) is self:
                     del _live[self._begun.work.prefix]
+            self._begun.lease.release()
 
     def _over(self) -> bool:
         try:
@@ -368,7 +463,7 @@ def wait_for_end(prefix: str, table: str) -> None:
     if watch.query.isActive:
         holder = watch.query.name or watch.query.id
         raise ExactlyOnceError(
-            f"{table}: the transactional_id_prefix {prefix!r} is held by the query {holder} of this process; each query "
-            "that runs needs its own"
+            f"{table}: the transactional_id_prefix {prefix!r} is held by the query {holder} of this process; each "
+            "query that runs needs its own"
         )
     watch.thread.join(_WAIT)

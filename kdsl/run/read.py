@@ -23,6 +23,9 @@ from kdsl.errors import KdslError, listing
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.decode import RecordDecoder, check_batches
+from kdsl.run.metrics.carried import OPTION, SWITCH, new_name, observed
+from kdsl.run.metrics.watching import WATCHING
+from kdsl.run.queries.listener import observe
 from kdsl.run.queries.watch import watch
 from kdsl.run.record_metadata import RAW
 from kdsl.run.session import check_session, told_if_missing
@@ -70,13 +73,16 @@ def read_stream(
         computed: Makers of those computed columns that only Python can make, by column.
     """
     check_session(spark, plan.table, plan.output)
+    observe(WATCHING)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=True)
-    reader = spark.readStream.format(_source(spark)).options(**_options(spark, plan, cluster))
+    told = (spark.conf.get(SWITCH, "true") or "").lower() != "false"
+    own = {OPTION: "true"} if told else {}
+    reader = spark.readStream.format(_source(spark)).options(**_options(spark, plan, cluster), **own)
     with told_if_missing():
         found = reader.load()
-    watch(spark, plan, cluster)
-    return _finished(found, plan, computed or {})
+    one = watch(spark, plan, cluster)
+    return _finished(observed(found, new_name(one.id)) if told else found, plan, computed or {})
 
 
 def decode(df: DataFrame, plan: ReadPlan, *, computed: Mapping[str, ColumnMaker] | None = None) -> DataFrame:
@@ -120,7 +126,7 @@ def _over_jvm(
     from kdsl.run.jvm.catalyst import decoded
     from kdsl.run.jvm.read import records
 
-    raw = records(spark, plan, cluster, streaming=streaming)
+    raw = records(spark, plan, cluster, streaming=streaming, cores=_cores(spark))
     if plan.latency == "realtime":
         return _finished(decoded(raw, plan), plan, computed)
     return decode(raw, plan, computed=computed)

@@ -6,7 +6,7 @@ after a crash is what was kept, row for row, writer for writer. It costs one wri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,9 @@ STAGED = f"{FOLDER}/staged"
 _WRITER, _ORDER = "__kdsl_writer__", "__kdsl_order__"
 
 
-def staged(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: Work) -> DataStreamWriter:
+def staged(
+    rows: DataFrame, plan: WritePlan, cluster: Cluster, work: Work, telling: Mapping[str, str]
+) -> DataStreamWriter:
     """The writer of a stream whose batches are kept before they are sent.
 
     Args:
@@ -37,11 +39,12 @@ def staged(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: Work) -> Da
         plan: What is written.
         cluster: Where.
         work: Who writes.
+        telling: The options by which commits tell what they wrote (`kdsl.run.metrics.written`).
     """
     from kdsl.run.librdkafka.datasource import options
 
     checked = rows.mapInArrow(partial(_checked, plan_text(plan)), rows.schema)
-    return checked.writeStream.foreachBatch(partial(_send, options(plan, cluster), work))
+    return checked.writeStream.foreachBatch(partial(_send, {**options(plan, cluster), **telling}, work))
 
 
 def _checked(text: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -24,11 +24,15 @@ from kdsl.errors import KdslError
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint import Allowed, Folder, Kept, check_change, folder_of, load, store
+from kdsl.run.checkpoint_offsets import check_offsets
 from kdsl.run.encode import RecordEncoder, names_topics
 from kdsl.run.exactly_once import ONE_PLAN, start_stream, started, write_batch
 from kdsl.run.fit import fitted
+from kdsl.run.metrics.watching import WATCHING, writes
+from kdsl.run.metrics.written import OPTION, Spool
 from kdsl.run.parallelism import in_tasks
 from kdsl.run.partitioner import check_partitioner
+from kdsl.run.queries.listener import listen, observe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -159,6 +163,7 @@ def write_stream(
             f"{plan.table}: the output mode {output_mode!r} {reason}; use 'append', which emits a row when it is final "
             "(an aggregation needs a watermark for that)"
         )
+    from kdsl.run.jvm.topic_ids import keep_topic_ids
     from kdsl.run.librdkafka.datasource import FORMAT, options, register
 
     rows, sent = fitted(df, plan)
@@ -167,19 +172,32 @@ def write_stream(
         _look_first(plan, cluster)
         register(df.sparkSession)
     folder = folder_of(df.sparkSession, checkpoint)
+    check_offsets(folder, plan.table)
     kept = _checked_plan(folder, plan, allow)
+    keep_topic_ids(df, checkpoint)
+    spool = Spool()
+    telling = {OPTION: str(spool.path)}
+    observe(WATCHING)
+    listen(df.sparkSession)
     if plan.transactions is not None:
         with _batches_by_rows(df.sparkSession, ONE_PLAN):
-            return start_stream(rows, plan, sent, cluster, folder, kept, trigger=trigger, name=name, adopt=adopt)
+            query = start_stream(
+                rows, plan, sent, cluster, folder, kept, trigger=trigger, name=name, adopt=adopt, telling=telling
+            )
+        writes(query, plan.table, spool)
+        return query
     if kept is None or kept.spread is not None or kept.plan != plan_text(plan):
         store(folder, attrs.evolve(kept or Kept(), plan=plan_text(plan), spread=None))
     with _batches_by_rows(df.sparkSession):  # a query goes on with the settings that it started with
         if jvm:
             from kdsl.run.jvm.write import start
 
-            return start(in_tasks(rows, sent), sent, cluster, checkpoint=checkpoint, trigger=trigger, name=name)
-        writer = in_tasks(rows, sent).writeStream.format(FORMAT).outputMode("append").options(**options(sent, cluster))
-        return started(writer, checkpoint, trigger, name)
+            query = start(in_tasks(rows, sent), sent, cluster, checkpoint=checkpoint, trigger=trigger, name=name)
+        else:
+            writer = in_tasks(rows, sent).writeStream.format(FORMAT).outputMode("append")
+            query = started(writer.options(**options(sent, cluster), **telling), checkpoint, trigger, name)
+    writes(query, plan.table, None if jvm else spool)
+    return query
 
 
 def _checked_plan(folder: Folder, plan: WritePlan, allow: Allowed) -> Kept | None:

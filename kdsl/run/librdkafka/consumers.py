@@ -11,6 +11,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import attrs
@@ -19,6 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 from kdsl.cluster import Cluster
 from kdsl.run.librdkafka import errors
 from kdsl.run.librdkafka.offsets import Range
+from kdsl.run.metrics.statistics import client_metrics
 
 MOST_KEPT = 4
 """How many consumers a worker keeps; each may hold what its size fetches ahead, and a thread per broker."""
@@ -97,13 +99,19 @@ class KeptConsumer:
         servers: Where the cluster is.
         last_error: The last trouble since the last assignment, as text.
         hopeless: The last trouble that waiting does not mend: a refused login, a topic that is gone or not allowed.
+        client_id: Its client id.
     """
 
     def __init__(self, settings: Mapping[str, Any], servers: str) -> None:
         self.servers = servers
         self.last_error: str | None = None
         self.hopeless: KafkaError | None = None
-        self._consumer = Consumer({**settings, "error_cb": self._on_error, "enable.partition.eof": True})
+        self.client_id: str = settings.get("client.id", "")
+        self._told: dict[str, float] | None = None
+        own: dict[str, Any] = {"error_cb": self._on_error, "enable.partition.eof": True}
+        if int(settings.get("statistics.interval.ms", 0)):
+            own["stats_cb"] = self._on_statistics
+        self._consumer = Consumer({**settings, **own})
         self.consume = self._consumer.consume
 
     def assign(self, ranges: Sequence[Range]) -> None:
@@ -135,6 +143,14 @@ class KeptConsumer:
         except KafkaException as e:
             raise errors.KafkaReadError(f"the offsets of {ranges[0]} cannot be asked of {self.servers}: {e}") from e
 
+    def take_statistics(self) -> dict[str, float] | None:
+        """What librdkafka has told of the client since the last time; None where it has not."""
+        told, self._told = self._told, None
+        return told
+
+    def _on_statistics(self, text: str) -> None:
+        self._told = client_metrics(text)
+
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in OF_THE_GROUP:
             return
@@ -144,6 +160,7 @@ class KeptConsumer:
 
 
 _kept: OrderedDict[tuple[int, str, str], KeptConsumer] = OrderedDict()
+_nth = count(1)
 
 
 def lend(cluster: Cluster, cluster_key: str, size: Size, names: Mapping[str, str]) -> KeptConsumer:
@@ -153,12 +170,15 @@ def lend(cluster: Cluster, cluster_key: str, size: Size, names: Mapping[str, str
         cluster: Where to connect; its secrets are resolved here.
         cluster_key: What tells clusters and tables apart: the text that the cluster travelled as.
         size: How much it fetches ahead.
-        names: ``client.id`` and ``group.id`` where the user gives none.
+        names: ``group.id`` where the user gives none, and how the ``client.id`` begins: a number makes it its own.
     """
     key = (os.getpid(), cluster_key, size.name)
     consumer = _kept.pop(key, None)
     if consumer is None:
-        consumer = KeptConsumer(cluster.consumer({**names, **size.settings}), cluster.bootstrap_servers)
+        settings = cluster.consumer({**names, **size.settings})
+        if "client.id" in names:
+            settings["client.id"] = f"{names['client.id']}-{next(_nth)}"
+        consumer = KeptConsumer(settings, cluster.bootstrap_servers)
     _kept[key] = consumer
     while len(_kept) > MOST_KEPT:
         _closed(_kept.popitem(last=False)[1])

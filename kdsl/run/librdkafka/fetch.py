@@ -10,14 +10,14 @@ import gc
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, compress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message
 
 from kdsl.run.librdkafka import errors
 from kdsl.run.librdkafka.brokers import PASSING
@@ -56,6 +56,7 @@ class Fetcher:
 
     Attributes:
         schema: The schema of the raw batches.
+        count: What has been fetched, where somebody wants to know and has set one.
     """
 
     def __init__(self, consumer: KeptConsumer, table: str, needs: Collection[str], patience: float) -> None:
@@ -64,6 +65,7 @@ class Fetcher:
         self.schema = pa.schema([(name, RAW[name]) for name in (*_ALWAYS, *self._fields)])
         self._bytes_each = 262_144.0  # until it is known
         self._false_alarms = 0
+        self.count: Count | None = None
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         """The records of some ranges, those of each range in the order of their offsets.
@@ -108,6 +110,8 @@ class Fetcher:
                     messages, columns = places.advance(messages)
                     if messages:
                         chunk = [*columns, *(_COLUMNS[name](messages) for name in self._fields)]
+                        if self.count is not None:
+                            self.count.add(messages, dict(zip(self._fields, chunk[3:], strict=True)))
                         messages.clear()
                 places.end(ended)
             if self._false_alarms > alarms:
@@ -306,6 +310,55 @@ class _Places:
         if not kept.all():
             messages, at, offsets = list(compress(messages, kept)), at[kept], offsets[kept]
         return messages, (self._topics.take(pa.array(at)), pa.array(self._partitions[at]), pa.array(offsets))
+
+
+class Count:
+    """What is fetched: how many records, of how many bytes, and how old the last one is.
+
+    Attributes:
+        records: The records.
+        bytes: The bytes of their keys and values.
+        event: The timestamp of the last one in milliseconds; None where it has none.
+        at: When it was taken from the client, in seconds since 1970.
+    """
+
+    def __init__(self) -> None:
+        self.records = self.bytes = 0
+        self.event: int | None = None
+        self.at = 0.0
+
+    def add(self, messages: Messages, columns: Mapping[str, pa.Array]) -> None:
+        """Count some records.
+
+        Args:
+            messages: The records.
+            columns: Those of their fields that are Arrow arrays already.
+        """
+        kind, millis = messages[-1].timestamp()
+        self.event, self.at = (None if kind == TIMESTAMP_NOT_AVAILABLE else millis), time.time()
+        self.records += len(messages)
+        for name in ("key", "value"):
+            array = columns.get(name)
+            if array is not None:
+                self.bytes += size_of(array)
+            elif name == "value":
+                self.bytes += sum(map(len, messages))  # the length of a message is its value's
+            else:
+                self.bytes += sum(map(len, filter(None, map(Message.key, messages))))
+
+    def take(self) -> tuple[int, int, int | None, float]:
+        """What was counted since the last time: records, bytes, the last record's timestamp and when it came."""
+        taken = (self.records, self.bytes, self.event, self.at)
+        self.records = self.bytes = 0
+        return taken
+
+
+def size_of(array: pa.Array) -> int:
+    """The bytes of all values of a binary array."""
+    if array.null_count == len(array):
+        return 0
+    offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)
+    return int(offsets[array.offset + len(array)] - offsets[array.offset])
 
 
 def _offset(message: Message[bytes, bytes]) -> int:

@@ -17,7 +17,8 @@ from confluent_kafka import KafkaError, cimpl
 
 from kdsl.errors import KdslError
 
-PRODUCER = 0  # rd_kafka_type_t
+PRODUCER, CONSUMER = 0, 1  # rd_kafka_type_t
+LIST_GROUP_OFFSETS = 14  # rd_kafka_admin_op_t
 ANY_PARTITION = -1
 COPY = 0x2  # message flag: librdkafka copies the bytes, so that the batch may go
 TO_PARTITION = 0x8  # message flag: each message says its partition
@@ -25,6 +26,7 @@ PURGE = 0x1 | 0x2  # queued messages and those in flight
 EVENT_DELIVERY = 0x1
 EVENT_LOG = 0x4
 EVENT_ERROR = 0x8
+EVENT_STATS = 0x40
 
 # Codes of the client's own errors have names with an underscore.
 QUEUE_FULL: int = KafkaError._QUEUE_FULL  # noqa: SLF001
@@ -85,6 +87,12 @@ class TopicPartition(c.Structure):
     )
 
 
+class TopicPartitions(c.Structure):
+    """``rd_kafka_topic_partition_list_t``."""
+
+    _fields_ = (("count", c.c_int), ("size", c.c_int), ("elements", c.POINTER(TopicPartition)))
+
+
 _NAMES = [field[0] for field in Message._fields_]
 MESSAGE = np.dtype(
     {
@@ -120,6 +128,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_queue_destroy": (None, [_HANDLE]),
     "rd_kafka_queue_poll": (_HANDLE, [_HANDLE, c.c_int]),
     "rd_kafka_event_type": (c.c_int, [_HANDLE]),
+    "rd_kafka_event_stats": (_TEXT, [_HANDLE]),
     "rd_kafka_event_error": (c.c_int, [_HANDLE]),
     "rd_kafka_event_error_string": (_TEXT, [_HANDLE]),
     "rd_kafka_event_log": (c.c_int, [_HANDLE, c.POINTER(_TEXT), c.POINTER(_TEXT), c.POINTER(c.c_int)]),
@@ -153,6 +162,18 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "rd_kafka_topic_partition_list_new": (_HANDLE, [c.c_int]),
     "rd_kafka_topic_partition_list_add": (c.POINTER(TopicPartition), [_HANDLE, _TEXT, c.c_int32]),
     "rd_kafka_topic_partition_list_destroy": (None, [_HANDLE]),
+    "rd_kafka_queue_new": (_HANDLE, [_HANDLE]),
+    "rd_kafka_AdminOptions_new": (_HANDLE, [_HANDLE, c.c_int]),
+    "rd_kafka_AdminOptions_destroy": (None, [_HANDLE]),
+    "rd_kafka_AdminOptions_set_request_timeout": (c.c_int, [_HANDLE, c.c_int, _TEXT, c.c_size_t]),
+    "rd_kafka_AdminOptions_set_require_stable_offsets": (_HANDLE, [_HANDLE, c.c_int]),
+    "rd_kafka_ListConsumerGroupOffsets_new": (_HANDLE, [_TEXT, _HANDLE]),
+    "rd_kafka_ListConsumerGroupOffsets_destroy": (None, [_HANDLE]),
+    "rd_kafka_ListConsumerGroupOffsets": (None, [_HANDLE, c.POINTER(_HANDLE), c.c_size_t, _HANDLE, _HANDLE]),
+    "rd_kafka_event_ListConsumerGroupOffsets_result": (_HANDLE, [_HANDLE]),
+    "rd_kafka_ListConsumerGroupOffsets_result_groups": (c.POINTER(_HANDLE), [_HANDLE, c.POINTER(c.c_size_t)]),
+    "rd_kafka_group_result_error": (_HANDLE, [_HANDLE]),
+    "rd_kafka_group_result_partitions": (c.POINTER(TopicPartitions), [_HANDLE]),
 }
 
 

@@ -69,11 +69,11 @@ class Offsets:
 
     def to_json(self) -> dict[str, Any]:
         """The document that Spark keeps; equal offsets give equal texts."""
-        by_topic = _nested(self.positions)
+        by_topic = nested(self.positions)
         topics = {name: {"id": self.ids[name], "offsets": by_topic.get(name, {})} for name in sorted(self.ids)}
         document: dict[str, Any] = {"version": VERSION, "startup": self.startup, "topics": topics}
         if self.begin:
-            document["begin"] = _nested(self.begin)
+            document["begin"] = nested(self.begin)
         if self.initial:
             document["initial"] = True
         if self.again:
@@ -81,9 +81,9 @@ class Offsets:
         if self.read:
             document["read"] = self.read
         if self.stop:
-            document["stop"] = _nested(self.stop)
+            document["stop"] = nested(self.stop)
         if any(self.lost.values()):
-            document["lost"] = _nested({place: count for place, count in self.lost.items() if count})
+            document["lost"] = nested({place: count for place, count in self.lost.items() if count})
         return document
 
     @classmethod
@@ -125,7 +125,8 @@ class Offsets:
         return tuple(r for r in found if r.end > r.start)
 
 
-def _nested(by_place: Mapping[Place, int]) -> dict[str, dict[str, int]]:
+def nested(by_place: Mapping[Place, int]) -> dict[str, dict[str, int]]:
+    """Numbers of partitions by topic, and by partition as text: sorted, as JSON holds them."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), value in sorted(by_place.items()):
         nested.setdefault(topic, {})[str(partition)] = value

@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError
 from kdsl.errors import KdslError
 from kdsl.run.encode import Rows
 from kdsl.run.librdkafka import native as n
+from kdsl.run.metrics.statistics import client_metrics
 
 PATIENCE_MS = 2  # a full queue holds more than is sent in this time, so that waiting costs nothing
 FLUSH_MS = 100
@@ -28,6 +29,7 @@ SYSLOG_ERROR, SYSLOG_WARNING = 3, 4
 _STEP = 1_000  # messages that are laid out at once: they stay in the processor's cache
 _WITHIN = re.compile(r"^(\[thrd:[^]]*\]: )?|( \(after [^()]*\))?$")  # thread and times make equal lines differ
 _log = logging.getLogger(__name__)
+_nth = itertools.count(1)
 
 
 @attrs.frozen
@@ -105,6 +107,7 @@ class Producer:
         complaint: What librdkafka last said of the brokers.
         known: The topics that were found.
         partitions: How many partitions each of them had then.
+        client_id: Its client id: the one of the settings and a number, which makes it its own; empty where none is set.
 
     Raises:
         ProducerError: librdkafka refuses the settings.
@@ -112,7 +115,10 @@ class Producer:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._lib = n.library()
-        self._handle = _new(self._lib, settings)
+        self.client_id = f"{settings['client.id']}-{next(_nth)}" if "client.id" in settings else ""
+        own = {"client.id": self.client_id} if self.client_id else {}
+        self._handle = _new(self._lib, {**settings, **own})
+        self._told: dict[str, float] | None = None
         self._queue = self._lib.rd_kafka_queue_get_main(self._handle)
         self._topics: dict[str, int] = {}
         self._messages = np.zeros(_STEP, dtype=n.MESSAGE)
@@ -123,6 +129,7 @@ class Producer:
         self.known: set[str] = set()
         self.partitions: dict[str, int] = {}
         self._heard: set[str] = set()
+        self._closed = False
 
     def look_up(self, topic: str, timeout: float, *, creating: bool = True) -> int:
         """Ask the brokers for a topic, which also lets them create it where they do.
@@ -319,12 +326,19 @@ class Producer:
                         self._fail(m.err, topic, m.partition, m.private - 1, m.len + m.key_len)
             case n.EVENT_LOG:
                 self._hear(event)
+            case n.EVENT_STATS:
+                self._told = client_metrics(self._lib.rd_kafka_event_stats(event))
             case n.EVENT_ERROR:
                 self.complaint = self._lib.rd_kafka_event_error_string(event).decode(errors="replace")
                 if self._lib.rd_kafka_event_error(event) == n.FATAL:
                     text = ctypes.create_string_buffer(512)
                     code = self._lib.rd_kafka_fatal_error(self._handle, text, len(text))
                     raise ProducerError(f"the producer cannot go on: {text.value.decode(errors='replace')}", code)
+
+    def take_statistics(self) -> dict[str, float] | None:
+        """What librdkafka has told of the client since the last time; None where it has not."""
+        told, self._told = self._told, None
+        return told
 
     def _hear(self, event: int) -> None:
         """A line of librdkafka's log: what is wrong with a broker is told once, however often it is tried."""
@@ -383,12 +397,15 @@ class Producer:
 
     def abandon(self) -> None:
         """Throw away what is in the queue or on its way, and close."""
-        self._lib.rd_kafka_purge(self._handle, n.PURGE)
+        if not self._closed:
+            self._lib.rd_kafka_purge(self._handle, n.PURGE)
         self.close()
 
     def close(self) -> None:
         """End the producer. It goes in the background: a connection that hangs would hold up the task's error."""
-        threading.Thread(target=self._close, name="kdsl-producer-close", daemon=True).start()
+        if not self._closed:
+            self._closed = True
+            threading.Thread(target=self._close, name="kdsl-producer-close", daemon=True).start()
 
     def _close(self) -> None:
         for topic in self._topics.values():
@@ -419,7 +436,7 @@ def _new(lib: Any, settings: Mapping[str, str]) -> int:
         if lib.rd_kafka_conf_set(conf, key.encode(), value.encode(), text, len(text)):
             lib.rd_kafka_conf_destroy(conf)
             raise ProducerError(f"librdkafka refuses the setting {key!r}: {text.value.decode(errors='replace')}")
-    lib.rd_kafka_conf_set_events(conf, n.EVENT_DELIVERY | n.EVENT_LOG | n.EVENT_ERROR)
+    lib.rd_kafka_conf_set_events(conf, n.EVENT_DELIVERY | n.EVENT_LOG | n.EVENT_ERROR | n.EVENT_STATS)
     handle: int | None = lib.rd_kafka_new(n.PRODUCER, conf, text, len(text))
     if handle is None:
         lib.rd_kafka_conf_destroy(conf)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import gc
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,8 @@ from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError
 from kdsl.run.librdkafka.producers import leased
 from kdsl.run.librdkafka.transactions.part import write_part
 from kdsl.run.librdkafka.transactions.work import WORK, Work, read_work
+from kdsl.run.metrics.statistics import INTERVAL, client_id
+from kdsl.run.metrics.written import OPTION, tell
 from kdsl.run.partitioner import Spreader
 
 if TYPE_CHECKING:
@@ -51,11 +54,15 @@ class Written(WriterCommitMessage):
         records: The records that Kafka acknowledged.
         bytes: The bytes of their keys and values.
         lost: The records that failed; not 0 only where the plan promises nothing.
+        send_time: Milliseconds from the last record's sending to the acknowledgement of all.
+        client: What librdkafka told of the producer, by its client id.
     """
 
     records: int
     bytes: int
     lost: int = 0
+    send_time: float = 0.0
+    client: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -198,11 +205,15 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
 
 def _settings(plan: WritePlan, cluster: Cluster) -> tuple[bool, dict[str, str]]:
     """Whether missing topics may be created, and the producer's settings."""
-    creating = cluster.connector().auto_create_topics
+    connector = cluster.connector()
+    own: dict[str, str | int] = {"statistics.interval.ms": INTERVAL} if connector.register_producer_metrics else {}
     try:
-        return creating, cluster.producer(sizes(cluster.producer(), creating=creating))
+        chosen = {**own, **sizes(cluster.producer(), creating=connector.auto_create_topics)}
+        settings = cluster.producer(chosen)
     except ResolveError as e:  # as one exception: a group is hard to read at the end of a task's traceback
         raise KdslError(f"{plan.table}: {e}") from None
+    settings["client.id"] = client_id(connector.client_id_prefix or f"kdsl-{plan.table}", "producer")
+    return connector.auto_create_topics, settings
 
 
 def sizes(settings: Mapping[str, str], *, creating: bool = True) -> dict[str, str | int]:
@@ -247,7 +258,9 @@ class _Task:
                 self._send(records, piece, np.arange(rows, rows + records.num_rows, dtype=np.int64))
                 rows += records.num_rows
                 size += _size(records.column("key")) + _size(records.column("value"))
+        handed = monotonic()
         left = self._producer.flush(None if self._promised else GRACE)
+        sent = monotonic() - handed
         self._judge()
         lost = self._producer.failed + left
         if lost:
@@ -255,7 +268,9 @@ class _Task:
             _log.warning(
                 "%s: %s of %s records may be lost, for it promises nothing: %s", self._plan.table, lost, rows, reason
             )
-        return Written(rows - lost, size, lost)
+        told = self._producer.take_statistics()
+        client = {self._producer.client_id: told} if told else {}
+        return Written(rows - lost, size, lost, sent * 1000, client)
 
     def _send(self, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Rows) -> None:
         for topic, part, places in self._by_topic(records, rows):
@@ -417,3 +432,4 @@ def _tell(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | N
     records, size, lost = (sum(getattr(m, name) for m in written) for name in ("records", "bytes", "lost"))
     _log.info("%s: wrote %s records, %s bytes to %s (%s, %s tasks, %s lost)",
               plan.table, records, size, plan.topics, what, len(written), lost)  # fmt: skip
+    tell(options.get(OPTION), written)

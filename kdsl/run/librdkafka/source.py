@@ -26,19 +26,21 @@ from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.decode import RecordDecoder, check_batches
 from kdsl.run.librdkafka.assignment import tasks
-from kdsl.run.librdkafka.consumers import discard, lend, size_for
+from kdsl.run.librdkafka.consumers import KeptConsumer, discard, lend, size_for
 from kdsl.run.librdkafka.datasource import CLUSTER, LITERALS, PLAN, read_options
-from kdsl.run.librdkafka.fetch import Fetcher
+from kdsl.run.librdkafka.fetch import Count, Fetcher
 from kdsl.run.librdkafka.group import hold_group
 from kdsl.run.librdkafka.lease import Lease
-from kdsl.run.librdkafka.offsets import Offsets, Range
+from kdsl.run.librdkafka.offsets import Offsets, Range, nested
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.librdkafka.subscription import Subscription
+from kdsl.run.metrics.carried import COLUMN, OPTION as METRICS, Reporter, with_column
+from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.types.spark import spark_schema
 
 PARALLELISM = "parallelism"
 ZONE = "zone"
-_KEPT_OPTIONS = (PLAN, CLUSTER, LITERALS, PARALLELISM, ZONE)
+_KEPT_OPTIONS = (PLAN, CLUSTER, LITERALS, PARALLELISM, ZONE, METRICS)
 _NO_LIMIT = 2**63 - 1
 
 
@@ -56,7 +58,8 @@ class Task(InputPartition):
 
 def source_schema(options: Mapping[str, str]) -> StructType:
     """The columns that a read of these options gives."""
-    return spark_schema(_parsed(_text(options))[0].columns)
+    schema = spark_schema(_parsed(_text(options))[0].columns)
+    return schema.add(COLUMN, "string") if METRICS in options else schema
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -94,15 +97,24 @@ def _read(options: OptionText, task: InputPartition) -> Iterator[pa.RecordBatch]
         return
     plan, cluster = _parsed(options)
     decoder = _decoder(options)
-    names = {"client.id": f"kdsl-{plan.table}", "group.id": plan.group_id or f"kdsl-{plan.table}"}
+    connector = cluster.connector()
     size = size_for(max(map(len, task.ranges)))
+    names = {
+        "client.id": client_id(connector.client_id_prefix or f"kdsl-{plan.table}", f"consumer-{size.name}"),
+        "group.id": plan.group_id or f"kdsl-{plan.table}",
+    }
+    told = METRICS in dict(options)
+    of_client = told and connector.register_consumer_metrics
+    if of_client:
+        names["statistics.interval.ms"] = str(INTERVAL)
     consumer = lend(cluster, str(options), size, names)
-    fetcher = Fetcher(consumer, plan.table, decoder.needs, cluster.connector().api_timeout_ms / 1000)
+    fetcher = Fetcher(consumer, plan.table, decoder.needs, connector.api_timeout_ms / 1000)
+    batches = fetcher.read(task.ranges)
     try:
-        for raw in fetcher.read(task.ranges):
-            rows = decoder.decode(raw)
-            if rows.num_rows:
-                yield rows
+        if told:
+            yield from _reported(batches, task, plan, decoder, fetcher, consumer if of_client else None)
+        else:
+            yield from (rows for rows in map(decoder.decode, batches) if rows.num_rows)
     except GeneratorExit:  # Spark needs no more rows
         consumer.rest()
         raise
@@ -110,6 +122,33 @@ def _read(options: OptionText, task: InputPartition) -> Iterator[pa.RecordBatch]
         discard(consumer)
         raise
     consumer.rest()
+
+
+def _reported(
+    batches: Iterator[pa.RecordBatch],
+    task: Task,
+    plan: ReadPlan,
+    decoder: RecordDecoder,
+    fetcher: Fetcher,
+    consumer: KeptConsumer | None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, with what it read so far on them."""
+    reporter = Reporter("; ".join(map(str, task.ranges)), plan.columns)
+    fetcher.count = count = Count()
+    for raw in batches:
+        before = decoder.filtered
+        rows = decoder.decode(raw)
+        reporter.read(*count.take(), filtered=decoder.filtered - before)
+        if consumer is not None:
+            reporter.client(consumer.client_id, consumer.take_statistics())
+        if rows.num_rows:
+            yield reporter.on(rows)
+    yield from reporter.rest()
+
+
+def _row_schema(options: OptionText) -> pa.Schema:
+    schema = _decoder(options).schema
+    return with_column(schema) if METRICS in dict(options) else schema
 
 
 def _plan_tasks(options: OptionText, ranges: Sequence[Range]) -> list[InputPartition]:
@@ -132,8 +171,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
-        decoder = _decoder(self._options)
-        return iter(check_batches(_read(self._options, partition), decoder.schema))
+        return iter(check_batches(_read(self._options, partition), _row_schema(self._options)))
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -174,7 +212,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """How far the topics could be read, whatever the limits, when the last batch was planned."""
         latest = self._stream.latest
-        return None if latest is None else latest.to_json()
+        if latest is None:
+            return None
+        held = self._stream.held() if METRICS in dict(self._options) else {}
+        return {**latest.to_json(), "high": nested(held)} if held else latest.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read up to what is there now, in as many batches as the limits need."""
@@ -187,8 +228,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task."""
-        decoder = _decoder(self._options)
-        return iter(check_batches(_read(self._options, partition), decoder.schema))
+        return iter(check_batches(_read(self._options, partition), _row_schema(self._options)))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has done with everything before ``end``; offsets of a consumer group are not committed from here.

@@ -153,6 +153,12 @@ class Stream:
             )
         self._told = True
 
+    def held(self) -> dict[Place, int]:
+        """The ends of the logs in which an open transaction holds records back, as far as the last batch knew them."""
+        if self.latest is None:
+            return {}
+        return {place: high for place, (_, high) in self._subscription.held(self.latest.positions).items()}
+
     def _tell_held(self, ends: Mapping[Place, int]) -> None:
         """Log which partitions a transaction has held back since the last look, which is some time ago."""
         now = time.monotonic()

@@ -1,0 +1,103 @@
+"""The metrics of the queries of this process: an observer keeps a tracker for each, which may be asked."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from kdsl.run.metrics.model import QueryMetrics
+from kdsl.run.metrics.track import Named, Tracker, in_order
+from kdsl.run.metrics.written import Spool
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from kdsl.run.queries.events import Progress, Query, ReadProgress
+    from kdsl.run.queries.reads import Place, Read
+
+KEPT = 200
+"""How many queries are remembered; of too many, those that have ended go first."""
+
+_trackers: OrderedDict[str, Tracker] = OrderedDict()
+_lock = Lock()
+
+
+class Watching:
+    """Keeps the metrics of queries as they go on (an observer of `kdsl.run.queries`)."""
+
+    def started(self, query: Query) -> None:
+        """A query begins."""
+        _tracker(query.id).begin(query.run_id, query.name)
+
+    def progressed(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
+        """A batch has ended."""
+        names = {one.source: Named(one.read.id, one.read.plan.table) for one in reads}
+        _tracker(progress.query.id).progressed(progress.document, names)
+
+    def idle(self, query: Query) -> None:
+        """A query waits for data."""
+        _tracker(query.id).idle()
+
+    def ended(self, query: Query) -> None:
+        """A query has ended."""
+        _tracker(query.id).end(query.run_id)
+
+
+WATCHING = Watching()
+
+
+def writes(query: StreamingQuery, table: str, spool: Spool | None) -> None:
+    """Tell what a query writes, right after it was started."""
+    _tracker(str(query.id)).writes(table, spool, str(query.runId))
+
+
+def committed(query: str, read: Read, positions: dict[Place, int] | None) -> None:
+    """Tell of a commit to a read's group that succeeded; without positions, that it failed.
+
+    Args:
+        query: The query's id.
+        read: The read.
+        positions: What was committed.
+    """
+    _tracker(query).committed(Named(read.id, read.plan.table), positions)
+
+
+def metrics(query: StreamingQuery) -> QueryMetrics:
+    """The metrics of a streaming query as they are now.
+
+    Counters count from the start of the query in this process; the batches that have ended are all in it.
+
+    Args:
+        query: The query, running or ended, of a classic session or of Spark Connect.
+    """
+    tracker = _tracker(str(query.id))
+    for document in in_order([_document(progress) for progress in query.recentProgress]):
+        tracker.progressed(document)
+    return tracker.snapshot()
+
+
+def all_metrics() -> tuple[QueryMetrics, ...]:
+    """The metrics of all queries of this process that run."""
+    with _lock:
+        running = [tracker for tracker in _trackers.values() if not tracker.ended]
+    return tuple(tracker.snapshot() for tracker in running)
+
+
+def _document(progress: Any) -> dict[str, Any]:
+    given = getattr(progress, "_jdict", None)
+    found: dict[str, Any] = orjson.loads(progress.json) if given is None else given
+    return found
+
+
+def _tracker(query: str) -> Tracker:
+    with _lock:
+        tracker = _trackers.get(query)
+        if tracker is None:
+            tracker = _trackers[query] = Tracker(query)
+            if len(_trackers) > KEPT:
+                over = [id_ for id_, one in _trackers.items() if one.ended] or list(_trackers)
+                del _trackers[over[0]]
+        return tracker
