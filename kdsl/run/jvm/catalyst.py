@@ -87,7 +87,9 @@ def _metadata(column: MetadataColumn) -> Column:
                 found = sf.when(sf.col("timestampType") == code, sf.lit(name)).otherwise(found)
             return found
         case "header-list":
-            return sf.coalesce(sf.col("headers"), sf.array())
+            # Spark takes the keys for nullable, which those of Kafka's headers never are.
+            made = sf.transform("headers", lambda h: _header(sf.coalesce(h["key"], sf.lit("")), h["value"]))
+            return sf.coalesce(made, sf.array())
         case _:  # of a repeated name the last header counts
             return sf.coalesce(
                 sf.expr(
@@ -96,6 +98,12 @@ def _metadata(column: MetadataColumn) -> Column:
                 ),
                 sf.map_from_arrays(sf.array(), sf.array()),
             )
+
+
+def _header(key: Column, value: Column) -> Column:
+    from pyspark.sql import functions as sf
+
+    return sf.struct(key.alias("key"), value.alias("value"))
 
 
 def encoded(df: DataFrame, plan: WritePlan) -> DataFrame:
@@ -137,10 +145,8 @@ def _written(plan: WritePlan) -> Iterator[Column]:
     for key in metadata.keys() & {"headers", "header-list"}:
         given = sf.col(quoted(metadata[key]))
         entries = given if key == "header-list" else sf.map_entries(given)
-        kept = sf.filter(entries, lambda h: h["key"].isNotNull())
-        yield sf.transform(
-            kept, lambda h: sf.struct(h["key"].alias("key"), h["value"].cast("binary").alias("value"))
-        ).alias("headers")
+        kept = sf.filter(sf.coalesce(entries, sf.array()), lambda h: h["key"].isNotNull())
+        yield sf.transform(kept, lambda h: _header(h["key"], h["value"].cast("binary"))).alias("headers")
 
 
 def _allowed(plan: WritePlan, topic: Column) -> Column:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kdsl.cluster import Cluster
+from kdsl.errors import KdslError
 from kdsl.plan.model import HeaderCondition, ReadPlan
 from kdsl.run.decode import RecordDecoder
 from kdsl.run.jvm.admin import JavaBrokers, JavaGroup, brokers_of
@@ -30,7 +31,7 @@ FORMAT = "kafka"
 _BATCH_ENDS = ("unbounded", "latest")
 
 
-def records(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> DataFrame:
+def records(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming: bool, cores: int = 1) -> DataFrame:
     """The raw records of a plan's topics: the columns of Spark's Kafka source, after the header filter.
 
     The brokers are asked here, on the driver. A bounded stream gives no record behind its stopping offsets.
@@ -40,6 +41,7 @@ def records(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming:
         plan: What is read.
         cluster: Where it lives.
         streaming: Whether a stream is read.
+        cores: How many tasks the session runs at a time.
 
     Raises:
         ConnectorMissingError: The connector's jars cannot be had.
@@ -51,7 +53,7 @@ def records(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming:
     set_system_properties(spark, cluster, plan.table)
     brokers = brokers_of(spark, cluster, plan.table)
     subscription = Subscription(plan, cluster, brokers)
-    planned = _stream(subscription, plan) if streaming else _batch(subscription, plan)
+    planned = _stream(subscription, plan, cores) if streaming else _batch(subscription, plan)
     if streaming:
         read = watch(spark, plan, cluster, JavaGroup(brokers) if isinstance(brokers, JavaBrokers) else None)
         planned.options[READ_OPTION] = read.id
@@ -128,9 +130,14 @@ def _batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
     return _Planned({**_assigned(places), "startingOffsets": _offsets(begin.offsets), "endingOffsets": ending})
 
 
-def _stream(subscription: Subscription, plan: ReadPlan) -> _Planned:
+def _stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Planned:
     topics = subscription.topics()
     places = subscription.places(topics)
+    if plan.latency == "realtime" and len(places) > cores:
+        raise KdslError(
+            f"{plan.table}: in real-time mode {len(places)} partitions are read all the time, by a task each, and the "
+            f"session has {cores} cores; give it more, or write latency='micro-batch'"
+        )
     stop = subscription.stop(places) if plan.stop.mode != "unbounded" else {}
     fixed = bool(plan.topics.partitions or stop or plan.discovery is None)
     options = _assigned(places) if fixed and places else _topics(plan)

@@ -1,0 +1,167 @@
+"""A cluster with passwords: it works over Spark's own connector, and nothing that Spark shows has a secret in it.
+
+The session runs in a process of its own, whose output and event log can be searched whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdsl.client.model import SECRET
+from kdsl.run.jvm.settings import HIDDEN_NAMES
+from kdsl.testing import LocalKafka, RunningKafka
+
+ROOT = Path(__file__).parents[3]
+PASSWORD = "pa55-of-the-user"
+KEY = "k3y-of-the-store"
+SCRIPT = """
+import json, os, sys, warnings
+warnings.simplefilter("ignore")
+from pyspark.sql import SparkSession
+from kdsl.cluster import Cluster
+from kdsl.run.jvm.admin import JavaBrokers, JavaGroup
+from kdsl.run.queries.reads import register
+from kdsl.run.read import read, read_stream
+from kdsl.run.write import write, write_stream
+from tests.run.read_plans import read_plan
+from tests.run.write_plans import write_plan
+
+servers, folder, key = sys.argv[1:]
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.log.level", "INFO")
+builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", f"{folder}/events")
+builder = builder.config("spark.eventLog.logStageExecutorMetrics", "false").config("spark.driver.host", "127.0.0.1")
+builder = builder.config("spark.sql.redaction.options.regex", "(?i)mine")
+spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+
+def cluster(password):
+    return Cluster(servers, properties={
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+                            f'username="kdsl" password="{password}";',
+        "ssl.keystore.key": key, "ssl.truststore.password": key,
+    })
+
+good, plan = cluster("${env:JVM_PASSWORD}"), read_plan("orders", transport="jvm", group_id="readers")
+to = write_plan({"text": "STRING"}, value_format="raw", topics=("orders",), transport="jvm")
+rows = spark.sql("SELECT concat('n', id) text FROM range(3)")
+write(rows, to, good)
+df = read(spark, plan, good)
+found = {"read": sorted(r.text for r in df.collect())}
+df.explain("extended")
+print(df._jdf.queryExecution().toString(), df._jdf.queryExecution().stringWithStats())
+query = write_stream(read_stream(spark, plan, good), to, good, checkpoint=f"{folder}/checkpoint",
+                     trigger={"availableNow": True})
+query.awaitTermination()
+query.explain(True)
+print([p.json for p in query.recentProgress])
+found["written"] = read(spark, plan, good).count()
+try:
+    read(spark, plan, cluster("wrong-${env:JVM_PASSWORD}")).collect()
+except Exception as e:
+    found["refused"] = str(e)
+
+java = JavaBrokers(spark, good, "Orders")
+places = [("orders", 0)]
+group = JavaGroup(java)
+one = register(plan, good, group)
+found["java"] = {
+    "topics": {name: [bool(t.id), t.partitions] for name, t in java.topics(["orders", "none"]).items()},
+    "names": java.names(),
+    "offsets": [java.earliest(places)["orders", 0], java.latest(places, committed=True)["orders", 0]],
+    "time": [java.at_time(places, 0)["orders", 0], java.at_time(places, 2**42)["orders", 0]],
+    "before": list(group.committed(one, places)),
+}
+group.commit(one, {("orders", 0): 2})
+found["java"]["committed"] = group.committed(one, places)["orders", 0]
+for what, ask in (
+    ("missing", lambda: java.latest([("none", 0)], committed=False)),
+    ("login", lambda: JavaBrokers(spark, cluster("wrong"), "Orders").names()),
+):
+    try:
+        ask()
+    except Exception as e:
+        found[what] = f"{type(e).__name__}: {e}"
+found["regex"] = spark.conf.get("spark.sql.redaction.options.regex")
+spark.stop()
+print("FOUND " + json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def secure() -> Iterator[RunningKafka]:
+    with LocalKafka(security="sasl_plain", users={"kdsl": PASSWORD}, topics=["orders"]) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def done(secure: RunningKafka, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+    """What the process found, and everything that it said or left behind."""
+    folder = tmp_path_factory.mktemp("secrets")
+    (folder / "events").mkdir()
+    path = os.pathsep.join([str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH", "")])
+    here = {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    ran = subprocess.run(
+        [sys.executable, "-c", SCRIPT, secure.bootstrap_servers, str(folder), KEY],
+        env={**os.environ, **here, "JVM_PASSWORD": PASSWORD},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    files = [f.read_bytes().decode("utf-8", "replace") for f in sorted(folder.rglob("*")) if f.is_file()]
+    found = json.loads(
+        next(line for line in ran.stdout.splitlines() if line.startswith("FOUND ")).removeprefix("FOUND ")
+    )
+    return found, "\n".join([ran.stdout, ran.stderr, *files])
+
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+
+def test_batches_and_streams_log_in(done: tuple[dict[str, Any], str]) -> None:
+    found, _ = done
+
+    assert (found["read"], found["written"]) == (["n0", "n1", "n2"], 6)
+    assert "do not accept the connection" in found["refused"]
+
+
+def test_no_secret_shows_in_output_logs_plans_progress_events_or_errors(done: tuple[dict[str, Any], str]) -> None:
+    found, everything = done
+
+    assert "SparkListenerSQLExecutionStart" in everything
+    assert "kafka.sasl.jaas.config" in everything
+    assert [line for line in everything.splitlines() if PASSWORD in line or KEY in line] == []
+    assert found["regex"] == f"(?i)mine|{HIDDEN_NAMES}"
+
+
+def test_javas_own_client_answers_on_the_driver(done: tuple[dict[str, Any], str]) -> None:
+    found, _ = done
+
+    assert found["java"] == {
+        "topics": {"orders": [True, 1]},
+        "names": ["orders"],
+        "offsets": [0, 6],
+        "time": [0, None],
+        "before": [],
+        "committed": 2,
+    }
+    assert found["missing"].startswith("TopicMissingError: Orders: the topic 'none' is gone")
+    assert found["login"].startswith("UnreachableError: Orders: the brokers")
+
+
+def test_every_secret_setting_is_hidden() -> None:
+    import re
+
+    for name in SECRET:
+        assert re.search(HIDDEN_NAMES, f"kafka.{name}"), name
+    assert not re.search(HIDDEN_NAMES, "kafka.bootstrap.servers")
