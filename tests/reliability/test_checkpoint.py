@@ -77,7 +77,7 @@ def test_a_checkpoint_of_a_newer_spark_is_refused_with_its_path_and_version(copy
     assert f"maximum supported log version is v{most}, but encountered v99999" in told
 
 
-def test_a_checkpoint_of_a_newer_kdsl_is_refused_with_its_version(copy: Copy) -> None:
+def test_a_checkpoint_of_a_newer_kdsl_is_refused_with_its_path_and_version(copy: Copy) -> None:
     """W2. The version of kdsl's offsets, which stand inside Spark's."""
 
     def newer(text: str) -> str:
@@ -88,8 +88,18 @@ def test_a_checkpoint_of_a_newer_kdsl_is_refused_with_its_version(copy: Copy) ->
 
     told = copy.refused()
 
-    assert "the document has version 99, this kdsl reads version 1" in told
-    assert "use the checkpoint of this query and the kdsl that wrote it, or a new checkpoint" in told
+    place = f"{copy.checkpoint.folder}/offsets/1"
+    assert f"{place} have version 99, and this kdsl reads version 1; use the kdsl that wrote them" in told
+
+
+def test_a_checkpoint_without_its_offset_log_is_refused_with_its_path(copy: Copy) -> None:
+    """W2. Deleted in part: where the query was is not known any more."""
+    shutil.rmtree(copy.checkpoint.folder / "offsets")
+
+    told = copy.refused()
+
+    assert f"{copy.checkpoint.folder} is not whole: batch 1 is done" in told
+    assert f"the offset log is gone (file:{copy.checkpoint.folder}/offsets)" in told
 
 
 @pytest.mark.parametrize("log", ["offsets", "commits"])
