@@ -10,6 +10,7 @@ from kdsl.errors import Problem, fail_on
 from kdsl.formats import Direction
 from kdsl.resolve import (
     columns,
+    commits,
     delivery,
     formats,
     header_filter,
@@ -60,6 +61,7 @@ RULES: tuple[Rule, ...] = (
     startup.bounded,
     startup.discovery,
     startup.group,
+    commits.offset_commits,
     header_filter.header_filter,
     keys.key_format_and_fields,
     keys.key_fields_exist,
