@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
+    from kdsl.run.checkpoint import Allowed
+
 _log = logging.getLogger("kdsl")
 _TOLD: set[Problem] = set()
 OutputMode = Literal["append", "update", "complete"]
@@ -168,12 +170,17 @@ class Table:
         plan = read_plan(self._resolved("read", cluster, tell=True, start_at=start_at), columns)
         return read_stream(spark, plan, self.cluster(cluster), computed=self._computed())
 
-    def write(self, df: DataFrame, cluster: Cluster | None = None) -> None:
-        """Append the rows of a DataFrame to the topic; columns go by name. At-least-once.
+    def write(
+        self, df: DataFrame, cluster: Cluster | None = None, *, write_id: str | None = None, adopt: bool = False
+    ) -> None:
+        """Append the rows of a DataFrame to the topic; columns go by name. At least once, or as the table promises.
 
         Args:
             df: A batch DataFrame with the table's physical and writable metadata columns.
             cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
+            write_id: Names an exactly-once write that may be made again: one that is done is not done twice. Needed
+                within ``foreachBatch``, where each write of the function has its own.
+            adopt: Take over an exactly-once prefix of somebody else, or one whose tokens are lost.
 
         Raises:
             ResolveError: The table cannot be written.
@@ -181,7 +188,8 @@ class Table:
         """
         from kdsl.run.write import write
 
-        write(df, write_plan(self._resolved("write", cluster, tell=True)), self.cluster(cluster))
+        plan = write_plan(self._resolved("write", cluster, tell=True))
+        write(df, plan, self.cluster(cluster), write_id=write_id, adopt=adopt)
 
     def write_stream(
         self,
@@ -192,8 +200,10 @@ class Table:
         trigger: Mapping[str, Any] | None = None,
         name: str | None = None,
         output_mode: OutputMode = "append",
+        adopt: bool = False,
+        allow: Allowed = False,
     ) -> StreamingQuery:
-        """Start a query that appends a streaming DataFrame to the topic. At-least-once.
+        """Start a query that appends a streaming DataFrame to the topic, at least once or as the table promises.
 
         Args:
             df: A streaming DataFrame with the table's physical and writable metadata columns.
@@ -202,10 +212,13 @@ class Table:
             trigger: Arguments of Spark's ``trigger``: ``{"availableNow": True}``, ``{"processingTime": "10 seconds"}``.
             name: The query's name.
             output_mode: Spark's output mode.
+            adopt: Take over an exactly-once prefix of somebody else, or one whose tokens are lost.
+            allow: What may differ from the plan that has written the checkpoint: ``"topic"``, ``"key"``, ``"format"``,
+                ``"prefix"``, several of them, or True for all.
 
         Raises:
             ResolveError: The table cannot be written.
-            KdslError: As for `write`.
+            KdslError: As for `write`; or the checkpoint was written by another plan.
         """
         from kdsl.run.write import write_stream
 
@@ -217,6 +230,8 @@ class Table:
             trigger=trigger,
             name=name,
             output_mode=output_mode,
+            adopt=adopt,
+            allow=allow,
         )
 
     def decode(self, df: DataFrame) -> DataFrame:

@@ -1,7 +1,8 @@
 """Exactly-once writes as the driver sees them: who writes through which ids, what a restart may do, what runs beside.
 
-`start_stream` and `write_batch` do all that must be known before the first row: the transactions' timeout, the prefix that
-nobody else holds, the tokens against Spark's own log. Tasks do the rest (`kdsl.run.librdkafka.transactions.part`).
+`start_stream` and `write_batch` do all that must be known before the first row: the transactions' timeout, the prefix
+that nobody else holds, the tokens against Spark's own log. Tasks do the rest
+(`kdsl.run.librdkafka.transactions.part`).
 """
 
 from __future__ import annotations
@@ -302,7 +303,7 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
 
     Raises:
         ResolveError: The transactions' timeout is above the brokers' maximum.
-        KdslError: It is written within ``foreachBatch`` without a write id, the prefix is taken, or the tokens forbid it.
+        KdslError: Within ``foreachBatch`` it has no write id, the prefix is taken, or the tokens forbid it.
     """
     assert plan.transactions is not None
     _check_batch(rows, plan, write_id)

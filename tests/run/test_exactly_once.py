@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from kdsl.cluster import Cluster
@@ -17,7 +20,11 @@ from kdsl.declare.connector import Delivery
 from kdsl.errors import KdslError, ResolveError
 from kdsl.plan.model import Transactions, WritePlan
 from kdsl.run.checkpoint import CheckpointError
+from kdsl.run.librdkafka.lease import Lease, LeaseHeldError
+from kdsl.run.librdkafka.producer import ProducerError
+from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
 from kdsl.run.librdkafka.transactions.token import ExactlyOnceError
+from kdsl.run.librdkafka.transactions.work import transactional
 from kdsl.run.read import read_stream
 from kdsl.run.write import write, write_stream
 from kdsl.testing import RunningKafka
@@ -58,8 +65,22 @@ def forget(checkpoint: Path, batch: int) -> None:
         note.unlink(missing_ok=True)
 
 
-def last(checkpoint: Path) -> int:
-    return max(int(p.name) for p in (checkpoint / "commits").iterdir() if p.name.isdigit())
+def delete_tokens(kafka: RunningKafka, topic: str, writers: int) -> None:
+    """As when the brokers' retention has passed."""
+    for future in kafka.admin().delete_consumer_groups([f"{topic}-tx-{i}" for i in range(writers)]).values():
+        future.result()
+
+
+def left_open(cluster: Cluster, topic: str, id_: str) -> TransactionalProducer:
+    """A transaction that a killed writer has left, with a record in it."""
+    producer = TransactionalProducer(transactional(cluster.producer(), id_, 600_000))
+    producer.init(30)
+    producer.begin()
+    value = pa.array([b'{"id": -1}'])
+    producer.look_up(topic, 10)
+    producer.send(topic, pa.RecordBatch.from_pydict({"key": pa.nulls(1, pa.binary()), "value": value}), np.arange(1))
+    producer.flush()
+    return producer
 
 
 def run(df: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Path, **rest: Any) -> None:
@@ -146,3 +167,169 @@ class TestStream:
         run(stream(spark, files), plan_for(topic), cluster, checkpoint)
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(30), 1)
+
+    def test_a_missing_token_and_an_older_checkpoint_are_told(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        topic = kdsl_topic()
+        plan, checkpoint, old = plan_for(topic, parallelism=1), tmp_path / "cp", tmp_path / "old"
+        put(files, range(10))
+        run(stream(spark, files), plan, cluster, checkpoint)
+        shutil.copytree(checkpoint, old)
+        put(files, range(10, 20))
+        run(stream(spark, files), plan, cluster, checkpoint)
+
+        with pytest.raises(ExactlyOnceError, match=r"knows of batches up to 0, and .* has written batch 1"):
+            run(stream(spark, files), plan, cluster, old)
+        with pytest.raises(ExactlyOnceError, match=r"belongs to the query .*cp\).*adopt=True"):
+            run(stream(spark, files), plan, cluster, tmp_path / "another")
+        delete_tokens(kdsl_kafka, topic, 1)
+        forget(checkpoint, 1)
+        with pytest.raises(ExactlyOnceError, match="is missing, so that nobody knows whether its part of batch 1"):
+            run(stream(spark, files), plan, cluster, checkpoint)
+        run(stream(spark, files), plan, cluster, checkpoint, adopt=True)
+
+        assert ids(kdsl_kafka, topic) == {**dict.fromkeys(range(10), 1), **dict.fromkeys(range(10, 20), 2)}
+
+    def test_another_number_of_writers_and_another_prefix_go_on(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """The reference's scenarios F7 to F9: what earlier writers left open is aborted, also under an old prefix."""
+        topic, checkpoint = kdsl_topic(), tmp_path / "cp"
+        put(files, range(10))
+        run(stream(spark, files), plan_for(topic, parallelism=3), cluster, checkpoint)
+        zombie = left_open(cluster, topic, f"{topic}-tx-2")
+        before = kdsl_kafka.end_offsets(topic, committed=True)
+
+        forget(checkpoint, 0)
+        with caplog.at_level(logging.WARNING):  # two of three writers or so have written the batch
+            run(stream(spark, files), plan_for(topic, parallelism=2), cluster, checkpoint)
+        assert "is half written by 3 writers" in caplog.text
+        put(files, range(10, 20))
+        run(stream(spark, files), plan_for(topic, parallelism=2), cluster, checkpoint)
+        with pytest.raises(CheckpointError, match=r"prefix: the transactions.*\n *- .*\n *\+ .*"):
+            run(stream(spark, files), plan_for(topic, "new", parallelism=2), cluster, checkpoint)
+        put(files, range(20, 30))
+        run(stream(spark, files), plan_for(topic, "new", parallelism=5), cluster, checkpoint, allow={"prefix"})
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(30), 1)
+        assert before != kdsl_kafka.end_offsets(topic, committed=True) != {}
+        with pytest.raises(ProducerError, match="fenced"):
+            zombie.commit(5)
+        zombie.abandon()
+
+    def test_a_write_in_foreach_batch_needs_an_id_and_is_done_once(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        topic, checkpoint = kdsl_topic(), tmp_path / "cp"
+        plan = plan_for(topic)
+
+        def both(batch: DataFrame, _: int) -> None:
+            write(batch.where("id % 2 = 0"), plan, cluster, write_id="even")
+            write(batch.where("id % 2 = 1"), plan, cluster, write_id="odd")
+
+        def nameless(batch: DataFrame, _: int) -> None:
+            write(batch, plan, cluster)
+
+        def start(each: Callable[[DataFrame, int], None]) -> None:
+            writer = stream(spark, files).writeStream.foreachBatch(each)
+            writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination(60)
+
+        put(files, range(10))
+        with pytest.raises(Exception, match="exactly-once within foreachBatch needs write"):
+            start(nameless)
+        start(both)
+        put(files, range(10, 20))
+        start(both)
+        forget(checkpoint, 1)
+        start(both)
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(20), 1)
+
+    def test_rows_that_come_out_otherwise_are_staged(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        topic, checkpoint = kdsl_topic(), tmp_path / "cp"
+        put(files, range(1000))
+        rows = stream(spark, files).select((F.col("id") + F.rand() * 0.1).cast("bigint").alias("id"))
+
+        with pytest.raises(KdslError, match=r"as rand\(\) or uuid\(\); write exactly_once=\"staged\""):
+            run(rows, plan_for(topic), cluster, checkpoint)
+        run(rows, plan_for(topic, staged=True), cluster, checkpoint)
+        forget(checkpoint, 0)
+        put(files, range(1000, 1010))
+        run(rows, plan_for(topic, staged=True), cluster, checkpoint)
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(1010), 1)
+        assert sorted(p.name for p in (checkpoint / "kdsl" / "staged").glob("[0-9]*")) == ["1", "1.complete"]
+
+
+class TestRefused:
+    def test_a_timeout_above_the_brokers_maximum_is_told_while_planning(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, kdsl_kafka: RunningKafka
+    ) -> None:
+        patient = Cluster(kdsl_kafka.bootstrap_servers, properties={"transaction.timeout.ms": "1800000"})
+
+        with pytest.raises(ResolveError, match="is 1800000, but the brokers allow 900000"):
+            write(spark.range(1), plan_for(kdsl_topic()), patient)
+
+    def test_speculation_is_refused(self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+        spark.conf.set("spark.speculation", "true")
+        try:
+            with pytest.raises(KdslError, match="would fence each other for ever"):
+                write(spark.range(1), plan_for(kdsl_topic()), cluster)
+        finally:
+            spark.conf.unset("spark.speculation")
+
+    def test_a_prefix_that_a_live_query_holds_is_refused(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        """K4, within one process and from another one."""
+        topic = kdsl_topic()
+        plan = plan_for(topic)
+        put(files, range(10))
+        query = write_stream(stream(spark, files), plan, cluster, checkpoint=str(tmp_path / "cp"), name="first")
+        try:
+            query.processAllAvailable()
+            with pytest.raises(ExactlyOnceError, match=f"'{topic}-tx' is held by the query first of this process"):
+                write(spark.range(1), plan, cluster)
+            lease = Lease(cluster, f"{topic}-tx.kdsl", "other", topics=[topic])
+            with pytest.raises(LeaseHeldError, match="kdsl-Orders"):
+                lease.acquire(0.5)
+            put(files, range(10, 20))
+            query.processAllAvailable()
+        finally:
+            query.stop()
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(20), 1)

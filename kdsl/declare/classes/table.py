@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from kdsl.cluster import Cluster
     from kdsl.partitioner import Partitioner
+    from kdsl.run.checkpoint import Allowed
     from kdsl.table import OutputMode, Table
 
 _DEFINITION = "__kdsl_definition__"
@@ -235,18 +236,23 @@ class KafkaTable:
         return _table(cls).read_stream(spark, cluster, columns=columns, start_at=start_at)
 
     @classmethod
-    def write(cls, df: DataFrame, cluster: Cluster | None = None) -> None:
-        """Append the rows of a DataFrame to the topic; columns go by name. At-least-once.
+    def write(
+        cls, df: DataFrame, cluster: Cluster | None = None, *, write_id: str | None = None, adopt: bool = False
+    ) -> None:
+        """Append the rows of a DataFrame to the topic; columns go by name. At least once, or as the table promises.
 
         Args:
             df: A batch DataFrame with the table's physical and writable metadata columns.
             cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
+            write_id: Names an exactly-once write that may be made again: one that is done is not done twice. Needed
+                within ``foreachBatch``, where each write of the function has its own.
+            adopt: Take over an exactly-once prefix of somebody else, or one whose tokens are lost.
 
         Raises:
             ResolveError: The table cannot be written.
             KdslError: Columns are missing, left over or of other types (all told at once), or the topic does not exist.
         """
-        _table(cls).write(df, cluster)
+        _table(cls).write(df, cluster, write_id=write_id, adopt=adopt)
 
     @classmethod
     def write_stream(
@@ -258,8 +264,10 @@ class KafkaTable:
         trigger: Mapping[str, Any] | None = None,
         name: str | None = None,
         output_mode: OutputMode = "append",
+        adopt: bool = False,
+        allow: Allowed = False,
     ) -> StreamingQuery:
-        """Start a query that appends a streaming DataFrame to the topic. At-least-once.
+        """Start a query that appends a streaming DataFrame to the topic, at least once or as the table promises.
 
         Args:
             df: A streaming DataFrame with the table's physical and writable metadata columns.
@@ -268,6 +276,9 @@ class KafkaTable:
             trigger: Arguments of Spark's ``trigger``, as ``{"availableNow": True}``.
             name: The query's name.
             output_mode: Spark's output mode.
+            adopt: Take over an exactly-once prefix of somebody else, or one whose tokens are lost.
+            allow: What may differ from the plan that has written the checkpoint: ``"topic"``, ``"key"``, ``"format"``,
+                ``"prefix"``, several of them, or True for all.
 
         Raises:
             ResolveError: The table cannot be written.
@@ -275,7 +286,14 @@ class KafkaTable:
         """
         table = _table(cls)
         return table.write_stream(
-            df, cluster, checkpoint=checkpoint, trigger=trigger, name=name, output_mode=output_mode
+            df,
+            cluster,
+            checkpoint=checkpoint,
+            trigger=trigger,
+            name=name,
+            output_mode=output_mode,
+            adopt=adopt,
+            allow=allow,
         )
 
     @classmethod

@@ -16,7 +16,7 @@ from functools import partial
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, Problem, ResolveError
 from kdsl.run.librdkafka.producer import ProducerError
-from kdsl.run.librdkafka.transactions.part import acquired, give_up
+from kdsl.run.librdkafka.transactions.part import acquired, brokers_of, give_up
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
 from kdsl.run.librdkafka.transactions.token import Progress, Token, check_owner, seeds
 from kdsl.run.librdkafka.transactions.tokens import RETENTION, TIMEOUT, TokenBrokers
@@ -79,7 +79,7 @@ def claim(
     Raises:
         ExactlyOnceError: The tokens forbid it, or an id cannot be taken.
     """
-    brokers = TokenBrokers(cluster, work.writer.table)
+    brokers = brokers_of(cluster, work.writer.table)
     previous = list(before)
     further = [id_ for id_ in dict.fromkeys([*work.ids, *brokers.ids(work.prefix)]) if id_ not in previous]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -116,6 +116,7 @@ def claim(
             last = max((token.number for token in tokens.values() if token is not None), default=0)
             list(pool.map(lambda id_: _seed(work, seats[id_][0], batches[id_], last + 1), work.ids))
         finally:
+            pool.shutdown()  # nobody works with a producer that is closed
             for producer, _ in seats.values():
                 producer.close()
     return batches
@@ -146,7 +147,7 @@ def refresh(work: Work, cluster: Cluster, older_than: float) -> int:
     Raises:
         ExactlyOnceError: An id cannot be taken.
     """
-    brokers = TokenBrokers(cluster, work.writer.table)
+    brokers = brokers_of(cluster, work.writer.table)
     now = time.time() * 1000
     count = 0
     for id_ in work.ids:

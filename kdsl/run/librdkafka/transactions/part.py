@@ -164,6 +164,8 @@ def acquired(work: Work, cluster: Cluster, settings: Mapping[str, str]) -> tuple
     """
     producer = TransactionalProducer(settings)
     try:
+        # librdkafka looks for the coordinator at once where it has a connection, and every half a second where not.
+        producer.look_up(work.topic, work.patience, creating=False)
         producer.init(work.patience)
         return producer, brokers_of(cluster, work.writer.table).token(producer.id)
     except ProducerError as e:
@@ -248,4 +250,5 @@ def take_kept() -> list[TransactionalProducer]:
 
 
 def _key(settings: Mapping[str, str]) -> _Key:
-    return os.getpid(), settings["transactional.id"], frozenset(settings.items())
+    told_apart = frozenset(item for item in settings.items() if item[0] != "client.id")
+    return os.getpid(), settings["transactional.id"], told_apart

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from kdsl.cluster import Cluster
 from kdsl.run.librdkafka import errors
-from kdsl.run.librdkafka.brokers import Brokers
+from kdsl.run.librdkafka.brokers import PASSING, Brokers
+from kdsl.run.librdkafka.transactions.group_offsets import GroupOffsets
 from kdsl.run.librdkafka.transactions.token import Token, read_token
 
 _SETTLING = 60.0
@@ -30,6 +30,7 @@ class TokenBrokers(Brokers):
 
     def __init__(self, cluster: Cluster, table: str) -> None:
         super().__init__(cluster, table)
+        self._offsets_of = GroupOffsets(cluster)
 
     def token(self, id_: str, *, stable: bool = True) -> Token | None:
         """The last token of a transactional id; it is kept in the group of the same name.
@@ -42,22 +43,20 @@ class TokenBrokers(Brokers):
             KafkaReadError: It cannot be read.
             ExactlyOnceError: It was written by a newer kdsl.
         """
-        until = time.monotonic() + _SETTLING
+        until, pause = time.monotonic() + _SETTLING, 0.02
         while True:
-            found = self._ask(
-                lambda seconds: self._admin.list_consumer_group_offsets(
-                    [ConsumerGroupTopicPartitions(id_)], require_stable=stable, request_timeout=seconds
-                )
-            )[id_]
-            error = found if isinstance(found, KafkaError) else _error(found.topic_partitions)
-            if error is None:
+            left = until - time.monotonic()
+            code, found = self._offsets_of.read(id_, min(10.0, max(1.0, left)), stable=stable)
+            if code == KafkaError.NO_ERROR:
                 break
-            if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
+            if code == KafkaError.GROUP_ID_NOT_FOUND:
                 return None
-            if error.code() != KafkaError.UNSTABLE_OFFSET_COMMIT or time.monotonic() > until:
+            error = KafkaError(code)
+            if left <= 0 or (code not in PASSING and code != KafkaError.UNSTABLE_OFFSET_COMMIT):
                 raise self._told(error, f"the token in the group {id_!r}")
-            time.sleep(0.05)
-        tokens = [read_token(p.metadata or "", p.offset) for p in found.topic_partitions if p.offset >= 0]
+            time.sleep(pause)
+            pause = min(1.0, pause * 2)
+        tokens = [read_token(text, offset) for offset, text in found]
         return max((t for t in tokens if t is not None), key=lambda t: t.number, default=None)
 
     def ids(self, prefix: str) -> list[str]:
@@ -80,10 +79,6 @@ class TokenBrokers(Brokers):
         if isinstance(found, KafkaError):
             return {}
         return {name: int(found[name].value) for name in names if name in found}
-
-
-def _error(places: Iterable[Any]) -> KafkaError | None:
-    return next((p.error for p in places if p.error is not None), None)
 
 
 def _index(id_: str, prefix: str) -> int | None:
