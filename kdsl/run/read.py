@@ -25,6 +25,7 @@ from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.decode import RecordDecoder, check_batches
 from kdsl.run.metrics.carried import OPTION, SWITCH, new_name, observed
 from kdsl.run.metrics.watching import WATCHING
+from kdsl.run.queries.commits import tell_of_batch
 from kdsl.run.queries.listener import observe
 from kdsl.run.queries.watch import watch
 from kdsl.run.record_metadata import RAW
@@ -53,6 +54,7 @@ def read(
         computed: Makers of those computed columns that only Python can make, by column.
     """
     check_session(spark, plan.table, plan.output)
+    tell_of_batch(plan, cluster)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=False)
     reader = spark.read.format(_source(spark)).options(**_options(spark, plan, cluster))

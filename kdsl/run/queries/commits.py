@@ -16,10 +16,12 @@ from threading import Condition, Thread
 import attrs
 
 from kdsl.client.connector import ConnectorSettings
+from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
+from kdsl.plan.model import ReadPlan
 from kdsl.run.librdkafka.brokers import Brokers, Place
 from kdsl.run.queries.events import Progress, Query, ReadProgress
-from kdsl.run.queries.reads import GroupOffsets, Read, offsets_of
+from kdsl.run.queries.reads import GroupOffsets, Read, offsets_of, read_id
 
 log = logging.getLogger("kdsl.commits")
 
@@ -65,6 +67,23 @@ def why_not(read: Read) -> str | None:
     if not settings.commit_on_checkpoint and not settings.auto_commit:
         return "'commit.offsets.on.checkpoint' is false"
     return None
+
+
+def tell_of_batch(plan: ReadPlan, cluster: Cluster) -> None:
+    """Warn who asks for commits of a batch read: Spark tells nobody which of its records were used in the end.
+
+    Args:
+        plan: What is read.
+        cluster: Where it lives, with the table's own client properties.
+    """
+    id_ = read_id(plan, cluster)
+    if cluster.connector().auto_commit and id_ not in _batches:
+        _batches.add(id_)
+        log.warning(
+            "%s: 'enable.auto.commit' is true, but a batch read commits nothing: Spark may run it again, or in part, "
+            "and its end is not known; to commit what was read use read_stream with trigger(availableNow=True)",
+            plan.table,
+        )
 
 
 def wait_for_commits(seconds: float = _AT_EXIT) -> bool:
@@ -273,6 +292,7 @@ class Worker:
 
 _counts: dict[str, CommitCounts] = {}
 _workers: dict[str, Worker] = {}
+_batches: set[str] = set()
 
 
 def _worker(read: Read) -> Worker:

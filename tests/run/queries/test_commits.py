@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
+from kdsl.run.librdkafka.brokers import Brokers
 from kdsl.run.queries.commits import CommitCounts, Worker, counts_of, why_not
 from kdsl.run.queries.reads import Place, Read, read_id, register
-from kdsl.testing import RunningKafka
+from kdsl.run.read import read, read_stream
+from kdsl.testing import LocalKafka, RunningKafka
 from tests.run.queries.queries import Streams, until
 from tests.run.read_plans import read_plan
 
@@ -91,6 +93,18 @@ class TestQueries:
         assert streams.committed() == {}
         assert caplog.text.count("offsets are not committed to Kafka") == 1
 
+    @pytest.mark.parametrize(("asked", "told"), [("true", 1), ("false", 0)])
+    def test_a_batch_read_that_is_asked_for_commits_says_once_that_it_makes_none(
+        self, streams: Streams, caplog: pytest.LogCaptureFixture, asked: str, told: int
+    ) -> None:
+        cluster = Cluster(streams.servers, properties={"enable.auto.commit": asked})
+        for _ in range(2):
+            rows = read(streams.spark, read_plan(streams.topic, group_id=streams.group), cluster)
+
+        assert rows.count() == 3
+        assert streams.committed() == {}
+        assert caplog.text.count("a batch read commits nothing") == told
+
     def test_a_new_checkpoint_goes_on_where_the_group_is(self, streams: Streams, kdsl_kafka: RunningKafka) -> None:
         rows: list[str] = []
         streams.run()
@@ -148,7 +162,7 @@ import sys, warnings
 warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
 from kdsl.cluster import Cluster
-from kdsl.run.read import read_stream
+from kdsl.run.read import read, read_stream
 from tests.run.read_plans import read_plan
 
 servers, topic, group, checkpoint = sys.argv[1:]
@@ -271,3 +285,44 @@ class TestWorker:
         self.settle(worker)
 
         assert offsets.taken == [{P: 1}, {P: 3}]
+
+
+def test_a_query_goes_on_while_the_brokers_refuse_commits_and_the_next_one_repairs_it(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    users = {"admin": "admin-secret", "reader": "reader-secret"}
+    with LocalKafka(security="sasl_plain", users=users, acls=True, topics={"orders": 2}, heap=256) as kafka:
+        kafka.allow("reader", "READ", "DESCRIBE", topic="orders")
+        login = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            'username="reader" password="reader-secret";',
+        }
+        cluster = Cluster(kafka.bootstrap_servers, properties=login)
+        plan = read_plan("orders", group_id="refused")
+        found = counts_of(read_id(plan, cluster))
+        rows = read_stream(spark, plan, cluster)
+        with caplog.at_level(logging.WARNING, "kdsl.commits"):
+            kafka.produce("orders", "a")
+            query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
+            for value in "bc":
+                query.processAllAvailable()
+                before = found.failed
+                kafka.produce("orders", value)
+                until(lambda before=before: found.failed > before)  # type: ignore[misc]
+        assert query.isActive
+        assert (found.succeeded, found.committed) == (0, {})
+        assert len(caplog.records) == 1
+        assert "may not" in caplog.text or "authorization" in caplog.text.lower()
+        assert "reader-secret" not in caplog.text
+
+        kafka.allow("reader", "READ", "DESCRIBE", group="refused")
+        until(lambda: found.error is None and found.succeeded > 0, 60)
+        query.processAllAvailable()
+        query.stop()
+
+        ends = {("orders", p): at for p, at in kafka.end_offsets("orders").items()}
+        admin = Brokers(Cluster(kafka.bootstrap_servers, properties=kafka.java_properties), "Orders")
+        until(lambda: admin.committed("refused", list(ends)) == ends)
+        assert found.committed == ends
