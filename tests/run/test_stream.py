@@ -59,6 +59,7 @@ class TestStart:
     def test_latest_keeps_its_place_though_the_first_batch_never_ran(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
+        """S19; A18."""
         topic = kdsl_topic(partitions=6)
         kdsl_kafka.produce(topic, *(r for p in range(6) for r in in_partition(p, f"{p},0")))
         query = begin(topic, start="latest")
@@ -75,6 +76,7 @@ class TestStart:
     def test_a_time_starts_each_partition_at_its_first_record_that_is_not_older(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
+        """S12."""
         topic = kdsl_topic(partitions=3, config={"message.timestamp.before.max.ms": str(2**62)})
         at = 1_600_000_000_000
         kdsl_kafka.produce(topic, *(Record(f"{n}", partition=0, timestamp=at + n) for n in range(4)))
@@ -92,6 +94,7 @@ class TestStart:
         begin: Callable[..., Query],
         caplog: pytest.LogCaptureFixture,
     ) -> None:
+        """S14."""
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *in_partition(0, "a", "b", "c"), *in_partition(1, "d", "e"))
 
@@ -123,6 +126,7 @@ class TestStart:
         reset: str,
         expected: list[str],
     ) -> None:
+        """S11; A19."""
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, "a", "b")
 
@@ -135,6 +139,7 @@ class TestStart:
     def test_a_group_without_offsets_and_policy_is_an_error(
         self, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
+        """S11; A19."""
         topic = kdsl_topic()
 
         with pytest.raises(OffsetError) as raised:
@@ -159,6 +164,7 @@ class TestStart:
         begin: Callable[..., Query],
         caplog: pytest.LogCaptureFixture,
     ) -> None:
+        """S13."""
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, "a")
         query = begin(topic)
@@ -181,6 +187,7 @@ class TestReplay:
     def test_a_planned_batch_reads_the_same_after_a_restart(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
+        """S2."""
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *in_partition(0, "a"))
         query = begin(topic)
@@ -223,6 +230,7 @@ class TestDiscovery:
     def test_new_partitions_are_read_from_their_earliest_record(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
+        """S3."""
         topic = kdsl_topic(partitions=1)
         query = begin(topic, start="latest")
         query.batch()
@@ -251,6 +259,7 @@ class TestDiscovery:
     def test_topics_of_a_pattern_come_and_the_whole_name_must_match(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
+        """S4."""
         first = kdsl_topic("pat")
         kdsl_kafka.produce(first, "a")
         kdsl_kafka.produce(kdsl_topic(f"x{first}"), "no")
@@ -301,6 +310,7 @@ class TestTopicIds:
         records: int,
         partitions: int,
     ) -> None:
+        """S7, S8."""
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *in_partition(0, "a", "b", "c"))
         query = begin(topic)
@@ -373,6 +383,7 @@ class TestRetention:
     def test_a_gap_is_an_error_that_names_and_counts_it(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
+        """S5."""
         topic = kdsl_topic()
         query = begin(topic)
         self.checkpointed(kdsl_kafka, topic, query)
@@ -392,6 +403,7 @@ class TestRetention:
         begin: Callable[..., Query],
         caplog: pytest.LogCaptureFixture,
     ) -> None:
+        """S6."""
         topic = kdsl_topic()
         query = begin(topic, start=Start("earliest", reset="earliest"))
         self.checkpointed(kdsl_kafka, topic, query)
@@ -422,6 +434,7 @@ class TestLimits:
     def test_every_partition_moves_on_under_a_limit_below_their_number(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
+        """S18."""
         topic = kdsl_topic(partitions=4)
         kdsl_kafka.produce(topic, *in_partition(0, *(f"a{n:03}" for n in range(100))))
         kdsl_kafka.produce(topic, *(r for p in (1, 2, 3) for r in in_partition(p, f"b{p}")))
@@ -562,6 +575,7 @@ class TestTransactions:
     def test_only_committed_records_come_and_offsets_move_on_over_the_others(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
+        """S9."""
         topic = kdsl_topic()
         write = self.transactional(kdsl_kafka, topic)
         write("a", "b", commit=True)  # offsets 0 1, marker 2
@@ -579,6 +593,7 @@ class TestTransactions:
     def test_an_open_transaction_holds_the_end_back(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
+        """S10."""
         topic = kdsl_topic()
         write = self.transactional(kdsl_kafka, topic)
         write("a", commit=True)
@@ -598,6 +613,7 @@ class TestTransactions:
         caplog: pytest.LogCaptureFixture,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
+        """S10."""
         topic = kdsl_topic()
         write = self.transactional(kdsl_kafka, topic)
         write("a", commit=True)  # offset 0, marker 1
