@@ -16,13 +16,14 @@ from typer.testing import CliRunner
 from kdsl import Cluster
 from kdsl.cli.app import app
 from kdsl.demo import MESSAGES
-from kdsl.testing import LocalKafka
+from kdsl.testing import LocalKafka, Record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
+TABLES = [path for path in PROGRAMS if "KafkaTable" in path.read_text(encoding="utf-8")]
 
 
 def program(name: str) -> ModuleType:
@@ -35,7 +36,7 @@ def program(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("path", [*PROGRAMS, EXAMPLES / "orders.yaml"], ids=lambda p: p.name)
+@pytest.mark.parametrize("path", [*TABLES, EXAMPLES / "orders.yaml"], ids=lambda p: p.name)
 def test_every_example_passes_the_check(path: Path) -> None:
     done = CliRunner().invoke(app, ["check", str(path)])
 
@@ -76,4 +77,20 @@ def test_key_prefix(spark: SparkSession, kdsl_kafka: LocalKafka) -> None:
     assert sorted((r.key() or b"", r.value() or b"") for r in records) == [
         (b'{"version":1,"user_id":10,"item_id":100}', b'{"version":7,"behavior":"view"}'),
         (b'{"version":1,"user_id":11,"item_id":101}', b'{"version":8,"behavior":"buy"}'),
+    ]
+
+
+@pytest.mark.kafka
+def test_datastream_copy(spark: SparkSession, kdsl_kafka: LocalKafka, tmp_path: Path) -> None:
+    for topic in ("input-topic", "output-topic"):
+        kdsl_kafka.create_topic(topic, partitions=1)
+    kdsl_kafka.produce("input-topic", Record("hello world", timestamp=10**12), Record("bye", timestamp=10**12 + 1))
+
+    for _ in range(2):  # the second time there is nothing new
+        program("datastream_copy").copy(spark, kdsl_kafka.bootstrap_servers, f"{tmp_path}/checkpoint")
+
+    header = [("copied-by", b"kdsl")]
+    assert [(m.key(), m.value(), m.headers(), m.timestamp()[1]) for m in kdsl_kafka.read("output-topic")] == [
+        (b"hello", b"HELLO WORLD", header, 10**12),
+        (b"bye", b"BYE", header, 10**12 + 1),
     ]

@@ -78,7 +78,7 @@ class TestPieces:
         )
         df = sales(spark)
         if by_function:
-            df = df.replace(names, subset=["region"])
+            df = df.replace(list(names), list(names.values()), ["region"])
             made.set_topic_selector(functions.topic_of, topics=list(names.values()))
             made.set_header_provider(functions.header_of).set_timestamp(functions.time_of)
         else:
@@ -123,8 +123,10 @@ class TestPieces:
     ) -> None:
         made = serializer().set_topic(kdsl_topic()).set_value_serialization_schema(FormatSchema("json", "n INT, m INT"))
 
-        with pytest.raises(ResolveError, match="the DataFrame has no column 'm'"):
+        with pytest.raises(ResolveError) as e:
             make(made.build()).write(sales(spark))
+
+        assert [p.message for p in e.value.problems] == ["the DataFrame has no column 'm' (INT)"]
 
     def test_a_topic_that_may_not_be_chosen_is_an_error(
         self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make

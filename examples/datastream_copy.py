@@ -1,0 +1,72 @@
+"""The jobs of Flink's DataStream pages on Spark: texts of one topic, worked over, go to another.
+
+Run it with ``python examples/datastream_copy.py host:port``; it reads ``input-topic`` and writes ``output-topic``.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import SparkSession, functions as F
+
+from kdsl import (
+    DeliveryGuarantee,
+    KafkaRecordDeserializationSchema,
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSource,
+    OffsetsInitializer,
+    SimpleStringSchema,
+)
+
+
+def source(brokers: str) -> KafkaSource:
+    """The texts of ``input-topic`` with the times of their records, to what is there now."""
+    texts = KafkaRecordDeserializationSchema.value_only(SimpleStringSchema(), metadata=["timestamp"])
+    return (
+        KafkaSource.builder()
+        .set_bootstrap_servers(brokers)
+        .set_topics("input-topic")
+        .set_group_id("my-group")
+        .set_starting_offsets(OffsetsInitializer.earliest())
+        .set_bounded(OffsetsInitializer.latest())
+        .set_deserializer(texts)
+        .build()
+    )
+
+
+def sink(brokers: str) -> KafkaSink:
+    """Texts to ``output-topic``: keyed by their first word, at the times that they had."""
+    return (
+        KafkaSink.builder()
+        .set_bootstrap_servers(brokers)
+        .set_record_serializer(
+            KafkaRecordSerializationSchema.builder()
+            .set_topic("output-topic")
+            .set_key_serialization_schema(SimpleStringSchema())
+            .set_value_serialization_schema(SimpleStringSchema())
+            .set_header_provider({"copied-by": "kdsl"})
+            .set_timestamp("timestamp")
+            .build()
+        )
+        .set_delivery_guarantee(DeliveryGuarantee.AT_LEAST_ONCE)
+        .build()
+    )
+
+
+def copy(spark: SparkSession, brokers: str, checkpoint: str) -> None:
+    """Copy everything that is there, in capitals; called again, what has come since."""
+    texts = source(brokers).read_stream(spark)
+    copies = texts.withColumn("key", F.split_part("value", F.lit(" "), F.lit(1))).withColumn("value", F.upper("value"))
+    query = sink(brokers).write_stream(copies, checkpoint=checkpoint, trigger={"availableNow": True})
+    query.awaitTermination()
+
+
+def main() -> None:
+    """Run against the brokers that the command line names."""
+    spark = SparkSession.builder.appName("datastream copy").getOrCreate()
+    copy(spark, sys.argv[1], "datastream-copy-checkpoint")
+
+
+if __name__ == "__main__":
+    main()
