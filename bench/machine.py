@@ -16,12 +16,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from kdsl.demo import quiet
+from kdsl.run.jvm.jars import attach
 
-CONNECTOR = (
-    "ivy://org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
-    "?exclude=org.apache.spark:spark-token-provider-kafka-0-10_2.13&transitive=true",
-    "ivy://org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0?transitive=false",
-)
 CORES = 2
 
 
@@ -44,8 +40,7 @@ def session(name: str) -> Iterator[SparkSession]:
     with quiet():
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    for jar in CONNECTOR:
-        spark.sql(f"ADD JAR '{jar}'")
+    attach(spark, everywhere=True)
     try:
         yield spark
     finally:

@@ -55,7 +55,8 @@ def records(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming:
     subscription = Subscription(plan, cluster, brokers)
     planned = _stream(subscription, plan, cores) if streaming else _batch(subscription, plan)
     if streaming:
-        read = watch(spark, plan, cluster, JavaGroup(brokers) if isinstance(brokers, JavaBrokers) else None)
+        group = JavaGroup(brokers) if isinstance(brokers, JavaBrokers) else None
+        read = watch(spark, plan, cluster, group, planned.stop)
         planned.options[READ_OPTION] = read.id
     reader = spark.readStream if streaming else spark.read
     df = reader.format(FORMAT).options(**_options(plan, cluster), **planned.options).load()

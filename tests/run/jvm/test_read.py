@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from kdsl.errors import KdslError
 from kdsl.plan.model import Stop, Topics
 from kdsl.resolve.header_filter import parse_header_filter
 from kdsl.resolve.model import Start
+from kdsl.run.librdkafka.brokers import Brokers
 from kdsl.run.read import read, read_stream
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -255,6 +257,25 @@ class TestStartAndStop:
 
 
 class TestStreams:
+    def test_a_bounded_stream_ends_by_itself_and_commits_to_its_group(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, cluster: Cluster, filled: str, transport: str
+    ) -> None:
+        stop = Stop("specific-offsets", offsets=((filled, 0, 4), (filled, 1, 3)))
+        plan = read_plan(filled, stop=stop, group_id=group(), transport=transport)
+
+        query = read_stream(spark, plan, cluster).writeStream.format("noop").start()
+        ended = query.awaitTermination(90)
+        query.stop()
+
+        assert ended
+        assert query.exception() is None
+        places = [(filled, 0), (filled, 1)]
+        committed: dict[Any, int] = {}
+        until = time.monotonic() + 30
+        while not committed and time.monotonic() < until:  # the last commit comes after the end
+            committed = Brokers(cluster, "Orders").committed(str(plan.group_id), places)
+        assert committed == {(filled, 0): 4, (filled, 1): 3}
+
     def test_a_checkpoint_comes_before_the_start(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, cluster: Cluster, filled: str, tmp_path: Path
     ) -> None:

@@ -124,7 +124,9 @@ def raw_records(spark: SparkSession) -> DataFrame:
                 "topic": pa.array(["orders"] * count),
                 "partition": pa.array([1] * count, pa.int32()),
                 "offset": pa.array(range(count), pa.int64()),
-                "timestamp": pa.array([1_700_000_000_123_000 + i for i in range(count)], pa.timestamp("us", "UTC")),
+                "timestamp": pa.array(
+                    [1_700_000_000_123_000 + 1000 * i for i in range(count)], pa.timestamp("us", "UTC")
+                ),
                 "timestampType": pa.array([i % 2 for i in range(count)], pa.int32()),
                 "headers": pa.array([every[i % 4] for i in range(count)], headers),
             }

@@ -37,7 +37,7 @@ from tests.run.write_plans import write_plan
 servers, folder, key = sys.argv[1:]
 builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.log.level", "INFO")
 builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", f"{folder}/events")
-builder = builder.config("spark.eventLog.logStageExecutorMetrics", "false").config("spark.driver.host", "127.0.0.1")
+builder = builder.config("spark.eventLog.compress", "false").config("spark.driver.host", "127.0.0.1")
 builder = builder.config("spark.sql.redaction.options.regex", "(?i)mine")
 spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
 
@@ -119,10 +119,8 @@ def done(secure: RunningKafka, tmp_path_factory: pytest.TempPathFactory) -> tupl
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     files = [f.read_bytes().decode("utf-8", "replace") for f in sorted(folder.rglob("*")) if f.is_file()]
-    found = json.loads(
-        next(line for line in ran.stdout.splitlines() if line.startswith("FOUND ")).removeprefix("FOUND ")
-    )
-    return found, "\n".join([ran.stdout, ran.stderr, *files])
+    told = next(line for line in ran.stdout.splitlines() if line.startswith("FOUND "))
+    return json.loads(told.removeprefix("FOUND ")), "\n".join([ran.stdout, ran.stderr, *files])
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

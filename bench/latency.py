@@ -1,0 +1,160 @@
+"""How long a record takes from topic to topic: micro-batches of both transports, and real-time mode.
+
+``python -m bench.latency`` prints the latencies side by side. Each record carries the time at which it was produced; a
+consumer takes the time at which the copy arrives. Records of the warm-up do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from confluent_kafka import Consumer, Producer
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table as Grid
+
+from bench.machine import session
+from kdsl import Cluster, Col, KafkaTable, Raw
+from kdsl.testing import LocalKafka
+
+
+class FromLibrdkafka(KafkaTable, topic="from", value=Raw(), startup="latest"):
+    """The input over librdkafka."""
+
+    stamp: Col[bytes | None]
+
+
+class ToLibrdkafka(KafkaTable, topic="to", value=Raw()):
+    """The output over librdkafka."""
+
+    stamp: Col[bytes | None]
+
+
+class FromJvm(KafkaTable, topic="from", value=Raw(), startup="latest", transport="jvm"):
+    """The input over Spark's own connector."""
+
+    stamp: Col[bytes | None]
+
+
+class ToJvm(KafkaTable, topic="to", value=Raw(), transport="jvm"):
+    """The output over Spark's own connector."""
+
+    stamp: Col[bytes | None]
+
+
+class FromRealtime(KafkaTable, topic="from", value=Raw(), startup="latest", transport="jvm", latency="realtime"):
+    """The input in real-time mode."""
+
+    stamp: Col[bytes | None]
+
+
+class ToRealtime(KafkaTable, topic="to", value=Raw(), transport="jvm", latency="realtime"):
+    """The output in real-time mode."""
+
+    stamp: Col[bytes | None]
+
+
+@attrs.frozen
+class Way:
+    """A way from topic to topic.
+
+    Attributes:
+        name: Its name.
+        source: The table that is read.
+        sink: The table that is written.
+        trigger: The trigger; None is one micro-batch after the other.
+    """
+
+    name: str
+    source: type[KafkaTable]
+    sink: type[KafkaTable]
+    trigger: Mapping[str, Any] | None = None
+
+
+WAYS = (
+    Way("micro-batch, librdkafka", FromLibrdkafka, ToLibrdkafka),
+    Way("micro-batch, jvm", FromJvm, ToJvm),
+    Way("real-time mode, jvm", FromRealtime, ToRealtime, {"realTime": "1 minute"}),
+)
+
+
+def latencies(
+    spark: SparkSession, bootstrap: str, way: Way, seconds: float, rate: float, warm_up: float
+) -> list[float]:
+    """The seconds that each record took, of those that were produced after the warm-up.
+
+    Args:
+        spark: The session.
+        bootstrap: The brokers.
+        way: The way.
+        seconds: For how long records are counted.
+        rate: How many records a second.
+        warm_up: How many seconds go before, counted from the first copy that arrives.
+    """
+    cluster = Cluster(bootstrap)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": f"bench-{time.time()}", "auto.offset.reset": "latest",
+         "fetch.wait.max.ms": 1}
+    )  # fmt: skip
+    assigned: list[Any] = []
+    consumer.subscribe(["to"], on_assign=lambda _, partitions: assigned.extend(partitions))
+    while not assigned:
+        consumer.poll(0.1)
+    found: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="kdsl-latency-") as folder:
+        query = way.sink.write_stream(way.source.read_stream(spark, cluster), cluster, checkpoint=folder,
+                                      trigger=way.trigger)  # fmt: skip
+        try:
+            counted: float | None = None
+            due = time.time()
+            patience = due + 120
+            while (counted is None or time.time() < counted + seconds) and query.isActive:
+                if time.time() >= due:
+                    producer.produce("from", repr(time.time()).encode())
+                    producer.poll(0)
+                    due += 1 / rate
+                message = consumer.poll(0.0005)
+                if message is not None and message.error() is None:
+                    stamp, now = float(message.value() or b"0"), time.time()
+                    counted = now + warm_up if counted is None else counted
+                    if stamp > counted:
+                        found.append(now - stamp)
+                elif counted is None and time.time() > patience:
+                    raise RuntimeError(f"{way.name}: nothing arrived within two minutes")
+            if (error := query.exception()) is not None:
+                raise error
+        finally:
+            query.stop()
+            producer.flush(10)
+            consumer.close()
+    return sorted(found)
+
+
+def at(values: list[float], share: float) -> str:
+    """A quantile in milliseconds."""
+    return f"{1000 * values[min(len(values) - 1, int(share * len(values)))]:.1f}" if values else "-"
+
+
+def main() -> None:
+    """Measure all ways, and print them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--rate", type=float, default=100)
+    parser.add_argument("--warm-up", type=float, default=10)
+    args = parser.parse_args()
+    grid = Grid("from topic to topic", "records", "p50, ms", "p90, ms", "p99, ms", "most, ms")
+    with LocalKafka(topics={"from": 1, "to": 1}) as kafka, session("latency") as spark:
+        for way in WAYS:
+            found = latencies(spark, kafka.bootstrap_servers, way, args.seconds, args.rate, args.warm_up)
+            grid.add_row(way.name, f"{len(found):,}", *(at(found, share) for share in (0.5, 0.9, 0.99, 1)))
+    Console(width=110).print(grid)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Which jars go with which Spark, how a session gets them, and what is told when it cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kdsl.run.jvm import jars
+from kdsl.run.jvm.jars import ConnectorMissingError, Package, attach, check_scala, packages, urls
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class TestPackages:
+    def test_tested_ones_are_named_whole(self) -> None:
+        connector, tokens = urls("4.2.0")
+
+        assert connector == (
+            "ivy://org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+            "?exclude=org.apache.spark:spark-token-provider-kafka-0-10_2.13&transitive=true"
+        )
+        assert tokens == "ivy://org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0?transitive=false"
+
+    def test_another_spark_gets_the_connector_of_its_own_version(self) -> None:
+        assert packages("4.3.1", "2.13") == (Package("org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.1"),)
+
+    def test_a_jar_for_another_scala_is_told(self) -> None:
+        check_scala("kafka-clients-3.9.2.jar", "2.13")
+        check_scala("spark-sql-kafka-0-10_2.13-4.2.0.jar", "2.13")
+        with pytest.raises(
+            ConnectorMissingError, match=r"_2.12-3.5.0.jar is built for Scala 2.12, and this Spark runs on"
+        ):
+            check_scala("spark-sql-kafka-0-10_2.12-3.5.0.jar", "2.13")
+
+
+REASONS = (
+    (
+        "[download failed: org.slf4j#slf4j-api;2.0.17!slf4j-api.jar, download failed: a.b#c;1!c.jar]",
+        "",
+        "the download of a.b:c:1, org.slf4j:slf4j-api:2.0.17 failed",
+        "a half-filled ~/.m2/repository",
+    ),
+    (
+        "[unresolved dependency: org.apache.spark#none_2.13;4.2.0: not found]",
+        "Server access error at url https://repos.spark-packages.org/x.pom (java.net.UnknownHostException)",
+        "org.apache.spark:none_2.13:4.2.0 (not found)",
+        "check version and repository",
+    ),
+    (
+        "[unresolved dependency: org.apache.spark#none_2.13;4.2.0: not found]",
+        "Host repo1.maven.org not found. url=https://repo1.maven.org/maven2/x.pom",
+        "repo1.maven.org cannot be reached",
+        "without a network, name jars or folders of jars in the setting kdsl.jvm.jars or in KDSL_JVM_JARS",
+    ),
+    (
+        "",
+        "Server access error at url https://user:pass@mirror/x.pom (java.net.ConnectException: refused)",
+        "https://mirror/x.pom cannot be reached (java.net.ConnectException: refused)",
+        "check the network and the proxy",
+    ),
+)
+
+
+class TestReasons:
+    """What Ivy says becomes a sentence with what to do."""
+
+    @pytest.mark.parametrize(("error", "said", "reason", "fix"), REASONS)
+    def test_of_ivy(self, error: str, said: str, reason: str, fix: str) -> None:
+        text = jars._reason(error, said, "coordinates", "/cache")
+
+        assert text.startswith("the jars of Spark's Kafka connector (coordinates) cannot be had: ")
+        assert reason in text
+        assert fix in text
+
+
+class TestAttach:
+    def test_it_is_there_afterwards_and_nothing_is_done_again(
+        self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        attach(spark, everywhere=True)
+        before = spark.sql("LIST JARS").count()
+
+        def never(*_: Any, **__: Any) -> None:
+            raise AssertionError("it was attached again")
+
+        monkeypatch.setattr(jars, "_attach", never)
+        attach(spark)
+        attach(spark, everywhere=True)
+
+        assert spark.sql("LIST JARS").count() == before
+
+    @pytest.mark.parametrize(
+        ("named", "told"),
+        [
+            ("/no/such.jar", "/no/such.jar, named in kdsl.jvm.jars or KDSL_JVM_JARS, is no file"),
+            ("{folder}", "holds no jar"),
+            ("org.apache.spark:spark-sql-kafka-0-10_2.12:3.5.0", "is built for Scala 2.12"),
+            ("provided", "kdsl.jvm.jars says that it is provided"),
+        ],
+    )
+    def test_what_is_named_wrongly_is_told(
+        self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, told: str
+    ) -> None:
+        monkeypatch.setattr(jars, "_knows_kafka", lambda _: False)
+        monkeypatch.setenv(jars.VARIABLE, named.format(folder=tmp_path))
+
+        with pytest.raises(ConnectorMissingError) as raised:
+            attach(spark)
+        assert told in str(raised.value)
