@@ -71,7 +71,7 @@ except Exception as e:
 java = JavaBrokers(spark, good, "Orders")
 places = [("orders", 0)]
 group = JavaGroup(java)
-one = register(plan, good, group)
+one = register(read_plan("orders", transport="jvm", group_id="others"), good, group)
 found["java"] = {
     "topics": {name: [bool(t.id), t.partitions] for name, t in java.topics(["orders", "none"]).items()},
     "names": java.names(),
