@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.cluster import Cluster
-from kdsl.durations import parse_duration
 from kdsl.errors import KdslError, listing
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import plan_text, read_plan_text
@@ -30,6 +28,7 @@ from kdsl.run.queries.listener import observe
 from kdsl.run.queries.watch import watch
 from kdsl.run.record_metadata import RAW
 from kdsl.run.session import check_session, told_if_missing
+from kdsl.run.watermark import with_watermark
 from kdsl.types.sql import quoted
 
 if TYPE_CHECKING:
@@ -195,8 +194,7 @@ def _finished(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]
             raise KdslError(f"{plan.table}: the computed column {column.column!r} has no SQL and no maker in computed=")
         df = df.withColumn(column.column, made.cast(spark_type(column.type)))
     if plan.watermark is not None and df.isStreaming:
-        micros = parse_duration(plan.watermark.delay) // timedelta(microseconds=1)
-        df = df.withWatermark(plan.watermark.column, f"{micros} microseconds")
+        df = with_watermark(df, plan.watermark)
     names = list(plan.output.names)
     return df if df.columns == names else df.select(*(sf.col(quoted(name)) for name in names))
 

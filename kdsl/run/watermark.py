@@ -1,0 +1,42 @@
+"""The watermark of a plan on a streaming DataFrame.
+
+Spark's watermark stands on TIMESTAMP columns only, which are Flink's TIMESTAMP_LTZ. For a column of wall-clock time
+(TIMESTAMP, Spark's TIMESTAMP_NTZ) it is taken from an instant beside it that has the same number of microseconds, and
+the column itself is marked as the one of event time: operators compare that number with the watermark.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kdsl.durations import parse_duration
+from kdsl.plan.model import Watermark
+from kdsl.types.sql import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_MARK = "spark.watermarkDelayMs"
+_BESIDE = "__kdsl_event_time"
+
+
+def with_watermark(df: DataFrame, watermark: Watermark) -> DataFrame:
+    """A stream with a watermark on a column of time.
+
+    Args:
+        df: The stream.
+        watermark: The column, and how late a row may be.
+    """
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import TimestampNTZType
+
+    delay = parse_duration(watermark.delay)
+    text = f"{delay // timedelta(microseconds=1)} microseconds"
+    if not isinstance(df.schema[watermark.column].dataType, TimestampNTZType):
+        return df.withWatermark(watermark.column, text)
+    name = quoted(watermark.column)
+    micros = f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {name})"
+    beside = df.withColumn(_BESIDE, sf.expr(f"timestamp_micros({micros})")).withWatermark(_BESIDE, text)
+    marked = sf.col(name).alias(watermark.column, metadata={_MARK: delay // timedelta(milliseconds=1)})
+    return beside.select(*(marked if n == watermark.column else sf.col(quoted(n)) for n in df.columns))
