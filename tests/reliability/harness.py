@@ -215,7 +215,7 @@ class Job:
         with (own / "log").open("wb") as log:
             process = subprocess.Popen(
                 [*self.before, sys.executable, str(self.program), str(own / "arguments.json")],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # whose end is the end of the tests, and of the job
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
@@ -268,6 +268,8 @@ class RunningJob:
             except psutil.Error:
                 continue
         self.process.wait(30)
+        if self.process.stdin is not None:
+            self.process.stdin.close()
 
     def stop(self) -> None:
         """Ask the query to stop."""

@@ -323,7 +323,13 @@ class Producer:
                     m = found.contents
                     if m.err:
                         topic = self._lib.rd_kafka_topic_name(m.rkt).decode()
-                        self._fail(m.err, topic, m.partition, m.private - 1, m.len + m.key_len)
+                        self._fail(
+                            self._fatal()[0] if m.err == n.FATAL else m.err,
+                            topic,
+                            m.partition,
+                            m.private - 1,
+                            m.len + m.key_len,
+                        )
             case n.EVENT_LOG:
                 self._hear(event)
             case n.EVENT_STATS:
@@ -331,9 +337,14 @@ class Producer:
             case n.EVENT_ERROR:
                 self.complaint = self._lib.rd_kafka_event_error_string(event).decode(errors="replace")
                 if self._lib.rd_kafka_event_error(event) == n.FATAL:
-                    text = ctypes.create_string_buffer(512)
-                    code = self._lib.rd_kafka_fatal_error(self._handle, text, len(text))
-                    raise ProducerError(f"the producer cannot go on: {text.value.decode(errors='replace')}", code)
+                    code, text = self._fatal()
+                    raise ProducerError(f"the producer cannot go on: {text}", code)
+
+    def _fatal(self) -> tuple[int, str]:
+        """Why the producer cannot go on; its records fail with no more than that it cannot."""
+        text = ctypes.create_string_buffer(512)
+        code = self._lib.rd_kafka_fatal_error(self._handle, text, len(text))
+        return code or n.FATAL, text.value.decode(errors="replace")
 
     def take_statistics(self) -> dict[str, float] | None:
         """What librdkafka has told of the client since the last time; None where it has not."""

@@ -371,8 +371,9 @@ def explained(failure: Failure, limits: Mapping[str, str], complaint: str = "") 
             return "the user may not write to the topic", "allow the operation Write on it (kafka-acls)"
         case KafkaError.CLUSTER_AUTHORIZATION_FAILED:
             return (
-                "the user may not write idempotently",
-                "allow the operation IdempotentWrite on the cluster, or set 'enable.idempotence' to false",
+                "the user may not write idempotently, for want of the right to write",
+                "allow the operation Write on the topic (brokers older than 2.8 also ask for IdempotentWrite on the "
+                "cluster), or set 'enable.idempotence' to false",
             )
         case KafkaError.NOT_ENOUGH_REPLICAS | KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
             return failure.reason, "see that as many replicas as 'min.insync.replicas' of the topic are up"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from kdsl import load_tables
 
 def main() -> int:
     """Run the query that the arguments describe."""
+    threading.Thread(target=end_with_the_tests, daemon=True).start()
     arguments: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     session = {"spark.executorEnv.KDSL_TEST_SESSION": str(os.getsid(0))}
     started = SparkSession.builder.config(map={**arguments["spark"], **session}).getOrCreate()
@@ -29,6 +31,14 @@ def main() -> int:
         return run(started, arguments)
     finally:
         started.stop()
+
+
+def end_with_the_tests() -> None:
+    """Standard input ends when the tests do, however they do."""
+    sys.stdin.read()
+    from sitecustomize import kill_session  # of the folder points
+
+    kill_session(os.getsid(0))
 
 
 def run(spark: SparkSession, arguments: dict[str, Any]) -> int:
