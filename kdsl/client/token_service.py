@@ -107,10 +107,10 @@ def _serve(provider: str, make: Provider, options: Mapping[str, str]) -> Endpoin
             try:
                 token: object = make(**options)
             except Exception as e:  # noqa: BLE001  # its text may hold what it was told
-                self._answer(500, {"error": f"the token provider {provider!r} failed with {type(e).__name__}"})
+                self._answer(400, {"error": f"the token provider {provider!r} failed with {type(e).__name__}"})
                 return
             if not isinstance(token, str) or not _JWT.fullmatch(token):
-                self._answer(500, {"error": f"the token provider {provider!r} gave no JWT"})
+                self._answer(400, {"error": f"the token provider {provider!r} gave no JWT"})
                 return
             self._answer(200, {"access_token": token, "token_type": "Bearer"})
 

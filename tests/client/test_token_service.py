@@ -67,7 +67,7 @@ def test_a_function_s_tokens_are_served_to_who_knows_the_secret() -> None:
 def test_a_function_that_gives_none_is_named_and_its_words_are_not_repeated(name: str, reason: str) -> None:
     status, told = ask(endpoint(here(name), {}))
 
-    assert status == 500
+    assert status == 400
     assert told["error"] == f"the token provider {here(name)!r} {reason}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 
@@ -104,7 +105,8 @@ class TestSecurity:
                 read()
             text = str(raised.value)
             assert f"Orders: the brokers {kafka.bootstrap_servers} do not accept the connection: " in text
-            assert "check security.protocol, sasl.mechanism and the credentials of the cluster" in text
+            assert "sasl.mechanism" in text
+            assert re.search("password|credentials", text)
             assert "hunter2" not in text
 
     def test_plaintext_against_a_login_is_an_error_soon(
@@ -112,7 +114,7 @@ class TestSecurity:
     ) -> None:
         monkeypatch.setattr(asking, "FIRST_ANSWER", 2.0)
 
-        with pytest.raises(UnreachableError, match=r"no broker of 127.0.0.1:\d+ answered within 2 s"):
+        with pytest.raises(UnreachableError, match=r"the listener asks for a login, but security.protocol is PLAINTEXT"):
             Brokers(Cluster(kafka.bootstrap_servers), "Orders").topics(["orders"])
 
     def test_a_topic_that_may_not_be_read_is_told_as_such(self, kafka: LocalKafka) -> None:

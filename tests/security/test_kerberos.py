@@ -47,7 +47,7 @@ def consume(kafka: LocalKafka, properties: dict[str, str], folder: Path, **envir
             *(str(node.java), *(f"-D{name}={text}" for name, text in made.system.items())),
             *("-Dlog4j2.level=ERROR", "-cp", node.kafka.classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer"),
             *("--bootstrap-server", kafka.bootstrap_servers, "--topic", "orders", "--from-beginning"),
-            *("--max-messages", "1", "--timeout-ms", "40000", "--command-config", str(config)),
+            *("--max-messages", "1", "--timeout-ms", "40000", "--consumer.config", str(config)),
         ],
         env={**os.environ, **environment},
         capture_output=True,
@@ -82,8 +82,12 @@ def test_librdkafka_refuses_it_while_planning_and_names_the_transport_that_has_i
     class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest"):
         id: Col[int]
 
-    with pytest.raises(ResolveError, match=r"GSSAPI.*transport='jvm'"):
+    with pytest.raises(ResolveError) as e:
         Orders.explain(cluster=Cluster(kafka.bootstrap_servers, properties=kafka.java_properties))
+
+    (problem,) = e.value.problems
+    assert "GSSAPI" in problem.message
+    assert "transport='jvm'" in problem.fix
 
 
 def test_rows_are_written_and_read_through_the_transport_jvm(spark: SparkSession, kafka: LocalKafka) -> None:

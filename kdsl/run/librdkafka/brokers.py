@@ -23,7 +23,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from kdsl.cluster import Cluster
-from kdsl.run.librdkafka import errors
+from kdsl.run.librdkafka import errors, login
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -119,7 +119,9 @@ class Brokers:
         self._viewed = float("-inf")
         self._last_error: KafkaError | None = None
         self._refused: KafkaError | None = None
+        self._looked = False
         settings: dict[str, Any] = {**cluster.admin({"log_level": 0}), "error_cb": self._on_error}
+        self._login = login.plain(settings)
         self._admin = AdminClient(settings)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
@@ -201,6 +203,28 @@ class Brokers:
         failed = [done] if isinstance(done, KafkaError) else [p.error for p in done.topic_partitions if p.error]
         if failed:
             raise self._told(failed[0], f"the offsets of the group {group!r}", "committed to")
+
+    def groups(self) -> list[str]:
+        """The ids of all consumer groups that this user may see."""
+        found = self._ask(lambda seconds: {"": self._admin.list_consumer_groups(request_timeout=seconds)})[""]
+        if isinstance(found, KafkaError):
+            raise self._told(found, "the list of groups")
+        return sorted(group.group_id for group in found.valid)
+
+    def group_offsets(self, group: str) -> dict[Place, int]:
+        """All offsets that a consumer group has committed; empty where there is no such group."""
+
+        def ask(seconds: float) -> Mapping[str, Future[Any]]:
+            return self._admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group)], request_timeout=seconds
+            )
+
+        found = self._ask(ask)[group]
+        if isinstance(found, KafkaError):
+            if found.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return {}
+            raise self._told(found, f"the offsets of the group {group!r}")
+        return {(p.topic, p.partition): p.offset for p in found.topic_partitions if p.error is None and p.offset >= 0}
 
     def members(self, group: str) -> tuple[Member, ...]:
         """The members that a consumer group has now."""
@@ -300,6 +324,7 @@ class Brokers:
             if self._last_error is None:
                 self._last_error = error
             self._look_at_errors()
+            self._look_at_port()
             time.sleep(0.1)
 
     def _on_error(self, error: KafkaError) -> None:
@@ -310,8 +335,23 @@ class Brokers:
 
     def _look_at_errors(self) -> None:
         self._admin.poll(0)
-        if self._refused is not None and not self._answered:
+        if self._answered:
+            return
+        if self._refused is not None:
+            self._look_at_port()
             raise errors.refused_login(self._table, self.servers, self._refused.str())
+        if self._last_error is not None and login.is_telling(self._last_error.str()):
+            self._look_at_port()
+
+    def _look_at_port(self) -> None:
+        """Say why no broker lets the client in, where that can be told apart, once."""
+        if self._answered or self._looked:
+            return
+        self._looked = True
+        said = self._refused or self._last_error
+        told = login.reason(self.servers, self._login, said.str() if said else None)
+        if told is not None:
+            raise errors.not_let_in(self._table, self.servers, told)
 
     def _told(self, error: KafkaError, what: str, done: str = "read from") -> errors.KafkaReadError:
         if errors.is_not_allowed(error):

@@ -91,6 +91,11 @@ def unreachable(table: str, servers: str, waited: float, last: str | None) -> Un
     )
 
 
+def not_let_in(table: str, servers: str, reason: str) -> UnreachableError:
+    """The brokers let nobody in with these settings, and it is known why (`kdsl.run.librdkafka.login`)."""
+    return UnreachableError(f"{table}: the brokers {servers} do not accept the connection: {reason}")
+
+
 def refused_login(table: str, servers: str, reason: str) -> UnreachableError:
     """The login failed; waiting does not help."""
     return UnreachableError(

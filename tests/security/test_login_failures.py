@@ -1,0 +1,164 @@
+"""Why a cluster lets nobody in is told apart, while planning and within seconds; no secret is in what is told."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from kdsl import Cluster
+from kdsl.run.librdkafka import errors
+from kdsl.run.librdkafka.brokers import Brokers
+from kdsl.testing import LocalKafka
+from kdsl.testing.certificates import Pair, make_pair
+from kdsl.testing.security import jaas
+from tests.security.conftest import USER
+
+pytestmark = pytest.mark.kafka
+
+DAY = timedelta(days=1)
+HERE = ("localhost", "127.0.0.1")
+
+
+def told(servers: str, properties: dict[str, str]) -> str:
+    """What is told when the brokers are asked for a topic."""
+    with pytest.raises(errors.UnreachableError) as e:
+        Brokers(Cluster(servers, properties=properties), "Orders").topics(["orders"])
+    assert "HUSH" not in str(e.value)
+    assert servers in str(e.value)
+    return str(e.value)
+
+
+def sasl(mechanism: str, password: str = "kdsl-secret") -> dict[str, str]:
+    module = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
+    login = jaas(module, username=USER, password=password)
+    return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.jaas.config": login}
+
+
+Case = Callable[[LocalKafka], tuple[str, dict[str, str]]]
+
+CASES: dict[str, tuple[Case, str]] = {
+    "a wrong password (PLAIN)": (
+        lambda k: (k.through("sasl_plain").bootstrap_servers, sasl("PLAIN", "HUSH")),
+        "the user name or the password is wrong (sasl.mechanism=PLAIN); check sasl.jaas.config",
+    ),
+    "a wrong password (SCRAM)": (
+        lambda k: (k.through("scram").bootstrap_servers, sasl("SCRAM-SHA-256", "HUSH")),
+        "the user name or the password is wrong (sasl.mechanism=SCRAM-SHA-256)",
+    ),
+    "a mechanism that the listener lacks": (
+        lambda k: (k.through("sasl_plain").bootstrap_servers, sasl("SCRAM-SHA-256")),
+        "they do not take sasl.mechanism=SCRAM-SHA-256, but PLAIN; write one that they take",
+    ),
+    "TLS against a plaintext port": (
+        lambda k: (k.through("plaintext").bootstrap_servers, k.through("ssl").java_properties),
+        "the port does not speak TLS, but security.protocol is SSL; write PLAINTEXT, or the TLS port",
+    ),
+    "TLS against a port with logins": (
+        lambda k: (k.through("sasl_plain").bootstrap_servers, k.through("ssl").java_properties),
+        "write SASL_PLAINTEXT, or the TLS port",
+    ),
+    "plaintext against a TLS port": (
+        lambda k: (k.through("ssl").bootstrap_servers, {}),
+        "the port speaks TLS, but security.protocol is PLAINTEXT; write SSL or SASL_SSL",
+    ),
+    "a login without TLS against a TLS port": (
+        lambda k: (k.through("ssl").bootstrap_servers, sasl("PLAIN")),
+        "the port speaks TLS, but security.protocol is SASL_PLAINTEXT; write SASL_SSL",
+    ),
+    "no login where one is asked for": (
+        lambda k: (k.through("sasl_plain").bootstrap_servers, {}),
+        "the listener asks for a login, but security.protocol is PLAINTEXT; write SASL_PLAINTEXT and sasl.mechanism",
+    ),
+    "a login where none is asked for": (
+        lambda k: (k.through("plaintext").bootstrap_servers, sasl("PLAIN")),
+        "this listener asks for no login",
+    ),
+    "no certificate where one is asked for": (
+        lambda k: (k.through("mtls").bootstrap_servers, k.through("ssl").java_properties),
+        "they ask for a certificate of the client; write ssl.keystore.location",
+    ),
+    "an unknown authority": (
+        lambda k: (k.through("ssl").bootstrap_servers, trusting(make_pair("another", authority=True))),
+        "its authority is not among those that ssl.truststore.location (or .certificates) holds",
+    ),
+    "a wrong secret at the identity provider": (
+        lambda k: (
+            k.through("oauth_signed").bootstrap_servers,
+            k.through("oauth_signed").java_properties
+            | {"sasl.jaas.config": jaas("OAuthBearerLoginModule", clientId=USER, clientSecret="HUSH")},
+        ),
+        'no token came from the identity provider ({"error": "invalid_client"})',
+    ),
+    "no identity provider": (
+        lambda k: (
+            k.through("oauth_signed").bootstrap_servers,
+            k.through("oauth_signed").java_properties
+            | {"sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:9/token"},
+        ),
+        "no token came from the identity provider (Failed to connect to 127.0.0.1:9",
+    ),
+    "a token that the brokers do not accept": (
+        lambda k: (k.through("oauth_signed").bootstrap_servers, k.through("oauthbearer").java_properties),
+        "they do not accept the token; check its issuer, audience and life",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_login_that_fails_says_why(secure_kafka: LocalKafka, name: str) -> None:
+    case, reason = CASES[name]
+
+    assert reason in told(*case(secure_kafka))
+
+
+def trusting(pair: Pair) -> dict[str, str]:
+    return {
+        "security.protocol": "SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": pair.chain,
+    }
+
+
+@contextmanager
+def tls_server(pair: Pair, folder: Path) -> Iterator[str]:
+    """A port that speaks TLS with a certificate, and nothing else."""
+    (folder / "pair.pem").write_text(pair.key_pem() + pair.chain)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "pair.pem")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection, suppress(OSError), context.wrap_socket(connection, server_side=True):
+                        pass
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join(10)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "valid", "reason"),
+    [
+        (HERE, (-9 * DAY, -DAY), "the brokers' certificate is not accepted: it has expired"),
+        (HERE, (DAY, 9 * DAY), "the brokers' certificate is not accepted: it is not valid yet"),
+        (("kafka.example",), (-DAY, DAY), "it is not for the host '127.0.0.1'; write a name that it has"),
+    ],
+)
+def test_what_is_wrong_with_a_certificate_is_told(
+    tmp_path: Path, hosts: tuple[str, ...], valid: tuple[timedelta, timedelta], reason: str
+) -> None:
+    root = make_pair("root", authority=True)
+    with tls_server(make_pair("broker", root, hosts=hosts, valid=valid), tmp_path) as servers:
+        assert reason in told(servers, trusting(root))
