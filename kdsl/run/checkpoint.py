@@ -91,7 +91,7 @@ def read_kept(text: str, place: str) -> Kept:
     try:
         document = json.loads(text)
         version = document.pop("version")
-    except (ValueError, KeyError, AttributeError):
+    except (ValueError, KeyError, AttributeError, TypeError):
         raise _broken(place, "it is no document of kdsl") from None
     if version != VERSION:
         raise CheckpointError(
@@ -99,7 +99,8 @@ def read_kept(text: str, place: str) -> Kept:
             "newer one"
         )
     try:
-        return structure({**document, "plan": json.dumps(document["plan"], ensure_ascii=False)}, Kept)
+        plan = json.dumps(document["plan"], ensure_ascii=False, separators=(",", ":"))
+        return structure({**document, "plan": plan}, Kept)
     except Exception as e:
         raise _broken(place, f"{type(e).__name__} at its contents") from e
 
@@ -253,7 +254,8 @@ def _told(place: str, verb: str) -> Iterator[None]:
     except KdslError:
         raise
     except Exception as e:
-        reason = str(getattr(e, "java_exception", e)).splitlines()[0]
+        java = getattr(e, "java_exception", None)
+        reason = (str(e) if java is None else str(java.toString())).splitlines()[0]
         raise CheckpointError(
             f"{place} cannot be {verb}: {reason}; kdsl keeps there what a restart needs, so the folder of the "
             "checkpoint must be readable and writable"
@@ -275,9 +277,10 @@ class HadoopFolder:
         self._jvm: Any = session._jvm  # noqa: SLF001
         self._gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
         self._conf = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
-        self._root = self._jvm.org.apache.hadoop.fs.Path(place)
-        self._fs = self._root.getFileSystem(self._conf)
-        self._root = self._fs.makeQualified(self._root)
+        with _told(place, "reached"):
+            self._root = self._jvm.org.apache.hadoop.fs.Path(place)
+            self._fs = self._root.getFileSystem(self._conf)
+            self._root = self._fs.makeQualified(self._root)
         self.place = self._root.toString()
 
     def _path(self, name: str) -> Any:

@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from kdsl.declare.connector import Delivery
 from kdsl.errors import KdslError, ResolveError
 from kdsl.plan.model import Transactions, WritePlan
 from kdsl.run.checkpoint import CheckpointError
+from kdsl.run.exactly_once import check_speculation
 from kdsl.run.librdkafka.lease import Lease, LeaseHeldError
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
@@ -295,16 +297,17 @@ class TestRefused:
     ) -> None:
         patient = Cluster(kdsl_kafka.bootstrap_servers, properties={"transaction.timeout.ms": "1800000"})
 
-        with pytest.raises(ResolveError, match="is 1800000, but the brokers allow 900000"):
+        with pytest.raises(ResolveError) as told:
             write(spark.range(1), plan_for(kdsl_topic()), patient)
 
-    def test_speculation_is_refused(self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
-        spark.conf.set("spark.speculation", "true")
-        try:
-            with pytest.raises(KdslError, match="would fence each other for ever"):
-                write(spark.range(1), plan_for(kdsl_topic()), cluster)
-        finally:
-            spark.conf.unset("spark.speculation")
+        assert "is 1800000, but the brokers allow 900000 (transaction.max.timeout.ms)" in str(told.value)
+
+    def test_speculation_is_refused(self) -> None:
+        """It cannot be set in a session that runs; its settings are all that is looked at."""
+        session: Any = SimpleNamespace(conf={"spark.speculation": "true"})
+
+        with pytest.raises(KdslError, match="would fence each other for ever"):
+            check_speculation(session, "Orders")
 
     def test_a_prefix_that_a_live_query_holds_is_refused(
         self,

@@ -20,6 +20,7 @@ import attrs
 import pyarrow as pa
 
 from kdsl.cluster import Cluster
+from kdsl.errors import RecordError
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.producer import FENCED, TransactionalProducer, TransactionError
 from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, Token, missing, next_step
@@ -101,9 +102,10 @@ def write_part(
         result = send(seat.producer, itertools.chain([first], rows))
         kept = _committed(work, cluster, settings, seat)
     except BaseException as e:
+        reason = e if isinstance(e, ProducerError) else seat.producer.purged() if isinstance(e, RecordError) else None
         give_up(seat.producer)
-        if isinstance(e, ProducerError):
-            raise told(work, seat.producer.id, batch, e) from e
+        if reason is not None:
+            raise told(work, seat.producer.id, batch, reason) from e
         raise
     if kept is not None:
         _keep(settings, kept)

@@ -20,7 +20,8 @@ FENCED = frozenset(
 )
 """What a producer hears after another one has taken its transactional id, or the broker its transaction."""
 
-_ATTEMPT = 10.0
+_ATTEMPT, _BRIEF = 10.0, 0.1
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
 
 
 class TransactionError(ProducerError):
@@ -110,14 +111,29 @@ class TransactionalProducer(Producer):
         Raises:
             TransactionError: It was not aborted within the time.
         """
-        self._patiently("be aborted", seconds, lambda ms: self._lib.rd_kafka_abort_transaction(self._handle, ms))
+        # What is thrown away is told as failed, and must be taken in before it can go on.
+        self._patiently(
+            "be aborted", seconds, lambda ms: self._lib.rd_kafka_abort_transaction(self._handle, ms), _BRIEF
+        )
 
-    def _patiently(self, step: str, seconds: float, call: Callable[[int], int | None]) -> None:
+    def purged(self) -> ProducerError | None:
+        """Why records were thrown away unsent: the transaction has failed as a whole; None where it has not."""
+        text = ctypes.create_string_buffer(512)
+        code = self._lib.rd_kafka_fatal_error(self._handle, text, len(text))
+        if code:
+            return ProducerError(text.value.decode(errors="replace"), code)
+        if self.failure is not None and self.failure.code in _PURGED:
+            return ProducerError(self.complaint or self.failure.reason, self.failure.code)
+        return None
+
+    def _patiently(
+        self, step: str, seconds: float, call: Callable[[int], int | None], attempt: float = _ATTEMPT
+    ) -> None:
         until = monotonic() + seconds
         while True:
             left = until - monotonic()
             try:
-                self._check(step, call(max(1, int(min(left, _ATTEMPT) * 1000))))
+                self._check(step, call(max(1, int(min(left, attempt) * 1000))))
             except TransactionError as e:
                 if not e.retriable or monotonic() >= until:
                     raise

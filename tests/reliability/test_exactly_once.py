@@ -1,0 +1,117 @@
+"""The driver of an exactly-once query is killed at each point of a transaction, and started again: K1, K2, K5, K7."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdsl.testing import RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.reliability import harness
+from tests.reliability.harness import Job, Kill, Point, copy_tables
+from tests.reliability.oracle import judge, look, marks, send
+
+_PART = "kdsl.run.librdkafka.transactions.part"
+BEGINNING = Point(f"{_PART}:_begun", "before")
+WRITING = Point("kdsl.run.librdkafka.sink:_Task._send", "after")
+FLUSHED = Point(f"{_PART}:_committed", "before")
+COMMITTED = Point(f"{_PART}:_committed", "after")
+POINTS = {
+    "before begin": BEGINNING,
+    "mid-write": WRITING,
+    "after flush, before commit": FLUSHED,
+    "after one writer's commit": COMMITTED,
+    "after all commits, before Spark's commit log": harness.WRITTEN,
+}
+LANES, PER_BATCH = 2, 3000
+
+
+def exactly_once(prefix: str, **more: Any) -> dict[str, Any]:
+    """The options of the target."""
+    return {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": prefix, **more}
+
+
+def copied(kafka: RunningKafka, make: MakeTopic, folder: Path, batches: int, **more: Any) -> tuple[Job, Any, str]:
+    """A job that copies marks, what was sent, and the topic that is written."""
+    source, target = make("in", partitions=LANES), make("out", partitions=LANES)
+    sent = send(kafka, source, marks("p", LANES, count=batches * PER_BATCH))
+    tables = copy_tables(kafka, source, target, per_batch=PER_BATCH, writing=exactly_once(target, **more))
+    return Job(folder / "job", tables), sent, target
+
+
+def test_a_driver_killed_between_kafkas_commit_and_sparks_writes_nothing_twice(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """K1, K2: the two deaths that matter most; the others are in the long tests."""
+    job, sent, target = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=4)
+
+    assert job.run(Kill(COMMITTED, committed=1)).killed
+    assert job.checkpoint.open == 1
+    assert job.run(Kill(harness.WRITTEN, committed=2)).killed
+    last = job.run()
+
+    assert last.code == 0, last.log[-4000:]
+    verdict = judge(sent, look(kdsl_kafka, target))
+    assert verdict.exactly_once, str(verdict)
+
+
+@pytest.mark.reliability
+def test_a_driver_killed_at_any_point_of_a_transaction_writes_each_record_once(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """K1. One query through all deaths."""
+    job, sent, target = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(POINTS) + 2)
+
+    for at, (name, point) in enumerate(POINTS.items()):
+        life = job.run(Kill(point, committed=2 * at + 1))
+        assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"
+        assert job.checkpoint.open is not None, name
+    last = job.run()
+
+    assert last.code == 0, last.log[-4000:]
+    verdict = judge(sent, look(kdsl_kafka, target))
+    assert verdict.exactly_once, str(verdict)
+
+
+@pytest.mark.reliability
+def test_an_outage_longer_than_the_transactions_timeout_loses_nothing(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """K5. The brokers end the transaction by themselves; the batch is written again, whole."""
+    job, sent, target = copied(
+        kdsl_kafka, kdsl_topic, tmp_path, batches=3, **{"properties.transaction.timeout.ms": "6000"}
+    )
+
+    assert job.run(Kill(FLUSHED, committed=1)).killed
+    until = time.monotonic() + 60
+    while kdsl_kafka.end_offsets(target, committed=True) != kdsl_kafka.end_offsets(target):
+        assert time.monotonic() < until, "the brokers did not end the transaction"
+        time.sleep(0.5)
+    last = job.run()
+
+    assert last.code == 0, last.log[-4000:]
+    verdict = judge(sent, look(kdsl_kafka, target))
+    assert verdict.exactly_once, str(verdict)
+
+
+@pytest.mark.reliability
+def test_writers_above_a_smaller_number_leave_nothing_open(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """K7. Killed in the first batch, before anything was committed, and started again with fewer writers."""
+    job, sent, target = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=2, **{"sink.parallelism": 2})
+
+    assert job.run(Kill(FLUSHED)).killed
+    assert look(kdsl_kafka, target) == []
+    source, target_ = job.tables["tables"]
+    options = {**target_["options"], "sink.parallelism": 1}
+    job.tables = {"tables": [source, {**target_, "options": options}]}
+    last = job.run()
+
+    assert last.code == 0, last.log[-4000:]
+    verdict = judge(sent, look(kdsl_kafka, target))
+    assert verdict.exactly_once, str(verdict)
+    assert kdsl_kafka.end_offsets(target, committed=True) == kdsl_kafka.end_offsets(target)
