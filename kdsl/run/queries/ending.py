@@ -13,6 +13,8 @@ from threading import Thread
 from typing import Any
 
 from kdsl.run.queries.events import Progress, Query, ReadProgress
+from kdsl.run.queries.listener import reads_now
+from kdsl.run.queries.reads import may_end_unseen
 
 log = logging.getLogger("kdsl.queries")
 
@@ -22,6 +24,7 @@ class Endings:
 
     def __init__(self) -> None:
         self._ending: set[str] = set()
+        self._progressed: set[str] = set()
 
     def started(self, query: Query) -> None:
         """Nothing is known yet."""
@@ -29,6 +32,7 @@ class Endings:
     def progressed(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
         """End the query if all its sources have reached their ends."""
         run = progress.query.run_id
+        self._progressed.add(run)
         if run in self._ending or not reads or len(reads) < progress.sources or not has_ended(reads):
             return
         self._ending.add(run)
@@ -37,11 +41,17 @@ class Endings:
         Thread(target=_end, args=(progress.query, stateful), name=f"end of {run}", daemon=True).start()
 
     def idle(self, query: Query) -> None:
-        """A bounded stream that waits has told its end before."""
+        """End a query that began with nothing left to read: Spark's own source reports no batch then."""
+        if query.run_id not in self._progressed and query.run_id not in self._ending and may_end_unseen():
+            sources, reads = reads_now(query)
+            if reads and len(reads) == sources and has_ended(reads):
+                self._ending.add(query.run_id)
+                Thread(target=_end, args=(query, False), name=f"end of {query.run_id}", daemon=True).start()
 
     def ended(self, query: Query) -> None:
         """Forget the run."""
         self._ending.discard(query.run_id)
+        self._progressed.discard(query.run_id)
 
 
 def has_ended(reads: Iterable[ReadProgress]) -> bool:

@@ -158,7 +158,7 @@ class Listener(StreamingQueryListener):
             if what == "progressed":
                 sources = document.get("sources") or ()
                 progress = Progress(query, document["batchId"], len(sources), document)
-                reads = tuple(self._reads(query, sources))
+                reads = tuple(self.reads(query, sources))
                 self._tell(lambda observer: observer.progressed(progress, reads))
             else:
                 self._tell(lambda observer: getattr(observer, what)(query))
@@ -176,7 +176,13 @@ class Listener(StreamingQueryListener):
             except Exception:
                 log.exception("%s could not deal with an event of a streaming query", type(observer).__name__)
 
-    def _reads(self, query: Query, sources: Any) -> Iterator[ReadProgress]:
+    def reads(self, query: Query, sources: Any) -> Iterator[ReadProgress]:
+        """Those of a query's sources that are reads of kdsl.
+
+        Args:
+            query: The query.
+            sources: The sources as Spark reports them.
+        """
         for at, source in enumerate(sources):
             end = _document(source.get("endOffset"))
             if end is None:
@@ -211,7 +217,7 @@ class Listener(StreamingQueryListener):
         if len(candidates) == 1:
             found = candidates[0]
         elif candidates and is_classic(self.session):
-            ids = _read_options(self.session, query)
+            ids = [option for _, _, option in _running_sources(self.session, query)]
             found = find(ids[at]) if len(ids) == count else None
         if found is not None:
             self._known[query.run_id, at] = found
@@ -245,15 +251,36 @@ def _parse_spark(document: dict[str, Any]) -> Offsets | None:
     return Offsets(positions, dict.fromkeys(document, ""))
 
 
-def _read_options(spark: SparkSession, query: Query) -> list[str]:
-    """The option ``kdsl.read`` of each source of a query, in the order of its progress; empty where it is not given."""
+def reads_now(query: Query) -> tuple[int, tuple[ReadProgress, ...]]:
+    """How far the reads of a query have come that runs, whether or not a batch has ended in this run.
+
+    Returns:
+        How many sources the query has, and those that are reads of kdsl; nothing where that cannot be had.
+    """
+    if not is_classic(query.session):
+        return 0, ()
+    sources = [
+        {"description": description, "endOffset": end} for description, end, _ in _running_sources(query.session, query)
+    ]
+    return len(sources), tuple(Listener(query.session).reads(query, sources))
+
+
+def _running_sources(spark: SparkSession, query: Query) -> list[tuple[str, str | None, str]]:
+    """The sources of a query, in the order of its progress: what each is, its offsets, and its option ``kdsl.read``."""
     session: Any = spark
-    running = session._jsparkSession.streams().get(query.id)  # noqa: SLF001
-    leaves = running.streamingQuery().logicalPlan().collectLeaves()
-    found: dict[str, str] = {}
+    running = session._jsparkSession.streams().get(query.id).streamingQuery()  # noqa: SLF001
+    offsets, leaves = running.committedOffsets(), running.logicalPlan().collectLeaves()
+    found: dict[str, tuple[str, str | None, str]] = {}
     for at in range(leaves.size()):
         leaf = leaves.apply(at)
-        if leaf.getClass().getSimpleName().startswith("StreamingDataSourceV2"):
-            relation = leaf.relation() if hasattr(leaf, "relation") else leaf
-            found.setdefault(str(leaf.stream().hashCode()), relation.options().getOrDefault(READ_OPTION, ""))
+        kind = leaf.getClass().getSimpleName()
+        if not kind.startswith("Streaming"):
+            continue
+        stream, option, offset = None, "", None
+        if kind in ("StreamingDataSourceV2ScanRelation", "StreamingDataSourceV2Relation"):
+            relation = leaf.relation() if kind == "StreamingDataSourceV2ScanRelation" else leaf
+            stream, option = leaf.stream(), relation.options().getOrDefault(READ_OPTION, "")
+            ended = offsets.get(stream)
+            offset = ended.get().json() if ended.isDefined() else None
+        found.setdefault(leaf.toString() if stream is None else str(stream.hashCode()), (str(stream), offset, option))
     return list(found.values())

@@ -124,3 +124,8 @@ def offsets_of(read: Read) -> GroupOffsets | None:
 def stop_of(read: Read) -> Mapping[Place, int]:
     """Where a read ends by itself, as it was registered; empty where its offsets say it, or it does not end."""
     return _stops.get(read.id, {})
+
+
+def may_end_unseen() -> bool:
+    """Whether there is a read that ends by itself, and whose offsets do not say it."""
+    return any(_stops.values())

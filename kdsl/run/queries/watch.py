@@ -12,8 +12,9 @@ from kdsl.cluster import Cluster
 from kdsl.plan.model import ReadPlan
 from kdsl.run.queries.commits import Commits, wait_for_commits
 from kdsl.run.queries.ending import Endings
+from kdsl.run.queries.holds import Holds
 from kdsl.run.queries.listener import is_classic, listen, observe, sessions
-from kdsl.run.queries.reads import GroupOffsets, Place, Read, register
+from kdsl.run.queries.reads import GroupOffsets, Place, Read, read_id, register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,11 +40,20 @@ def watch(
         cluster: Where it lives, with the table's own client properties.
         offsets: How the group's offsets are had; None asks the brokers through librdkafka.
         stop: Where the read ends by itself, for a source whose offsets do not say it.
+
+    Raises:
+        LeaseHeldError: Somebody uses the read's group, and the read is to check that (on Spark's own source; one of
+            kdsl checks when its query starts).
     """
-    read = register(plan, cluster, offsets, stop)
     _begin()
+    if plan.check_group and plan.transport == "jvm":
+        _holds.hold(Read(read_id(plan, cluster), plan, cluster))
+    read = register(plan, cluster, offsets, stop)
     listen(spark)
     return read
+
+
+_holds = Holds()
 
 
 @cache
@@ -51,6 +61,7 @@ def _begin() -> None:
     """Let the observers of kdsl itself look on, once in a process."""
     observe(Commits())
     observe(Endings())
+    observe(_holds)
     atexit.register(_finish)
 
 
