@@ -49,6 +49,13 @@ if TYPE_CHECKING:
     from kdsl.offsets import OffsetsRetriever as OffsetsRetriever
     from kdsl.options import option as option
     from kdsl.partitioner import PartitionerInput as PartitionerInput
+    from kdsl.run.metrics.model import (
+        QueryMetrics as QueryMetrics,
+        SinkMetrics as SinkMetrics,
+        SourceMetrics as SourceMetrics,
+    )
+    from kdsl.run.metrics.prometheus import MetricsServer as MetricsServer, serve_metrics as serve_metrics
+    from kdsl.run.metrics.watching import metrics as metrics
     from kdsl.table import Table as Table, load_tables as load_tables
     from kdsl.types.python import (
         Float32 as Float32,
@@ -90,17 +97,21 @@ _PUBLIC = {
     "Key": "kdsl.declare.classes.columns",
     "KeyField": "kdsl.declare.classes.columns",
     "Metadata": "kdsl.declare.classes.columns",
+    "MetricsServer": "kdsl.run.metrics.prometheus",
     "OffsetResetStrategy": "kdsl.builders.offsets",
     "OffsetsInitializer": "kdsl.builders.offsets",
     "OffsetsRetriever": "kdsl.offsets",
     "PartitionerInput": "kdsl.partitioner",
     "PrimaryKey": "kdsl.declare.classes.columns",
     "Problem": "kdsl.errors",
+    "QueryMetrics": "kdsl.run.metrics.model",
     "Raw": "kdsl_formats.raw",
     "RecordError": "kdsl.errors",
     "Ref": "kdsl.declare.classes.ref",
     "ResolveError": "kdsl.errors",
     "SimpleStringSchema": "kdsl.builders.schemas",
+    "SinkMetrics": "kdsl.run.metrics.model",
+    "SourceMetrics": "kdsl.run.metrics.model",
     "Table": "kdsl.table",
     "TimestampLtz": "kdsl.types.python",
     "TimestampNtz": "kdsl.types.python",
@@ -111,8 +122,10 @@ _PUBLIC = {
     "computed": "kdsl.declare.classes.computed",
     "load_tables": "kdsl.table",
     "metadata": "kdsl.declare.classes.columns",
+    "metrics": "kdsl.run.metrics.watching",
     "option": "kdsl.options",
     "ref": "kdsl.declare.classes.ref",
+    "serve_metrics": "kdsl.run.metrics.prometheus",
     "virtual": "kdsl.declare.classes.columns",
 }
 
@@ -141,17 +154,21 @@ __all__ = [
     "Key",
     "KeyField",
     "Metadata",
+    "MetricsServer",
     "OffsetResetStrategy",
     "OffsetsInitializer",
     "OffsetsRetriever",
     "PartitionerInput",
     "PrimaryKey",
     "Problem",
+    "QueryMetrics",
     "Raw",
     "RecordError",
     "Ref",
     "ResolveError",
     "SimpleStringSchema",
+    "SinkMetrics",
+    "SourceMetrics",
     "Table",
     "TimestampLtz",
     "TimestampNtz",
@@ -162,8 +179,10 @@ __all__ = [
     "computed",
     "load_tables",
     "metadata",
+    "metrics",
     "option",
     "ref",
+    "serve_metrics",
     "virtual",
 ]
 

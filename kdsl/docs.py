@@ -15,6 +15,7 @@ from kdsl.client.docs import reference as client_settings
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.metadata import METADATA
 from kdsl.formats import BUILT_IN, Format, format_class
+from kdsl.run.metrics.docs import reference as metrics_page
 from kdsl.types import model as t
 
 ROOT = Path("docs")
@@ -96,7 +97,12 @@ def connector_page() -> str:
 def pages() -> dict[Path, str]:
     """Every generated page, by its place below the folder of the documentation."""
     formats = {Path("formats", f"{name}.md"): page(format_class(name)) for name in sorted(BUILT_IN)}
-    return {Path("client-settings.md"): client_settings(), Path("connector.md"): connector_page(), **formats}
+    return {
+        Path("client-settings.md"): client_settings(),
+        Path("connector.md"): connector_page(),
+        Path("metrics.md"): metrics_page(),
+        **formats,
+    }
 
 
 def write_pages(root: Path = ROOT) -> list[Path]:

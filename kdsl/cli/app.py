@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from kdsl.cli import check, demo, doctor, inspect, kafka, peek, verify
+from kdsl.cli import check, demo, doctor, inspect, kafka, lag, peek, verify
 from kdsl.cli.console import fail
 from kdsl.errors import KdslError
 
@@ -23,6 +23,7 @@ app.command("check")(check.check)
 app.command("plan")(inspect.plan)
 app.command("schema")(inspect.schema)
 app.command("peek")(peek.peek)
+app.command("lag")(lag.lag)
 app.command("doctor")(doctor.doctor)
 app.command("verify")(verify.verify)
 app.add_typer(kafka.app, name="kafka")

@@ -119,7 +119,9 @@ class SourceMetrics:
     source_idle_time: float | None = _gauge(
         "sourceIdleTime", "ms", "Since the end of the last batch that had records; before the first, since the start."
     )
-    commits_succeeded: int = _counter("commitsSucceeded", "commits", "Commits of offsets to the group that succeeded.")
+    commits_succeeded: int = _counter(
+        "commitsSucceeded", "commits", "Commits of offsets to the group that succeeded, of this table in this process."
+    )
     commits_failed: int = _counter(
         "commitsFailed", "commits", "Those that failed; the next one makes good, the query is not harmed."
     )

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import orjson
@@ -24,6 +24,17 @@ _FORGET = 600.0
 _BEFORE_ALL = 0.0
 
 Clock = Callable[[], float]
+
+
+class Counts(Protocol):
+    """What became of the commits of a read (`kdsl.run.queries.commits.CommitCounts`)."""
+
+    succeeded: int
+    failed: int
+    committed: Mapping[Place, int]
+
+
+Commits = Callable[[str], Counts]
 
 
 @attrs.frozen
@@ -60,9 +71,6 @@ class _Source:
     lost: int = 0
     busy: float | None = None
     clients: _Clients = attrs.field(factory=_Clients)
-    committed: dict[Place, int] = attrs.field(factory=dict)
-    succeeded: int = 0
-    failed: int = 0
 
 
 @attrs.define
@@ -84,11 +92,13 @@ class Tracker:
 
     Args:
         query: Its id.
+        commits: Gives what became of the commits of a read; None where nobody commits.
         clock: Gives the time, in seconds since 1970.
     """
 
-    def __init__(self, query: str, clock: Clock = time.time) -> None:
+    def __init__(self, query: str, commits: Commits | None = None, clock: Clock = time.time) -> None:
         self.query = query
+        self._commits = commits
         self._clock = clock
         self._lock = Lock()
         self._sink: _Sink | None = None
@@ -134,16 +144,6 @@ class Tracker:
             if run == self.run:
                 self.ended = True
                 self._take_written(None)
-
-    def committed(self, named: Named, positions: Mapping[Place, int] | None) -> None:
-        """Offsets were committed to the group; None: they could not be."""
-        with self._lock:
-            source = self._source(named)
-            if positions is None:
-                source.failed += 1
-            else:
-                source.succeeded += 1
-                source.committed.update(positions)
 
     def progressed(self, document: Mapping[str, Any], names: Mapping[int, Named] | None = None) -> None:
         """Take a progress report in; one that was taken before changes nothing.
@@ -227,11 +227,11 @@ class Tracker:
     def _take_offsets(
         source: _Source, end: Mapping[str, Any], latest: Mapping[str, Any] | None, *, first: bool
     ) -> None:
-        current = _positions(end)
+        current = positions_of(end)
         if not first:  # the same table twice in a query: the place of the slower one
             current = {place: min(at, source.current.get(place, at)) for place, at in current.items()}
         source.current = current
-        source.latest = None if latest is None else _positions(latest)
+        source.latest = None if latest is None else positions_of(latest)
         source.high = {**(source.latest or {}), **_flat(latest.get("high", {}))} if latest is not None else None
         if "version" in end:
             source.lost = sum(_flat(end.get("lost", {})).values())
@@ -265,6 +265,7 @@ class Tracker:
             return QueryMetrics(self.query, self.run, self.name, self._batch, sources, sinks)
 
     def _shown(self, source: _Source, now: float) -> SourceMetrics:
+        commits = self._commits(source.named.read) if self._commits else None
         lags = None if source.latest is None else _lags(source.current, source.latest)
         pending = None if lags is None else sum(lags.values())
         high_lags = lags if source.high is None else _lags(source.current, source.high)
@@ -288,11 +289,11 @@ class Tracker:
             current_emit_event_time_lag=source.last.emit_lag,
             watermark_lag=None if self._watermark is None else max(0.0, now - self._watermark) * 1000,
             source_idle_time=max(0.0, now - (self._started if source.busy is None else source.busy)) * 1000,
-            commits_succeeded=source.succeeded,
-            commits_failed=source.failed,
+            commits_succeeded=0 if commits is None else commits.succeeded,
+            commits_failed=0 if commits is None else commits.failed,
             records_lost=source.lost,
             current_offsets=dict(source.current),
-            committed_offsets=dict(source.committed),
+            committed_offsets={} if commits is None else dict(commits.committed),
             partition_lags=lags or {},
             high_watermark_lags=high_lags or {},
             client=source.clients.now(now),
@@ -333,7 +334,7 @@ def _document(offset: Any) -> dict[str, Any] | None:
     return offset if isinstance(offset, dict) else None
 
 
-def _positions(document: Mapping[str, Any]) -> dict[Place, int]:
+def positions_of(document: Mapping[str, Any]) -> dict[Place, int]:
     """The positions in offsets of either transport."""
     if "version" in document:
         return _flat({name: topic["offsets"] for name, topic in document["topics"].items()})

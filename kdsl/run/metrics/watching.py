@@ -11,12 +11,12 @@ import orjson
 from kdsl.run.metrics.model import QueryMetrics
 from kdsl.run.metrics.track import Named, Tracker, in_order
 from kdsl.run.metrics.written import Spool
+from kdsl.run.queries.commits import counts_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from kdsl.run.queries.events import Progress, Query, ReadProgress
-    from kdsl.run.queries.reads import Place, Read
 
 KEPT = 200
 """How many queries are remembered; of too many, those that have ended go first."""
@@ -54,17 +54,6 @@ def writes(query: StreamingQuery, table: str, spool: Spool | None) -> None:
     _tracker(str(query.id)).writes(table, spool, str(query.runId))
 
 
-def committed(query: str, read: Read, positions: dict[Place, int] | None) -> None:
-    """Tell of a commit to a read's group that succeeded; without positions, that it failed.
-
-    Args:
-        query: The query's id.
-        read: The read.
-        positions: What was committed.
-    """
-    _tracker(query).committed(Named(read.id, read.plan.table), positions)
-
-
 def metrics(query: StreamingQuery) -> QueryMetrics:
     """The metrics of a streaming query as they are now.
 
@@ -96,7 +85,7 @@ def _tracker(query: str) -> Tracker:
     with _lock:
         tracker = _trackers.get(query)
         if tracker is None:
-            tracker = _trackers[query] = Tracker(query)
+            tracker = _trackers[query] = Tracker(query, counts_of)
             if len(_trackers) > KEPT:
                 over = [id_ for id_, one in _trackers.items() if one.ended] or list(_trackers)
                 del _trackers[over[0]]

@@ -1,0 +1,222 @@
+"""``kdsl lag`` against a real broker: groups, checkpoints, tables, and what it says where there is nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner, Result
+
+from kdsl.cli.app import app
+from kdsl.cluster import Cluster
+from kdsl.errors import KdslError
+from kdsl.run.librdkafka.brokers import Brokers
+from kdsl.testing import Record, RunningKafka
+from kdsl.testing.ports import free_port
+from kdsl.testing.pytest_plugin import MakeTopic
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["lag", *arguments], env={"COLUMNS": "200", "TERM": "dumb"})
+
+
+def commit(kafka: RunningKafka, group: str, topic: str, **offsets: int) -> None:
+    positions = {(topic, int(partition.removeprefix("p"))): at for partition, at in offsets.items()}
+    brokers = Brokers(Cluster(kafka.bootstrap_servers), "test")
+    until = time.monotonic() + 30
+    while brokers.group_offsets(group) != positions:  # a new group's coordinator may take a moment
+        with suppress(KdslError):
+            brokers.commit(group, positions)
+        assert time.monotonic() < until
+
+
+def test_a_groups_lag_is_told_by_partition_in_records_and_seconds(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
+) -> None:
+    topic = kdsl_topic(partitions=3)
+    hour_ago = int(time.time() * 1000) - 3_600_000
+    kdsl_kafka.produce(topic, *(Record("x", None, (), 0, hour_ago + n) for n in range(10)))
+    kdsl_kafka.produce(topic, *(Record("x", None, (), 1, hour_ago) for n in range(2)))
+    commit(kdsl_kafka, f"g-{topic}", topic, p0=4, p1=2)
+
+    done = run("--group", f"g-{topic}", "--bootstrap", kdsl_kafka.bootstrap_servers, "--json")
+
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    one, two, three = found["partitions"]
+    assert (found["lag"], found["of"]) == (6, f"group g-{topic}")
+    assert (one["current"], one["stable"], one["end"], one["lag"]) == (4, 10, 10, 6)
+    assert 3600 <= one["seconds"] < 7200
+    assert found["seconds"] == one["seconds"]
+    assert (two["current"], two["lag"], two["seconds"]) == (2, 0, 0.0)
+    assert (three["current"], three["lag"], three["seconds"], three["end"]) == (None, None, None, 0)
+
+
+def test_the_table_shows_numbers_and_the_total(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, *["x"] * 1500)
+    commit(kdsl_kafka, f"g-{topic}", topic, p0=100)
+
+    done = run("--group", f"g-{topic}", "--bootstrap", kdsl_kafka.bootstrap_servers, "--once")
+
+    assert done.exit_code == 0
+    assert "high watermark" in done.stdout
+    assert done.stdout.count("1,400") == 2  # the partition's and the total
+
+
+def test_an_open_transaction_shows_as_the_difference_of_two_ends(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
+) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, "a")
+    producer = Producer({"bootstrap.servers": kdsl_kafka.bootstrap_servers, "transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, "open")
+    producer.flush()
+    commit(kdsl_kafka, f"g-{topic}", topic, p0=0)
+    common = ("--group", f"g-{topic}", "--bootstrap", kdsl_kafka.bootstrap_servers, "--json")
+
+    plain = json.loads(run(*common).stdout)["partitions"][0]
+    committed = json.loads(run(*common, "-p", "isolation.level=read_committed").stdout)["partitions"][0]
+    producer.abort_transaction()
+
+    assert (plain["stable"], plain["end"], plain["lag"]) == (1, 2, 2)
+    assert committed["lag"] == 1
+
+
+def test_an_offset_that_was_deleted_is_marked(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, *"abcde")
+    commit(kdsl_kafka, f"g-{topic}", topic, p0=1)
+    kdsl_kafka.delete_records(topic, {0: 3})
+
+    found = json.loads(run("--group", f"g-{topic}", "--bootstrap", kdsl_kafka.bootstrap_servers, "--json").stdout)
+
+    (one,) = found["partitions"]
+    assert (one["expired"], one["start"], one["lag"]) == (True, 3, 4)
+    assert one["seconds"] is not None
+
+
+def test_a_table_stands_for_its_group(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path) -> None:
+    topic = kdsl_topic(partitions=2)
+    kdsl_kafka.produce(topic, *(Record("x", None, (), n % 2) for n in range(4)))
+    commit(kdsl_kafka, f"g-{topic}", topic, p0=1)
+    tables = tmp_path / "tables.yaml"
+    tables.write_text(
+        f"""
+name: orders
+columns: [{{name: text, type: STRING}}]
+options:
+  connector: kafka
+  topic: {topic}
+  value.format: raw
+  properties.group.id: g-{topic}
+  properties.bootstrap.servers: {kdsl_kafka.bootstrap_servers}
+""",
+        encoding="utf-8",
+    )
+
+    done = run(str(tables), "--json")
+
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert [(p["partition"], p["current"], p["lag"]) for p in found["partitions"]] == [(0, 1, 1), (1, None, None)]
+
+
+def test_a_checkpoints_last_finished_batch_is_read(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, *"abcde")
+    for name in ("offsets", "commits"):
+        (tmp_path / name).mkdir()
+    for batch, at in ((0, 1), (1, 3), (2, 5)):
+        offsets = {"version": 1, "topics": {topic: {"id": "", "offsets": {"0": at}}}}
+        (tmp_path / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{json.dumps(offsets)}", encoding="utf-8")
+        if batch < 2:
+            (tmp_path / "commits" / str(batch)).write_text("v1\n{}", encoding="utf-8")
+
+    done = run("--checkpoint", str(tmp_path), "--bootstrap", kdsl_kafka.bootstrap_servers, "--json")
+
+    found = json.loads(done.stdout)
+    assert found["of"].endswith("batch 1")
+    assert (found["partitions"][0]["current"], found["lag"]) == (3, 2)
+
+
+def test_the_lag_can_fail_a_script(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, *"abc")
+    commit(kdsl_kafka, f"g-{topic}", topic, p0=1)
+    common = ("--group", f"g-{topic}", "--bootstrap", kdsl_kafka.bootstrap_servers)
+
+    assert run(*common, "--fail-above", "1").exit_code == 1
+    assert run(*common, "--fail-above", "2").exit_code == 0
+
+
+class TestNothingToSee:
+    def test_an_unknown_group_is_told_with_the_nearest(self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, "a")
+        commit(kdsl_kafka, f"orders-{topic}", topic, p0=0)
+
+        done = run("--group", f"order-{topic}", "--bootstrap", kdsl_kafka.bootstrap_servers)
+
+        assert done.exit_code == 1
+        assert f"knows no group 'order-{topic}' (did you mean 'orders-{topic}'?)" in str(done.exception)
+
+    def test_a_topic_that_is_gone_is_named(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        for name in ("offsets", "commits"):
+            (tmp_path / name).mkdir()
+        (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"no-such-topic":{"0":1}}', encoding="utf-8")
+        (tmp_path / "commits" / "0").write_text("v1\n{}", encoding="utf-8")
+
+        done = run("--checkpoint", str(tmp_path), "--bootstrap", kdsl_kafka.bootstrap_servers)
+
+        assert done.exit_code == 1
+        assert "no topic 'no-such-topic'" in str(done.exception)
+
+    def test_no_broker(self) -> None:
+        address = f"127.0.0.1:{free_port()}"
+
+        done = run("--group", "g", "--bootstrap", address, "-p", "default.api.timeout.ms=1000")
+
+        assert done.exit_code == 1
+        assert address in str(done.exception)
+
+    @pytest.mark.parametrize(
+        ("arguments", "told"),
+        [
+            ((), "write a table, --group or --checkpoint"),
+            (("--group", "g", "--checkpoint", "c"), "one of --group and --checkpoint"),
+        ],
+    )
+    def test_a_wrong_call_ends_with_2(self, arguments: tuple[str, ...], told: str) -> None:
+        done = run(*arguments, "--bootstrap", "127.0.0.1:1")
+
+        assert done.exit_code == 2
+        assert told in done.output
+
+    @pytest.mark.parametrize(
+        ("made", "told"),
+        [((), "is no checkpoint"), (("offsets", "commits"), "has not finished a batch")],
+    )
+    def test_no_checkpoint(self, tmp_path: Path, made: tuple[str, ...], told: str) -> None:
+        for name in made:
+            (tmp_path / name).mkdir()
+
+        done = run("--checkpoint", str(tmp_path), "--bootstrap", "127.0.0.1:1")
+
+        assert done.exit_code == 1
+        assert told in str(done.exception)
+
+    def test_a_checkpoint_elsewhere(self) -> None:
+        done = run("--checkpoint", "s3a://bucket/cp", "--bootstrap", "127.0.0.1:1")
+
+        assert "is not on this machine" in str(done.exception)

@@ -1,0 +1,87 @@
+"""Metrics as Prometheus text: names, labels, values, and a server that listens where it should."""
+
+from __future__ import annotations
+
+import socket
+from urllib.request import urlopen
+
+import attrs
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import kdsl
+from kdsl.run.metrics import prometheus
+from kdsl.run.metrics.model import Kind, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
+from kdsl.run.metrics.prometheus import prometheus_name, serve_metrics
+
+Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+SOURCE = SourceMetrics(
+    "Orders",
+    num_records_in=7,
+    num_bytes_in=None,
+    pending_records=3,
+    current_offsets={("orders", 0): 5, ('we"ird\n', 1): 6},
+    client={"kdsl-1": {"records-consumed-total": 9.0}},
+)
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Page:
+    one = QueryMetrics("id-1", "run", "copy", 2, (SOURCE,), (SinkMetrics("Out", num_records_out=7),))
+    two = QueryMetrics("id-2", "run", None, 2, (attrs.evolve(SOURCE, num_records_in=8),))
+    monkeypatch.setattr(prometheus, "all_metrics", lambda: (one, two))
+    with serve_metrics(0) as server, urlopen(server.url) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_values_of_all_queries_are_told_by_query_and_table(page: Page) -> None:
+    of_copy = {("query", "copy"), ("table", "Orders")}
+    of_two = {("query", "id-2"), ("table", "Orders")}
+
+    assert page["kdsl_num_records_in_total", frozenset(of_copy)] == 7
+    assert page["kdsl_num_records_in_total", frozenset(of_two)] == 8
+    assert page["kdsl_pending_records", frozenset(of_copy)] == 3
+    assert page["kdsl_num_records_out_total", frozenset({("query", "copy"), ("table", "Out")})] == 7
+    assert page["kdsl_current_offsets", frozenset({*of_copy, ("topic", "orders"), ("partition", "0")})] == 5
+    assert page["kdsl_current_offsets", frozenset({*of_copy, ("topic", 'we"ird\n'), ("partition", "1")})] == 6
+    assert page["kdsl_consumer_records_consumed_total", frozenset({*of_copy, ("client_id", "kdsl-1")})] == 9
+
+
+def test_what_is_not_known_is_not_told(page: Page) -> None:
+    assert not any(name.startswith("kdsl_num_bytes_in") for name, _ in page)
+
+
+def test_only_this_machine_reaches_it_by_default() -> None:
+    with kdsl.serve_metrics(port=0) as server:
+        assert server.host == "127.0.0.1"
+        assert server.url == f"http://127.0.0.1:{server.port}/metrics"
+        with pytest.raises(OSError, match="in use"):
+            serve_metrics(server.port)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", server.port))
+
+
+def test_names_follow_from_the_declared_ones_and_none_comes_twice() -> None:
+    every = [m for kind in (SourceMetrics, SinkMetrics) for m in metrics_of(kind)]
+    names = [prometheus_name(m.name, m.kind) for m in every]
+
+    assert prometheus_name("numRecordsInPerSecond") == "kdsl_num_records_in_per_second"
+    assert prometheus_name("numRecordsIn", Kind.COUNTER) == "kdsl_num_records_in_total"
+    assert len(set(names)) == len(names)
+
+
+def test_each_metric_of_the_reference_is_declared() -> None:
+    names = {m.name for kind in (SourceMetrics, SinkMetrics) for m in metrics_of(kind)}
+
+    assert names >= {
+        *("numRecordsIn", "numRecordsInPerSecond", "numBytesIn", "numBytesInPerSecond", "pendingRecords"),
+        *("currentFetchEventTimeLag", "currentEmitEventTimeLag", "watermarkLag", "sourceIdleTime"),
+        *("commitsSucceeded", "commitsFailed", "committedOffsets", "currentOffsets", "recordsLost"),
+        *("numRecordsOut", "numRecordsOutPerSecond", "numBytesOut", "numBytesOutPerSecond", "currentSendTime"),
+    }

@@ -1,0 +1,230 @@
+"""Progress reports folded into metrics, without Spark: what counts once, what starts anew, what is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import orjson
+import pytest
+
+from kdsl.run.metrics.carried import Reporter, new_name, read_of, read_reports
+from kdsl.run.metrics.model import SourceMetrics
+from kdsl.run.metrics.track import Named, Tracker
+from kdsl.run.metrics.written import Spool, tell
+from kdsl.types import model as t
+
+READ = "Orders-abc"
+NAME = new_name(READ)
+TIME = "2026-01-01T00:00:{:02d}.000Z"
+START = 1_767_225_600.0  # 2026-01-01
+
+
+def report(task: str, run: str, records: int, **more: Any) -> str:
+    return orjson.dumps({"task": task, "run": run, "records": records, "bytes": 10 * records, **more}).decode()
+
+
+def offsets(at: int, **more: Any) -> dict[str, Any]:
+    return {"version": 1, "topics": {"orders": {"id": "x", "offsets": {"0": at}}}, "read": READ, **more}
+
+
+def document(batch: int, end: int, latest: int, *reports: str, run: str = "run-1", **more: Any) -> dict[str, Any]:
+    source = {"endOffset": offsets(end), "latestOffset": offsets(latest), "numInputRows": 7, **more.pop("source", {})}
+    return {
+        "id": "q",
+        "runId": run,
+        "name": None,
+        "batchId": batch,
+        "timestamp": TIME.format(batch * 10),
+        "durationMs": {"triggerExecution": 1000},
+        "sources": [source],
+        "observedMetrics": {NAME: {"metrics": {"reports": list(reports)}}} if reports else {},
+        **more,
+    }
+
+
+class Clock:
+    now = START
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def tracker(clock: Clock) -> Tracker:
+    return Tracker("q", clock=clock)
+
+
+def shown(tracker: Tracker) -> SourceMetrics:
+    return tracker.snapshot().source
+
+
+class TestReports:
+    def test_of_a_task_that_ran_twice_the_run_that_read_most_counts(self) -> None:
+        whole, cut, other = report("a", "1", 5), report("a", "2", 3), report("b", "3", 2)
+
+        found = read_reports([cut, whole, other, report("a", "2", 1)])
+
+        assert (found.records, found.bytes) == (7, 70)
+
+    def test_lags_are_of_the_last_record_and_the_event_of_the_slowest_task(self) -> None:
+        fast = report("a", "1", 1, event=900, fetch_lag=100, emit_lag=110)
+        slow = report("b", "2", 1, event=500, fetch_lag=20, emit_lag=30)
+
+        found = read_reports([fast, slow])
+
+        assert (found.event, found.fetch_lag, found.emit_lag) == (500, 100, 110)
+
+    def test_nothing_is_nothing(self) -> None:
+        assert read_reports([]).records == 0
+
+    def test_the_name_of_an_observation_tells_the_read(self) -> None:
+        assert read_of(NAME) == READ
+        assert read_of("mine") is None
+        assert new_name(READ) != NAME
+
+    def test_a_task_without_rows_gives_one_of_the_tables_types(self) -> None:
+        row = t.Row(
+            (
+                t.Field("n", t.BigInt(nullable=False)),
+                t.Field("r", t.row(a=t.VarChar(nullable=False), m=t.Map(t.Int(nullable=False), t.Int()))),
+                t.Field("s", attrs.evolve(t.row(a=t.VarChar(nullable=False)), nullable=False)),
+                t.Field("d", t.Decimal(10, 2, nullable=False)),
+                t.Field("z", t.TimestampLtz(3, nullable=False)),
+            ),
+            nullable=False,
+        )
+        reporter = Reporter("task", row)
+        assert list(reporter.rest()) == []
+
+        reporter.read(3, 30, None, 0.0, filtered=3)
+        (batch,) = reporter.rest()
+        batch.validate(full=True)
+
+        assert batch.num_rows == 1
+        said = batch.column(batch.num_columns - 1)[0].as_py()
+        assert read_reports([said]).filtered == 3
+        assert list(reporter.rest()) == []
+
+
+class TestTracker:
+    def test_a_report_counts_once_however_often_it_comes(self, tracker: Tracker) -> None:
+        one, two = document(0, 5, 9, report("a", "1", 5)), document(1, 9, 9, report("b", "2", 4))
+        for told in (one, two, one, two):
+            tracker.progressed(told)
+
+        assert (shown(tracker).num_records_in, shown(tracker).num_bytes_in) == (9, 90)
+
+    def test_rates_are_over_the_time_since_the_batch_before_began(self, tracker: Tracker) -> None:
+        tracker.progressed(document(0, 5, 5, report("a", "1", 5)))
+        first = shown(tracker).num_records_in_per_second
+        tracker.progressed(document(1, 25, 25, report("b", "2", 20)))
+
+        assert (first, shown(tracker).num_records_in_per_second) == (5.0, 2.0)
+        assert shown(tracker).num_bytes_in_per_second == 20.0
+        tracker.idle()
+        assert shown(tracker).num_records_in_per_second == 0.0
+
+    def test_lag_in_records_bytes_and_seconds(self, tracker: Tracker, clock: Clock) -> None:
+        event = int(START * 1000) - 60_000
+        tracker.progressed(document(0, 5, 9, report("a", "1", 5, event=event, fetch_lag=1, emit_lag=2)))
+        clock.now = START + 10
+
+        found = shown(tracker)
+        assert (found.pending_records, found.pending_bytes, found.pending_seconds) == (4, 40, 70.0)
+        assert found.source_idle_time == 9_000.0
+        tracker.progressed(document(1, 9, 9, report("b", "2", 4)))
+        assert (shown(tracker).pending_records, shown(tracker).pending_seconds) == (0, 0.0)
+
+    def test_without_reports_rows_stand_for_records_and_bytes_are_not_known(self, tracker: Tracker) -> None:
+        told = document(0, 5, 6)
+        told["sources"][0]["endOffset"] = {"orders": {"0": 5}}  # Spark's own source
+        told["sources"][0]["latestOffset"] = {"orders": {"0": 6}}
+        tracker.progressed(told, {0: Named(READ, "Orders")})
+
+        found = shown(tracker)
+        assert (found.num_records_in, found.num_bytes_in, found.pending_records) == (7, None, 1)
+        assert found.pending_bytes is None
+        assert found.current_offsets == {("orders", 0): 5}
+
+    def test_a_source_that_is_not_kafka_is_none(self, tracker: Tracker) -> None:
+        told = document(0, 5, 6)
+        told["sources"][0] = {"endOffset": {"logOffset": 0}, "numInputRows": 3}
+        tracker.progressed(told)
+
+        assert tracker.snapshot().sources == ()
+
+    def test_a_new_run_begins_anew_and_reports_of_the_old_one_come_too_late(self, tracker: Tracker) -> None:
+        tracker.progressed(document(0, 5, 5, report("a", "1", 5)))
+        tracker.begin("run-2")
+        assert tracker.snapshot().sources == ()
+        tracker.progressed(document(1, 6, 6, report("b", "2", 1), run="run-1"))
+        tracker.progressed(document(2, 8, 8, report("c", "3", 2), run="run-2"))
+
+        assert (tracker.snapshot().run, shown(tracker).num_records_in) == ("run-2", 2)
+
+    def test_lost_records_and_open_transactions_come_from_the_offsets(self, tracker: Tracker) -> None:
+        told = document(0, 5, 5, report("a", "1", 5))
+        told["sources"][0]["endOffset"] = offsets(5, lost={"orders": {"0": 3}})
+        told["sources"][0]["latestOffset"] = offsets(5, high={"orders": {"0": 9}})
+        tracker.progressed(told)
+
+        assert (shown(tracker).records_lost, shown(tracker).uncommitted_records) == (3, 4)
+
+    def test_what_became_of_commits_is_asked_for(self, clock: Clock) -> None:
+        @attrs.define
+        class Counts:
+            succeeded: int = 2
+            failed: int = 1
+            committed: Mapping[tuple[str, int], int] = attrs.field(factory=lambda: {("orders", 0): 4})
+
+        tracker = Tracker("q", lambda read: Counts(), clock)
+        tracker.progressed(document(0, 5, 5, report("a", "1", 5)))
+
+        found = shown(tracker)
+        assert (found.commits_succeeded, found.commits_failed) == (2, 1)
+        assert found.committed_offsets == {("orders", 0): 4}
+
+
+@attrs.frozen
+class Task:
+    records: int
+    bytes: int
+    lost: int = 0
+    send_time: float = 1.5
+    client: dict[str, dict[str, float]] = attrs.field(factory=dict)
+
+
+class TestWritten:
+    def test_lines_add_up_and_a_line_that_is_being_written_waits(self, tracker: Tracker) -> None:
+        spool = Spool()
+        tracker.writes("Out", spool, "run-1")
+        tell(str(spool.path), [Task(3, 30), Task(2, 20, lost=1, send_time=4.0)])
+        with spool.path.open("ab") as file:
+            file.write(b'{"records": 1')
+
+        tracker.progressed(document(0, 5, 5, sink={"numOutputRows": 99}))
+
+        sink = tracker.snapshot().sink
+        assert (sink.num_records_out, sink.num_bytes_out, sink.records_lost, sink.current_send_time) == (5, 50, 1, 4.0)
+        assert sink.num_records_out_per_second == 5.0
+        spool.path.unlink()
+
+    def test_another_machine_leaves_sparks_count_of_rows(self, tracker: Tracker) -> None:
+        tell("/no/such/folder/1.jsonl", [Task(1, 1)])
+        tracker.writes("Out", None, "run-1")
+        tracker.progressed(document(0, 5, 5, sink={"numOutputRows": 4}))
+
+        assert (tracker.snapshot().sink.num_records_out, tracker.snapshot().sink.num_bytes_out) == (4, None)
+
+    def test_the_file_is_the_users_alone(self) -> None:
+        spool = Spool()
+
+        assert spool.path.stat().st_mode & 0o077 == 0
+        assert spool.path.parent.stat().st_mode & 0o077 == 0
