@@ -10,7 +10,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
@@ -21,9 +21,9 @@ from kdsl.builders.serializers import KafkaRecordSerializationSchema
 from kdsl.builders.settings import connection, given_properties, own_cluster
 from kdsl.client.properties import Properties, Value
 from kdsl.cluster import Cluster
-from kdsl.declare.connector import ExactlyOnce, KafkaOptions
+from kdsl.declare.connector import ExactlyOnce, KafkaOptions, Transport
 from kdsl.declare.definition import ColumnDef
-from kdsl.errors import Problem, Where, fail_on
+from kdsl.errors import Problem, fail_on
 from kdsl.plan.build import write_plan
 from kdsl.plan.model import MetadataColumn, Part, WritePlan
 from kdsl.plan.show import show
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kdsl.secrets import Secret
+    from kdsl.builders.fluent import KafkaSinkBuilder
     from kdsl.table import OutputMode
 
-__all__ = ["DeliveryGuarantee", "KafkaSink", "KafkaSinkBuilder"]
+__all__ = ["DeliveryGuarantee", "Guarantee", "KafkaSink"]
 
 _log = logging.getLogger("kdsl")
 ANY_TOPIC = "[A-Za-z0-9._-]+"
@@ -51,6 +51,7 @@ _SETTINGS = {
     "transactional_id_prefix": "transactional_id_prefix",
     "exactly_once": "exactly_once_mode",
     "sink_parallelism": "parallelism",
+    "transport": "transport",
 }
 _PLACES = {
     "topic": "record_serializer",
@@ -61,6 +62,7 @@ _PLACES = {
     "sink.transactional-id-prefix": "transactional_id_prefix",
     "sink.exactly-once.mode": "exactly_once_mode",
     "sink.parallelism": "parallelism",
+    "transport": "transport",
 }
 
 
@@ -107,6 +109,7 @@ class KafkaSink:
         exactly_once_mode: ``direct``, or ``staged`` for rows that are not the same when a batch is worked out again.
         parallelism: How many tasks write.
         properties: Settings of the Kafka client under Java's names.
+        transport: The client that writes.
     """
 
     name: str
@@ -118,6 +121,7 @@ class KafkaSink:
     exactly_once_mode: str
     parallelism: int | None
     properties: Properties
+    transport: Transport
     _said: Said = attrs.field(eq=False, repr=False)
 
     def __init__(
@@ -131,6 +135,7 @@ class KafkaSink:
         exactly_once_mode: ExactlyOnce = "direct",
         parallelism: int | None = None,
         properties: Mapping[str, Value] | None = None,
+        transport: Transport = "librdkafka",
         name: str = "KafkaSink",
         _said: Said | None = None,
     ) -> None:
@@ -145,6 +150,7 @@ class KafkaSink:
             exactly_once_mode: ``direct``, or ``staged`` for rows that differ when a batch is worked out again.
             parallelism: How many tasks write; by default as many as the DataFrame has partitions.
             properties: Settings of the Kafka client under Java's names.
+            transport: The client that writes: ``librdkafka`` or ``jvm``, Spark's own connector.
             name: What messages call it.
 
         Raises:
@@ -165,6 +171,7 @@ class KafkaSink:
             exactly_once_mode=exactly_once_mode,
             parallelism=parallelism,
             properties=given,
+            transport=transport,
             said=said,
         )
         self._judge(found)
@@ -172,13 +179,17 @@ class KafkaSink:
     @staticmethod
     def builder() -> KafkaSinkBuilder:
         """A fluent builder of a sink."""
+        from kdsl.builders.fluent import KafkaSinkBuilder
+
         return KafkaSinkBuilder()
 
-    def write(self, df: DataFrame) -> None:
+    def write(self, df: DataFrame, *, write_id: str | None = None, adopt: bool = False) -> None:
         """Append the rows of a DataFrame; what is not part of a key or value, nor needed for the rest, is left out.
 
         Args:
             df: A batch DataFrame with the columns of the key's and the value's schema.
+            write_id: Names an exactly-once write that may be made again; needed within ``foreachBatch``.
+            adopt: Take over an exactly-once prefix of somebody else.
 
         Raises:
             ResolveError: Columns are missing or of other types; all are told.
@@ -186,7 +197,7 @@ class KafkaSink:
         """
         from kdsl.run.write import write
 
-        write(self._prepared(df), self.plan(), self._cluster())
+        write(self._prepared(df), self.plan(), self._cluster(), write_id=write_id, adopt=adopt)
 
     def write_stream(
         self,
@@ -196,6 +207,7 @@ class KafkaSink:
         trigger: Mapping[str, Any] | None = None,
         name: str | None = None,
         output_mode: OutputMode = "append",
+        adopt: bool = False,
     ) -> StreamingQuery:
         """Start a query that appends the rows of a stream.
 
@@ -205,6 +217,7 @@ class KafkaSink:
             trigger: Arguments of Spark's ``trigger``: ``{"availableNow": True}``, ``{"processingTime": "10 seconds"}``.
             name: The query's name.
             output_mode: Spark's output mode.
+            adopt: Take over an exactly-once prefix of somebody else.
 
         Raises:
             ResolveError: Columns are missing or of other types; all are told.
@@ -220,6 +233,7 @@ class KafkaSink:
             trigger=trigger,
             name=name,
             output_mode=output_mode,
+            adopt=adopt,
         )
 
     def explain(self) -> str:
@@ -301,6 +315,7 @@ class KafkaSink:
             "delivery": self.delivery_guarantee,
             "transactional_id_prefix": self.transactional_id_prefix,
             "exactly_once": self.exactly_once_mode,
+            "transport": self.transport,
         }
         merged = self.properties if self.cluster is None else self.cluster.properties.merged(self.properties)
         places = {key: said.places[setting] for key, setting in _PLACES.items() if setting in said.places}
@@ -320,84 +335,6 @@ class KafkaSink:
             said=said,
             settings=_SETTINGS,
         )
-
-
-class KafkaSinkBuilder:
-    """Describes a sink call by call. Calls are judged by `build`, all of them together.
-
-    What is called twice is refused, except for properties, the last of which counts.
-    """
-
-    def __init__(self) -> None:
-        self._given: dict[str, Any] = {}
-        self._properties: dict[str, Value] = {}
-        self._places: dict[str, Where] = {}
-        self._twice: list[str] = []
-
-    def _set(self, setting: str, value: Any) -> Self:
-        if setting in self._given:
-            self._twice.append(setting)
-        self._given[setting] = value
-        self._places[setting] = caller()
-        return self
-
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """The brokers to begin with: ``host:port``, several with commas between them."""
-        return self._set("bootstrap_servers", bootstrap_servers)
-
-    def set_cluster(self, cluster: Cluster) -> Self:
-        """Where the topics live, instead of bootstrap servers: with security and secrets."""
-        return self._set("cluster", cluster)
-
-    def set_record_serializer(self, record_serializer: KafkaRecordSerializationSchema) -> Self:
-        """How rows become records."""
-        return self._set("record_serializer", record_serializer)
-
-    def set_delivery_guarantee(self, delivery_guarantee: Guarantee) -> Self:
-        """What the sink promises; by default at-least-once."""
-        return self._set("delivery_guarantee", delivery_guarantee)
-
-    def set_transactional_id_prefix(self, transactional_id_prefix: str) -> Self:
-        """How the names of an exactly-once sink's transactions begin; no other job on the cluster may use it."""
-        return self._set("transactional_id_prefix", transactional_id_prefix)
-
-    def set_exactly_once_mode(self, exactly_once_mode: ExactlyOnce) -> Self:
-        """``direct``, or ``staged`` for rows that are not the same when a batch is worked out again."""
-        return self._set("exactly_once_mode", exactly_once_mode)
-
-    def set_parallelism(self, parallelism: int) -> Self:
-        """How many tasks write."""
-        return self._set("parallelism", parallelism)
-
-    def set_property(self, key: str, value: str | int | float | bool | Secret) -> Self:
-        """A setting of the Kafka client under Java's name."""
-        self._properties[key] = value
-        self._places[f"properties.{key}"] = caller()
-        return self
-
-    def set_properties(self, properties: Mapping[str, Value]) -> Self:
-        """Several settings; they come on top of those that are set already."""
-        self._properties.update(properties)
-        self._places.update(dict.fromkeys((f"properties.{key}" for key in properties), caller()))
-        return self
-
-    def set_kafka_producer_config(self, properties: Mapping[str, Value]) -> Self:
-        """The same as `set_properties`, under the name that Flink's builder has for it."""
-        return self.set_properties(properties)
-
-    def set_name(self, name: str) -> Self:
-        """What messages call the sink."""
-        return self._set("name", name)
-
-    def build(self) -> KafkaSink:
-        """The sink.
-
-        Raises:
-            ResolveError: Something is missing, wrong or contradicts something else; everything is told, each with the
-                place of its call.
-        """
-        said = Said(fluent=True, where=caller(), places=dict(self._places), twice=tuple(dict.fromkeys(self._twice)))
-        return KafkaSink(**self._given, properties=self._properties, _said=said)
 
 
 _NOTHING = KafkaRecordSerializationSchema(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -20,10 +20,10 @@ from kdsl.builders.settings import connection, given_properties, own_cluster
 from kdsl.client.connector import Reset, connector_settings
 from kdsl.client.properties import Properties, Value
 from kdsl.cluster import Cluster
-from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.connector import KafkaOptions, Transport
 from kdsl.declare.definition import WatermarkDef
 from kdsl.durations import parse_duration
-from kdsl.errors import Problem, Where, fail_on, listing
+from kdsl.errors import Problem, fail_on, listing
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.show import show
@@ -34,9 +34,9 @@ from kdsl_formats.raw import Raw
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kdsl.secrets import Secret
+    from kdsl.builders.fluent import KafkaSourceBuilder
 
-__all__ = ["KafkaSource", "KafkaSourceBuilder"]
+__all__ = ["Initializer", "KafkaSource"]
 
 _log = logging.getLogger("kdsl")
 _SETTINGS = {
@@ -45,6 +45,7 @@ _SETTINGS = {
     "startup": "starting_offsets",
     "startup_timestamp": "starting_offsets",
     "startup_offsets": "starting_offsets",
+    "transport": "transport",
 }
 _PLACES = {
     "topic": "topics",
@@ -54,6 +55,7 @@ _PLACES = {
     "properties.group.id": "group_id",
     "properties.client.id.prefix": "client_id_prefix",
     "value.format": "deserializer",
+    "transport": "transport",
 }
 _RESET = "auto.offset.reset"
 _BYTES = t.Row((t.Field("value", t.BYTES),), nullable=False)
@@ -93,6 +95,7 @@ class KafkaSource:
         deserializer: What makes rows of records.
         watermark: The column of event time, and how late a row may be.
         properties: Settings of the Kafka client under Java's names.
+        transport: The client that reads.
     """
 
     name: str
@@ -108,6 +111,7 @@ class KafkaSource:
     deserializer: KafkaRecordDeserializationSchema | None
     watermark: tuple[str, str] | None
     properties: Properties
+    transport: Transport
     _said: Said = attrs.field(eq=False, repr=False)
 
     def __init__(
@@ -127,6 +131,7 @@ class KafkaSource:
         watermark: tuple[str, str] | None = None,
         properties: Mapping[str, Value] | None = None,
         client_id_prefix: str | None = None,
+        transport: Transport = "librdkafka",
         name: str = "KafkaSource",
         _said: Said | None = None,
     ) -> None:
@@ -147,6 +152,7 @@ class KafkaSource:
             watermark: The column of event time and how late a row may be: ``("timestamp", "5 seconds")``.
             properties: Settings of the Kafka client under Java's names.
             client_id_prefix: How the client ids begin.
+            transport: The client that reads: ``librdkafka`` or ``jvm``, Spark's own connector.
             name: What messages call it.
 
         Raises:
@@ -180,6 +186,7 @@ class KafkaSource:
             deserializer=deserializer,
             watermark=watermark,
             properties=given,
+            transport=transport,
             said=said,
         )
         self._judge(found)
@@ -187,6 +194,8 @@ class KafkaSource:
     @staticmethod
     def builder() -> KafkaSourceBuilder:
         """A fluent builder of a source."""
+        from kdsl.builders.fluent import KafkaSourceBuilder
+
         return KafkaSourceBuilder()
 
     def read(self, spark: SparkSession) -> DataFrame:
@@ -277,6 +286,7 @@ class KafkaSource:
             topic_pattern=self.topic_pattern,
             startup="timestamp" if timed else "earliest-offset",  # the plan says the rest
             startup_timestamp=start.millis if timed else None,
+            transport=self.transport,
         )
         made = self.deserializer or KafkaRecordDeserializationSchema(MessageSchema(Raw(), _BYTES))
         on_value = made.function is None
@@ -377,105 +387,6 @@ class KafkaSource:
         except ValueError as e:
             message = f"{said.name('watermark')} has the delay {delay!r}: {e}"
             yield said.problem("watermark", "watermark-delay", message, "write '5 seconds'")
-
-
-class KafkaSourceBuilder:
-    """Describes a source call by call. Calls are judged by `build`, all of them together.
-
-    ``set_topics``, ``set_topic_pattern`` and ``set_partitions`` exclude each other; what is called twice is refused,
-    except for properties, the last of which counts.
-    """
-
-    def __init__(self) -> None:
-        self._given: dict[str, Any] = {}
-        self._properties: dict[str, Value] = {}
-        self._places: dict[str, Where] = {}
-        self._twice: list[str] = []
-
-    def _set(self, setting: str, value: Any) -> Self:
-        if setting in self._given:
-            self._twice.append(setting)
-        self._given[setting] = value
-        self._places[setting] = caller()
-        return self
-
-    def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """The brokers to begin with: ``host:port``, several with commas between them."""
-        return self._set("bootstrap_servers", bootstrap_servers)
-
-    def set_cluster(self, cluster: Cluster) -> Self:
-        """Where the topics live, instead of bootstrap servers: with security and secrets."""
-        return self._set("cluster", cluster)
-
-    def set_topics(self, *topics: str) -> Self:
-        """The topics."""
-        return self._set("topics", topics)
-
-    def set_topic_pattern(self, topic_pattern: str) -> Self:
-        """A regular expression that the whole name of a topic must match."""
-        return self._set("topic_pattern", topic_pattern)
-
-    def set_partitions(self, partitions: Iterable[tuple[str, int]]) -> Self:
-        """The partitions: ``{("topic-a", 0), ("topic-b", 5)}``."""
-        return self._set("partitions", tuple(partitions))
-
-    def set_group_id(self, group_id: str) -> Self:
-        """The consumer group."""
-        return self._set("group_id", group_id)
-
-    def set_starting_offsets(self, starting_offsets: Initializer) -> Self:
-        """Where a read starts that has no checkpoint; by default at the earliest records."""
-        return self._set("starting_offsets", starting_offsets)
-
-    def set_bounded(self, stopping_offsets: Initializer) -> Self:
-        """Where the source ends, in batch and in stream. Then nothing looks for new partitions."""
-        return self._set("bounded", stopping_offsets)
-
-    def set_unbounded(self, stopping_offsets: Initializer) -> Self:
-        """Where a stream ends by itself."""
-        return self._set("unbounded", stopping_offsets)
-
-    def set_deserializer(self, deserializer: KafkaRecordDeserializationSchema) -> Self:
-        """What makes rows of records."""
-        return self._set("deserializer", deserializer)
-
-    def set_value_only_deserializer(self, deserializer: MessageSchema | KafkaDeserializer) -> Self:
-        """The schema of the value, or the name of one of Kafka's own deserializers."""
-        return self._set("value_only_deserializer", deserializer)
-
-    def set_watermark(self, column: str, delay: str) -> Self:
-        """The column of event time, and how late a row may be, as ``"5 seconds"``."""
-        return self._set("watermark", (column, delay))
-
-    def set_property(self, key: str, value: str | int | float | bool | Secret) -> Self:
-        """A setting of the Kafka client, or of the source, under Java's name."""
-        self._properties[key] = value
-        self._places[f"properties.{key}"] = caller()
-        return self
-
-    def set_properties(self, properties: Mapping[str, Value]) -> Self:
-        """Several settings; they come on top of those that are set already."""
-        self._properties.update(properties)
-        self._places.update(dict.fromkeys((f"properties.{key}" for key in properties), caller()))
-        return self
-
-    def set_client_id_prefix(self, client_id_prefix: str) -> Self:
-        """How the client ids begin."""
-        return self._set("client_id_prefix", client_id_prefix)
-
-    def set_name(self, name: str) -> Self:
-        """What messages call the source."""
-        return self._set("name", name)
-
-    def build(self) -> KafkaSource:
-        """The source.
-
-        Raises:
-            ResolveError: Something is missing, wrong or contradicts something else; everything is told, each with the
-                place of its call.
-        """
-        said = Said(fluent=True, where=caller(), places=dict(self._places), twice=tuple(dict.fromkeys(self._twice)))
-        return KafkaSource(**self._given, properties=self._properties, _said=said)
 
 
 def _is_place(given: object) -> bool:

@@ -194,3 +194,20 @@ class TestWholeRecords:
 
         with pytest.raises(Exception, match="gave a batch that has 'n', 'region' and 'payload', which is not declared"):
             make(made).write(sales(spark))
+
+
+def test_exactly_once_through_the_builder(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make, tmp_path: Path
+) -> None:
+    """F2, F3."""
+    topic = kdsl_topic(partitions=2)
+    made = serializer().set_topic(topic).set_kafka_value_serializer("LongSerializer", "n").build()
+    sink = make(made, delivery_guarantee="exactly-once", transactional_id_prefix=topic, parallelism=1)
+    spark.range(100).toDF("n").write.parquet(f"{tmp_path}/in")
+    rows = spark.readStream.schema("n BIGINT").parquet(f"{tmp_path}/in")
+
+    query = sink.write_stream(rows, checkpoint=f"{tmp_path}/c", trigger={"availableNow": True})
+
+    assert query.awaitTermination(90)
+    found = sorted(int.from_bytes(m.value() or b"", "big") for m in kdsl_kafka.read(topic))
+    assert found == list(range(100))

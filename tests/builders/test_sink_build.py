@@ -17,8 +17,8 @@ from kdsl import (
     ResolveError,
     SimpleStringSchema,
 )
+from kdsl.builders.fluent import KafkaSinkBuilder
 from kdsl.builders.serializers import KafkaRecordSerializationSchemaBuilder
-from kdsl.builders.sink import KafkaSinkBuilder
 from kdsl.resolve.model import Topics, Transactions
 from tests.builders import functions
 from tests.run import partitioners
@@ -81,7 +81,7 @@ class TestForms:
 
     def test_every_keyword_has_a_method(self) -> None:
         keywords = {name for name in inspect.signature(KafkaSink).parameters if not name.startswith("_")}
-        methods = {name.removeprefix("set_") for name in vars(KafkaSinkBuilder) if name.startswith("set_")}
+        methods = {name.removeprefix("set_") for name in dir(KafkaSinkBuilder) if name.startswith("set_")}
 
         assert methods - {"property", "kafka_producer_config"} == keywords
 

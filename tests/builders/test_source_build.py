@@ -20,7 +20,7 @@ from kdsl import (
     ResolveError,
     SimpleStringSchema,
 )
-from kdsl.builders.source import KafkaSourceBuilder
+from kdsl.builders.fluent import KafkaSourceBuilder
 from kdsl.errors import Problem
 from kdsl.resolve.model import Start, Stop, Topics
 from tests.builders import functions
@@ -128,7 +128,7 @@ class TestForms:
 
     def test_every_keyword_has_a_method(self) -> None:
         keywords = {name for name in inspect.signature(KafkaSource).parameters if not name.startswith("_")}
-        methods = {name.removeprefix("set_") for name in vars(KafkaSourceBuilder) if name.startswith("set_")}
+        methods = {name.removeprefix("set_") for name in dir(KafkaSourceBuilder) if name.startswith("set_")}
 
         assert methods - {"property"} == keywords
 
@@ -324,3 +324,13 @@ class TestMistakes:
 
         assert "fetch.min.byte" in caplog.text
         assert "did you mean 'fetch.min.bytes'" in caplog.text
+
+
+def test_what_a_transport_cannot_is_refused_in_the_builders_words() -> None:
+    epochs = KafkaRecordDeserializationSchema.value_only(SimpleStringSchema(), metadata=["leader_epoch"])
+
+    assert source(transport="jvm").plan().transport == "jvm"
+    assert messages(transport="jvm", deserializer=epochs) == [
+        "the metadata 'leader-epoch' does not go with transport='jvm': Spark's source does not tell it; write "
+        "transport='librdkafka', or remove the column"
+    ]

@@ -28,8 +28,7 @@ from kdsl import (
     PartitionerInput,
     SimpleStringSchema,
 )
-from kdsl.builders.sink import KafkaSinkBuilder
-from kdsl.builders.source import KafkaSourceBuilder
+from kdsl.builders.fluent import KafkaSinkBuilder, KafkaSourceBuilder
 from kdsl.offsets import TopicPartition
 
 
