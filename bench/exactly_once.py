@@ -1,7 +1,7 @@
 """Measure exactly-once against at-least-once, JSON to JSON, in micro-batches of about ten seconds.
 
-``python -m bench.exactly_once``; ``--records`` is per batch, and is chosen so that a batch takes as long. A query's start
-(tokens, leases) and its first batch (connections, warm code) are left out of the figures, as they happen once.
+``python -m bench.exactly_once``; ``--records`` is per batch, and is chosen so that a batch takes as long. A query's
+start (tokens, leases) and its first batch (connections, warm code) are left out of the figures, as they happen once.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def main() -> None:
     ratios = [once / least for once, least in zip(found[True], found[False], strict=True)]
     ratio = statistics.median(ratios)
     console.print(
-        f"exactly-once {statistics.median(found[True]):,.0f}/s, at-least-once {statistics.median(found[False]):,.0f}/s, "
+        f"exactly-once {statistics.median(found[True]):,.0f}/s, at-least-once {statistics.median(found[False]):,.0f}/s"
+    )
+    console.print(
         f"ratio {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}), goal {GOAL}; "
         f"batches of {statistics.median(lengths):.1f} s"
     )

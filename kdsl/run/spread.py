@@ -111,7 +111,7 @@ def spread_as(rows: DataFrame, how: Spread) -> DataFrame:
         case (
             "tasks"
         ):  # without a shuffle, so that the order of a partition stays; what a writer takes follows from counts
-            return rows.coalesce(how.writers)
+            return rows if how.writers == int(how.of[0]) else rows.coalesce(how.writers)
         case "one":
             return rows.repartition(1)
         case "columns":

@@ -7,6 +7,7 @@ moved: librdkafka 2.16 then looks for the group that its handle belongs to, and 
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
 
 from confluent_kafka import KafkaError
@@ -27,6 +28,7 @@ class GroupOffsets:
         self._cluster = cluster
         self._handle: int | None = None
         self._lib = n.library()
+        self._lock = threading.Lock()
 
     def read(self, group: str, seconds: float, *, stable: bool) -> tuple[int, list[tuple[int, str]]]:
         """All offsets of a group.
@@ -39,7 +41,9 @@ class GroupOffsets:
         Returns:
             A number of `confluent_kafka.KafkaError`, 0 for success; and each offset with its text.
         """
-        lib, handle = self._lib, self._handle or self._made(group)
+        with self._lock:
+            handle = self._handle or self._made(group)
+        lib = self._lib
         options, queue = lib.rd_kafka_AdminOptions_new(handle, n.LIST_GROUP_OFFSETS), lib.rd_kafka_queue_new(handle)
         asked = ctypes.c_void_p(lib.rd_kafka_ListConsumerGroupOffsets_new(group.encode(), None))
         milliseconds = int(seconds * 1000)
