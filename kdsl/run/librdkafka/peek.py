@@ -13,7 +13,7 @@ from kdsl.run.librdkafka.brokers import Place
 from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.offsets import Range
-from kdsl.run.librdkafka.subscription import Subscription, places_of
+from kdsl.run.librdkafka.subscription import Subscription
 
 
 def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
@@ -37,7 +37,7 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
         RecordError: A record cannot be read.
     """
     subscription = Subscription(plan, cluster)
-    places = places_of(subscription.topics())
+    places = subscription.places(subscription.topics())
     first, ends = subscription.brokers.earliest(places), subscription.ends(places)
     decoder = RecordDecoder(plan, zone)
     name = f"kdsl-{plan.table}"
