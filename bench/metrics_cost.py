@@ -1,0 +1,116 @@
+"""What metrics and commits to the group cost a stream of JSON: the same work with and without them, in turn.
+
+``python -m bench.metrics_cost [--records N] [--batch N] [--pairs N]``. Without means without the column that carries
+the numbers, without statistics of the clients, without commits and without the listener of queries. The goal is that
+all of it takes at most 3 % of the time: a ratio of at least 0.97.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from typing import Any
+
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from bench.machine import facts, fill, session
+from bench.paired import compare
+from bench.tables import Orders, OrdersOut
+from kdsl import Cluster, metrics
+from kdsl.run.metrics.carried import SWITCH
+from kdsl.run.queries.listener import _listeners
+from kdsl.testing import LocalKafka
+
+PARTITIONS = 4
+GOAL = 0.97
+OFF = {
+    "commit.offsets.on.checkpoint": "false",
+    "register.consumer.metrics": "false",
+    "register.producer.metrics": "false",
+}
+
+
+class Jobs:
+    """A stream over a topic that is filled already.
+
+    Args:
+        spark: The session.
+        bootstrap: The brokers.
+        records: How many records the topic has.
+        batch: The most records of a micro-batch.
+    """
+
+    def __init__(self, spark: SparkSession, bootstrap: str, records: int, batch: int) -> None:
+        self._spark, self._records = spark, records
+        each = {"group.id": "bench"}
+        self._on = Cluster(bootstrap, properties=each)
+        self._off = Cluster(bootstrap, properties={**each, **OFF})
+        self._source: Any = type("Source", (Orders,), {}, topic="orders", max_records_per_trigger=batch)
+
+    def run(self, *, on: bool, copy: bool) -> None:
+        """Read the topic as a stream, into nothing or into another topic.
+
+        Args:
+            on: With metrics and commits.
+            copy: Write the orders to the topic ``out``.
+        """
+        cluster = self._on if on else self._off
+        self._spark.conf.set(SWITCH, str(on).lower())
+        rows = self._source.read_stream(self._spark, cluster)
+        with tempfile.TemporaryDirectory() as checkpoint:
+            if not on:
+                self._forget()
+            if copy:
+                query = OrdersOut.write_stream(rows, cluster, checkpoint=checkpoint, trigger={"availableNow": True})
+                if not on:
+                    self._forget()
+            else:
+                writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
+                query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+            if on:
+                found = metrics(query).source
+                assert found.num_records_in == self._records, found.num_records_in
+
+    @staticmethod
+    def _forget() -> None:
+        for listener in _listeners.values():
+            listener.session.streams.removeListener(listener)
+        _listeners.clear()
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--batch", type=int, default=500_000, help="the most records of a micro-batch")
+    parser.add_argument("--pairs", type=int, default=7)
+    given = parser.parse_args()
+    out = Console()
+    with LocalKafka(topics={"orders": PARTITIONS, "out": PARTITIONS}) as kafka, session("metrics cost") as spark:
+        fill(kafka.bootstrap_servers, "orders", given.records, partitions=PARTITIONS)
+        jobs = Jobs(spark, kafka.bootstrap_servers, given.records, given.batch)
+        out.print(json.dumps(facts(), default=str), highlight=False, soft_wrap=True)
+        for name, copy in (("JSON stream into nothing", False), ("JSON stream into a topic", True)):
+            pair = compare(
+                name,
+                lambda copy=copy: jobs.run(on=True, copy=copy),  # type: ignore[misc]
+                lambda copy=copy: jobs.run(on=False, copy=copy),  # type: ignore[misc]
+                records=given.records,
+                pairs=given.pairs,
+                goal=GOAL,
+            )
+            low, high = pair.interval
+            out.print(
+                f"{name}: ratio {pair.ratio:.3f} ({low:.3f} to {high:.3f}), goal {GOAL}; "
+                f"{pair.rate(pair.ours):,.0f} records/s with, {pair.rate(pair.theirs):,.0f} without; processor "
+                f"{pair.cpu(pair.ours):.2f} and {pair.cpu(pair.theirs):.2f} s per million",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
