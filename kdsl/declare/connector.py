@@ -212,3 +212,18 @@ class KafkaOptions(Options):
         default="micro-batch",
         ignore_case=True,
     )
+    dew_endpoint: str | None = option(
+        "dew.endpoint", "Where the secrets provider 'dew' finds its service.", default=None, check=_some_text
+    )
+    dew_secret: str | None = option(
+        "dew.csms.secretName", "The secret of the service that holds the keys.", default=None, check=_some_text
+    )
+    dew_fields: str | None = option(
+        "dew.csms.decrypt.fields",
+        "The client properties whose values are keys at the secrets provider 'dew', separated by ';' or ','.",
+        default=None,
+        check=_some_text,
+    )
+    dew_version: str | None = option(
+        "dew.csms.version", "The version of the secret; the newest by default.", default=None, check=_some_text
+    )

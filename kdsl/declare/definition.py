@@ -10,6 +10,7 @@ import attrs
 
 from kdsl.client.properties import Properties
 from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.decrypted import decrypted
 from kdsl.errors import Problem, Where
 from kdsl.formats import Format
 from kdsl.options import Spelling
@@ -99,7 +100,8 @@ class TableDef:
         key_fields: The key columns in the order of the message key; None means those marked as key, in their order.
         primary_key: The columns of the declared primary key, in order.
         watermarks: The declared watermarks; more than one is a problem that the resolver tells.
-        properties: The settings of the Kafka client, under Java's names, without the prefix ``properties.``.
+        properties: The settings of the Kafka client, under Java's names, without the prefix ``properties.``; those
+            whose values are keys at a secrets provider hold references.
         comment: What the table means.
         spelling: The way in which it was declared, which messages follow.
         where: Where it was declared.
@@ -123,6 +125,9 @@ class TableDef:
     problems: tuple[Problem, ...] = attrs.field(default=(), eq=False)
     unread: frozenset[str] = attrs.field(default=frozenset(), eq=False)
     places: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "properties", decrypted(self.properties, self.options.valid()))
 
     @property
     def physical(self) -> tuple[ColumnDef, ...]:

@@ -83,6 +83,10 @@ class KafkaTable:
         exactly_once: ``direct``, or ``staged`` for rows that are not the same when a batch is worked out again.
         transport: The client that reads and writes: ``librdkafka`` or ``jvm``.
         latency: ``micro-batch`` or, with the transport ``jvm``, ``realtime``.
+        dew_endpoint: Where the secrets provider ``dew`` finds its service.
+        dew_secret: The secret of that service that holds the keys.
+        dew_fields: The client properties whose values are keys there, as ``"properties.sasl.jaas.config"``.
+        dew_version: The version of that secret.
         properties: Settings of the Kafka client under Java's names.
     """
 
@@ -122,6 +126,10 @@ class KafkaTable:
             exactly_once: ExactlyOnce = ...,
             transport: Transport = ...,
             latency: Latency = ...,
+            dew_endpoint: str = ...,
+            dew_secret: str = ...,
+            dew_fields: str = ...,
+            dew_version: str = ...,
             properties: Mapping[str, str | int | float | bool] = ...,
         ) -> None: ...
 

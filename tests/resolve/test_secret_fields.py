@@ -1,0 +1,120 @@
+"""``dew.*``: options whose values are keys at a secrets provider (seeds 001 and 004)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import attrs
+import pytest
+
+from kdsl.client.properties import Properties
+from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.definition import TableDef
+from kdsl.resolve import problems
+from kdsl.secrets import providers, resolve, resolving
+from tests.resolve.tables import table
+
+OPTIONS = {
+    "dew_endpoint": "kms.example.com",
+    "dew_secret": "kafka",
+    "dew_fields": "properties.ssl.truststore.password; properties.sasl.jaas.config",
+    "dew_version": "v1",
+}
+GIVEN = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": "login",
+    "ssl.truststore.location": "/x/trust.jks",
+    "ssl.truststore.password": "store",
+}
+LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="HUSH";'
+
+
+@pytest.fixture
+def dew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installed provider ``dew``."""
+    (tmp_path / "dew_for_tests.py").write_text(
+        "def secret(key, endpoint, secret_name, version):\n"
+        "    assert (endpoint, secret_name, version) == ('kms.example.com', 'kafka', 'v1')\n"
+        f"    return {{'login': {LOGIN!r}, 'store': 'HUSH'}}[key]\n"
+    )
+    info = tmp_path / "dew_for_tests-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dew-for-tests\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[kdsl.secrets]\ndew = dew_for_tests:secret\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    providers.cache_clear()
+    resolving._loaded.cache_clear()
+    yield
+    providers.cache_clear()
+    resolving._loaded.cache_clear()
+
+
+def declared(options: Mapping[str, str] = OPTIONS, properties: Mapping[str, str] = GIVEN) -> TableDef:
+    made = table()
+    return attrs.evolve(
+        made,
+        options=attrs.evolve(made.options, **options),
+        properties=Properties(properties),
+    )
+
+
+def told(made: TableDef) -> list[str]:
+    return [str(p) for p in problems(made, "read") if p.code == "decrypt-fields"]
+
+
+@pytest.mark.usefixtures("dew")
+def test_the_named_options_are_references_to_the_provider() -> None:
+    properties = declared().properties
+
+    query = "endpoint=kms.example.com&secret_name=kafka&version=v1"
+    assert properties["sasl.jaas.config"] == f"${{dew:login?{query}}}"
+    assert properties["ssl.truststore.password"] == f"${{dew:store?{query}}}"
+    assert properties["ssl.truststore.location"] == "/x/trust.jks"
+    assert resolve(str(properties["sasl.jaas.config"])) == LOGIN
+    assert problems(declared(), "read") == []
+
+
+@pytest.mark.usefixtures("dew")
+def test_they_stay_references_when_the_table_is_changed() -> None:
+    made = declared()
+
+    assert attrs.evolve(made, name="Other").properties == made.properties
+
+
+def test_without_the_provider_it_is_told_how_to_get_one() -> None:
+    (text,) = told(declared())
+
+    assert "asks the secrets provider 'dew', which is not installed" in text
+    assert "the entry-point group 'kdsl.secrets', a function (key, endpoint, secret_name, version) -> secret" in text
+
+
+@pytest.mark.usefixtures("dew")
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"dew_endpoint": "h"}, "no option is named whose value is a key there"),
+        ({"dew_fields": "properties.sasl.jaas.config", "dew_secret": "s"}, "is given without"),
+        (
+            {**OPTIONS, "dew_fields": "properties.sasl.jaas.confg"},
+            "names 'properties.sasl.jaas.confg', which is no client property of the table (did you mean "
+            "'properties.sasl.jaas.config'?)",
+        ),
+    ],
+)
+def test_half_of_it_is_told(options: dict[str, str], reason: str) -> None:
+    (text,) = told(declared(options))
+
+    assert reason in text
+
+
+def test_the_options_have_flink_s_names() -> None:
+    keys = {field.name: field.metadata["key"] for field in attrs.fields(KafkaOptions) if field.name.startswith("dew_")}
+
+    assert keys == {
+        "dew_endpoint": "dew.endpoint",
+        "dew_secret": "dew.csms.secretName",
+        "dew_fields": "dew.csms.decrypt.fields",
+        "dew_version": "dew.csms.version",
+    }
