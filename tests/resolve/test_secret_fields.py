@@ -55,7 +55,7 @@ def declared(options: Mapping[str, str] = OPTIONS, properties: Mapping[str, str]
     made = table()
     return attrs.evolve(
         made,
-        options=attrs.evolve(made.options, **options),
+        options=KafkaOptions(topic=made.options.topic, **options),  # type: ignore[arg-type]
         properties=Properties(properties),
     )
 
