@@ -98,10 +98,10 @@ class TestQueries:
         self, streams: Streams, caplog: pytest.LogCaptureFixture, asked: str, told: int
     ) -> None:
         cluster = Cluster(streams.servers, properties={"enable.auto.commit": asked})
-        for _ in range(2):
-            rows = read(streams.spark, read_plan(streams.topic, group_id=streams.group), cluster)
+        plan = read_plan(streams.topic, group_id=streams.group)
+        made = [read(streams.spark, plan, cluster) for _ in range(2)]
 
-        assert rows.count() == 3
+        assert [rows.count() for rows in made] == [3, 3]
         assert streams.committed() == {}
         assert caplog.text.count("a batch read commits nothing") == told
 
