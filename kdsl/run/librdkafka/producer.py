@@ -28,6 +28,7 @@ FLUSH_MS = 100
 SYSLOG_ERROR, SYSLOG_WARNING = 3, 4
 _STEP = 1_000  # messages that are laid out at once: they stay in the processor's cache
 _WITHIN = re.compile(r"^(\[thrd:[^]]*\]: )?|( \(after [^()]*\))?$")  # thread and times make equal lines differ
+_GIVEN_UP = (KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
 _log = logging.getLogger(__name__)
 _nth = itertools.count(1)
 
@@ -324,7 +325,7 @@ class Producer:
                     if m.err:
                         topic = self._lib.rd_kafka_topic_name(m.rkt).decode()
                         self._fail(
-                            self._fatal()[0] if m.err == n.FATAL else m.err,
+                            self._cause(m.err),
                             topic,
                             m.partition,
                             m.private - 1,
@@ -341,10 +342,13 @@ class Producer:
                     raise ProducerError(f"the producer cannot go on: {text}", code)
 
     def _fatal(self) -> tuple[int, str]:
-        """Why the producer cannot go on; its records fail with no more than that it cannot."""
+        """Why the producer cannot go on; 0 where it can."""
         text = ctypes.create_string_buffer(512)
-        code = self._lib.rd_kafka_fatal_error(self._handle, text, len(text))
-        return code or n.FATAL, text.value.decode(errors="replace")
+        return self._lib.rd_kafka_fatal_error(self._handle, text, len(text)), text.value.decode(errors="replace")
+
+    def _cause(self, code: int) -> int:
+        """Why a record was not written: of one that a producer gives up which cannot go on, why it cannot."""
+        return (self._fatal()[0] or code) if code in _GIVEN_UP else code
 
     def take_statistics(self) -> dict[str, float] | None:
         """What librdkafka has told of the client since the last time; None where it has not."""
