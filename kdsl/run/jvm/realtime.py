@@ -91,7 +91,8 @@ def check_query(df: DataFrame, table: str) -> None:
     """
     if is_connect(df.sparkSession):
         return
-    plan = df._jdf.queryExecution().analyzed()  # noqa: SLF001
+    frame: Any = df
+    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
     reasons = dict.fromkeys(_reasons(plan))
     if reasons:
         raise KdslError(

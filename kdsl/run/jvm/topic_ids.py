@@ -75,7 +75,8 @@ def _kept(text: str, place: str) -> dict[str, dict[str, str]]:
 
 def _reads(df: DataFrame) -> Iterator[Read]:
     """The reads of this process whose source is in a query."""
-    leaves: Any = df._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001
+    frame: Any = df
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001
     for at in range(leaves.size()):
         leaf = leaves.apply(at)
         if leaf.getClass().getSimpleName() == "StreamingRelationV2":

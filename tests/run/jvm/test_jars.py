@@ -30,9 +30,7 @@ class TestPackages:
     def test_a_jar_for_another_scala_is_told(self) -> None:
         check_scala("kafka-clients-3.9.2.jar", "2.13")
         check_scala("spark-sql-kafka-0-10_2.13-4.2.0.jar", "2.13")
-        with pytest.raises(
-            ConnectorMissingError, match=r"_2.12-3.5.0.jar is built for Scala 2.12, and"
-        ):
+        with pytest.raises(ConnectorMissingError, match=r"_2.12-3.5.0.jar is built for Scala 2.12, and"):
             check_scala("spark-sql-kafka-0-10_2.12-3.5.0.jar", "2.13")
 
 
