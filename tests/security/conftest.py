@@ -13,7 +13,7 @@ from kdsl import Cluster
 from kdsl.testing import LocalKafka
 from kdsl.testing.security import Security, jaas
 
-USER, PASSWORD = "kdsl", "kdsl-secret"
+USER, PASSWORD = "kdsl", "pa55-of-the-user"
 KINDS: tuple[Security, ...] = ("sasl_plain", "scram", "ssl", "mtls", "sasl_ssl", "oauthbearer", "oauth_signed")
 
 Declared = Callable[[LocalKafka], tuple[Security, dict[str, str]]]

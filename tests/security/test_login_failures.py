@@ -18,7 +18,7 @@ from kdsl.run.librdkafka.brokers import Brokers
 from kdsl.testing import LocalKafka
 from kdsl.testing.certificates import Pair, make_pair
 from kdsl.testing.security import jaas
-from tests.security.conftest import USER
+from tests.security.conftest import PASSWORD, USER
 
 pytestmark = pytest.mark.kafka
 
@@ -35,7 +35,7 @@ def told(servers: str, properties: dict[str, str]) -> str:
     return str(e.value)
 
 
-def sasl(mechanism: str, password: str = "kdsl-secret") -> dict[str, str]:
+def sasl(mechanism: str, password: str = PASSWORD) -> dict[str, str]:
     module = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
     login = jaas(module, username=USER, password=password)
     return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.jaas.config": login}

@@ -73,6 +73,6 @@ def _set(jvm: Any, wanted: Any, table: str) -> None:
                 system.setProperty(name, ",".join([*known, text]))
         elif held != text:
             raise SystemPropertyError(
-                f"{table}: the driver's JVM reads {held} as krb5.conf, and the cluster names {text}; a JVM has one: put "
-                "both realms into one file, or use a session of its own"
+                f"{table}: the driver's JVM reads {held} as krb5.conf, and the cluster names {text}; a JVM has one: "
+                "put both realms into one file, or use a session of its own"
             )

@@ -1,0 +1,114 @@
+"""Run by test_no_secret_shows: uses kdsl in every way with secrets of every kind, and prints whatever can be printed.
+
+Arguments: a JSON file with the declarations, and a folder for the event log and the checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from kdsl import Cluster, Col, Json, KafkaTable
+from kdsl.plan.show import show
+from kdsl.plan.text import plan_text
+from kdsl.table import Table, load_tables
+
+logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+logging.getLogger("py4j").setLevel(logging.INFO)  # at DEBUG it traces every call into the JVM, with its arguments
+document = json.loads(Path(sys.argv[1]).read_text())
+folder = Path(sys.argv[2])
+
+
+def shown(step: Callable[[], object]) -> None:
+    """Print what a step gives, or all that its error says."""
+    try:
+        print(step())
+    except Exception as e:  # noqa: BLE001
+        traceback.print_exc()
+        print(repr(e), str(e), getattr(e, "problems", ""))
+        with suppress(Exception):
+            print(pickle.dumps(e))
+
+
+def printed(name: str, cluster: Cluster, table: type[KafkaTable]) -> None:
+    """What can be printed without Spark."""
+    print("==", name)
+    definition = table.definition()
+    for thing in (cluster, cluster.properties, cluster.problems(), definition, Table(definition), table):
+        print(repr(thing), str(thing))
+    detached, _ = cluster.detached()
+    print(pickle.dumps(detached), repr(detached))
+    shown(lambda: pickle.dumps(cluster))
+    shown(lambda: table.explain(cluster=cluster))
+    shown(lambda: table.explain("write", cluster=cluster))
+    for make in (lambda: Table(definition).read_plan(cluster=cluster), lambda: Table(definition).write_plan(cluster)):
+        shown(lambda make=make: [(plan_text(make()), show(make()), repr(make()))])  # type: ignore[misc]
+        shown(lambda make=make: pickle.dumps(make()))  # type: ignore[misc]
+    for made in (cluster.java("consumer"), cluster.java("producer")):
+        print(repr(made), made.problems)
+
+
+def run(spark: SparkSession, name: str, cluster: Cluster, table: type[KafkaTable], place: Path) -> None:
+    """Write, read and stream; look at plans and progress."""
+    table.write(table.rows([table(id=1)], spark=spark), cluster)  # type: ignore[call-arg]
+    rows = table.read(spark, cluster)
+    rows.explain("extended")
+    execution: Any = rows._jdf
+    print(execution.queryExecution().toString(), execution.queryExecution().stringWithStats())
+    print(rows.collect(), repr(rows))
+    if name in document["streams"]:
+        query = table.write_stream(
+            table.read_stream(spark, cluster), cluster, checkpoint=str(place), trigger={"availableNow": True}
+        )
+        query.awaitTermination(120)
+        query.explain(True)
+        print(query.recentProgress, query.lastProgress, query.status, query.exception())
+
+
+def main() -> None:
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.log.level", "INFO").config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.compress", "false")
+    builder = builder.config("spark.eventLog.dir", (folder / "events").as_uri())
+    spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+    for number, (name, (servers, properties)) in enumerate(document["clusters"].items()):
+
+        class Orders(KafkaTable, topic=f"secret-{number}", value=Json(), startup="earliest", properties=properties):
+            id: Col[int]
+
+        cluster = Cluster(servers, properties=properties, name=name)
+        printed(name, cluster, Orders)
+        run(spark, name, cluster, Orders, folder / f"checkpoint-{number}")
+        print("ok", name)
+    for number, (name, (servers, properties)) in enumerate(document["failing"].items()):
+
+        class Failing(KafkaTable, topic=f"failing-{number}", value=Json(), startup="earliest"):
+            id: Col[int]
+
+        cluster = Cluster(servers, properties=properties, name=name)
+        printed(name, cluster, Failing)
+        frame = Failing.rows([Failing(id=1)], spark=spark)
+        shown(lambda c=cluster, t=Failing: t.read(spark, c).collect())  # type: ignore[misc]
+        shown(lambda c=cluster, t=Failing, f=frame: t.write(f, c))  # type: ignore[misc]
+    for number, text in enumerate(document["yaml"]):
+        path = folder / "given" / f"{number}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        shown(lambda p=path: [repr(table) + table.explain() for table in load_tables(p)])  # type: ignore[misc]
+        shown(lambda p=path: Cluster.from_yaml(p))  # type: ignore[misc]
+        path.unlink()
+    spark.stop()
+    print("all done")
+
+
+if __name__ == "__main__":
+    main()
