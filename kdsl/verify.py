@@ -20,7 +20,7 @@ from kdsl.run.decode import RecordDecoder
 from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.librdkafka.offsets import Range
-from kdsl.run.librdkafka.subscription import Subscription, places_of
+from kdsl.run.librdkafka.subscription import Subscription
 
 Identity = Literal["record", "key", "value"]
 EXAMPLES = 5
@@ -129,7 +129,7 @@ _EMPTY = pl.DataFrame(
 
 def _batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
     subscription = Subscription(side.plan, side.cluster)
-    places = places_of(subscription.topics())
+    places = subscription.places(subscription.topics())
     first, ends = subscription.brokers.earliest(places), subscription.ends(places)
     name = f"kdsl-verify-{side.plan.table}"
     settings = side.cluster.consumer({"client.id": name, "group.id": side.plan.group_id or name, **SIZES[-1].settings})

@@ -10,7 +10,7 @@ from kdsl.doctor.admin import Admin, NotToldError, Settings, TopicState
 from kdsl.doctor.findings import Finding, error, ok, skipped, warning
 from kdsl.errors import KdslError, listing, nearest
 from kdsl.plan.model import ReadPlan, WritePlan
-from kdsl.run.librdkafka.subscription import Subscription, places_of
+from kdsl.run.librdkafka.subscription import Subscription
 
 _NEVER = str(2**63 - 1)
 
@@ -214,6 +214,6 @@ def _start(plan: ReadPlan, cluster: Cluster) -> Finding:
         begin = subscription.begin(topics)
     except KdslError as e:
         return error("start", str(e).removeprefix(f"{plan.table}: "), "see what the message says to write instead")
-    ends = subscription.ends(places_of(topics))
+    ends = subscription.ends(subscription.places(topics))
     waiting = sum(max(0, ends[place] - at) for place, at in begin.offsets.items())
     return ok("start", f"{plan.start.mode}: {waiting:,} offsets to read in {len(begin.offsets)} partitions")

@@ -64,7 +64,7 @@ class Subscription:
         Raises:
             TopicMissingError: The plan names a partition that a topic does not have.
         """
-        every = places_of(topics)
+        every = _places(topics)
         wanted = set(self._plan.topics.partitions)
         missing = sorted(place for place in wanted - set(every) if place[0] in topics)
         if missing:
@@ -179,6 +179,5 @@ class Subscription:
         return [name for name in self.brokers.names(internal=self._internal) if re.fullmatch(pattern, name)]
 
 
-def places_of(topics: Mapping[str, Topic]) -> list[Place]:
-    """All partitions of some topics."""
+def _places(topics: Mapping[str, Topic]) -> list[Place]:
     return [(name, partition) for name, topic in sorted(topics.items()) for partition in range(topic.partitions)]
