@@ -7,17 +7,29 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import yaml
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from kdsl import load_tables
+from kdsl.cluster import Cluster
+from kdsl.errors import KdslError
+from kdsl.run.librdkafka.sink import write_rows
 from kdsl.testing import LocalKafka
+from kdsl.types.arrow import arrow_schema
 from tests.reliability.harness import Job, copy_tables
 from tests.reliability.oracle import Mark, judge, look, marks, send
+from tests.run.write_plans import write_plan
 
 PARTITIONS = 3
+LOGIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="ann" password="ann-pw";',
+}
 
 
 class Feed:
@@ -111,6 +123,7 @@ def test_a_query_goes_on_by_itself_when_the_leader_goes_and_comes_back(
     assert verdict.exactly_once or (verdict.at_least_once and "Lost task" in life.log), str(verdict)
 
 
+@pytest.mark.reliability
 def test_a_partition_without_a_leader_is_waited_for(tmp_path: Path) -> None:
     """K11, leader not available. One of two brokers is away with its partitions; it comes back, and all is written."""
     with LocalKafka(brokers=2, heap=256) as kafka:
@@ -134,6 +147,7 @@ def test_a_partition_without_a_leader_is_waited_for(tmp_path: Path) -> None:
         assert verdict.exactly_once, str(verdict)
 
 
+@pytest.mark.reliability
 def test_a_partition_whose_leader_stays_away_fails_the_batch_which_is_written_later(tmp_path: Path) -> None:
     """K11. Beyond 'delivery.timeout.ms' the batch fails, nothing of it counts, and the next run writes it."""
     with LocalKafka(brokers=2, heap=256) as kafka:
@@ -168,12 +182,8 @@ def test_a_user_who_may_not_write_to_the_topic_is_told_so_and_the_batch_does_not
         kafka.allow("ann", "READ", "DESCRIBE", topic=source)
         kafka.allow("ann", "DESCRIBE", topic=target)
         kafka.allow("ann", "READ", group="*")
-        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-        login = {
-            "properties.security.protocol": "SASL_PLAINTEXT",
-            "properties.sasl.mechanism": "PLAIN",
-            "properties.sasl.jaas.config": f'{module} required username="ann" password="ann-pw";',
-        }
+        kafka.allow("ann", "WRITE", topic="another")
+        login = {f"properties.{key}": value for key, value in LOGIN.items()}
         document = tmp_path / "tables.yaml"
         document.write_text(yaml.safe_dump(copy_tables(kafka, source, target, reading=login, writing=login)))
         tables = {table.name: table for table in load_tables(document)}
@@ -185,12 +195,30 @@ def test_a_user_who_may_not_write_to_the_topic_is_told_so_and_the_batch_does_not
                 60
             )
 
-        with pytest.raises(Exception, match=r"the record at topic out: .* the user may not write") as raised:
+        with pytest.raises(
+            Exception, match=r"the user may not write to the topic; .*allow the operation Write on it"
+        ) as raised:
             run()
-        assert "allow the operation Write on the topic" in str(raised.value)
+        assert "cannot write the record at topic out, partition 0" in str(raised.value)
         assert "ann-pw" not in str(raised.value)
         assert look(kafka, target) == []
 
         kafka.allow("ann", "WRITE", topic=target)
         run()
         assert judge(sent, look(kafka, target)).exactly_once
+
+
+def test_a_user_who_may_write_nowhere_is_told_what_is_missing() -> None:
+    """K11. The broker then refuses the idempotent producer itself, which gives its records up without a reason."""
+    with LocalKafka(
+        security="sasl_plain", users={"root": "root-pw", "ann": "ann-pw"}, acls=True, heap=256, topics=["out"]
+    ) as kafka:
+        kafka.allow("ann", "DESCRIBE", topic="out")
+        plan = write_plan({"id": "BIGINT"}, topics=("out",))
+        rows = pa.RecordBatch.from_pylist([{"id": n} for n in range(3)], schema=arrow_schema(plan.columns))
+
+        with pytest.raises(KdslError, match=r"may not write idempotently|Cluster authorization failed") as raised:
+            write_rows(plan, Cluster(kafka.bootstrap_servers, properties=LOGIN), [rows])
+
+        assert "ann-pw" not in str(raised.value)
+        assert kafka.read("out") == []

@@ -80,6 +80,7 @@ def test_a_driver_killed_again_and_again_in_one_batch_repeats_that_batch_alone(
     assert verdict.duplicates == (dict.fromkeys(open_batch, 5) if point is harness.WRITTEN else {})
 
 
+@pytest.mark.reliability
 def test_a_batch_that_was_planned_is_read_alike_though_data_and_a_partition_came(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:

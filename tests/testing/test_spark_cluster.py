@@ -34,6 +34,7 @@ with SparkCluster(workers=2) as cluster:
 """
 
 
+@pytest.mark.reliability
 def test_sessions_run_there_and_an_executor_that_is_killed_is_replaced() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _SESSION], capture_output=True, text=True, timeout=300, check=False
