@@ -83,7 +83,10 @@ def packages(version: str, scala: str = "2.13") -> tuple[Package, ...]:
     return (Package(f"org.apache.spark:{_ARTIFACT}_{scala}:{version}"),)
 
 
-def attach(spark: SparkSession, *, everywhere: bool = False) -> None:
+_lent: set[str] = set()  # the Connect sessions that were given the connector, whose server does not have it
+
+
+def attach(spark: SparkSession, *, everywhere: bool = False, streams: bool = False) -> None:
     """Bring Spark's Kafka connector into a session that does not have it.
 
     What is attached is named by the session's setting ``kdsl.jvm.jars``, else by the environment variable
@@ -94,14 +97,25 @@ def attach(spark: SparkSession, *, everywhere: bool = False) -> None:
         spark: The session, classic or Connect.
         everywhere: Whether the driver itself must be able to load the connector's classes, beside the session: Java's
             clients on the driver and real-time mode need that.
+        streams: Whether a stream is to run. On Spark Connect, its tasks do not see jars that a session brought.
 
     Raises:
         ConnectorMissingError: The connector cannot be had; says why, and what to do instead.
     """
     classic = _jvm(spark)
     if classic is None:
-        if not _knows_kafka(spark):
+        session: Any = spark
+        id_ = str(session.session_id)
+        known = _knows_kafka(spark)
+        if streams and (id_ in _lent or not known):
+            raise ConnectorMissingError(
+                "the Spark Connect server was started without Spark's Kafka connector; a session can bring it for "
+                "batches, and not for streams, whose tasks do not see the session's jars; start the server with "
+                f"{packages(spark.version)[0].coordinate} in spark.jars.packages, or use a classic session"
+            )
+        if not known:
             _attach_on_server(spark)
+            _lent.add(id_)
     elif everywhere and not _loads(_first_loader(classic)):
         _attach(spark, classic, session=not _knows_kafka(spark))
     elif not everywhere and not _knows_kafka(spark):

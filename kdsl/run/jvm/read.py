@@ -48,7 +48,7 @@ def records(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming:
         ResolveError: The client settings have errors.
         KafkaReadError: No broker answers, a topic is missing, or a batch has no offset to start or to end at.
     """
-    attach(spark, everywhere=plan.latency == "realtime")
+    attach(spark, everywhere=plan.latency == "realtime", streams=streaming)
     hide_secrets(spark)
     set_system_properties(spark, cluster, plan.table)
     brokers = brokers_of(spark, cluster, plan.table)

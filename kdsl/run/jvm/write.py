@@ -57,7 +57,7 @@ def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
         KdslError: The connector cannot be had, no broker answers, or a topic does not exist.
     """
     spark = rows.sparkSession
-    options = _ready(spark, plan, cluster)
+    options = _ready(spark, plan, cluster, streams=False)
     _records(rows, plan, _counts(spark, plan, cluster)).write.format(FORMAT).mode("append").options(**options).save()
 
 
@@ -90,7 +90,7 @@ def start(
     if realtime:
         check_query(rows, plan.table)
         trigger = trigger_of(trigger, plan.table)
-    options = _ready(spark, plan, cluster)
+    options = _ready(spark, plan, cluster, streams=True)
     records = _records(rows, plan, _counts(spark, plan, cluster))
     writer = records.writeStream.format(FORMAT).options(**options).option("checkpointLocation", checkpoint)
     # Real-time mode knows no other output mode; without aggregations, which it does not run, they are the same.
@@ -102,9 +102,9 @@ def start(
     return writer.start()
 
 
-def _ready(spark: SparkSession, plan: WritePlan, cluster: Cluster) -> dict[str, str]:
+def _ready(spark: SparkSession, plan: WritePlan, cluster: Cluster, *, streams: bool) -> dict[str, str]:
     """The sink's options, when the connector is there."""
-    attach(spark, everywhere=plan.latency == "realtime")
+    attach(spark, everywhere=plan.latency == "realtime", streams=streams)
     hide_secrets(spark)
     set_system_properties(spark, cluster, plan.table)
     check_partitioner(plan)
