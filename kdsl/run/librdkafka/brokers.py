@@ -213,6 +213,10 @@ class Brokers:
 
     def group_offsets(self, group: str) -> dict[Place, int]:
         """All offsets that a consumer group has committed; empty where there is no such group."""
+        # librdkafka crashes where it asks for all offsets of a group that has no coordinator yet, so look for it first.
+        if group not in self.groups():
+            return {}
+        self.members(group)
 
         def ask(seconds: float) -> Mapping[str, Future[Any]]:
             return self._admin.list_consumer_group_offsets(
