@@ -32,3 +32,20 @@ def test_rows_are_written_and_read(spark: SparkSession, secure_kafka: LocalKafka
 @pytest.mark.parametrize("name", DECLARED)
 def test_a_declaration_has_no_problem_while_planning(secure_kafka: LocalKafka, name: str) -> None:
     assert cluster_of(secure_kafka, name).problems() == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["PLAIN", "SCRAM within TLS, JKS", "mutual TLS, PEM file", "mutual TLS, PKCS12", "OAUTHBEARER, unsecured"]
+)
+def test_rows_are_written_and_read_through_the_transport_jvm(
+    spark: SparkSession, secure_kafka: LocalKafka, name: str
+) -> None:
+    topic = secure_kafka.through("plaintext").create_topic(f"jvm-{list(DECLARED).index(name)}")
+
+    class Orders(KafkaTable, topic=topic, value=Json(), startup="earliest", transport="jvm"):
+        id: Col[int]
+
+    cluster = cluster_of(secure_kafka, name)
+    Orders.write(Orders.rows([Orders(id=1), Orders(id=2)], spark=spark), cluster)
+
+    assert sorted(row.id for row in Orders.read(spark, cluster).collect()) == [1, 2]
