@@ -347,7 +347,8 @@ class ConnectFolder:
 
     def names(self, name: str) -> list[str]:
         """The names in a folder; none where there is no such folder."""
-        return [path.rpartition("/")[2] for path, _ in self._found(name, None)]
+        inside = [path.rpartition(f"/{name}/")[2] for path, _ in self._found(name, None)]
+        return sorted({path.partition("/")[0] for path in inside})
 
     def remove(self, name: str) -> None:
         """Leave nothing in a folder."""
@@ -360,7 +361,8 @@ class ConnectFolder:
         value = F.col(content) if content else F.lit(None)
         try:
             reader = self._spark.read.format("binaryFile").option("recursiveFileLookup", "true")
-            return [(str(p), c) for p, c in reader.load(self.path(name)).select("path", value).collect()]
+            files = reader.load(self.path(name)).where("length > 0").select("path", value)
+            return [(str(path), value) for path, value in files.collect()]
         except AnalysisException as e:
             if "PATH_NOT_FOUND" in str(e):
                 return []

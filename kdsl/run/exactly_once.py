@@ -1,18 +1,17 @@
 """Exactly-once writes as the driver sees them: who writes through which ids, what a restart may do, what runs beside.
 
-`start_stream` and `write_batch` do all that must be known before the first row: the transactions' timeout, the prefix
-that nobody else holds, the tokens against Spark's own log. Tasks do the rest
-(`kdsl.run.librdkafka.transactions.part`).
+`start_stream` does all that must be known before the first row: the transactions' timeout, the prefix that nobody else
+holds, the tokens against Spark's own log. Tasks do the rest (`kdsl.run.librdkafka.transactions.part`). Batches are
+written by `kdsl.run.exactly_once_batch`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import sys
 import threading
-import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -42,7 +41,6 @@ SPECULATION = "spark.speculation"
 ONE_PLAN = {"spark.sql.adaptive.enabled": "false"}
 """Adaptive execution may give the rows of a batch to other tasks the next time."""
 
-_CONNECT_WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 _LOOK = 1
 _WAIT = 60.0
 _DAY = 86_400.0
@@ -128,7 +126,7 @@ def _begun(
     assert plan.transactions is not None
     before = None if kept is None else kept.spread
     if plan.transactions.staged:
-        count = plan.parallelism or (before.writers if before and before.by == "staged" else 0) or _cores(rows)
+        count = plan.parallelism or (before.writers if before and before.by == "staged" else 0) or cores_of(rows)
         spread_rows, wanted = rows, Spread(plan.transactions.prefix, count, "staged")
     else:
         spread_rows, wanted = spread(rows, plan, before)
@@ -169,15 +167,6 @@ def _claim(
     claim(work, cluster, progress, before=old, heirs=heirs, adopt=adopt)
 
 
-def _micro_batch(spark: SparkSession) -> tuple[str | None, int]:
-    """The query and the batch whose ``foreachBatch`` calls; None where there is none, or none that can be seen."""
-    if type(spark).__module__.startswith("pyspark.sql.connect."):
-        return None, 0
-    context = spark.sparkContext
-    query = context.getLocalProperty("sql.streaming.queryId")
-    return (None, 0) if query is None else (query, int(context.getLocalProperty("streaming.sql.batchId") or 0))
-
-
 def check_speculation(spark: SparkSession, table: str) -> None:
     """Refuse sessions that run a task twice at once.
 
@@ -211,10 +200,23 @@ def digest(text: str, of: Spread | None = None) -> str:
     return hashlib.sha256(f"{text}{of}".encode()).hexdigest()[:16]
 
 
-def _cores(rows: DataFrame) -> int:
+def cores_of(rows: DataFrame) -> int:
+    """How many tasks the session of some rows runs at a time."""
     from kdsl.run.read import _cores as cores
 
     return cores(rows.sparkSession)
+
+
+def leave(kept: Kept, plan: WritePlan, cluster: Cluster) -> None:
+    """Abort what an exactly-once query has left open that goes on with another promise."""
+    if kept.spread is None:
+        return
+    with suppress(KdslError):  # the brokers abort it after the transactions' timeout
+        brokers = brokers_of(cluster, plan.table)
+        timeout_ms, _ = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
+        writer = Writer(kept.id, "", plan.table)
+        topic = topic_of(plan, brokers)
+        abort_open(Work(writer, kept.spread.prefix, kept.spread.writers, topic, "", timeout_ms), cluster)
 
 
 def start_stream(
@@ -291,108 +293,6 @@ def started(
     return writer.start()
 
 
-def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool) -> None:
-    """Write a batch exactly once.
-
-    Args:
-        rows: What is written, as `kdsl.run.fit.fitted` gives it.
-        plan: What is written.
-        cluster: Where.
-        write_id: What names the write when it is made again; needed within ``foreachBatch``.
-        adopt: Whether tokens that are missing or of somebody else are passed over.
-
-    Raises:
-        ResolveError: The transactions' timeout is above the brokers' maximum.
-        KdslError: Within ``foreachBatch`` it has no write id, the prefix is taken, or the tokens forbid it.
-    """
-    assert plan.transactions is not None
-    _check_batch(rows, plan, write_id)
-    query, batch = _micro_batch(rows.sparkSession)
-    if query is not None and write_id is None:
-        raise KdslError(
-            f"{plan.table}: exactly-once within foreachBatch needs write(..., write_id='...'), for all writes of a "
-            "batch have the same query and batch id; give each write of the function its own, always the same one"
-        )
-    prefix = plan.transactions.prefix
-    if query is not None:
-        _write_part_of_query(rows, plan, cluster, Writer(query, write_id or "", plan.table), batch, adopt=adopt)
-        return
-    wait_for_end(prefix, plan.table)
-    with held(plan, cluster):
-        writer = Writer(uuid.uuid4().hex if write_id is None else "", write_id or "", plan.table, kind="batch")
-        count = plan.parallelism or (2 * _cores(rows) if write_id is None else 1)
-        work = _batch_work(plan, cluster, writer, prefix, count, 0)
-        same = {id_: id_ for id_ in work.ids}
-        found = claim(work, cluster, Progress(0, -1), before=work.ids, heirs=same, adopt=adopt, strict=False)
-        if set(found.values()) == {0}:
-            _log.warning("%s: the write %r is done already, and nothing is written again", plan.table, write_id)
-            return
-        _save(rows.repartition(1) if write_id is not None else rows.coalesce(count), plan, cluster, work)
-
-
-def _write_part_of_query(
-    rows: DataFrame, plan: WritePlan, cluster: Cluster, writer: Writer, batch: int, *, adopt: bool
-) -> None:
-    """A write of a ``foreachBatch``: its ids are its own, for each write of the function has a token."""
-    assert plan.transactions is not None
-    prefix = f"{plan.transactions.prefix}-{writer.sink}"
-    key = (plan.transactions.prefix, writer.query, writer.sink)
-    with _lock:
-        lease = _leases.get(plan.transactions.prefix)
-        last, work = _writes.pop(key, (None, None))
-    if lease is None or not lease.held:
-        wait_for_end(plan.transactions.prefix, plan.table)
-        _leases[plan.transactions.prefix] = held(plan, cluster)  # for the life of the process
-    if work is None or last != batch - 1:
-        work = _batch_work(plan, cluster, writer, prefix, 1, batch)
-        same = {id_: id_ for id_ in work.ids}
-        progress = Progress(batch, batch - 1)
-        claim(work, cluster, progress, before=work.ids, heirs=same, adopt=adopt, strict=batch > 0)
-    _save(rows.repartition(1), plan, cluster, attrs.evolve(work, batch=batch))
-    with _lock:
-        _writes[key] = batch, work
-
-
-def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None:
-    check_speculation(rows.sparkSession, plan.table)
-    if plan.transactions is not None and plan.transactions.staged:
-        raise KdslError(
-            f'{plan.table}: exactly_once="staged" keeps batches beside a checkpoint, and write has none; use '
-            'write_stream, or exactly_once="direct"'
-        )
-    if write_id is not None and plan.parallelism not in (None, 1):
-        raise KdslError(
-            f"{plan.table}: a write that may be made again (write_id={write_id!r}) has one writer, for nobody knows "
-            f"whether rows come in the same partitions again; remove sink_parallelism={plan.parallelism}, or use "
-            "write_stream"
-        )
-    main = getattr(sys.modules["__main__"], "__spec__", None)
-    if main is not None and main.name == _CONNECT_WORKER:
-        raise KdslError(
-            f"{plan.table}: within foreachBatch of Spark Connect nothing tells the query, without which a write cannot "
-            "be exactly-once; use write_stream, or a classic session"
-        )
-
-
-def _batch_work(plan: WritePlan, cluster: Cluster, writer: Writer, prefix: str, count: int, batch: int) -> Work:
-    brokers = brokers_of(cluster, plan.table)
-    timeout_ms, _ = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
-    return Work(writer, prefix, count, topic_of(plan, brokers), digest(plan_text(plan)), timeout_ms, batch)
-
-
-def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: Work) -> None:
-    from kdsl.run.librdkafka.datasource import FORMAT, options
-
-    writer = rows.write.format(FORMAT).mode("append")
-    try:
-        writer.options(**options(plan, cluster), **{WORK: work_text(work)}).save()
-    except BaseException:
-        abort_open(work, cluster)
-        raise
-
-
-_leases: dict[str, Lease] = {}
-_writes: dict[tuple[str, str, str], tuple[int, Work]] = {}
 _live: dict[str, Watch] = {}
 _lock = threading.Lock()
 

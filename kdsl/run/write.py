@@ -26,7 +26,8 @@ from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint import Allowed, Folder, Kept, check_change, folder_of, load, store
 from kdsl.run.checkpoint_offsets import check_offsets
 from kdsl.run.encode import RecordEncoder, names_topics
-from kdsl.run.exactly_once import ONE_PLAN, start_stream, started, write_batch
+from kdsl.run.exactly_once import ONE_PLAN, leave, start_stream, started
+from kdsl.run.exactly_once_batch import write_batch
 from kdsl.run.fit import fitted
 from kdsl.run.metrics.watching import WATCHING, writes
 from kdsl.run.metrics.written import OPTION, Spool
@@ -186,6 +187,8 @@ def write_stream(
             )
         writes(query, plan.table, spool)
         return query
+    if kept is not None:
+        leave(kept, plan, cluster)
     if kept is None or kept.spread is not None or kept.plan != plan_text(plan):
         store(folder, attrs.evolve(kept or Kept(), plan=plan_text(plan), spread=None))
     with _batches_by_rows(df.sparkSession):  # a query goes on with the settings that it started with
