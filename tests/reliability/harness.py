@@ -159,7 +159,7 @@ class Job:
         """The folder of files."""
         return self.folder / "output"
 
-    def run(self, kill: Kill | None = None, *, until: Callable[[], bool] | None = None, timeout: float = 180.0) -> Life:
+    def run(self, kill: Kill | None = None, *, until: Callable[[], bool] | None = None, timeout: float = 300.0) -> Life:
         """Start it, and wait for its end.
 
         Args:
@@ -287,7 +287,7 @@ class RunningJob:
         """Wait until a batch is committed; the job must live as long."""
         self.wait_for(lambda: self.checkpoint.committed >= last, what, timeout)
 
-    def wait(self, *, until: Callable[[], bool] | None = None, timeout: float = 180.0) -> Life:
+    def wait(self, *, until: Callable[[], bool] | None = None, timeout: float = 300.0) -> Life:
         """Wait for its end; see `Job.run`."""
         end = time.monotonic() + timeout
         outside = False

@@ -186,7 +186,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_query_which_goes_on_when_
     job = Job(tmp_path / "job", copy_tables(kdsl_kafka, source, target, per_batch=PER_BATCH))
     assert job.run().code == 0
     shutil.copytree(job.checkpoint.folder, job.folder / "kept")
-    more = 200 * PER_BATCH
+    more = 20 * PER_BATCH
     sent += send(kdsl_kafka, source, marks("p", 2, more, start=PER_BATCH))
     folder = job.checkpoint.folder
     in_own_mount(job, mount.format(folder=folder).replace("ballast", f"{folder}/ballast"))

@@ -23,6 +23,7 @@ POINTS = {
 LANES, PER_BATCH = 4, 200
 
 
+@pytest.mark.timeout(1200)  # seven lives
 def test_a_driver_killed_at_any_point_loses_nothing_and_repeats_at_most_the_open_batch(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
