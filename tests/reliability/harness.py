@@ -275,7 +275,7 @@ class RunningJob:
         """Ask the query to stop."""
         (self.folder / "stop").touch()
 
-    def wait_for(self, holds: Callable[[], bool], what: str, timeout: float = 120.0) -> None:
+    def wait_for(self, holds: Callable[[], bool], what: str, timeout: float = 300.0) -> None:
         """Wait until something holds; the job must live as long."""
         end = time.monotonic() + timeout
         while not holds():
@@ -283,7 +283,7 @@ class RunningJob:
             assert time.monotonic() < end, f"{what}: not within {timeout:g} s:\n{self.log[-4000:]}"
             time.sleep(0.05)
 
-    def wait_for_batches(self, last: int, what: str, timeout: float = 120.0) -> None:
+    def wait_for_batches(self, last: int, what: str, timeout: float = 300.0) -> None:
         """Wait until a batch is committed; the job must live as long."""
         self.wait_for(lambda: self.checkpoint.committed >= last, what, timeout)
 

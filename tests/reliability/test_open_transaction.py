@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -16,9 +17,13 @@ from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability.harness import copy_tables
 from tests.reliability.oracle import Mark, judge, look, marks, send
 
+SOAK = pytest.mark.skipif("KDSL_TEST_SOAK" not in os.environ, reason="ten minutes: set KDSL_TEST_SOAK=1")
+
 
 @pytest.mark.parametrize(
-    "seconds", [5, pytest.param(600, marks=[pytest.mark.reliability, pytest.mark.timeout(900)])], ids=["short", "long"]
+    "seconds",
+    [5, pytest.param(600, marks=[pytest.mark.reliability, pytest.mark.timeout(900), SOAK])],
+    ids=["short", "long"],
 )
 def test_nothing_behind_an_open_transaction_is_read_until_it_ends(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, seconds: int

@@ -36,7 +36,7 @@ def main() -> int:
 def end_with_the_tests() -> None:
     """Standard input ends when the tests do, however they do."""
     sys.stdin.read()
-    from sitecustomize import kill_session  # of the folder points
+    from tests.reliability.points.sitecustomize import kill_session
 
     kill_session(os.getsid(0))
 
