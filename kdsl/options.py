@@ -82,6 +82,9 @@ class Options:
         def __init__(self, **given: Any) -> None:
             known = {a.name: a for a in attrs.fields(type(self))}
             recorded = [self._unknown(name, known, "{}=") for name in given if name not in known]
+            for name, a in known.items():
+                if name in given:
+                    given[name] = _canonical(given[name], a)
             for a in known.values():
                 if a.default is attrs.NOTHING and a.name not in given:
                     recorded.append(_problem("option-missing", a, "is required", f"add {{}}: {a.metadata['doc']}"))
@@ -143,7 +146,7 @@ class Options:
             value = getattr(self, a.name)
             if value is None and a.default is attrs.NOTHING:
                 continue
-            if not _fits(value, a.type, ignore_case=a.metadata["ignore_case"]):
+            if not _fits(value, a.type):
                 found = _problem("option-value", a, f"has the value {value!r}", f"give {{}} {_kind(a.type)}")
                 yield a.name, _spelled(found, type(self), name)
             elif a.metadata["check"] and (complaint := a.metadata["check"](value)):
@@ -223,16 +226,13 @@ _WORDS: dict[Any, str] = {
 }
 
 
-def _fits(value: Any, kind: Any, *, ignore_case: bool) -> bool:
+def _fits(value: Any, kind: Any) -> bool:
     for one in _alternatives(kind):
         match get_origin(one):
             case _ if one is NoneType:
                 good = value is None
             case origin if origin is Literal:
-                accepted = get_args(one)
-                good = value in accepted or (
-                    ignore_case and isinstance(value, str) and value.lower() in [str(v).lower() for v in accepted]
-                )
+                good = value in get_args(one)
             case origin if origin is tuple:
                 good = isinstance(value, tuple) and all(isinstance(v, get_args(one)[0]) for v in value)
             case _:
@@ -240,6 +240,14 @@ def _fits(value: Any, kind: Any, *, ignore_case: bool) -> bool:
         if good:
             return True
     return False
+
+
+def _canonical(value: Any, a: attrs.Attribute[Any]) -> Any:
+    """A value of an option that any letter case will do for, in the letter case of its declaration."""
+    if not a.metadata["ignore_case"] or not isinstance(value, str):
+        return value
+    accepted = [str(v) for one in _alternatives(a.type) if get_origin(one) is Literal for v in get_args(one)]
+    return next((one for one in accepted if one.lower() == value.lower()), value)
 
 
 def _read(text: str, kind: Any, *, ignore_case: bool) -> Any:

@@ -278,9 +278,7 @@ class Table:
         """
         own = {key: value for key, value in self.definition.properties.items() if key != SERVERS}
         if cluster is not None:
-            transport: Literal["librdkafka", "jvm"] = (
-                "jvm" if self.definition.options.transport.lower() == "jvm" else "librdkafka"
-            )
+            transport = self.definition.options.valid().transport
             fail_on(cluster.problems(transport), f"the cluster {cluster.name or cluster.bootstrap_servers!r}")
             return cluster.with_properties(own)
         servers = self.definition.properties.get(SERVERS)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pytest
 
+from kdsl.declare.connector import KafkaOptions
 from kdsl.options import Options, option
 
 
@@ -116,3 +117,10 @@ def test_the_reference_page_has_every_option() -> None:
     assert len(lines) == 2 + 7
     assert lines[4] == "| `fruit.seed-count` | `seeds` | a whole number | `3` | How many. |"
     assert lines[-1] == "| `fruit.weight` | `weight` | a whole number | required | Grams. |"
+
+
+def test_a_value_of_any_letter_case_is_kept_as_it_is_declared() -> None:
+    given = KafkaOptions(transport="JVM", delivery="Exactly-Once", exactly_once="STAGED")  # type: ignore[arg-type]
+
+    assert (given.transport, given.delivery, given.exactly_once) == ("jvm", "exactly-once", "staged")
+    assert list(given.problems()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -17,6 +18,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from kdsl.cluster import Cluster
 from kdsl.doctor.network import Address
+from kdsl.errors import KdslError
+from kdsl.run.librdkafka.brokers import PASSING
 
 V = TypeVar("V")
 
@@ -56,8 +59,16 @@ class TopicState:
     rights: frozenset[str] | None
 
 
-class NotToldError(Exception):
-    """The cluster did not answer a question; the text says why."""
+class NotToldError(KdslError):
+    """The cluster did not answer a question; the text says why.
+
+    Attributes:
+        code: Why, as a number of `confluent_kafka.KafkaError`; None where the client gives none.
+    """
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Admin:
@@ -76,7 +87,7 @@ class Admin:
         metadata = _told(lambda: self._client.list_topics(timeout=ANSWER))
         return {broker.id: Address(str(broker.host), int(broker.port)) for broker in metadata.brokers.values()}
 
-    def topics(self, names: Iterable[str]) -> dict[str, TopicState | str]:
+    def topics(self, names: Iterable[str]) -> dict[str, TopicState | NotToldError]:
         """The topics, or why nothing is told of one."""
         wanted = sorted(set(names))
         if not wanted:
@@ -84,12 +95,12 @@ class Admin:
         futures = self._client.describe_topics(
             TopicCollection(wanted), include_authorized_operations=True, request_timeout=ANSWER
         )
-        found: dict[str, TopicState | str] = {}
+        found: dict[str, TopicState | NotToldError] = {}
         for name, future in futures.items():
             try:
                 found[name] = _topic(_result(future))
             except NotToldError as e:
-                found[name] = str(e)
+                found[name] = e
         return found
 
     def topic_settings(self, name: str) -> dict[str, str]:
@@ -100,22 +111,22 @@ class Admin:
         """The settings of a broker."""
         return self._settings(ResourceType.BROKER, str(node))
 
-    def cluster_rights(self) -> frozenset[str] | None:
-        """What this user may do with the cluster itself; None where the brokers do not tell."""
-        future = self._client.describe_cluster(include_authorized_operations=True, request_timeout=ANSWER)
-        return _rights(_result(future).authorized_operations)
-
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
         """The members of a consumer group (client id and host), and what this user may do with it."""
-        (future,) = self._client.describe_consumer_groups(
-            [name], include_authorized_operations=True, request_timeout=ANSWER
-        ).values()
-        try:
-            found = _result(future)
-        except NotToldError as e:
-            if "GROUP_ID_NOT_FOUND" in str(e):
-                return [], None
-            raise
+        until = time.monotonic() + ANSWER
+        while True:
+            (future,) = self._client.describe_consumer_groups(
+                [name], include_authorized_operations=True, request_timeout=ANSWER
+            ).values()
+            try:
+                found = _result(future)
+                break
+            except NotToldError as e:
+                if e.code == KafkaError.GROUP_ID_NOT_FOUND:
+                    return [], None
+                if e.code not in PASSING or time.monotonic() > until:
+                    raise
+                time.sleep(0.1)  # a coordinator that is being found
         members = [f"{member.client_id} on {member.host.lstrip('/')}" for member in found.members]
         return members, _rights(found.authorized_operations)
 
@@ -148,7 +159,9 @@ def _told(ask: Callable[[], V]) -> V:
         raise NotToldError(f"no answer within {ANSWER:g} s") from None
     except KafkaException as e:
         told = e.args[0]
-        raise NotToldError(f"{told.str()} ({told.name()})" if isinstance(told, KafkaError) else str(told)) from e
+        if isinstance(told, KafkaError):
+            raise NotToldError(f"{told.str()} ({told.name()})", told.code()) from e
+        raise NotToldError(str(told)) from e
 
 
 Settings = Mapping[str, str]

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from confluent_kafka import libversion
 
 from kdsl.cluster import Cluster
+from kdsl.declare.connector import Transport
 from kdsl.doctor import network, tls
 from kdsl.doctor.admin import Admin, NotToldError
 from kdsl.doctor.findings import Finding, error, ok, skipped, warning
@@ -32,9 +33,14 @@ def examine(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan] = ()) -> Ite
     """
     wanted = list(plans)
     yield _versions()
-    settings = list(_settings(cluster))
+    transport: Transport = "jvm" if wanted and all(plan.transport == "jvm" for plan in wanted) else "librdkafka"
+    settings = list(_settings(cluster, transport))
     yield from settings
     if any(f.state == "error" for f in settings):
+        return
+    if transport == "jvm" and (cannot := [p for p in cluster.problems() if p.severity == "error"]):
+        message = f"doctor asks as librdkafka does, which cannot use these settings: {cannot[0].message}"
+        yield skipped("network and cluster", message, "look with Java's tools (kafka-topics.sh --command-config …)")
         return
     servers: set[Address] = set()
     for finding, address in _bootstrap(cluster):
@@ -87,13 +93,13 @@ def _versions() -> Finding:
     return ok("versions", ", ".join(f"{name} {number}" for name, number in parts.items()))
 
 
-def _settings(cluster: Cluster) -> Iterator[Finding]:
-    found = [*cluster.problems(), *cluster.unresolved()]
+def _settings(cluster: Cluster, transport: Transport) -> Iterator[Finding]:
+    found = [*cluster.problems(transport), *cluster.unresolved()]
     for problem in found:
         make = error if problem.severity == "error" else warning
         yield make("settings", problem.message, problem.fix)
     if not found:
-        yield ok("settings", f"security.protocol {_protocol(cluster)}")
+        yield ok("settings", f"security.protocol {cluster.settings().get('security.protocol', 'PLAINTEXT').upper()}")
 
 
 def _protocol(cluster: Cluster) -> str:

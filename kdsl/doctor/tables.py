@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from confluent_kafka import KafkaError
+
 from kdsl.client.connector import ConnectorSettings
 from kdsl.cluster import Cluster
 from kdsl.doctor.admin import Admin, NotToldError, Settings, TopicState
@@ -30,7 +32,7 @@ def reading(plan: ReadPlan, cluster: Cluster, admin: Admin) -> Iterator[Finding]
         yield warning(f"topics {plan.topics}", "no topic matches now", "correct the pattern, or wait for a topic")
     there = True
     for name, state in admin.topics(names).items():
-        if isinstance(state, str):
+        if isinstance(state, NotToldError):
             there = False
             yield _missing(name, state, cluster, plan.table)
             continue
@@ -49,7 +51,7 @@ def writing(plan: WritePlan, cluster: Cluster, admin: Admin) -> Iterator[Finding
     """What a write to a table meets."""
     connector, client = cluster.connector(), cluster.settings()
     for name, state in admin.topics(topic_names(plan, cluster)).items():
-        if isinstance(state, str):
+        if isinstance(state, NotToldError):
             yield _missing(name, state, cluster, plan.table)
             continue
         yield from _serving(name, state)
@@ -61,13 +63,13 @@ def writing(plan: WritePlan, cluster: Cluster, admin: Admin) -> Iterator[Finding
         yield from _transactions(cluster, admin)
 
 
-def _missing(name: str, why: str, cluster: Cluster, table: str) -> Finding:
+def _missing(name: str, why: NotToldError, cluster: Cluster, table: str) -> Finding:
     from kdsl.run.librdkafka.brokers import Brokers
 
-    if "UNKNOWN_TOPIC" in why:
+    if why.code == KafkaError.UNKNOWN_TOPIC_OR_PART:
         message = f"the cluster has no such topic{nearest(name, Brokers(cluster, table).names())}"
         return error(f"topic {name}", message, "create it, or correct the name (or this user may not see it: DESCRIBE)")
-    return error(f"topic {name}", why, "see the broker's log; grant DESCRIBE on the topic where that is missing")
+    return error(f"topic {name}", str(why), "see the broker's log; grant DESCRIBE on the topic where that is missing")
 
 
 def _serving(name: str, state: TopicState) -> Iterator[Finding]:

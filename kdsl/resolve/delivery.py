@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import cast
 
 from kdsl.client.connector import connector_settings
 from kdsl.declare.connector import Delivery
@@ -23,7 +22,7 @@ _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\
 def delivery_of(table: TableDef) -> Delivery:
     """The promise of a table that holds, whichever of the two options says it."""
     options = table.options
-    return cast("Delivery", (options.semantic or options.delivery).lower())
+    return options.semantic or options.delivery
 
 
 def transactions_of(table: TableDef) -> Transactions | None:
@@ -31,7 +30,7 @@ def transactions_of(table: TableDef) -> Transactions | None:
     if delivery_of(table) != "exactly-once":
         return None
     options = table.options
-    return Transactions(options.transactional_id_prefix or "", staged=str(options.exactly_once).lower() == "staged")
+    return Transactions(options.transactional_id_prefix or "", staged=options.exactly_once == "staged")
 
 
 def semantic(table: TableDef, direction: Direction) -> Iterator[Problem]:
@@ -41,13 +40,13 @@ def semantic(table: TableDef, direction: Direction) -> Iterator[Problem]:
         return
     old, new = table.option_name("semantic"), table.option_name("delivery")
     default = type(options)().delivery
-    if options.delivery != default and options.delivery.lower() != options.semantic.lower():
+    if options.delivery != default and options.delivery != options.semantic:
         both = f"{table.setting('semantic', options.semantic)} and {table.setting('delivery', options.delivery)}"
         message = f"{both} contradict each other"
         yield problem(table, "semantic", message, f"remove {old}, the old name", option="semantic")
     else:
         message = f"{old} is the old name of {new}"
-        fix = f"write {table.setting('delivery', options.semantic.lower())}"
+        fix = f"write {table.setting('delivery', options.semantic)}"
         yield problem(table, "semantic", message, fix, option="semantic", severity="warning")
 
 

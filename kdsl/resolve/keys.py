@@ -23,7 +23,7 @@ def key_columns(table: TableDef) -> tuple[str, ...]:
 
 def except_key(table: TableDef) -> bool:
     """Whether the key columns are left out of the message value."""
-    return table.options.value_fields.upper() == "EXCEPT_KEY" and table.key_format is not None
+    return table.options.value_fields == "EXCEPT_KEY" and table.key_format is not None
 
 
 def value_columns(table: TableDef) -> tuple[ColumnDef, ...]:
@@ -99,7 +99,7 @@ def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
     key, value = options.key_prefix, options.value_prefix
     key_set, value_set = table.setting("key_prefix", key), table.setting("value_prefix", value)
     except_key_set = table.setting("value_fields", "EXCEPT_KEY")
-    if key and options.value_fields.upper() != "EXCEPT_KEY":
+    if key and options.value_fields != "EXCEPT_KEY":
         message = (
             f"{key_set} and {table.setting('value_fields', 'ALL')} exclude each other, "
             "because the key columns would stand in the value under names that are meant for the key"
@@ -145,7 +145,7 @@ def unused_key_options(table: TableDef, _: Direction) -> Iterator[Problem]:
         return
     for attribute, default in (("key_prefix", ""), ("value_fields", "ALL")):
         value = getattr(table.options, attribute)
-        if str(value).upper() != default:
+        if value != default:
             message = f"{table.setting(attribute, value)} has no effect, because the table has no key columns"
             fix = "declare key columns and a key format, or remove it"
             yield problem(table, "key-option-unused", message, fix, option=attribute, severity="warning")

@@ -15,7 +15,7 @@ from kdsl.resolve.rule import problem
 def client_properties(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Every property is one that the client of this direction takes, with a value that it takes."""
     given = table.properties.revealed()
-    if table.options.transport.lower() == "jvm":
+    if table.options.transport == "jvm":
         problems = java_settings(given, "consumer" if direction == "read" else "producer").problems
     else:
         problems = (consumer_settings if direction == "read" else producer_settings)(given).problems

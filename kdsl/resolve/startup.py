@@ -133,7 +133,7 @@ def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 def _read(table: TableDef, side: str) -> tuple[str, int | None, tuple[tuple[str, int, int], ...]]:
     options = table.options
-    mode = getattr(options, side).lower().removesuffix("-offset")
+    mode = getattr(options, side).removesuffix("-offset")
     pairs = parse_offsets(getattr(options, f"{side}_offsets") or "") if mode == "specific-offsets" else ()
     offsets = tuple((options.topic[0], partition, offset) for partition, offset in pairs)
     return mode, getattr(options, f"{side}_timestamp") if mode == "timestamp" else None, offsets
@@ -180,7 +180,7 @@ class _Mode:
     @property
     def mode(self) -> str:
         """The mode, in small letters."""
-        return str(getattr(self.table.options, self.side)).lower()
+        return str(getattr(self.table.options, self.side))
 
     @property
     def in_python(self) -> bool:

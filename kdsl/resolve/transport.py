@@ -100,7 +100,7 @@ def _internal(table: TableDef, direction: Direction) -> Iterator[Use]:
 
 
 def _realtime(table: TableDef, _: Direction) -> Iterator[Use]:
-    if table.options.latency.lower() == "realtime":
+    if table.options.latency == "realtime":
         instead = f"write {table.setting('latency', 'micro-batch')}"
         yield Use(table.setting("latency", "realtime"), instead, option="latency")
 
@@ -161,7 +161,7 @@ CAPABILITIES: tuple[Capability, ...] = (
 
 def capabilities(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """A table asks its transport for nothing that it cannot do; the other one is named."""
-    chosen = table.options.transport.lower()
+    chosen = table.options.transport
     for capability in CAPABILITIES:
         if chosen in capability.transports:
             continue
@@ -184,7 +184,7 @@ _TEXTS = (t.Char, t.VarChar)
 def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """A table in real-time mode has only what Spark's own expressions do exactly as the formats do."""
     options = table.options
-    if options.latency.lower() != "realtime" or options.transport.lower() != "jvm":
+    if options.latency != "realtime" or options.transport != "jvm":
         return
     shown = table.setting("latency", "realtime")
     micro = f"write {table.setting('latency', 'micro-batch')}"

@@ -286,3 +286,14 @@ def test_missing_rights_are_named() -> None:
 
     assert found.message == "this user may not 'WRITE'; it may 'DESCRIBE'"
     assert list(_allowed("topic orders", frozenset({"ALL"}), ("WRITE",))) == []
+
+
+def test_a_login_that_only_java_has_is_not_looked_at() -> None:
+    class Orders(KafkaTable, topic="orders", value="raw", transport="jvm", startup="earliest"):
+        value: Col[str]
+
+    cluster = Cluster("127.0.0.1:1", properties={"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})
+    found = list(examine(cluster, [Table(Orders.definition()).read_plan(cluster=cluster)]))
+
+    assert told(found, "error") == []
+    assert found[-1].check == "network and cluster"
