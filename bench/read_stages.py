@@ -18,12 +18,12 @@ from bench.machine import fill
 from bench.paired import timed
 from bench.tables import Messages, Orders
 from kdsl import Cluster
-from kdsl.run.decode import RecordDecoder
+from kdsl.run.cluster.offsets import Range
 from kdsl.run.librdkafka import fetch as fetching
 from kdsl.run.librdkafka.consumers import SIZES, Size, discard, lend
 from kdsl.run.librdkafka.fetch import Fetcher
-from kdsl.run.librdkafka.offsets import Range
-from kdsl.run.record_metadata import RAW
+from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.metadata import RAW
 from kdsl.table import Table
 from kdsl.testing import LocalKafka
 

@@ -23,8 +23,8 @@ from kdsl import Cluster
 from kdsl.declare.metadata import METADATA
 from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.resolve.model import Topics
-from kdsl.run.encode import RecordEncoder
 from kdsl.run.librdkafka.sink import write_rows
+from kdsl.run.records.encode import RecordEncoder
 from kdsl.table import Table
 from kdsl.testing import LocalKafka
 from kdsl.types import model as t

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
-    from kdsl.run.checkpoint import Allowed
+    from kdsl.run.checkpoint.kept import Allowed
 
 _log = logging.getLogger("kdsl")
 _TOLD: set[Problem] = set()

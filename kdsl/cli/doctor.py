@@ -13,9 +13,9 @@ from kdsl.cli import load
 from kdsl.cli.clusters import Bootstrap, ClusterFile, ClusterName, Property, given_cluster
 from kdsl.cli.console import out, print_json, progress
 from kdsl.cluster import Cluster
-from kdsl.doctor import Finding, State, examine
 from kdsl.errors import Problem, ResolveError, Where
 from kdsl.formats import Direction
+from kdsl.inspect.doctor import Finding, State, examine
 from kdsl.plan.model import ReadPlan, WritePlan
 
 _SIGNS: dict[State, tuple[str, str]] = {

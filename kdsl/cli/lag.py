@@ -17,7 +17,7 @@ from kdsl.cli.console import out, print_json, progress
 from kdsl.cluster import Cluster
 
 if TYPE_CHECKING:
-    from kdsl.run.metrics.lag import Lag, PartitionLag
+    from kdsl.inspect.lag import Lag, PartitionLag
 
 _NUMBERS = ("current", "LSO", "high watermark", "lag", "lag in seconds")
 
@@ -45,7 +45,7 @@ def lag(
 
     Ends with 0, or with 1 where the group, the checkpoint or a broker is not there, or the lag is above --fail-above.
     """
-    from kdsl.run.metrics.lag import topics_like
+    from kdsl.inspect.lag import topics_like
 
     if group is not None and checkpoint is not None:
         raise typer.BadParameter("write one of --group and --checkpoint", param_hint="--checkpoint")
@@ -80,7 +80,7 @@ def lag(
 def _looking(
     cluster: Cluster, group: str | None, checkpoint: str | None, topics: Callable[[], list[str]]
 ) -> Callable[[], Lag]:
-    from kdsl.run.metrics.lag import checkpoint_positions, group_positions, lag_of
+    from kdsl.inspect.lag import checkpoint_positions, group_positions, lag_of
 
     def look() -> Lag:
         if checkpoint is not None:

@@ -22,7 +22,7 @@ def peek(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Print the last records of a table, decoded."""
-    from kdsl.run.librdkafka.peek import last_records
+    from kdsl.inspect.peek import last_records
 
     table = load.table(target)
     plan = table.read_plan()

@@ -12,10 +12,10 @@ from kdsl.cli import load
 from kdsl.cli.clusters import Bootstrap, ClusterFile, ClusterName, Property, given_cluster
 from kdsl.cli.console import out, print_json, progress
 from kdsl.cluster import Cluster
+from kdsl.inspect.verify import Comparison, Side, compare
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import Topics
 from kdsl.types import model as t
-from kdsl.verify import Comparison, Side, compare
 
 _MEANING = {
     "lost": "of IN, not in OUT",

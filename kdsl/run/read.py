@@ -6,8 +6,6 @@ the output are Spark's own operators on top of it.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -20,15 +18,15 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, listing
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import plan_text, read_plan_text
-from kdsl.run.decode import RecordDecoder, check_batches
+from kdsl.run.frames.watermark import with_watermark
 from kdsl.run.metrics.carried import OPTION, SWITCH, new_name, observed
 from kdsl.run.metrics.watching import WATCHING
 from kdsl.run.queries.commits import tell_of_batch
 from kdsl.run.queries.listener import observe
 from kdsl.run.queries.watch import watch
-from kdsl.run.record_metadata import RAW
-from kdsl.run.session import check_session, told_if_missing
-from kdsl.run.watermark import with_watermark
+from kdsl.run.records.decode import RecordDecoder, check_batches
+from kdsl.run.records.metadata import RAW
+from kdsl.run.session import check_session, cores, told_if_missing
 from kdsl.types.sql import quoted
 
 if TYPE_CHECKING:
@@ -38,7 +36,6 @@ ColumnMaker = Callable[[], "Column"]
 
 _SPARK_NAMES = {"timestamp_type": "timestampType", "leader_epoch": "leaderEpoch"}
 _ZONE = "spark.sql.session.timeZone"
-_NO_BOUND = 100_000  # Spark's "no bound" is the largest int
 
 
 def read(
@@ -127,7 +124,7 @@ def _over_jvm(
     from kdsl.run.jvm.catalyst import decoded
     from kdsl.run.jvm.read import records
 
-    raw = records(spark, plan, cluster, streaming=streaming, cores=_cores(spark))
+    raw = records(spark, plan, cluster, streaming=streaming, cores=cores(spark))
     if plan.latency == "realtime":
         return _finished(decoded(raw, plan), plan, computed)
     return decode(raw, plan, computed=computed)
@@ -145,38 +142,7 @@ def _options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str,
     from kdsl.run.librdkafka.source import PARALLELISM, ZONE
 
     zone = spark.conf.get(_ZONE) or "UTC"
-    return {**options(plan, cluster), PARALLELISM: str(2 * _cores(spark)), ZONE: zone}
-
-
-def _cores(spark: SparkSession) -> int:
-    """How many tasks the session runs at a time, as far as it tells."""
-    # A Connect session has no context.
-    classic = not type(spark).__module__.startswith("pyspark.sql.connect.")
-    seen = spark.sparkContext.defaultParallelism if classic else 0
-    return cores(lambda name: spark.conf.get(name, None), seen)
-
-
-def cores(setting: Callable[[str], str | None], seen: int = 0) -> int:
-    """How many tasks a session will run at a time.
-
-    Executors may come after the read was made, and a stream keeps its number of tasks, so that those that are asked for
-    count, and not only those that are there.
-
-    Args:
-        setting: Gives a setting of the session, or None.
-        seen: What the session has now; 0 where it does not tell.
-    """
-
-    def number(name: str) -> int:
-        text = setting(name) or ""
-        return int(text) if text.isdigit() and int(text) < _NO_BOUND else 0
-
-    local = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", setting("spark.master") or "")
-    dynamic = setting("spark.dynamicAllocation.enabled") == "true"
-    executors = number("spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances")
-    asked = executors * max(1, number("spark.executor.cores")) // max(1, number("spark.task.cpus"))
-    set_ones = [number("spark.default.parallelism"), number("spark.cores.max"), int(local[1]) if local else 0]
-    return max(seen, asked, *set_ones) or os.cpu_count() or 1
+    return {**options(plan, cluster), PARALLELISM: str(2 * cores(spark)), ZONE: zone}
 
 
 def _finished(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]) -> DataFrame:

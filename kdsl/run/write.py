@@ -23,17 +23,17 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
-from kdsl.run.checkpoint import Allowed, Folder, Kept, check_change, folder_of, load, store
-from kdsl.run.checkpoint_offsets import check_offsets
-from kdsl.run.encode import RecordEncoder, names_topics
-from kdsl.run.exactly_once import ONE_PLAN, leave, start_stream, started
-from kdsl.run.exactly_once_batch import write_batch
-from kdsl.run.fit import fitted
+from kdsl.run.checkpoint.kept import Allowed, Folder, Kept, check_change, folder_of, load, store
+from kdsl.run.checkpoint.offset_log import check_offsets
+from kdsl.run.exactly_once.batch import write_batch
+from kdsl.run.exactly_once.stream import ONE_PLAN, leave, start_stream, started
+from kdsl.run.frames.fit import fitted
+from kdsl.run.frames.parallelism import in_tasks
 from kdsl.run.metrics.watching import WATCHING, writes
 from kdsl.run.metrics.written import OPTION, Spool
-from kdsl.run.parallelism import in_tasks
-from kdsl.run.partitioner import check_partitioner
 from kdsl.run.queries.listener import listen, observe
+from kdsl.run.records.encode import RecordEncoder, names_topics
+from kdsl.run.records.partitioner import check_partitioner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +82,7 @@ def write(
     often its task is tried. With one task (``sink_parallelism=1``, or a write id) that is the whole write.
 
     Args:
-        df: A batch DataFrame; columns go by name (`kdsl.run.fit.fitted`).
+        df: A batch DataFrame; columns go by name (`kdsl.run.frames.fit.fitted`).
         plan: What is written.
         cluster: Where.
         write_id: Names an exactly-once write that may be made again: one that is done is not done twice. Needed within
@@ -139,7 +139,7 @@ def write_stream(
     exactly-once query leaves out the parts of it that are committed.
 
     Args:
-        df: A streaming DataFrame; columns go by name (`kdsl.run.fit.fitted`).
+        df: A streaming DataFrame; columns go by name (`kdsl.run.frames.fit.fitted`).
         plan: What is written.
         cluster: Where.
         checkpoint: The folder of the query's progress.
@@ -164,7 +164,7 @@ def write_stream(
             f"{plan.table}: the output mode {output_mode!r} {reason}; use 'append', which emits a row when it is final "
             "(an aggregation needs a watermark for that)"
         )
-    from kdsl.run.jvm.topic_ids import keep_topic_ids
+    from kdsl.run.checkpoint.topic_ids import keep_topic_ids
     from kdsl.run.librdkafka.datasource import FORMAT, options, register
 
     rows, sent = fitted(df, plan)
@@ -215,7 +215,7 @@ def encode(df: DataFrame, plan: WritePlan) -> DataFrame:
     """The rows of a DataFrame as raw Kafka records, without a broker.
 
     Args:
-        df: Any DataFrame; columns go by name (`kdsl.run.fit.fitted`).
+        df: Any DataFrame; columns go by name (`kdsl.run.frames.fit.fitted`).
         plan: What is written.
 
     Returns:
@@ -276,8 +276,8 @@ def _look_first(plan: WritePlan, cluster: Cluster) -> None:
         ResolveError: The client settings have errors.
         KdslError: No broker answers, or a topic does not exist.
     """
-    from kdsl.run.librdkafka import errors
-    from kdsl.run.librdkafka.brokers import Brokers
+    from kdsl.run.cluster import errors
+    from kdsl.run.cluster.brokers import Brokers
     from kdsl.run.librdkafka.producer import Producer
 
     check_partitioner(plan)

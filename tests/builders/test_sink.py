@@ -14,7 +14,7 @@ from kdsl.errors import KdslError
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.builders import functions
-from tests.run import partitioners
+from tests.run.records import partitioners
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

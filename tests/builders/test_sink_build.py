@@ -21,7 +21,7 @@ from kdsl.builders.fluent import KafkaSinkBuilder
 from kdsl.builders.serializers import KafkaRecordSerializationSchemaBuilder
 from kdsl.resolve.model import Topics, Transactions
 from tests.builders import functions
-from tests.run import partitioners
+from tests.run.records import partitioners
 
 
 def serializer() -> KafkaRecordSerializationSchemaBuilder:
@@ -127,7 +127,7 @@ class TestPlans:
     def test_a_partitioner_goes_by_its_name(self) -> None:
         made = serializer().set_topic("t").set_partitioner(partitioners.by_customer).build()
 
-        assert self.plan(made).partitioner == "tests.run.partitioners:by_customer"
+        assert self.plan(made).partitioner == "tests.run.records.partitioners:by_customer"
 
 
 class TestMistakes:

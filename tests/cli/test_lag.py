@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from kdsl.cli.app import app
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
-from kdsl.run.librdkafka.brokers import Brokers
+from kdsl.run.cluster.brokers import Brokers
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.ports import free_port
 from kdsl.testing.pytest_plugin import MakeTopic

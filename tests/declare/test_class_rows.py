@@ -32,7 +32,7 @@ from kdsl import (
     metadata,
     virtual,
 )
-from kdsl.run.rows import RowError
+from kdsl.run.frames.rows import RowError
 
 
 class Orders(KafkaTable, topic="orders"):

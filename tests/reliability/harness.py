@@ -26,7 +26,7 @@ import attrs
 import psutil
 import yaml
 
-from kdsl.run.librdkafka.offsets import Offsets, Range
+from kdsl.run.cluster.offsets import Offsets, Range
 from kdsl.testing import RunningKafka
 
 HERE = Path(__file__).parent

@@ -9,7 +9,7 @@ import pytest
 
 from kdsl.cluster import Cluster
 from kdsl.plan.model import ReadPlan
-from kdsl.run.librdkafka.errors import TopicMissingError
+from kdsl.run.cluster.errors import TopicMissingError
 from kdsl.run.librdkafka.stream import Limits
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic

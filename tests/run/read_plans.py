@@ -12,13 +12,13 @@ from kdsl.declare.metadata import METADATA
 from kdsl.formats import format_class
 from kdsl.plan.model import MetadataColumn, ReadPlan
 from kdsl.resolve.model import Part, Start, StartMode, Topics
-from kdsl.run.decode import RecordDecoder
+from kdsl.run.cluster.offsets import Offsets, Range
 from kdsl.run.librdkafka.consumers import KeptConsumer, discard, lend, size_for
 from kdsl.run.librdkafka.datasource import options
 from kdsl.run.librdkafka.fetch import Fetcher
-from kdsl.run.librdkafka.offsets import Offsets, Range
 from kdsl.run.librdkafka.source import PARALLELISM, Task, batch_reader, source_schema
 from kdsl.run.librdkafka.stream import Limits, Stream
+from kdsl.run.records.decode import RecordDecoder
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 

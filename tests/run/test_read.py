@@ -17,7 +17,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import Computed, ReadPlan, Watermark
 from kdsl.resolve.model import Start
-from kdsl.run.librdkafka import brokers
+from kdsl.run.cluster import brokers
 from kdsl.run.read import decode, read, read_stream
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from kdsl import Cluster
-from kdsl.run.librdkafka import errors
-from kdsl.run.librdkafka.brokers import Brokers
+from kdsl.run.cluster import errors
+from kdsl.run.cluster.brokers import Brokers
 from kdsl.testing import LocalKafka
 from kdsl.testing.certificates import Pair, make_pair
 from kdsl.testing.security import jaas

@@ -1,7 +1,7 @@
 """The rows of a table class: real attrs classes, frozen and made by keywords.
 
 The attrs class is made when the first row is, so that declaring stays cheap. Their way to a DataFrame and back is
-`kdsl.run.rows`.
+`kdsl.run.frames.rows`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kdsl.cluster import Cluster
     from kdsl.partitioner import Partitioner
-    from kdsl.run.checkpoint import Allowed
+    from kdsl.run.checkpoint.kept import Allowed
     from kdsl.table import OutputMode, Table
 
 _DEFINITION = "__kdsl_definition__"
@@ -346,7 +346,7 @@ class KafkaTable:
             ResolveError: The columns do not hold.
             RowError: A value is none of its column's type, as None where NULL is not allowed.
         """
-        from kdsl.run.rows import data_frame
+        from kdsl.run.frames.rows import data_frame
 
         fail_on(attributes(cls)[1], cls.__name__)
         return data_frame(cls, rows, spark)
@@ -363,7 +363,7 @@ class KafkaTable:
             ResolveError: The columns do not hold.
             RowError: Columns are missing, left over, or of other types; all are told at once.
         """
-        from kdsl.run.rows import collect
+        from kdsl.run.frames.rows import collect
 
         fail_on(attributes(cls)[1], cls.__name__)
         return collect(cls, df)

@@ -1,6 +1,6 @@
 """What the driver asks the brokers through Java's own client, for clusters that librdkafka cannot log in to.
 
-It answers the same questions as `kdsl.run.librdkafka.brokers.Brokers`, in the same form. It needs a classic session,
+It answers the same questions as `kdsl.run.cluster.brokers.Brokers`, in the same form. It needs a classic session,
 whose JVM is at hand, and the connector's jars in the driver (`kdsl.run.jvm.jars.attach`).
 """
 
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from kdsl.client.translate import admin_settings
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
-from kdsl.run.jvm.jars import attach, is_connect
+from kdsl.run.cluster import errors
+from kdsl.run.cluster.brokers import FIRST_ANSWER, Brokers, Place, Topic
+from kdsl.run.jvm.jars import attach
 from kdsl.run.jvm.settings import kafka_options
 from kdsl.run.jvm.system import set_system_properties
-from kdsl.run.librdkafka import errors
-from kdsl.run.librdkafka.brokers import FIRST_ANSWER, Brokers, Place, Topic
 from kdsl.run.queries.reads import Read
+from kdsl.run.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan, WritePlan
-from kdsl.run.encode import names_topics
+from kdsl.run.records.encode import names_topics
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type
 from kdsl.types.sql import quoted
@@ -21,7 +21,7 @@ _TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
 
 def decoded(df: DataFrame, plan: ReadPlan) -> DataFrame:
-    """The plan's columns of raw records, as `kdsl.run.decode.RecordDecoder` makes them.
+    """The plan's columns of raw records, as `kdsl.run.records.decode.RecordDecoder` makes them.
 
     Args:
         df: The columns of Spark's Kafka source.
@@ -107,7 +107,7 @@ def _header(key: Column, value: Column) -> Column:
 
 
 def encoded(df: DataFrame, plan: WritePlan) -> DataFrame:
-    """The raw records of rows, as `kdsl.run.encode.RecordEncoder` makes them.
+    """The raw records of rows, as `kdsl.run.records.encode.RecordEncoder` makes them.
 
     Args:
         df: The plan's columns.

@@ -16,6 +16,7 @@ import attrs
 from pyspark.errors import AnalysisException, PySparkException
 
 from kdsl.errors import KdslError
+from kdsl.run.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,15 +123,8 @@ def attach(spark: SparkSession, *, everywhere: bool = False, streams: bool = Fal
         _attach(spark, classic, session=True)
 
 
-def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect, which has no JVM of its own."""
-    return _jvm(spark) is None
-
-
 def _jvm(spark: SparkSession) -> Any:
-    if type(spark).__module__.startswith("pyspark.sql.connect."):
-        return None
-    return spark.sparkContext._jvm  # noqa: SLF001
+    return None if is_connect(spark) else spark.sparkContext._jvm  # noqa: SLF001
 
 
 def _knows_kafka(spark: SparkSession) -> bool:

@@ -1,6 +1,6 @@
 """Read plans over Spark's own Kafka connector: the raw records of a plan's topics as a DataFrame.
 
-Where a read starts and ends is worked out as on the other transport (`kdsl.run.librdkafka.subscription`), and told to
+Where a read starts and ends is worked out as on the other transport (`kdsl.run.cluster.subscription`), and told to
 Spark in its own terms. Rows are made of the records by `kdsl.run.read.decode`, the same decoder.
 """
 
@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import HeaderCondition, ReadPlan
-from kdsl.run.decode import RecordDecoder
+from kdsl.run.cluster.brokers import Place, Topic
+from kdsl.run.cluster.errors import OffsetError
+from kdsl.run.cluster.subscription import Subscription
 from kdsl.run.jvm.admin import JavaBrokers, JavaGroup, brokers_of
 from kdsl.run.jvm.jars import attach
 from kdsl.run.jvm.settings import hide_secrets, kafka_options
 from kdsl.run.jvm.system import set_system_properties
-from kdsl.run.librdkafka.brokers import Place, Topic
-from kdsl.run.librdkafka.errors import OffsetError
-from kdsl.run.librdkafka.subscription import Subscription
 from kdsl.run.queries.reads import READ_OPTION
 from kdsl.run.queries.watch import watch
+from kdsl.run.records.decode import RecordDecoder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kdsl.errors import KdslError, listing
-from kdsl.run.jvm.jars import is_connect
+from kdsl.run.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

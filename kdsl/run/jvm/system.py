@@ -13,6 +13,7 @@ from kdsl.client.java_login import KRB5
 from kdsl.client.machine import ThisMachine
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
+from kdsl.run.session import is_connect
 from kdsl.secrets import resolve
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def set_system_properties(spark: SparkSession, cluster: Cluster, table: str) -> 
     if not wanted:
         return
     options = " ".join(f"-D{name}={text}" for name, text in wanted.items())
-    if type(spark).__module__.startswith("pyspark.sql.connect."):
+    if is_connect(spark):
         given = f"{spark.conf.get(_EXECUTORS, '') or ''}"
         if not all(f"-D{name}=" in given for name in wanted):
             raise SystemPropertyError(

@@ -18,16 +18,16 @@ from pyspark.sql import types as s
 from kdsl.cluster import Cluster
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
-from kdsl.run.encode import RecordEncoder, names_topics
+from kdsl.run.cluster import errors
+from kdsl.run.cluster.brokers import Brokers
 from kdsl.run.jvm.admin import JavaBrokers, brokers_of
 from kdsl.run.jvm.catalyst import encoded
 from kdsl.run.jvm.jars import attach
 from kdsl.run.jvm.realtime import check_query, trigger_of
 from kdsl.run.jvm.settings import hide_secrets, kafka_options
 from kdsl.run.jvm.system import set_system_properties
-from kdsl.run.librdkafka import errors
-from kdsl.run.librdkafka.brokers import Brokers
-from kdsl.run.partitioner import Spreader, check_partitioner
+from kdsl.run.records.encode import RecordEncoder, names_topics
+from kdsl.run.records.partitioner import Spreader, check_partitioner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +48,7 @@ def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     """Append the rows of a batch to the topics.
 
     Args:
-        rows: The plan's columns, as `kdsl.run.fit.fitted` gives them.
+        rows: The plan's columns, as `kdsl.run.frames.fit.fitted` gives them.
         plan: What is written.
         cluster: Where.
 
@@ -73,7 +73,7 @@ def start(
     """Start a query that appends the rows of a stream to the topics.
 
     Args:
-        rows: The plan's columns, as `kdsl.run.fit.fitted` gives them.
+        rows: The plan's columns, as `kdsl.run.frames.fit.fitted` gives them.
         plan: What is written.
         cluster: Where.
         checkpoint: The folder of the query's progress.

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from kdsl.run.librdkafka.offsets import Range
+from kdsl.run.cluster.offsets import Range
 
 TASK_RECORDS = 1_000
 """Below this a task costs more than it does; fewer records than this make one task."""

@@ -18,8 +18,8 @@ import attrs
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from kdsl.cluster import Cluster
-from kdsl.run.librdkafka import errors
-from kdsl.run.librdkafka.offsets import Range
+from kdsl.run.cluster import errors
+from kdsl.run.cluster.offsets import Range
 from kdsl.run.metrics.statistics import client_metrics
 
 MOST_KEPT = 4

@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message
 
-from kdsl.run.librdkafka import errors
-from kdsl.run.librdkafka.brokers import PASSING
+from kdsl.run.cluster import errors
+from kdsl.run.cluster.brokers import PASSING
+from kdsl.run.cluster.offsets import Range
 from kdsl.run.librdkafka.consumers import OF_THE_GROUP, KeptConsumer
-from kdsl.run.librdkafka.offsets import Range
-from kdsl.run.record_metadata import HEADERS, RAW
+from kdsl.run.records.metadata import HEADERS, RAW
 
 CHUNK_RECORDS = 2_000
 """How many records are taken from the client at once: few enough to stay in the processor's cache."""

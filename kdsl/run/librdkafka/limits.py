@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kdsl.run.librdkafka.brokers import Place
+from kdsl.run.cluster.brokers import Place
 
 
 def shares(

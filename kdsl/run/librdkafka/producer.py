@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
 from kdsl.errors import KdslError
-from kdsl.run.encode import Rows
-from kdsl.run.librdkafka import native as n
+from kdsl.run.cluster import native as n
 from kdsl.run.metrics.statistics import client_metrics
+from kdsl.run.records.encode import Rows
 
 PATIENCE_MS = 2  # a full queue holds more than is sent in this time, so that waiting costs nothing
 FLUSH_MS = 100
@@ -174,8 +174,8 @@ class Producer:
 
         Args:
             topic: The topic of all of them.
-            records: As `kdsl.run.encode.RecordEncoder` makes them; a column ``partition`` (int32) sends each record to
-                its partition, -1 lets librdkafka choose.
+            records: As `kdsl.run.records.encode.RecordEncoder` makes them; a column ``partition`` (int32) sends each
+                record to its partition, -1 lets librdkafka choose.
             rows: The place of each among the task's rows, for failures.
 
         Raises:

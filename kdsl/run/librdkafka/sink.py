@@ -24,8 +24,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, RecordError, ResolveError
 from kdsl.plan.model import WritePlan
-from kdsl.run.encode import RecordEncoder, Rows, names_topics
-from kdsl.run.librdkafka import native
+from kdsl.run.cluster import native
 from kdsl.run.librdkafka.datasource import read_options
 from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError
 from kdsl.run.librdkafka.producers import leased
@@ -33,7 +32,8 @@ from kdsl.run.librdkafka.transactions.part import write_part
 from kdsl.run.librdkafka.transactions.work import WORK, Work, read_work
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.metrics.written import OPTION, tell
-from kdsl.run.partitioner import Spreader
+from kdsl.run.records.encode import RecordEncoder, Rows, names_topics
+from kdsl.run.records.partitioner import Spreader
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -24,18 +24,18 @@ from pyspark.sql.types import StructType
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan
-from kdsl.run.decode import RecordDecoder, check_batches
+from kdsl.run.cluster.group import hold_group
+from kdsl.run.cluster.lease import Lease
+from kdsl.run.cluster.offsets import Offsets, Range, nested
+from kdsl.run.cluster.subscription import Subscription
 from kdsl.run.librdkafka.assignment import tasks
 from kdsl.run.librdkafka.consumers import KeptConsumer, discard, lend, size_for
 from kdsl.run.librdkafka.datasource import CLUSTER, LITERALS, PLAN, read_options
 from kdsl.run.librdkafka.fetch import Count, Fetcher
-from kdsl.run.librdkafka.group import hold_group
-from kdsl.run.librdkafka.lease import Lease
-from kdsl.run.librdkafka.offsets import Offsets, Range, nested
 from kdsl.run.librdkafka.stream import Limits, Stream
-from kdsl.run.librdkafka.subscription import Subscription
 from kdsl.run.metrics.carried import COLUMN, OPTION as METRICS, Reporter, with_column
 from kdsl.run.metrics.statistics import INTERVAL, client_id
+from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.types.spark import spark_schema
 
 PARALLELISM = "parallelism"

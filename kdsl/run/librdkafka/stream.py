@@ -16,12 +16,12 @@ import attrs
 from kdsl.cluster import Cluster
 from kdsl.durations import parse_duration
 from kdsl.plan.model import ReadPlan
-from kdsl.run.librdkafka import errors
-from kdsl.run.librdkafka.brokers import Place, Topic
+from kdsl.run.cluster import errors
+from kdsl.run.cluster.brokers import Place, Topic
+from kdsl.run.cluster.offsets import Offsets, Range
+from kdsl.run.cluster.startup import Begin, Known, checked, describe
+from kdsl.run.cluster.subscription import Subscription, log
 from kdsl.run.librdkafka.limits import shares, shares_by_time
-from kdsl.run.librdkafka.offsets import Offsets, Range
-from kdsl.run.librdkafka.startup import Begin, Known, checked, describe
-from kdsl.run.librdkafka.subscription import Subscription, log
 from kdsl.run.queries.reads import read_id
 
 HELD_BACK = 60.0

@@ -19,7 +19,7 @@ from kdsl.client.connector import ConnectorSettings
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan
-from kdsl.run.librdkafka.brokers import Brokers, Place
+from kdsl.run.cluster.brokers import Brokers, Place
 from kdsl.run.queries.events import Progress, Query, ReadProgress
 from kdsl.run.queries.reads import GroupOffsets, Read, offsets_of, read_id
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import attrs
 
-from kdsl.run.librdkafka.offsets import Offsets
+from kdsl.run.cluster.offsets import Offsets
 from kdsl.run.queries.reads import Read
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from threading import Lock, Thread
 
-from kdsl.run.librdkafka.group import hold_group
-from kdsl.run.librdkafka.lease import Lease
+from kdsl.run.cluster.group import hold_group
+from kdsl.run.cluster.lease import Lease
 from kdsl.run.queries.events import Progress, Query, ReadProgress
 from kdsl.run.queries.reads import Read
 

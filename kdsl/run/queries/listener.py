@@ -15,9 +15,10 @@ import attrs
 import orjson
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from kdsl.run.librdkafka.offsets import Offsets
+from kdsl.run.cluster.offsets import Offsets
 from kdsl.run.queries.events import Observer, Progress, Query, ReadProgress
 from kdsl.run.queries.reads import READ_OPTION, Place, Read, find, find_by_topics, stop_of
+from kdsl.run.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,14 +66,9 @@ def sessions() -> tuple[SparkSession, ...]:
     return tuple(listener.session for listener in _listeners.values())
 
 
-def is_classic(spark: SparkSession) -> bool:
-    """Whether a session has a JVM at hand, and is no session of Spark Connect."""
-    return not type(spark).__module__.startswith("pyspark.sql.connect.")
-
-
 def _session_key(spark: SparkSession) -> str:
     session: Any = spark
-    return str(session._jsparkSession.sessionUUID() if is_classic(spark) else session.session_id)  # noqa: SLF001
+    return str(session.session_id if is_connect(spark) else session._jsparkSession.sessionUUID())  # noqa: SLF001
 
 
 class _ClassicEvents:
@@ -216,7 +212,7 @@ class Listener(StreamingQueryListener):
         candidates = find_by_topics(topic for topic, _ in offsets.positions)
         if len(candidates) == 1:
             found = candidates[0]
-        elif candidates and is_classic(self.session):
+        elif candidates and not is_connect(self.session):
             ids = [option for _, _, option in _running_sources(self.session, query)]
             found = find(ids[at]) if len(ids) == count else None
         if found is not None:
@@ -257,7 +253,7 @@ def reads_now(query: Query) -> tuple[int, tuple[ReadProgress, ...]]:
     Returns:
         How many sources the query has, and those that are reads of kdsl; nothing where that cannot be had.
     """
-    if not is_classic(query.session):
+    if is_connect(query.session):
         return 0, ()
     sources = [
         {"description": description, "endOffset": end} for description, end, _ in _running_sources(query.session, query)

@@ -13,8 +13,9 @@ from kdsl.plan.model import ReadPlan
 from kdsl.run.queries.commits import Commits, wait_for_commits
 from kdsl.run.queries.ending import Endings
 from kdsl.run.queries.holds import Holds
-from kdsl.run.queries.listener import is_classic, listen, observe, sessions
+from kdsl.run.queries.listener import listen, observe, sessions
 from kdsl.run.queries.reads import GroupOffsets, Place, Read, read_id, register
+from kdsl.run.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +69,7 @@ def _begin() -> None:
 def _finish() -> None:
     """Before the process ends: what was done is committed, even where nobody stopped the session."""
     for session in sessions():
-        if is_classic(session):
+        if not is_connect(session):
             try:
                 context: Any = session.sparkContext
                 if context._jsc is not None:  # noqa: SLF001

@@ -15,7 +15,7 @@ from kdsl.errors import KdslError
 from kdsl.plan.model import Stop, Topics
 from kdsl.resolve.header_filter import parse_header_filter
 from kdsl.resolve.model import Start
-from kdsl.run.librdkafka.brokers import Brokers
+from kdsl.run.cluster.brokers import Brokers
 from kdsl.run.read import read, read_stream
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic

@@ -10,7 +10,7 @@ import pytest
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
-from kdsl.run.librdkafka.errors import TopicRecreatedError
+from kdsl.run.cluster.errors import TopicRecreatedError
 from kdsl.run.read import read_stream
 from kdsl.run.write import WriteError, write, write_stream
 from kdsl.testing import RunningKafka

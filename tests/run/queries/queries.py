@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kdsl.cluster import Cluster
-from kdsl.run.librdkafka.brokers import Brokers, Place
+from kdsl.run.cluster.brokers import Brokers, Place
 from kdsl.run.queries.commits import wait_for_commits
 from kdsl.run.queries.events import Progress, Query, ReadProgress
 from kdsl.run.read import read_stream

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
-from kdsl.run.librdkafka.brokers import Brokers
+from kdsl.run.cluster.brokers import Brokers
 from kdsl.run.queries.commits import CommitCounts, Worker, counts_of, why_not
 from kdsl.run.queries.reads import Place, Read, read_id, register
 from kdsl.run.read import read, read_stream

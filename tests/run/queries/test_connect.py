@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kdsl.cluster import Cluster
-from kdsl.run.librdkafka.brokers import Brokers
+from kdsl.run.cluster.brokers import Brokers
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 

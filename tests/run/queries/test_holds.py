@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from kdsl.cluster import Cluster
-from kdsl.run.librdkafka.lease import LeaseHeldError
-from kdsl.run.librdkafka.offsets import Offsets
+from kdsl.run.cluster.lease import LeaseHeldError
+from kdsl.run.cluster.offsets import Offsets
 from kdsl.run.queries.events import Progress, Query, ReadProgress
 from kdsl.run.queries.holds import Holds
 from kdsl.run.queries.reads import Read, read_id

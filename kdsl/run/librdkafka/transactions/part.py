@@ -22,10 +22,10 @@ import pyarrow as pa
 from kdsl.cluster import Cluster
 from kdsl.errors import RecordError
 from kdsl.run.librdkafka.producer import ProducerError
+from kdsl.run.librdkafka.transactions.errors import told
 from kdsl.run.librdkafka.transactions.producer import FENCED, TransactionalProducer, TransactionError
 from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, Token, missing, next_step
 from kdsl.run.librdkafka.transactions.tokens import TokenBrokers
-from kdsl.run.librdkafka.transactions.told import told
 from kdsl.run.librdkafka.transactions.work import Work, transactional
 
 KEPT = 8

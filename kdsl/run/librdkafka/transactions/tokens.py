@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from kdsl.cluster import Cluster
-from kdsl.run.librdkafka import errors
-from kdsl.run.librdkafka.brokers import PASSING, Brokers
-from kdsl.run.librdkafka.transactions.group_offsets import GroupOffsets
+from kdsl.run.cluster import errors
+from kdsl.run.cluster.brokers import PASSING, Brokers
+from kdsl.run.cluster.group_offsets import GroupOffsets
 from kdsl.run.librdkafka.transactions.token import Token, read_token
 
 _SETTLING = 60.0

@@ -1,0 +1,221 @@
+"""What a table needs of the cluster: topics, settings of topics, rights, a start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from confluent_kafka import KafkaError
+
+from kdsl.client.connector import ConnectorSettings
+from kdsl.cluster import Cluster
+from kdsl.errors import KdslError, listing, nearest
+from kdsl.inspect.doctor.admin import Admin, NotToldError, Settings, TopicState
+from kdsl.inspect.doctor.findings import Finding, error, ok, skipped, warning
+from kdsl.plan.model import ReadPlan, WritePlan
+from kdsl.run.cluster.subscription import Subscription
+
+_NEVER = str(2**63 - 1)
+
+
+def topic_names(plan: ReadPlan | WritePlan, cluster: Cluster) -> list[str]:
+    """The topics of a plan; of a pattern those that it matches now."""
+    if plan.topics.pattern is None:
+        return list(plan.topics.names)
+    readable = plan if isinstance(plan, ReadPlan) else ReadPlan(plan.table, plan.topics, plan.columns, plan.columns)
+    return list(Subscription(readable, cluster).topics())
+
+
+def reading(plan: ReadPlan, cluster: Cluster, admin: Admin) -> Iterator[Finding]:
+    """What a read of a table meets."""
+    names = topic_names(plan, cluster)
+    if not names:
+        yield warning(f"topics {plan.topics}", "no topic matches now", "correct the pattern, or wait for a topic")
+    there = True
+    for name, state in admin.topics(names).items():
+        if isinstance(state, NotToldError):
+            there = False
+            yield _missing(name, state, cluster, plan.table)
+            continue
+        yield from _serving(name, state)
+        yield from _allowed(f"topic {name}", state.rights, ("READ", "DESCRIBE"))
+        settings = _settings(admin, name)
+        if "compact" in settings.get("cleanup.policy", ""):
+            message = "the topic is compacted: of older records only the last of each key is left"
+            yield warning(f"topic {name}", message, "read it as an upsert table if the records are updates by key")
+    yield from _group(plan, admin, cluster.connector())
+    if there and names:
+        yield _start(plan, cluster)
+
+
+def writing(plan: WritePlan, cluster: Cluster, admin: Admin) -> Iterator[Finding]:
+    """What a write to a table meets."""
+    connector, client = cluster.connector(), cluster.settings()
+    for name, state in admin.topics(topic_names(plan, cluster)).items():
+        if isinstance(state, NotToldError):
+            yield _missing(name, state, cluster, plan.table)
+            continue
+        yield from _serving(name, state)
+        yield from _allowed(f"topic {name}", state.rights, ("WRITE", "DESCRIBE"))
+        yield from _durable(name, state, _settings(admin, name), connector)
+        yield from _fits(name, plan, _settings(admin, name), client)
+    yield from _producer(plan, connector, client)
+    if plan.transactions is not None:
+        yield from _transactions(cluster, admin)
+
+
+def _missing(name: str, why: NotToldError, cluster: Cluster, table: str) -> Finding:
+    from kdsl.run.cluster.brokers import Brokers
+
+    if why.code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        message = f"the cluster has no such topic{nearest(name, Brokers(cluster, table).names())}"
+        return error(f"topic {name}", message, "create it, or correct the name (or this user may not see it: DESCRIBE)")
+    return error(f"topic {name}", str(why), "see the broker's log; grant DESCRIBE on the topic where that is missing")
+
+
+def _serving(name: str, state: TopicState) -> Iterator[Finding]:
+    leaderless = [p.id for p in state.partitions if p.leader is None]
+    behind = [p.id for p in state.partitions if p.in_sync < p.replicas]
+    if leaderless:
+        message = f"no broker leads partition {listing(map(str, leaderless))}, so that nobody can read or write there"
+        yield error(f"topic {name}", message, "start the brokers that hold its replicas")
+    elif behind:
+        message = f"partition {listing(map(str, behind))} has replicas that lag behind or are down"
+        yield warning(f"topic {name}", message, "see the brokers that hold them")
+    else:
+        replicas = min((p.replicas for p in state.partitions), default=0)
+        count = len(state.partitions)
+        parts = f"{count} partition{'' if count == 1 else 's'}"
+        copies = f"{replicas} replica{'' if replicas == 1 else 's'}"
+        yield ok(f"topic {name}", f"{parts}, {copies} each, all in sync")
+    if not state.id:
+        message = "the brokers tell no topic ids: they are older than Kafka 2.8, the oldest that kdsl is made for"
+        yield warning(f"topic {name}", message, "upgrade them: a topic that is made again is not noticed")
+
+
+def _allowed(check: str, rights: frozenset[str] | None, needed: tuple[str, ...]) -> Iterator[Finding]:
+    if rights is None:
+        return
+    missing = [right for right in needed if right not in rights and "ALL" not in rights]
+    if missing:
+        message = f"this user may not {listing(missing)}; it may {listing(sorted(rights)) if rights else 'do nothing'}"
+        yield error(f"rights on {check}", message, f"grant it: kafka-acls --add --operation {missing[0].title()} …")
+
+
+def _settings(admin: Admin, name: str) -> Settings:
+    try:
+        return admin.topic_settings(name)
+    except NotToldError:  # without the right DESCRIBE_CONFIGS
+        return {}
+
+
+def _durable(name: str, state: TopicState, settings: Settings, connector: ConnectorSettings) -> Iterator[Finding]:
+    check = f"durability of {name}"
+    replicas = min((p.replicas for p in state.partitions), default=0)
+    in_sync = min((p.in_sync for p in state.partitions), default=0)
+    least = int(settings.get("min.insync.replicas", "1"))
+    if connector.acks == "all" and in_sync < least:
+        message = f"min.insync.replicas is {least} and {in_sync} replicas are in sync, so that no write succeeds now"
+        yield error(check, message, "start the brokers that are down, or lower min.insync.replicas of the topic")
+    elif replicas > 1 and replicas == least:
+        message = f"min.insync.replicas is {least}, as many as there are replicas: one broker down stops all writes"
+        yield warning(check, message, f"set min.insync.replicas to {replicas - 1}, or add a replica")
+    elif replicas > 1 and least == 1:
+        message = f"min.insync.replicas is 1: one of {replicas} brokers may acknowledge a record that no other has yet"
+        yield warning(check, message, "set min.insync.replicas to 2: otherwise a broker's death may lose it")
+    if replicas == 1 and settings.get("flush.messages", _NEVER) == _NEVER:
+        message = "there is one replica, and Kafka leaves writing to disk to the system (log.flush.* is not set)"
+        yield warning(check, message, "add replicas: a broker that loses power loses acknowledged records")
+    if settings.get("unclean.leader.election.enable") == "true":
+        message = "unclean.leader.election.enable is true: a replica that lags behind may become the leader"
+        yield warning(check, message, "set it to false: acknowledged records are lost when that happens")
+
+
+def _fits(name: str, plan: WritePlan, settings: Settings, client: Settings) -> Iterator[Finding]:
+    compacted = "compact" in settings.get("cleanup.policy", "")
+    if compacted and plan.key is None and not any(m.key == "__raw_key__" for m in plan.metadata):
+        message = "the topic is compacted, and the table writes no message key: the broker refuses such records"
+        yield error(f"topic {name}", message, "declare key columns and a key format, or set cleanup.policy to delete")
+    elif compacted:
+        message = "the topic is compacted: of records with one key only the last is kept"
+        yield warning(f"topic {name}", message, "set cleanup.policy to delete, unless the records are updates by key")
+    if settings.get("message.timestamp.type") == "LogAppendTime" and any(m.key == "timestamp" for m in plan.metadata):
+        message = "the topic sets timestamps itself (message.timestamp.type LogAppendTime), and the table writes them"
+        yield warning(f"topic {name}", message, "set it to CreateTime, or declare the column virtual")
+    largest, asked = int(settings.get("max.message.bytes", "0")), client.get("max.request.size", "")
+    if largest and asked.isdecimal() and int(asked) > largest:
+        message = f"the producer may send {int(asked):,} bytes (max.request.size), the topic takes {largest:,}"
+        yield warning(f"topic {name}", message, "raise max.message.bytes of the topic, or lower max.request.size")
+
+
+def _producer(plan: WritePlan, connector: ConnectorSettings, client: Settings) -> Iterator[Finding]:
+    check = "producer"
+    before = check, plan.delivery
+    found = []
+    if connector.acks != "all":
+        message = f"acks is {connector.acks}: a record counts as written before its replicas have it"
+        found.append(warning(check, message, "remove acks (all is the default): a broker's death may lose records"))
+    if client.get("retries") == "0":
+        message = "retries is 0: a new leader, or a restart of a broker, fails the batch"
+        found.append(warning(check, message, "remove retries; delivery.timeout.ms bounds them"))
+    if connector.idempotence is False:
+        message = "enable.idempotence is false: a retry may write a record twice"
+        fix = "remove it, unless the brokers cannot do it; kdsl then sends one request at a time to keep the order"
+        found.append(warning(check, message, fix))
+    if plan.delivery == "none":
+        message = "delivery is none: records that Kafka refuses are only counted and logged"
+        found.append(warning(check, message, "use at-least-once, unless loss is fine"))
+    yield from found or [ok(*before)]
+    chosen = client.get("partitioner.class") or client.get("partitioner")
+    if chosen:
+        message = f"the client property {chosen!r} chooses partitions"
+        yield warning("partitioner", message, "use sink.partitioner: both transports understand it")
+    else:
+        spread = "by the key as Java's clients do it (murmur2)" if plan.partitioner == "default" else plan.partitioner
+        yield ok("partitioner", spread)
+
+
+def _transactions(cluster: Cluster, admin: Admin) -> Iterator[Finding]:
+    check = "transactions"
+    asked = cluster.connector().transaction_timeout_ms
+    try:
+        node = min(admin.brokers())
+        most = int(admin.broker_settings(node).get("transaction.max.timeout.ms", "900000"))
+    except NotToldError as e:
+        yield skipped(check, f"the broker's transaction.max.timeout.ms is not told: {e}", "grant DESCRIBE_CONFIGS")
+        return
+    if asked is not None and asked > most:
+        message = f"transaction.timeout.ms is {asked:,}, and the broker allows {most:,} (transaction.max.timeout.ms)"
+        yield error(check, message, "lower the one, or raise the other")
+    else:
+        used = min(asked or 3_600_000, most)
+        yield ok(check, f"a transaction may take {used / 1000:g} s; the broker allows {most / 1000:g} s")
+
+
+def _group(plan: ReadPlan, admin: Admin, connector: ConnectorSettings) -> Iterator[Finding]:
+    if plan.group_id is None or (connector.group_id is None and plan.start.mode != "group-offsets"):
+        return
+    check = f"group {plan.group_id}"
+    try:
+        members, rights = admin.group(plan.group_id)
+    except NotToldError as e:
+        fix = "grant READ and DESCRIBE on the group: without them no offset is committed, and lag does not show"
+        yield error(check, f"the group cannot be looked at: {e}", fix)
+        return
+    yield from _allowed(check, rights, ("READ",))
+    if members:
+        message = f"others use the group: {listing(members)}; brokers then refuse the offsets that kdsl commits"
+        yield warning(check, message, "give this table a group.id of its own")
+    else:
+        yield ok(check, "nobody else uses it")
+
+
+def _start(plan: ReadPlan, cluster: Cluster) -> Finding:
+    subscription = Subscription(plan, cluster)
+    try:
+        topics = subscription.topics()
+        begin = subscription.begin(topics)
+    except KdslError as e:
+        return error("start", str(e).removeprefix(f"{plan.table}: "), "see what the message says to write instead")
+    ends = subscription.ends(subscription.places(topics))
+    waiting = sum(max(0, ends[place] - at) for place, at in begin.offsets.items())
+    return ok("start", f"{plan.start.mode}: {waiting:,} offsets to read in {len(begin.offsets)} partitions")

@@ -1,0 +1,229 @@
+"""How far a consumer group, or a query's checkpoint, is behind its topics: asked of the brokers, without Spark."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import attrs
+import orjson
+
+from kdsl.cluster import Cluster
+from kdsl.errors import KdslError, listing, nearest
+from kdsl.run.cluster import errors
+from kdsl.run.cluster.brokers import Brokers
+from kdsl.run.cluster.offsets import Range
+from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer
+from kdsl.run.metrics.model import Place
+from kdsl.run.metrics.statistics import client_id
+from kdsl.run.metrics.track import positions_of
+
+_PATIENCE = 5.0
+"""How long the next records of lagging partitions are waited for, in seconds."""
+_WHO = "lag"
+
+
+class LagError(KdslError):
+    """There is no such group or checkpoint, or nothing is known of how far it has come."""
+
+
+@attrs.frozen
+class PartitionLag:
+    """How far behind a reader of a partition is.
+
+    Attributes:
+        topic: The topic.
+        partition: The partition.
+        current: The offset of the next record to read; None where the group has committed none.
+        start: The offset of the first record that is there.
+        stable: The last stable offset: how far ``read_committed`` reads.
+        end: The high watermark: the offset after the last record.
+        lag: Offsets from the next record to the end (to the stable one under ``read_committed``); None where nothing
+            was committed.
+        seconds: The age of the next record; 0 without lag, None where it did not come in time.
+    """
+
+    topic: str
+    partition: int
+    current: int | None
+    start: int
+    stable: int
+    end: int
+    lag: int | None
+    seconds: float | None
+
+    @property
+    def expired(self) -> bool:
+        """Whether the next record was deleted before it was read."""
+        return self.current is not None and self.current < self.start
+
+
+@attrs.frozen
+class Lag:
+    """How far behind a reader is.
+
+    Attributes:
+        of: Whose: ``group orders-group``, or ``checkpoint /data/cp, batch 7``.
+        partitions: Each partition, in order.
+    """
+
+    of: str
+    partitions: tuple[PartitionLag, ...]
+
+    @property
+    def total(self) -> int:
+        """The lag of all partitions together."""
+        return sum(p.lag or 0 for p in self.partitions)
+
+    @property
+    def seconds(self) -> float | None:
+        """The age of the oldest record that waits; None where no partition says."""
+        return max((p.seconds for p in self.partitions if p.seconds is not None), default=None)
+
+
+def group_positions(cluster: Cluster, group: str) -> dict[Place, int]:
+    """The offsets that a group has committed.
+
+    Raises:
+        LagError: There is no such group, or it has committed nothing.
+        KafkaReadError: The brokers do not answer, or do not allow it.
+    """
+    brokers = Brokers(cluster, _WHO)
+    found = brokers.group_offsets(group)
+    if not found:
+        known = brokers.groups()
+        if group in known:
+            raise LagError(
+                f"the group {group!r} has committed no offsets yet; a stream of kdsl commits after each batch, if a "
+                "group id is declared and 'commit.offsets.on.checkpoint' is not false"
+            )
+        has = f"; there are {listing(known)}" if known else "; there is none at all"
+        raise LagError(f"{cluster.bootstrap_servers} knows no group {group!r}{nearest(group, known)}{has}")
+    return found
+
+
+def checkpoint_positions(place: str) -> tuple[int, dict[Place, int]]:
+    """The last batch of a query that was committed, and the offsets that come next.
+
+    Args:
+        place: The checkpoint's folder on this machine.
+
+    Raises:
+        LagError: It is no checkpoint, has no finished batch, or reads no Kafka topic.
+    """
+    parts = urlsplit(place)
+    if parts.scheme not in ("", "file") and len(parts.scheme) > 1:
+        raise LagError(
+            f"the checkpoint {place!r} is not on this machine; copy its folders 'offsets' and 'commits' here, or ask "
+            "for the lag of the query's group with --group"
+        )
+    folder = Path(unquote(parts.path)) if parts.scheme == "file" else Path(place)
+    if not (folder / "offsets").is_dir():
+        raise LagError(f"{str(folder)!r} is no checkpoint of a streaming query: it has no folder 'offsets'")
+    done = [int(p.name) for p in (folder / "commits").glob("*") if p.name.isdigit()]
+    if not done:
+        raise LagError(f"the query of the checkpoint {str(folder)!r} has not finished a batch yet")
+    batch = max(done)
+    try:
+        lines = (folder / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
+    except OSError as e:
+        raise LagError(f"batch {batch} of the checkpoint {str(folder)!r} cannot be read: {e.strerror}") from e
+    found: dict[Place, int] = {}
+    for line in lines[2:]:  # the version, and what the batch was planned with, come first
+        try:
+            document = orjson.loads(line)
+            positions = positions_of(document) if isinstance(document, dict) else {}
+        except (orjson.JSONDecodeError, ValueError, TypeError, KeyError, AttributeError):
+            continue  # a source that is not Kafka
+        found |= {place: min(at, found.get(place, at)) for place, at in positions.items()}
+    if not found:
+        raise LagError(f"the query of the checkpoint {str(folder)!r} reads no Kafka topic")
+    return batch, found
+
+
+def lag_of(of: str, cluster: Cluster, positions: Mapping[Place, int], topics: Iterable[str] = ()) -> Lag:
+    """How far some positions are behind their topics now.
+
+    Args:
+        of: Whose positions they are.
+        cluster: Where the topics live.
+        positions: The offset of the next record, by partition.
+        topics: Further topics to show; all partitions of each topic are shown, read or not.
+
+    Raises:
+        LagError: A topic does not exist any more.
+        KafkaReadError: The brokers do not answer, or do not allow it.
+    """
+    brokers = Brokers(cluster, _WHO)
+    names = {topic for topic, _ in positions} | set(topics)
+    known = brokers.topics(names)
+    if gone := sorted(names - known.keys()):
+        raise LagError(f"{of}: {cluster.bootstrap_servers} has no topic {listing(gone)} (any more)")
+    places = sorted({*positions, *((name, n) for name, topic in known.items() for n in range(topic.partitions))})
+    try:
+        start, stable, end = (
+            brokers.earliest(places),
+            brokers.latest(places, committed=True),
+            brokers.latest(places, committed=False),
+        )
+    except errors.TopicMissingError as e:
+        raise LagError(f"{of}: {e}; the topic was made again with fewer partitions") from e
+    committed = cluster.consumer().get("isolation.level") == "read_committed"
+    reach = stable if committed else end
+    lags = {place: max(0, reach[place] - at) for place, at in positions.items()}
+    waiting = {place: max(positions[place], start[place]) for place, lag in lags.items() if lag}
+    ages = _ages(cluster, {p: at for p, at in waiting.items() if at < reach[p]}, reach)
+    return Lag(
+        of,
+        tuple(
+            PartitionLag(
+                *place,
+                positions.get(place),
+                start[place],
+                stable[place],
+                end[place],
+                lags.get(place),
+                ages.get(place) if lags.get(place) else 0.0 if place in lags else None,
+            )
+            for place in places
+        ),
+    )
+
+
+def _ages(cluster: Cluster, nexts: Mapping[Place, int], reach: Mapping[Place, int]) -> dict[Place, float]:
+    """The age of the first record from an offset on, of each partition."""
+    if not nexts:
+        return {}
+    one_each = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
+    settings = cluster.consumer({**SIZES[0].settings, **one_each, "group.id": "kdsl-lag"})
+    settings["client.id"] = client_id(cluster.connector().client_id_prefix or "kdsl", "lag")
+    consumer = KeptConsumer(settings, cluster.bootstrap_servers)
+    found: dict[Place, float] = {}
+    open_ones = dict(nexts)
+    until = time.monotonic() + _PATIENCE
+    try:
+        consumer.assign([Range(*place, at, reach[place]) for place, at in open_ones.items()])
+        while open_ones and time.monotonic() < until:
+            before = len(open_ones)
+            for message in consumer.consume(500, 0.1):
+                place = (message.topic() or "", message.partition() or 0)
+                if place not in open_ones:
+                    continue
+                if message.error() is None:
+                    found[place] = max(0.0, time.time() - message.timestamp()[1] / 1000)
+                del open_ones[place]  # or nothing comes: an end, or an offset that is gone
+            if open_ones and len(open_ones) < before:
+                consumer.assign([Range(*place, at, reach[place]) for place, at in open_ones.items()])
+    finally:
+        consumer.close()
+    return found
+
+
+def topics_like(cluster: Cluster, names: Iterable[str], pattern: str | None) -> list[str]:
+    """The topics that a table reads."""
+    if pattern is None:
+        return list(names)
+    return [name for name in Brokers(cluster, _WHO).names() if re.fullmatch(pattern, name)]

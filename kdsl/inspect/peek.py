@@ -1,0 +1,78 @@
+"""The last records of a table, decoded in this process: no Spark, no JVM."""
+
+from __future__ import annotations
+
+import heapq
+
+import pyarrow as pa
+
+from kdsl.cluster import Cluster
+from kdsl.plan.model import ReadPlan
+from kdsl.run.cluster.brokers import Place
+from kdsl.run.cluster.offsets import Range
+from kdsl.run.cluster.subscription import Subscription
+from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer
+from kdsl.run.librdkafka.fetch import Fetcher
+from kdsl.run.records.decode import RecordDecoder
+
+
+def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
+    """The rows of the last records of a table's topics, oldest first.
+
+    Last by the record's timestamp, over all partitions; of one partition always the last ones. Offsets without a record
+    (transaction markers, compaction) do not count. The plan's start is not looked at; computed columns, which are
+    Spark's, do not come.
+
+    Args:
+        plan: What is read.
+        cluster: Where it lives.
+        n: How many records.
+        zone: The time zone in which the record's timestamp is shown as a wall-clock time, a date or a text.
+
+    Returns:
+        A table of the plan's columns. A record may give no row, or several.
+
+    Raises:
+        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
+        RecordError: A record cannot be read.
+    """
+    subscription = Subscription(plan, cluster)
+    places = subscription.places(subscription.topics())
+    first, ends = subscription.brokers.earliest(places), subscription.ends(places)
+    decoder = RecordDecoder(plan, zone)
+    name = f"kdsl-{plan.table}"
+    consumer = KeptConsumer(
+        cluster.consumer({"client.id": name, "group.id": plan.group_id or name, **SIZES[0].settings}),
+        cluster.bootstrap_servers,
+    )
+    patience = cluster.connector().api_timeout_ms / 1000
+    fetcher = Fetcher(consumer, plan.table, decoder.needs | {"timestamp"}, patience)
+    try:
+        tails = _tails(fetcher, first, ends, n)
+    finally:
+        consumer.close()
+    newest = heapq.nlargest(
+        n, ((record["timestamp"], i, j) for i, tail in enumerate(tails) for j, record in enumerate(tail))
+    )
+    chosen = [tails[i][j] for _, i, j in sorted(newest)]
+    rows = decoder.decode(pa.RecordBatch.from_pylist(chosen, schema=fetcher.schema))
+    return pa.Table.from_batches([rows])
+
+
+def _tails(fetcher: Fetcher, first: dict[Place, int], ends: dict[Place, int], n: int) -> list[list[dict[str, object]]]:
+    """At least the last n records of each partition, or all there are."""
+    tails: dict[Place, list[dict[str, object]]] = {place: [] for place in ends}
+    begins = dict(ends)
+    width = n
+    while wanted := [place for place, tail in tails.items() if len(tail) < n and begins[place] > first[place]]:
+        ranges = [Range(*place, max(first[place], begins[place] - width), begins[place]) for place in wanted]
+        found: dict[Place, list[dict[str, object]]] = {place: [] for place in wanted}
+        for batch in fetcher.read(ranges):
+            for record in batch.to_pylist():
+                found[record["topic"], record["partition"]].append(record)
+        for r in ranges:
+            place = (r.topic, r.partition)
+            tails[place] = found[place] + tails[place]
+            begins[place] = r.start
+        width *= 2
+    return [tail[-n:] for tail in tails.values()]

@@ -1,0 +1,390 @@
+"""What the driver asks the brokers: topics with their ids, offsets by place and by time, a group's offsets.
+
+All partitions go in one request. Every call is bounded: by a short time until the first answer ever, by
+``default.api.timeout.ms`` from then on; what passes by itself (a new leader, a broker that restarts) is tried again
+until then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+import attrs
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from kdsl.cluster import Cluster
+from kdsl.run.cluster import errors, login
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Place = tuple[str, int]
+"""A partition: its topic and its number."""
+
+FIRST_ANSWER = 10.0
+"""How long a cluster may take to answer for the first time, in seconds; connecting takes milliseconds."""
+_FIRST_ATTEMPT = 3.0
+_FRESH = 30.0
+"""For so many seconds a client's view of leaders and connections is taken for good.
+
+A request for offsets neither connects again nor asks for new leaders: without a connection it may wait for ever, after
+a change of leaders it fails for ever. So the topics are asked for first, where the view is older, and after errors.
+"""
+
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+PASSING = frozenset(
+    (
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._WAIT_CACHE,  # noqa: SLF001
+        KafkaError._WAIT_COORD,  # noqa: SLF001
+        KafkaError._UNKNOWN_BROKER,  # noqa: SLF001
+        KafkaError._DESTROY_BROKER,  # noqa: SLF001
+        KafkaError._NOENT,  # noqa: SLF001  # no leader is known
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.BROKER_NOT_AVAILABLE,
+    )
+)
+
+
+@attrs.frozen
+class Topic:
+    """A topic as the cluster has it.
+
+    Attributes:
+        id: Its id, which another topic of the same name never has; empty where the brokers tell none.
+        partitions: How many partitions it has.
+    """
+
+    id: str
+    partitions: int
+
+
+@attrs.frozen
+class Member:
+    """A member of a consumer group: a client that subscribes with the group's id.
+
+    Attributes:
+        client: Its client id.
+        host: Where it runs, as the broker sees it.
+        id: What the group calls it.
+    """
+
+    client: str
+    host: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.client} at {self.host.lstrip('/')} (member id {self.id})"
+
+
+class Brokers:
+    """The brokers of a cluster, asked on behalf of a table.
+
+    Args:
+        cluster: Where they are.
+        table: The table's name, for messages.
+    """
+
+    def __init__(self, cluster: Cluster, table: str) -> None:
+        self.servers = cluster.bootstrap_servers
+        self._table = table
+        self._patience = cluster.connector().api_timeout_ms / 1000
+        self._answered = False
+        self._viewed = float("-inf")
+        self._last_error: KafkaError | None = None
+        self._refused: KafkaError | None = None
+        self._looked = False
+        settings: dict[str, Any] = {**cluster.admin({"log_level": 0}), "error_cb": self._on_error}
+        self._login = login.plain(settings)
+        self._admin = AdminClient(settings)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of the topics that exist."""
+        found = {}
+        for name, result in self._topics(sorted(set(names))).items():
+            if isinstance(result, KafkaError):
+                if not errors.is_unknown_topic(result):
+                    raise self._told(result, f"the topic {name!r}")
+                continue
+            found[name] = result
+        return found
+
+    def names(self, *, internal: bool = False) -> list[str]:
+        """The names of all topics that this user may see."""
+        metadata = self._patiently(lambda seconds: self._admin.list_topics(timeout=seconds))
+        return sorted(name for name in metadata.topics if internal or name not in _INTERNAL)
+
+    def earliest(self, places: Iterable[Place]) -> dict[Place, int]:
+        """The offset of the first record of each partition."""
+        return self._offsets(dict.fromkeys(places, _EARLIEST))
+
+    def latest(self, places: Iterable[Place], *, committed: bool) -> dict[Place, int]:
+        """The offset after the last record of each partition.
+
+        Args:
+            places: The partitions.
+            committed: The last stable offset instead, before which no transaction is open.
+        """
+        return self._offsets(dict.fromkeys(places, _LATEST), committed=committed)
+
+    def at_time(self, places: Iterable[Place], millis: int) -> dict[Place, int | None]:
+        """The offset of each partition's first record that is not older; None where there is none."""
+        spec = OffsetSpec.for_timestamp(millis)
+        found = self._offsets(dict.fromkeys(places, spec))
+        return {place: None if offset < 0 else offset for place, offset in found.items()}
+
+    def committed(self, group: str, places: Iterable[Place]) -> dict[Place, int]:
+        """The offsets that a consumer group has committed, where it has."""
+        wanted_places = list(places)
+        wanted = [TopicPartition(topic, partition) for topic, partition in wanted_places]
+        if not wanted:
+            return {}
+
+        def ask(seconds: float) -> Mapping[str, Future[Any]]:
+            request = [ConsumerGroupTopicPartitions(group, wanted)]
+            return self._admin.list_consumer_group_offsets(request, request_timeout=seconds)
+
+        found = self._ask(ask, (topic for topic, _ in wanted_places))[group]
+        if isinstance(found, KafkaError):
+            raise self._told(found, f"the offsets of the group {group!r}")
+        committed = {}
+        for place in found.topic_partitions:
+            if place.error is not None:
+                raise self._told(place.error, f"the offsets of the group {group!r}")
+            if place.offset >= 0:
+                committed[place.topic, place.partition] = place.offset
+        return committed
+
+    def commit(self, group: str, positions: Mapping[Place, int]) -> None:
+        """Commit the offsets of a consumer group, all in one request.
+
+        Args:
+            group: The group. The brokers refuse while it has members, whose offsets these would be.
+            positions: The offset of the next record of each partition.
+
+        Raises:
+            KafkaReadError: An offset was not committed; others may have been.
+        """
+        if not positions:
+            return
+        wanted = [TopicPartition(topic, partition, at) for (topic, partition), at in sorted(positions.items())]
+
+        def send(seconds: float) -> Mapping[str, Future[Any]]:
+            request = [ConsumerGroupTopicPartitions(group, wanted)]
+            return self._admin.alter_consumer_group_offsets(request, request_timeout=seconds)
+
+        done = self._ask(send)[group]
+        failed = [done] if isinstance(done, KafkaError) else [p.error for p in done.topic_partitions if p.error]
+        if failed:
+            raise self._told(failed[0], f"the offsets of the group {group!r}", "committed to")
+
+    def groups(self) -> list[str]:
+        """The ids of all consumer groups that this user may see."""
+        found = self._ask(lambda seconds: {"": self._admin.list_consumer_groups(request_timeout=seconds)})[""]
+        if isinstance(found, KafkaError):
+            raise self._told(found, "the list of groups")
+        return sorted(group.group_id for group in found.valid)
+
+    def group_offsets(self, group: str) -> dict[Place, int]:
+        """All offsets that a consumer group has committed; empty where there is no such group."""
+        # librdkafka crashes where it asks for all offsets of a group that has no coordinator yet, so look for it first.
+        if group not in self.groups():
+            return {}
+        self.members(group)
+
+        def ask(seconds: float) -> Mapping[str, Future[Any]]:
+            return self._admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group)], request_timeout=seconds
+            )
+
+        found = self._ask(ask)[group]
+        if isinstance(found, KafkaError):
+            if found.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return {}
+            raise self._told(found, f"the offsets of the group {group!r}")
+        return {(p.topic, p.partition): p.offset for p in found.topic_partitions if p.error is None and p.offset >= 0}
+
+    def members(self, group: str) -> tuple[Member, ...]:
+        """The members that a consumer group has now."""
+        found = self._ask(lambda seconds: self._admin.describe_consumer_groups([group], request_timeout=seconds))[group]
+        if isinstance(found, KafkaError):
+            if found.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return ()
+            raise self._told(found, f"the group {group!r}")
+        return tuple(Member(m.client_id or "", m.host or "", m.member_id or "") for m in found.members)
+
+    def _topics(self, names: list[str]) -> dict[str, Topic | KafkaError]:
+        if not names:
+            return {}
+        described = self._ask(
+            lambda seconds: self._admin.describe_topics(TopicCollection(names), request_timeout=seconds)
+        )
+        return {
+            name: one if isinstance(one, KafkaError) else Topic(_topic_id(one.topic_id), len(one.partitions))
+            for name, one in described.items()
+        }
+
+    def _offsets(self, wanted: Mapping[Place, OffsetSpec], *, committed: bool = False) -> dict[Place, int]:
+        if not wanted:
+            return {}
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        specs = {TopicPartition(topic, partition): spec for (topic, partition), spec in wanted.items()}
+        found = self._ask(
+            lambda seconds: self._admin.list_offsets(specs, isolation_level=level, request_timeout=seconds),
+            (topic for topic, _ in wanted),
+        )
+        offsets = {}
+        for place, result in found.items():
+            if isinstance(result, KafkaError):
+                if errors.is_unknown_topic(result):
+                    raise errors.TopicMissingError(
+                        f"{self._table}: partition {place.partition} of the topic {place.topic!r} is gone "
+                        f"({result.str()})"
+                    )
+                raise self._told(result, f"the topic {place.topic!r}")
+            offsets[place.topic, place.partition] = result.offset
+        return offsets
+
+    def _ask(self, ask: Callable[[float], Mapping[K, Future[Any]]], topics: Iterable[str] = ()) -> dict[K, Any]:
+        """The result of each future, or its KafkaError; asked again as long as an error may pass.
+
+        Args:
+            ask: Sends the request; is given the seconds that it may take.
+            topics: The topics whose leaders the request goes to.
+        """
+        names = TopicCollection(sorted(set(topics)))
+
+        def once(seconds: float) -> dict[K, Any]:
+            if names.topic_names and time.monotonic() - self._viewed > _FRESH:
+                view = self._results(self._admin.describe_topics(names, request_timeout=seconds), seconds)
+                if _passing(view) is not None:
+                    return view  # type: ignore[return-value]  # an error, after which it is tried again
+                self._viewed = time.monotonic()
+            return self._results(ask(seconds), seconds)
+
+        return self._patiently(once, _passing)
+
+    def _results(self, futures: Mapping[K, Future[Any]], seconds: float) -> dict[K, Any]:
+        until = time.monotonic() + seconds + 1
+        open_ones = set(futures.values())
+        while open_ones and time.monotonic() < until:
+            open_ones = wait(open_ones, timeout=0.2).not_done
+            if open_ones:
+                self._look_at_errors()
+        return {key: _result(future) for key, future in futures.items()}
+
+    def _patiently(self, once: Callable[[float], V], passing: Callable[[V], KafkaError | None] = lambda _: None) -> V:
+        """What a call gives within a time; called again, with more time, as long as its error may pass."""
+        started = time.monotonic()
+        attempt = _FIRST_ATTEMPT
+        while True:
+            patience = min(FIRST_ANSWER, self._patience) if not self._answered else self._patience
+            left = started + patience - time.monotonic()
+            if left <= 0:
+                last = self._last_error.str() if self._last_error else None
+                raise errors.unreachable(self._table, self.servers, patience, last)
+            error: KafkaError | None
+            try:
+                result = once(min(left, attempt))  # the client goes on connecting between attempts
+            except Exception as e:
+                error = errors.kafka_error(e)
+                if error is None:
+                    raise
+                if error.code() not in PASSING:
+                    raise self._told(error, "the cluster") from e
+            else:
+                error = passing(result)
+                if error is None:
+                    self._answered = True
+                    return result
+            attempt *= 2
+            self._viewed = float("-inf")
+            if self._last_error is None:
+                self._last_error = error
+            self._look_at_errors()
+            self._look_at_port()
+            time.sleep(0.1)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if errors.is_login_error(error):
+            self._refused = error
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._last_error = error
+
+    def _look_at_errors(self) -> None:
+        self._admin.poll(0)
+        if self._answered:
+            return
+        if self._refused is not None:
+            self._look_at_port()
+            raise errors.refused_login(self._table, self.servers, self._refused.str())
+        if self._last_error is not None and login.is_telling(self._last_error.str()):
+            self._look_at_port()
+
+    def _look_at_port(self) -> None:
+        """Say why no broker lets the client in, where that can be told apart, once."""
+        if self._answered or self._looked:
+            return
+        self._looked = True
+        said = self._refused or self._last_error
+        told = login.reason(self.servers, self._login, said.str() if said else None)
+        if told is not None:
+            raise errors.not_let_in(self._table, self.servers, told)
+
+    def _told(self, error: KafkaError, what: str, done: str = "read from") -> errors.KafkaReadError:
+        if errors.is_not_allowed(error):
+            return errors.not_allowed(self._table, what, error)
+        if errors.is_login_error(error):
+            return errors.refused_login(self._table, self.servers, error.str())
+        return errors.KafkaReadError(
+            f"{self._table}: {what} cannot be {done} {self.servers}: {error.str()} ({error.name()})"
+        )
+
+
+def _topic_id(id_: object) -> str:
+    text = str(id_)
+    return "" if text == _NO_ID else text
+
+
+def _passing(results: Mapping[Any, Any]) -> KafkaError | None:
+    """An error among the results that may pass."""
+    return next((r for r in results.values() if isinstance(r, KafkaError) and r.code() in PASSING), None)
+
+
+def _result(future: Future[Any]) -> Any:
+    """A future's result, or the KafkaError that stands for it."""
+    try:
+        return future.result(0)
+    except TimeoutError:
+        return KafkaError(KafkaError._TIMED_OUT)  # noqa: SLF001
+    except Exception as e:
+        error = errors.kafka_error(e)
+        if error is None:
+            raise
+        return error

@@ -1,0 +1,141 @@
+"""Exactly-once writes of batches: one by itself, or one of those that a ``foreachBatch`` makes for each micro-batch."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import uuid
+from typing import TYPE_CHECKING
+
+import attrs
+
+from kdsl.cluster import Cluster
+from kdsl.errors import KdslError
+from kdsl.plan.model import WritePlan
+from kdsl.plan.text import plan_text
+from kdsl.run.cluster.lease import Lease
+from kdsl.run.exactly_once.claim import abort_open, claim, limits
+from kdsl.run.exactly_once.stream import check_speculation, digest, held, topic_of, wait_for_end
+from kdsl.run.librdkafka.transactions.part import brokers_of
+from kdsl.run.librdkafka.transactions.token import Progress, Writer
+from kdsl.run.librdkafka.transactions.work import WORK, Work, work_text
+from kdsl.run.session import cores, is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_CONNECT_WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
+_log = logging.getLogger(__name__)
+_lock = threading.Lock()
+_leases: dict[str, Lease] = {}
+_writes: dict[tuple[str, str, str], tuple[int, Work]] = {}
+
+
+def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool) -> None:
+    """Write a batch exactly once.
+
+    Args:
+        rows: What is written, as `kdsl.run.frames.fit.fitted` gives it.
+        plan: What is written.
+        cluster: Where.
+        write_id: What names the write when it is made again; needed within ``foreachBatch``.
+        adopt: Whether tokens that are missing or of somebody else are passed over.
+
+    Raises:
+        ResolveError: The transactions' timeout is above the brokers' maximum.
+        KdslError: Within ``foreachBatch`` it has no write id, the prefix is taken, or the tokens forbid it.
+    """
+    assert plan.transactions is not None
+    _check_batch(rows, plan, write_id)
+    query, batch = _micro_batch(rows.sparkSession)
+    if query is not None and write_id is None:
+        raise KdslError(
+            f"{plan.table}: exactly-once within foreachBatch needs write(..., write_id='...'), for all writes of a "
+            "batch have the same query and batch id; give each write of the function its own, always the same one"
+        )
+    prefix = plan.transactions.prefix
+    if query is not None:
+        _write_part_of_query(rows, plan, cluster, Writer(query, write_id or "", plan.table), batch, adopt=adopt)
+        return
+    wait_for_end(prefix, plan.table)
+    with held(plan, cluster):
+        writer = Writer(uuid.uuid4().hex if write_id is None else "", write_id or "", plan.table, kind="batch")
+        count = plan.parallelism or (2 * cores(rows.sparkSession) if write_id is None else 1)
+        work = _batch_work(plan, cluster, writer, prefix, count, 0)
+        same = {id_: id_ for id_ in work.ids}
+        found = claim(work, cluster, Progress(0, -1), before=work.ids, heirs=same, adopt=adopt, strict=False)
+        if set(found.values()) == {0}:
+            _log.warning("%s: the write %r is done already, and nothing is written again", plan.table, write_id)
+            return
+        _save(rows.repartition(1) if write_id is not None else rows.coalesce(count), plan, cluster, work)
+
+
+def _write_part_of_query(
+    rows: DataFrame, plan: WritePlan, cluster: Cluster, writer: Writer, batch: int, *, adopt: bool
+) -> None:
+    """A write of a ``foreachBatch``: its ids are its own, for each write of the function has a token."""
+    assert plan.transactions is not None
+    prefix = f"{plan.transactions.prefix}-{writer.sink}"
+    key = (plan.transactions.prefix, writer.query, writer.sink)
+    with _lock:
+        lease = _leases.get(plan.transactions.prefix)
+        last, work = _writes.pop(key, (None, None))
+    if lease is None or not lease.held:
+        wait_for_end(plan.transactions.prefix, plan.table)
+        _leases[plan.transactions.prefix] = held(plan, cluster)  # for the life of the process
+    if work is None or last != batch - 1:
+        work = _batch_work(plan, cluster, writer, prefix, 1, batch)
+        same = {id_: id_ for id_ in work.ids}
+        progress = Progress(batch, batch - 1)
+        claim(work, cluster, progress, before=work.ids, heirs=same, adopt=adopt, strict=batch > 0)
+    _save(rows.repartition(1), plan, cluster, attrs.evolve(work, batch=batch))
+    with _lock:
+        _writes[key] = batch, work
+
+
+def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None:
+    check_speculation(rows.sparkSession, plan.table)
+    if plan.transactions is not None and plan.transactions.staged:
+        raise KdslError(
+            f'{plan.table}: exactly_once="staged" keeps batches beside a checkpoint, and write has none; use '
+            'write_stream, or exactly_once="direct"'
+        )
+    if write_id is not None and plan.parallelism not in (None, 1):
+        raise KdslError(
+            f"{plan.table}: a write that may be made again (write_id={write_id!r}) has one writer, for nobody knows "
+            f"whether rows come in the same partitions again; remove sink_parallelism={plan.parallelism}, or use "
+            "write_stream"
+        )
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    if main is not None and main.name == _CONNECT_WORKER:
+        raise KdslError(
+            f"{plan.table}: within foreachBatch of Spark Connect nothing tells the query, without which a write cannot "
+            "be exactly-once; use write_stream, or a classic session"
+        )
+
+
+def _batch_work(plan: WritePlan, cluster: Cluster, writer: Writer, prefix: str, count: int, batch: int) -> Work:
+    brokers = brokers_of(cluster, plan.table)
+    timeout_ms, _ = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
+    return Work(writer, prefix, count, topic_of(plan, brokers), digest(plan_text(plan)), timeout_ms, batch)
+
+
+def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: Work) -> None:
+    from kdsl.run.librdkafka.datasource import FORMAT, options
+
+    writer = rows.write.format(FORMAT).mode("append")
+    try:
+        writer.options(**options(plan, cluster), **{WORK: work_text(work)}).save()
+    except BaseException:
+        abort_open(work, cluster)
+        raise
+
+
+def _micro_batch(spark: SparkSession) -> tuple[str | None, int]:
+    """The query and the batch whose ``foreachBatch`` calls; None where there is none, or none that can be seen."""
+    if is_connect(spark):
+        return None, 0
+    context = spark.sparkContext
+    query = context.getLocalProperty("sql.streaming.queryId")
+    return (None, 0) if query is None else (query, int(context.getLocalProperty("streaming.sql.batchId") or 0))

@@ -1,0 +1,78 @@
+"""``exactly_once="staged"``: a micro-batch is kept beside the checkpoint before it is sent, and is sent from there.
+
+So it may be made with ``rand()``, of files that change, by functions that nobody can look into: what is sent again
+after a crash is what was kept, row for row, writer for writer. It costs one write and one read of the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from kdsl.cluster import Cluster
+from kdsl.plan.model import WritePlan
+from kdsl.plan.text import plan_text, read_plan_text
+from kdsl.run.checkpoint.kept import FOLDER, folder_of
+from kdsl.run.librdkafka.transactions.work import WORK, Work, work_text
+from kdsl.run.records.encode import RecordEncoder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+STAGED = f"{FOLDER}/staged"
+_WRITER, _ORDER = "__kdsl_writer__", "__kdsl_order__"
+
+
+def staged(
+    rows: DataFrame, plan: WritePlan, cluster: Cluster, work: Work, telling: Mapping[str, str]
+) -> DataStreamWriter:
+    """The writer of a stream whose batches are kept before they are sent.
+
+    Args:
+        rows: What is written, as `kdsl.run.frames.fit.fitted` gives it.
+        plan: What is written.
+        cluster: Where.
+        work: Who writes.
+        telling: The options by which commits tell what they wrote (`kdsl.run.metrics.written`).
+    """
+    from kdsl.run.librdkafka.datasource import options
+
+    checked = rows.mapInArrow(partial(_checked, plan_text(plan)), rows.schema)
+    return checked.writeStream.foreachBatch(partial(_send, {**options(plan, cluster), **telling}, work))
+
+
+def _checked(text: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows as they are; one that cannot be encoded is told before its batch is kept for good."""
+    encoder = RecordEncoder(read_plan_text(text, WritePlan))
+    rows = 0
+    for batch in batches:
+        encoder.encode(batch, rows)
+        rows += batch.num_rows
+        yield batch
+
+
+def _send(options: dict[str, str], work: Work, batch: DataFrame, number: int) -> None:
+    from kdsl.run.librdkafka.datasource import FORMAT, register
+
+    spark = batch.sparkSession
+    register(spark)
+    folder = folder_of(spark, work.writer.place)
+    name, done = f"{STAGED}/{number}", f"{STAGED}/{number}.complete"
+    if folder.read(done) is None:
+        kept = batch.withColumn(_WRITER, F.spark_partition_id() % work.writers)
+        kept.withColumn(_ORDER, F.monotonically_increasing_id()).write.mode("overwrite").parquet(folder.path(name))
+        folder.write(done, "complete\n")
+    rows = spark.read.parquet(folder.path(name)).repartitionById(work.writers, F.col(_WRITER))
+    rows = rows.sortWithinPartitions(_ORDER).drop(_WRITER, _ORDER)
+    numbered = attrs.evolve(work, batch=number)
+    rows.write.format(FORMAT).mode("append").options(**options, **{WORK: work_text(numbered)}).save()
+    for old in folder.names(STAGED):
+        before = old.removesuffix(".complete")
+        if before.isdigit() and int(before) < number:
+            folder.remove(f"{STAGED}/{old}")

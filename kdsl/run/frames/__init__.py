@@ -1,0 +1,3 @@
+"""DataFrames and plans: columns by name, watermarks, tasks, typed rows."""
+
+from __future__ import annotations

@@ -1,0 +1,156 @@
+"""What the driver asks the brokers, and what it says when they do not answer, or say no."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from kdsl.cluster import Cluster
+from kdsl.run.cluster import brokers as asking
+from kdsl.run.cluster.brokers import Brokers
+from kdsl.run.cluster.errors import NotAllowedError, UnreachableError
+from kdsl.run.cluster.offsets import Range
+from kdsl.run.cluster.subscription import Subscription
+from kdsl.testing import LocalKafka, Record, RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.run.read_plans import fetch, read_plan
+
+
+def test_topics_offsets_and_times(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    topic = kdsl_topic(partitions=2)
+    at = 1_700_000_000_000
+    kdsl_kafka.produce(topic, *(Record("x", None, [], 0, at + n) for n in range(5)))
+    kdsl_kafka.delete_records(topic, {0: 2})
+    brokers = Brokers(Cluster(kdsl_kafka.bootstrap_servers), "Orders")
+    a, b = (topic, 0), (topic, 1)
+
+    assert brokers.topics([topic, "no-such-topic"]) == {topic: asking.Topic(kdsl_kafka.topic_id(topic), 2)}
+    assert topic in brokers.names()
+    assert brokers.earliest([a, b]) == {a: 2, b: 0}
+    assert brokers.latest([a, b], committed=False) == {a: 5, b: 0}
+    assert brokers.at_time([a, b], at + 3) == {a: 3, b: None}
+    assert brokers.committed("nobody", [a, b]) == {}
+    assert (brokers.topics([]), brokers.earliest([]), brokers.committed("g", [])) == ({}, {}, {})
+
+
+def test_no_answer_names_the_servers_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "FIRST_ANSWER", 1.0)
+
+    with pytest.raises(UnreachableError) as raised:
+        Brokers(Cluster("127.0.0.1:1"), "Orders").topics(["orders"])
+    assert str(raised.value).startswith(
+        "Orders: no broker of 127.0.0.1:1 answered within 1 s; the client's last word: "
+    )
+    assert "Connection refused" in str(raised.value)
+
+
+def test_a_name_that_does_not_resolve_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "FIRST_ANSWER", 1.0)
+
+    with pytest.raises(UnreachableError, match=r"Failed to resolve 'no-such-host\.invalid:9092'"):
+        Brokers(Cluster("no-such-host.invalid:9092"), "Orders").names()
+
+
+@pytest.mark.kafka
+class TestSecurity:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def kafka(cls) -> Iterator[LocalKafka]:
+        rules = {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:admin;User:ANONYMOUS",
+        }
+        users = {"admin": "admin-secret", "bob": "bob-secret"}
+        with LocalKafka(security="sasl_plain", users=users, properties=rules, topics=["orders"], heap=256) as kafka:
+            kafka.produce("orders", "a", "b")
+            yield kafka
+
+    def cluster(self, kafka: LocalKafka, user: str, password: str) -> Cluster:
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        return Cluster(
+            kafka.bootstrap_servers,
+            properties={
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": f'{module} required username="{user}" password="{password}";',
+            },
+        )
+
+    def test_the_right_password_reads(self, kafka: LocalKafka) -> None:
+        cluster = self.cluster(kafka, "admin", "admin-secret")
+
+        assert [r["text"] for r in fetch(read_plan("orders"), cluster, [Range("orders", 0, 0, 2)])] == ["a", "b"]
+
+    def test_a_refused_login_is_told_at_once_and_without_the_password(
+        self, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(asking, "FIRST_ANSWER", 600.0)
+        cluster = self.cluster(kafka, "admin", "hunter2")
+
+        for read in (
+            lambda: Brokers(cluster, "Orders").topics(["orders"]),
+            lambda: fetch(read_plan("orders"), cluster, [Range("orders", 0, 0, 2)], patience=600),
+        ):
+            with pytest.raises(UnreachableError) as raised:
+                read()
+            text = str(raised.value)
+            assert f"Orders: the brokers {kafka.bootstrap_servers} do not accept the connection: " in text
+            assert "sasl.mechanism" in text
+            assert re.search("password|credentials", text)
+            assert "hunter2" not in text
+
+    def test_plaintext_against_a_login_is_an_error_soon(
+        self, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(asking, "FIRST_ANSWER", 2.0)
+
+        with pytest.raises(UnreachableError, match="the listener asks for a login, but"):
+            Brokers(Cluster(kafka.bootstrap_servers), "Orders").topics(["orders"])
+
+    def test_a_topic_that_may_not_be_read_is_told_as_such(self, kafka: LocalKafka) -> None:
+        bob = self.cluster(kafka, "bob", "bob-secret")
+
+        with pytest.raises(NotAllowedError) as raised:
+            Subscription(read_plan("orders"), bob).topics()
+        assert "Orders: this user may not read the topic 'orders'" in str(raised.value)
+        allow = AclBinding(
+            ResourceType.TOPIC,
+            "orders",
+            ResourcePatternType.LITERAL,
+            "User:bob",
+            "*",
+            AclOperation.DESCRIBE,
+            AclPermissionType.ALLOW,
+        )
+        for future in kafka.admin().create_acls([allow]).values():
+            future.result(30)
+
+        assert Subscription(read_plan("orders"), bob).topics().keys() == {"orders"}
+        with pytest.raises(NotAllowedError, match="this user may not read the topic 'orders'"):
+            fetch(read_plan("orders"), bob, [Range("orders", 0, 0, 2)])
+        with pytest.raises(NotAllowedError, match="the offsets of the group 'orders-group'"):
+            Brokers(bob, "Orders").committed("orders-group", [("orders", 0)])
+
+
+@pytest.mark.kafka
+def test_a_broker_that_restarts_is_waited_for() -> None:
+    with LocalKafka(topics=["orders"], heap=256) as kafka:
+        kafka.produce("orders", "a")
+        brokers = Brokers(Cluster(kafka.bootstrap_servers), "Orders")
+        assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 1}
+        kafka.kill()
+        back = threading.Timer(1.0, kafka.start_broker)
+        back.start()
+
+        assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 1}
+        back.join()

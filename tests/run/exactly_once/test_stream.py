@@ -1,0 +1,338 @@
+"""Exactly-once on a real broker: batches and streams, restarts, other writers, what is refused."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession, functions as F
+
+from kdsl.cluster import Cluster
+from kdsl.declare.connector import Delivery
+from kdsl.errors import KdslError, ResolveError
+from kdsl.plan.model import Transactions, WritePlan
+from kdsl.run.checkpoint.kept import CheckpointError
+from kdsl.run.cluster.lease import Lease, LeaseHeldError
+from kdsl.run.exactly_once.stream import check_speculation
+from kdsl.run.librdkafka.producer import ProducerError
+from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
+from kdsl.run.librdkafka.transactions.token import ExactlyOnceError
+from kdsl.run.librdkafka.transactions.work import transactional
+from kdsl.run.read import read_stream
+from kdsl.run.write import write, write_stream
+from kdsl.testing import RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.run.read_plans import read_plan
+from tests.run.test_write_stream import put, stream
+from tests.run.write_plans import part, write_plan
+
+NOW = {"availableNow": True}
+
+
+@pytest.fixture
+def cluster(kdsl_kafka: RunningKafka) -> Cluster:
+    return Cluster(kdsl_kafka.bootstrap_servers)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    return folder
+
+
+def plan_for(topic: str, prefix: str = "", *, staged: bool = False, **rest: Any) -> WritePlan:
+    """A table of one number that is written exactly once."""
+    exactly: Delivery = "exactly-once"
+    transactions = Transactions(prefix or f"{topic}-tx", staged=staged)
+    return write_plan({"id": "BIGINT"}, topics=(topic,), delivery=exactly, transactions=transactions, **rest)
+
+
+def ids(kafka: RunningKafka, topic: str, *, committed: bool = True) -> Counter[int]:
+    return Counter(json.loads(m.value() or b"")["id"] for m in kafka.read(topic, committed=committed))
+
+
+def forget(checkpoint: Path, batch: int) -> None:
+    """As after a crash between Kafka's commit and Spark's note of it."""
+    for note in [checkpoint / "commits" / str(batch), checkpoint / "commits" / f".{batch}.crc"]:
+        note.unlink(missing_ok=True)
+
+
+def delete_tokens(kafka: RunningKafka, topic: str, writers: int) -> None:
+    """As when the brokers' retention has passed."""
+    for future in kafka.admin().delete_consumer_groups([f"{topic}-tx-{i}" for i in range(writers)]).values():
+        future.result()
+
+
+def left_open(cluster: Cluster, topic: str, id_: str) -> TransactionalProducer:
+    """A transaction that a killed writer has left, with a record in it."""
+    producer = TransactionalProducer(transactional(cluster.producer(), id_, 600_000))
+    producer.init(30)
+    producer.begin()
+    value = pa.array([b'{"id": -1}'])
+    producer.look_up(topic, 10)
+    producer.send(topic, pa.RecordBatch.from_pydict({"key": pa.nulls(1, pa.binary()), "value": value}), np.arange(1))
+    producer.flush()
+    return producer
+
+
+def run(df: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Path, **rest: Any) -> None:
+    write_stream(df, plan, cluster, checkpoint=str(checkpoint), trigger=NOW, **rest).awaitTermination(120)
+
+
+class TestBatch:
+    def test_a_batch_is_committed_at_its_end(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        """The reference's scenarios A4 and F3."""
+        topic = kdsl_topic(partitions=3)
+
+        write(spark.range(1000, numPartitions=5), plan_for(topic), cluster)
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(1000), 1)
+
+    def test_a_batch_that_fails_shows_nothing_of_the_part_that_failed(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic()
+        rows = spark.range(100, numPartitions=4).select(F.expr("if(id = 99, raise_error('no'), id)").alias("id"))
+
+        with pytest.raises(Exception, match="no"):
+            write(rows, plan_for(topic, parallelism=1), cluster)
+
+        assert ids(kdsl_kafka, topic) == {}
+        kdsl_kafka.produce(topic, '{"id": 1}')
+        assert kdsl_kafka.end_offsets(topic, committed=True) == kdsl_kafka.end_offsets(topic)
+
+    def test_batches_follow_one_another_under_a_prefix(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic()
+
+        write(spark.range(10), plan_for(topic), cluster)
+        write(spark.range(10), plan_for(topic), cluster)
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
+
+    def test_a_write_with_an_id_is_done_once(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic()
+
+        for write_id in ("monday", "monday", "tuesday"):
+            write(spark.range(10, numPartitions=3), plan_for(topic), cluster, write_id=write_id)
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
+
+
+class TestStream:
+    def test_a_stream_is_written_batch_by_batch(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        """The reference's scenario F2, over a table of kdsl: no shuffle."""
+        source, topic = kdsl_topic("in", partitions=3), kdsl_topic("out", partitions=2)
+        checkpoint = tmp_path / "cp"
+        for start in (0, 3000):
+            kdsl_kafka.produce(source, *(json.dumps({"id": n}) for n in range(start, start + 3000)))
+            rows = read_stream(spark, read_plan(source, value=part("json", {"id": "BIGINT"})), cluster)
+            run(rows, plan_for(topic), cluster, checkpoint)
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(6000), 1)
+        assert json.loads((checkpoint / "kdsl" / "write.json").read_text())["spread"]["by"] == "tasks"
+
+    def test_a_batch_that_was_committed_is_not_written_again(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        topic = kdsl_topic()
+        checkpoint = tmp_path / "cp"
+        for start in (0, 10):
+            put(files, range(start, start + 10))
+        run(stream(spark, files), plan_for(topic), cluster, checkpoint)
+        forget(checkpoint, 1)
+
+        put(files, range(20, 30))
+        run(stream(spark, files), plan_for(topic), cluster, checkpoint)
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(30), 1)
+
+    def test_a_missing_token_and_an_older_checkpoint_are_told(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        topic = kdsl_topic()
+        plan, checkpoint, old = plan_for(topic, parallelism=1), tmp_path / "cp", tmp_path / "old"
+        put(files, range(10))
+        run(stream(spark, files), plan, cluster, checkpoint)
+        shutil.copytree(checkpoint, old)
+        put(files, range(10, 20))
+        run(stream(spark, files), plan, cluster, checkpoint)
+
+        with pytest.raises(ExactlyOnceError, match=r"knows of batches up to 0, and .* has written batch 1"):
+            run(stream(spark, files), plan, cluster, old)
+        with pytest.raises(ExactlyOnceError, match=r"belongs to the query .*cp\).*adopt=True"):
+            run(stream(spark, files), plan, cluster, tmp_path / "another")
+        delete_tokens(kdsl_kafka, topic, 1)
+        forget(checkpoint, 1)
+        with pytest.raises(ExactlyOnceError, match="is missing, so that nobody knows whether its part of batch 1"):
+            run(stream(spark, files), plan, cluster, checkpoint)
+        run(stream(spark, files), plan, cluster, checkpoint, adopt=True)
+
+        assert ids(kdsl_kafka, topic) == {**dict.fromkeys(range(10), 1), **dict.fromkeys(range(10, 20), 2)}
+
+    def test_another_number_of_writers_and_another_prefix_go_on(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """The reference's scenarios F7 to F9: what earlier writers left open is aborted, also under an old prefix."""
+        topic, checkpoint = kdsl_topic(), tmp_path / "cp"
+        put(files, range(10))
+        run(stream(spark, files), plan_for(topic, parallelism=3), cluster, checkpoint)
+        zombie = left_open(cluster, topic, f"{topic}-tx-2")
+        before = kdsl_kafka.end_offsets(topic, committed=True)
+
+        forget(checkpoint, 0)
+        with caplog.at_level(logging.WARNING):  # two of three writers or so have written the batch
+            run(stream(spark, files), plan_for(topic, parallelism=2), cluster, checkpoint)
+        assert "is half written by 3 writers" in caplog.text
+        put(files, range(10, 20))
+        run(stream(spark, files), plan_for(topic, parallelism=2), cluster, checkpoint)
+        with pytest.raises(CheckpointError, match=r"prefix: the transactions.*\n *- .*\n *\+ .*"):
+            run(stream(spark, files), plan_for(topic, "new", parallelism=2), cluster, checkpoint)
+        put(files, range(20, 30))
+        run(stream(spark, files), plan_for(topic, "new", parallelism=5), cluster, checkpoint, allow={"prefix"})
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(30), 1)
+        assert before != kdsl_kafka.end_offsets(topic, committed=True) != {}
+        with pytest.raises(ProducerError, match="fenced"):
+            zombie.commit(5)
+        zombie.abandon()
+
+    def test_a_write_in_foreach_batch_needs_an_id_and_is_done_once(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        topic, checkpoint = kdsl_topic(), tmp_path / "cp"
+        plan = plan_for(topic)
+
+        def both(batch: DataFrame, _: int) -> None:
+            write(batch.where("id % 2 = 0"), plan, cluster, write_id="even")
+            write(batch.where("id % 2 = 1"), plan, cluster, write_id="odd")
+
+        def nameless(batch: DataFrame, _: int) -> None:
+            write(batch, plan, cluster)
+
+        def start(each: Callable[[DataFrame, int], None]) -> None:
+            writer = stream(spark, files).writeStream.foreachBatch(each)
+            writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination(60)
+
+        put(files, range(10))
+        with pytest.raises(Exception, match="exactly-once within foreachBatch needs write"):
+            start(nameless)
+        start(both)
+        put(files, range(10, 20))
+        start(both)
+        forget(checkpoint, 1)
+        start(both)
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(20), 1)
+
+    def test_rows_that_come_out_otherwise_are_staged(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        topic, checkpoint = kdsl_topic(), tmp_path / "cp"
+        put(files, range(1000))
+        rows = stream(spark, files).select((F.col("id") + F.rand() * 0.1).cast("bigint").alias("id"))
+
+        with pytest.raises(KdslError, match=r"as rand\(\) or uuid\(\); write exactly_once=\"staged\""):
+            run(rows, plan_for(topic), cluster, checkpoint)
+        run(rows, plan_for(topic, staged=True), cluster, checkpoint)
+        forget(checkpoint, 0)
+        put(files, range(1000, 1010))
+        run(rows, plan_for(topic, staged=True), cluster, checkpoint)
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(1010), 1)
+        assert sorted(p.name for p in (checkpoint / "kdsl" / "staged").glob("[0-9]*")) == ["1", "1.complete"]
+
+
+class TestRefused:
+    def test_a_timeout_above_the_brokers_maximum_is_told_while_planning(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, kdsl_kafka: RunningKafka
+    ) -> None:
+        patient = Cluster(kdsl_kafka.bootstrap_servers, properties={"transaction.timeout.ms": "1800000"})
+
+        with pytest.raises(ResolveError) as told:
+            write(spark.range(1), plan_for(kdsl_topic()), patient)
+
+        assert "is 1800000, but the brokers allow 900000 (transaction.max.timeout.ms)" in str(told.value)
+
+    def test_speculation_is_refused(self) -> None:
+        """It cannot be set in a session that runs; its settings are all that is looked at."""
+        session: Any = SimpleNamespace(conf={"spark.speculation": "true"})
+
+        with pytest.raises(KdslError, match="would fence each other for ever"):
+            check_speculation(session, "Orders")
+
+    def test_a_prefix_that_a_live_query_holds_is_refused(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        """K4, within one process and from another one."""
+        topic = kdsl_topic()
+        plan = plan_for(topic)
+        put(files, range(10))
+        query = write_stream(stream(spark, files), plan, cluster, checkpoint=str(tmp_path / "cp"), name="first")
+        try:
+            query.processAllAvailable()
+            with pytest.raises(ExactlyOnceError, match=f"'{topic}-tx' is held by the query first of this process"):
+                write(spark.range(1), plan, cluster)
+            lease = Lease(cluster, f"{topic}-tx.kdsl", "other", topics=[topic])
+            with pytest.raises(LeaseHeldError, match="kdsl-Orders"):
+                lease.acquire(0.5)
+            put(files, range(10, 20))
+            query.processAllAvailable()
+        finally:
+            query.stop()
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(20), 1)

@@ -1,0 +1,498 @@
+"""Streams and batches that end by themselves, on a real broker, driven as Spark drives them, without a JVM."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import attrs
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from kdsl.cluster import Cluster
+from kdsl.plan.model import ReadPlan
+from kdsl.resolve.model import Start, Stop, Topics
+from kdsl.run.cluster.errors import OffsetError, TopicMissingError
+from kdsl.run.cluster.offsets import Range
+from kdsl.run.librdkafka.stream import Limits
+from kdsl.testing import Record, RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.run.read_plans import Query, batch, batch_tasks, read_plan, texts
+
+LATEST = Stop("latest")
+COMMITTED = {"isolation.level": "read_committed"}
+
+
+@pytest.fixture
+def cluster(kdsl_kafka: RunningKafka) -> Cluster:
+    return Cluster(kdsl_kafka.bootstrap_servers)
+
+
+@pytest.fixture
+def begin(cluster: Cluster) -> Callable[..., Query]:
+    """Begins a query that would look for new partitions with every batch, if it were not bounded."""
+
+    def make(*topics: str, stop: Stop = LATEST, committed: bool = False, **plan: object) -> Query:
+        over = Cluster(cluster.bootstrap_servers, properties=COMMITTED if committed else {})
+        return Query(read_plan(*topics, stop=stop, discovery=timedelta(0), **plan), over)  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _log_everything(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="kdsl.read")
+
+
+def in_partition(partition: int, *values: str) -> list[Record]:
+    return [Record(value, partition=partition) for value in values]
+
+
+def at(topic: str, *offsets: tuple[int, int]) -> tuple[tuple[str, int, int], ...]:
+    return tuple((topic, partition, offset) for partition, offset in offsets)
+
+
+def commit(kafka: RunningKafka, group: str, topic: str, *offsets: tuple[int, int]) -> None:
+    member = Consumer({**kafka.client_properties, "group.id": group})
+    member.commit(offsets=[TopicPartition(topic, p, offset) for p, offset in offsets], asynchronous=False)
+    member.close()
+
+
+def batches(query: Query, limits: Limits | None = None) -> list[list[str]]:
+    """What comes until nothing comes any more."""
+    found = []
+    while (rows := query.batch(limits)) is not None:
+        found.append(texts(rows))
+    return found
+
+
+def has_ended(query: Query) -> bool:
+    """Whether every position has reached its stopping offset, as the offsets say."""
+    offsets = query.offsets
+    return offsets.stop.keys() == offsets.positions.keys() and all(
+        offsets.positions[place] >= at for place, at in offsets.stop.items()
+    )
+
+
+@pytest.fixture
+def transactional(kdsl_kafka: RunningKafka) -> Iterator[Callable[..., None]]:
+    """Writes transactions; commit None leaves one open."""
+    made: dict[str, Producer] = {}
+
+    def write(topic: str, *values: str, commit: bool | None = True) -> None:
+        if topic not in made:
+            made[topic] = Producer({**kdsl_kafka.client_properties, "transactional.id": f"tx-{topic}"})
+            made[topic].init_transactions()
+        producer = made[topic]
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(topic, value)
+        producer.flush()
+        if commit is not None:
+            (producer.commit_transaction if commit else producer.abort_transaction)()
+
+    yield write
+    for producer in made.values():
+        producer.purge()
+
+
+class TestStream:
+    def test_the_end_is_worked_out_once_and_kept_by_restarts(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        topic = kdsl_topic(partitions=2)
+        kdsl_kafka.produce(topic, *in_partition(0, *"abc"), *in_partition(1, "d"))
+        query = begin(topic)
+        assert texts(query.batch(Limits(most=2))) == ["a", "d"]
+        kdsl_kafka.produce(topic, *in_partition(0, "late"), *in_partition(1, "late"))
+        kdsl_kafka.add_partitions(topic, 3)
+        kdsl_kafka.produce(topic, *in_partition(2, "later"))
+
+        assert query.offsets.stop == {(topic, 0): 3, (topic, 1): 1}
+        assert not has_ended(query)
+        query.restart()
+        assert batches(query, Limits(most=1)) == [["b"], ["c"]]
+        assert query.offsets.positions == {(topic, 0): 3, (topic, 1): 1}
+        assert has_ended(query)
+        query.restart()
+        assert batches(query) == [[]]  # which tells that it has ended
+
+    def test_a_restart_before_the_first_batch_ended_keeps_the_end(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+        query = begin(topic)
+        planned = query.plan_batch(Limits(most=2))
+        kdsl_kafka.produce(topic, "late")
+
+        query.restart()
+
+        assert query.replay() == planned == (Range(topic, 0, 0, 2),)
+        assert batches(query) == [["c"]]
+        assert has_ended(query)
+
+    def test_it_holds_with_available_now(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+        query = begin(topic, stop=Stop("specific-offsets", offsets=at(topic, (0, 4))))
+        query.stream.hold_ends()
+
+        assert batches(query, Limits(most=2)) == [["a", "b"], ["c"]]
+        assert not has_ended(query)
+        kdsl_kafka.produce(topic, "d", "late")
+        query.restart()
+        query.stream.hold_ends()
+        assert batches(query) == [["d"]]
+        assert has_ended(query)
+
+    def test_a_time_ends_before_its_first_record(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        topic = kdsl_topic(partitions=2)
+        then = 1_700_000_000_000
+        kdsl_kafka.produce(topic, *(Record(f"{n}", partition=0, timestamp=then + n) for n in (0, 3, 7)))
+        kdsl_kafka.produce(topic, Record("old", partition=1, timestamp=then))
+        query = begin(topic, stop=Stop("timestamp", timestamp=then + 5))
+        assert texts(query.batch()) == ["0", "3", "old"]
+        kdsl_kafka.produce(topic, Record("old, too", partition=1, timestamp=then))
+
+        assert query.batch() is None
+        assert has_ended(query)
+
+    def test_offsets_that_are_not_there_yet_are_waited_for(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        topic = kdsl_topic(partitions=2)
+        kdsl_kafka.produce(topic, *in_partition(0, "a"), *in_partition(1, "never"))
+        query = begin(topic, stop=Stop("specific-offsets", offsets=at(topic, (0, 2))))
+
+        assert texts(query.batch()) == ["a"]
+        assert not has_ended(query)
+        assert f"bounded= gives no offset for {topic}[1], of which nothing is read" in caplog.text
+        kdsl_kafka.produce(topic, *in_partition(0, "b", "c"))
+        assert texts(query.batch()) == ["b"]
+        assert has_ended(query)
+
+    def test_the_offsets_of_the_group_are_those_of_the_first_start(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+        group = f"group-of-{topic}"
+        commit(kdsl_kafka, group, topic, (0, 2))
+        query = begin(topic, stop=Stop("group-offsets"), group_id=group)
+        assert texts(query.batch(Limits(most=1))) == ["a"]
+        commit(kdsl_kafka, group, topic, (0, 3))
+
+        query.restart()
+
+        assert batches(query) == [["b"]]
+        assert has_ended(query)
+
+    def test_what_starts_behind_its_end_has_ended_and_stays(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        topic = kdsl_topic(partitions=2)
+        kdsl_kafka.produce(topic, *in_partition(0, *"abc"), *in_partition(1, *"de"))
+        start = Start("specific-offsets", offsets=at(topic, (0, 2), (1, 0)))
+        query = begin(topic, start=start, stop=Stop("specific-offsets", offsets=at(topic, (0, 1), (1, 1))))
+
+        assert texts(query.batch()) == ["d"]
+        assert query.offsets.positions == {(topic, 0): 2, (topic, 1): 1}
+        assert query.offsets.stop == {(topic, 0): 1, (topic, 1): 1}
+        assert has_ended(query)
+
+    def test_an_empty_topic_ends_with_its_first_batch(self, kdsl_topic: MakeTopic, begin: Callable[..., Query]) -> None:
+        query = begin(kdsl_topic(partitions=3))
+
+        assert query.batch() == []
+        assert has_ended(query)
+        assert query.batch() is None
+
+    @pytest.mark.parametrize("commit_last", [True, False])
+    def test_transactions_at_the_end_do_not_keep_it_from_ending(
+        self,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        transactional: Callable[..., None],
+        commit_last: bool,
+    ) -> None:
+        topic = kdsl_topic()
+        transactional(topic, "a")  # offset 0, marker 1
+        transactional(topic, "b", "c", commit=commit_last)  # 2 3, marker 4
+        query = begin(topic, committed=True)
+
+        assert batches(query, Limits(most=3)) == ([["a", "b"], ["c"]] if commit_last else [["a"], []])
+        assert query.offsets.positions == query.offsets.stop == {(topic, 0): 5}
+
+    def test_an_open_transaction_before_the_end_is_waited_for(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        transactional: Callable[..., None],
+    ) -> None:
+        topic = kdsl_topic()
+        transactional(topic, "a")  # offset 0, marker 1
+        transactional(topic, "b", commit=None)  # 2
+        kdsl_kafka.produce(topic, "c", "d")  # 3 4
+        stop = Stop("specific-offsets", offsets=at(topic, (0, 4)))
+        query, both = begin(topic, stop=stop, committed=True), begin(topic, committed=True)
+
+        assert (batches(query), batches(both)) == ([["a"]], [["a"]])
+        assert (has_ended(query), has_ended(both)) == (False, True)  # latest is what can be read at the start
+        with pytest.raises(OffsetError, match=r"only .* up to 2 of 4 can be read now"):
+            batch(query.plan, query.cluster)
+
+    def test_a_range_that_is_gone_whole_ends_and_is_counted(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abcd")
+        kdsl_kafka.delete_records(topic, {0: 3})
+        start = Start("specific-offsets", offsets=at(topic, (0, 1)))
+        query = begin(topic, start=start, stop=Stop("specific-offsets", offsets=at(topic, (0, 3))))
+
+        assert query.batch() == []
+        assert has_ended(query)
+        assert query.offsets.lost == {(topic, 0): 2}
+        assert f"2 offsets of topic {topic}, partition 0 were deleted before they were read" in caplog.text
+
+    def test_of_a_range_that_is_gone_in_part_the_policy_decides(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abcde")
+        kdsl_kafka.delete_records(topic, {0: 2})
+        stop = Stop("specific-offsets", offsets=at(topic, (0, 4)))
+
+        def query(reset: str) -> Query:
+            start = Start("specific-offsets", offsets=at(topic, (0, 1)), reset=reset)  # type: ignore[arg-type]
+            return begin(topic, start=start, stop=stop)
+
+        with pytest.raises(OffsetError, match="offset 1 is wanted, the earliest is 2"):
+            query("none").batch()
+        earliest, latest = query("earliest"), query("latest")
+        assert (batches(earliest), batches(latest)) == ([["c", "d"]], [[]])
+        assert (earliest.offsets.lost, latest.offsets.lost) == ({(topic, 0): 1}, {(topic, 0): 3})
+        assert has_ended(earliest)
+        assert has_ended(latest)
+
+    def test_what_was_read_may_be_deleted_when_it_has_ended(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        topic = kdsl_topic(partitions=2)
+        kdsl_kafka.produce(topic, *in_partition(0, *"abc"), *in_partition(1, *"de"))
+        query = begin(topic, stop=Stop("specific-offsets", offsets=at(topic, (0, 1), (1, 2))))
+        assert texts(query.batch(Limits(most_each=1))) == ["a", "d"]
+        kdsl_kafka.delete_records(topic, {0: 3})
+
+        query.restart()
+
+        assert batches(query) == [["e"]]
+        assert query.offsets.lost == {}
+
+    def test_an_end_that_is_declared_later_holds_from_then_on(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"ab")
+        query = begin(topic, stop=Stop())
+        assert texts(query.batch()) == ["a", "b"]
+        kdsl_kafka.produce(topic, "c")
+        kdsl_kafka.add_partitions(topic, 2)
+        kdsl_kafka.produce(topic, *in_partition(1, "d"))
+
+        query.restart(read_plan(topic, stop=LATEST))
+
+        assert batches(query) == [["c", "d"]]
+        assert has_ended(query)
+        assert query.offsets.startup == "earliest until latest"
+        kdsl_kafka.produce(topic, "late")
+        query.restart()
+        assert batches(query) == [[]]  # which tells that it has ended
+
+    def test_it_ends_though_nothing_has_come_since_the_end_was_declared(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, "a")
+        query = begin(topic, stop=Stop())
+        query.batch()
+
+        query.restart(read_plan(topic, stop=LATEST))
+
+        assert query.batch() == []
+        assert has_ended(query)
+
+    def test_the_end_of_a_checkpoint_holds_and_says_so_once(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"ab")
+        query = begin(topic)
+        query.batch(Limits(most=1))
+        kdsl_kafka.produce(topic, "late")
+
+        query.restart(read_plan(topic))
+
+        assert batches(query, Limits(most=1)) == [["b"]]
+        told = "the start and end that are declared now (earliest, at first earliest until latest) change nothing"
+        assert caplog.text.count(told) == 1
+
+    def test_what_is_left_is_read_though_a_least_number_is_asked_for(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+
+        assert batches(begin(topic), Limits(least=10)) == [["a", "b", "c"]]
+
+    def test_the_latest_offsets_that_are_told_do_not_go_beyond_the_end(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"ab")
+        query = begin(topic)
+        query.batch()
+        kdsl_kafka.produce(topic, "late")
+        query.batch()
+
+        assert query.stream.latest is not None
+        assert query.stream.latest.positions == {(topic, 0): 2}
+
+
+class TestBatch:
+    @pytest.mark.parametrize(
+        ("start", "stop", "expected"),
+        [
+            (Start("earliest"), Stop("latest"), ["a", "b", "c", "d", "e"]),
+            (Start("earliest"), Stop("timestamp", timestamp=1_700_000_000_002), ["a", "b", "d", "e"]),
+            (
+                Start("timestamp", timestamp=1_700_000_000_001),
+                Stop("timestamp", timestamp=1_700_000_000_002),
+                ["b", "e"],
+            ),
+            (Start("earliest"), Stop("specific-offsets", offsets=(("", 0, 2), ("", 1, 0))), ["a", "b"]),
+            (Start("latest"), Stop("specific-offsets", offsets=(("", 0, 2), ("", 1, 0))), []),
+            (Start("earliest"), Stop("specific-offsets", offsets=(("", 1, 1),)), ["d"]),
+        ],
+        ids=str,
+    )
+    def test_it_ends_where_the_plan_says(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        start: Start,
+        stop: Stop,
+        expected: list[str],
+    ) -> None:
+        topic = kdsl_topic("ends", partitions=2)
+        then = 1_700_000_000_000
+        for partition, values in enumerate(("abc", "de")):
+            kdsl_kafka.produce(topic, *(Record(v, None, [], partition, then + i) for i, v in enumerate(values)))
+        stop = Stop(stop.mode, stop.timestamp, at(topic, *(pair for _, *pair in stop.offsets)))  # type: ignore[arg-type]
+
+        assert texts(batch(read_plan(topic, start=start, stop=stop), cluster)) == expected
+
+    def test_group_offsets_end_it_and_must_be_there(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic(partitions=2)
+        kdsl_kafka.produce(topic, *in_partition(0, *"abc"), *in_partition(1, *"de"))
+        group = f"group-of-{topic}"
+        plan = read_plan(topic, stop=Stop("group-offsets"), group_id=group)
+        commit(kdsl_kafka, group, topic, (0, 2))
+        with pytest.raises(
+            OffsetError, match=rf"the consumer group '{group}' has no committed offset for {topic}\[1\]"
+        ):
+            batch(plan, cluster)
+        commit(kdsl_kafka, group, topic, (1, 0))
+
+        assert texts(batch(plan, cluster)) == ["a", "b"]
+
+    def test_ends_that_are_not_there_are_refused_with_what_there_is(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, "a")
+
+        for offsets, told in (
+            (at(topic, (0, 2)), "has the offsets 0 to 1, and 2 is wanted"),
+            (at(topic, (1, 0)), "0 to 0"),
+        ):
+            with pytest.raises(OffsetError, match=told):
+                batch(read_plan(topic, stop=Stop("specific-offsets", offsets=offsets)), cluster)
+
+    def test_a_batch_has_no_more_tasks_than_the_table_wants(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic(partitions=4)
+        kdsl_kafka.produce(topic, *(Record(f"{n}", partition=n % 4) for n in range(4_000)))
+
+        def tasks(parallelism: int | None) -> int:
+            return len(batch_tasks(read_plan(topic, parallelism=parallelism), cluster, parallelism=3))
+
+        assert [tasks(None), tasks(1), tasks(2), tasks(100)] == [3, 1, 2, 4]
+
+
+class TestPartitionSets:
+    def test_only_the_named_partitions_are_read_in_batch_and_stream(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        one, two = kdsl_topic("one", partitions=3), kdsl_topic("two", partitions=2)
+        kdsl_kafka.produce(one, *(r for p in range(3) for r in in_partition(p, f"one {p}")))
+        kdsl_kafka.produce(two, *(r for p in range(2) for r in in_partition(p, f"two {p}")))
+        chosen = read_plan(one, two, discovery=timedelta(0))
+        chosen = _with_partitions(chosen, (one, 0), (one, 2), (two, 1))
+        query = Query(chosen, cluster)
+
+        assert texts(batch(chosen, cluster)) == ["one 0", "one 2", "two 1"]
+        assert texts(query.batch()) == ["one 0", "one 2", "two 1"]
+        kdsl_kafka.add_partitions(one, 4)
+        kdsl_kafka.produce(one, *in_partition(1, "no"), *in_partition(2, "yes"), *in_partition(3, "no"))
+        assert texts(query.batch()) == ["yes"]
+        query.restart()
+        query.stream.hold_ends()
+        assert query.batch() is None
+
+    def test_a_partition_that_is_not_there_is_an_error(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+        topic = kdsl_topic(partitions=2)
+        plan = _with_partitions(read_plan(topic), (topic, 1), (topic, 5))
+
+        for streaming in (False, True):
+            with pytest.raises(TopicMissingError) as raised:
+                _ = Query(plan, cluster).batch() if streaming else batch(plan, cluster)
+            assert str(raised.value) == f"Orders: there is no partition {topic}[5]: {topic} has the partitions 0 to 1"
+
+    def test_specific_offsets_of_several_topics(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        one, two = kdsl_topic("one"), kdsl_topic("two")
+        kdsl_kafka.produce(one, *"abc")
+        kdsl_kafka.produce(two, *"def")
+        start = Start("specific-offsets", offsets=((one, 0, 1), (two, 0, 2)))
+        stop = Stop("specific-offsets", offsets=((one, 0, 2), (two, 0, 3)))
+
+        assert texts(batch(read_plan(one, two, start=start, stop=stop), cluster)) == ["b", "f"]
+
+
+def _with_partitions(plan: ReadPlan, *places: tuple[str, int]) -> ReadPlan:
+    return attrs.evolve(plan, topics=Topics(plan.topics.names, partitions=places))

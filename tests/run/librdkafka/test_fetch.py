@@ -1,0 +1,308 @@
+"""Ranges of records on a real broker, read as a task reads them, without a JVM."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from kdsl.cluster import Cluster
+from kdsl.errors import KdslError
+from kdsl.run.cluster.errors import OffsetError, StalledError, TopicMissingError
+from kdsl.run.cluster.offsets import Range
+from kdsl.run.librdkafka import fetch as fetching
+from kdsl.run.librdkafka.consumers import MOST_KEPT, SIZES, KeptConsumer, discard, lend, size_for
+from kdsl.run.librdkafka.fetch import Fetcher
+from kdsl.run.records.metadata import RAW
+from kdsl.testing import LocalKafka, Record, RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.run.read_plans import fetch, fetch_raw, part, read_plan, texts
+
+
+@pytest.fixture
+def cluster(kdsl_kafka: RunningKafka) -> Cluster:
+    return Cluster(kdsl_kafka.bootstrap_servers)
+
+
+@pytest.fixture
+def consumer(cluster: Cluster) -> Iterator[KeptConsumer]:
+    made = lend(cluster, "test_fetch", SIZES[0], {"group.id": "tests"})
+    yield made
+    discard(made)
+
+
+class TestRecords:
+    def test_all_fields_of_a_record_come_as_they_were_written(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: KeptConsumer
+    ) -> None:
+        topic = kdsl_topic(partitions=2, config={"message.timestamp.before.max.ms": str(2**62)})
+        kdsl_kafka.produce(
+            topic,
+            Record("v", "k", [("a", b"1"), ("a", None), ("é", b"")], 1, 1_583_673_131_123),
+            Record(None, None, [], 1, 1_583_673_131_124),
+            Record(b"", b"", [], 1, 1_583_673_131_125),
+        )
+
+        found = fetch_raw(consumer, RAW, [Range(topic, 1, 0, 3)]).to_pylist()
+
+        same = {"topic": topic, "partition": 1, "timestamp_type": 0, "leader_epoch": 0}
+        headers = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": "é", "value": b""}]
+        assert found == [
+            {**same, "offset": 0, "timestamp": 1_583_673_131_123, "headers": headers, "key": b"k", "value": b"v"},
+            {**same, "offset": 1, "timestamp": 1_583_673_131_124, "headers": [], "key": None, "value": None},
+            {**same, "offset": 2, "timestamp": 1_583_673_131_125, "headers": [], "key": b"", "value": b""},
+        ]
+
+    def test_the_brokers_time_is_told_as_such(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: KeptConsumer
+    ) -> None:
+        topic = kdsl_topic(config={"message.timestamp.type": "LogAppendTime"})
+        kdsl_kafka.produce(topic, "a")
+
+        found = fetch_raw(consumer, {"timestamp_type"}, [Range(topic, 0, 0, 1)])
+
+        assert found.to_pylist() == [{"topic": topic, "partition": 0, "offset": 0, "timestamp_type": 1}]
+
+    def test_ranges_are_read_from_their_starts_to_their_ends_and_no_further(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: KeptConsumer
+    ) -> None:
+        topics = [kdsl_topic("one", partitions=3), kdsl_topic("two", partitions=2)]
+        places = [(topics[0], 0), (topics[0], 2), (topics[1], 1)]
+        for topic, partition in places:
+            kdsl_kafka.produce(topic, *(Record(f"{n}", partition=partition) for n in range(300)))
+
+        found = fetch_raw(
+            consumer,
+            {"value"},
+            [
+                Range(topics[0], 0, 10, 20),
+                Range(topics[0], 0, 200, 205),
+                Range(topics[0], 2, 0, 300),
+                Range(topics[1], 1, 299, 300),
+            ],
+        )
+
+        wanted = [(topics[0], 0, n) for n in (*range(10, 20), *range(200, 205))]
+        wanted += [(topics[0], 2, n) for n in range(300)] + [(topics[1], 1, 299)]
+        rows = [(r["topic"], r["partition"], r["offset"], int(r["value"])) for r in found.to_pylist()]
+        assert sorted(rows) == sorted((*place, place[2]) for place in wanted)
+        for topic, partition in places:
+            offsets = [r[2] for r in rows if r[:2] == (topic, partition)]
+            assert offsets == sorted(offsets)
+
+    def test_big_and_small_ranges_of_any_size_come_whole(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        consumer: KeptConsumer,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(fetching, "TOGETHER", 500)
+        monkeypatch.setattr(fetching, "BATCH_RECORDS", 700)
+        topic = kdsl_topic(partitions=4)
+        for partition in range(4):
+            kdsl_kafka.produce(topic, *(Record(f"{n}", partition=partition) for n in range(3_000)))
+        rand = random.Random(7)
+
+        for _ in range(10):
+            cuts = [sorted(rand.sample(range(3_001), 4)) for _ in range(4)]
+            ranges = [Range(topic, p, a, b) for p, c in enumerate(cuts) for a, b in (c[:2], c[2:])]
+            rand.shuffle(ranges)
+            found = fetch_raw(consumer, (), ranges)
+            rows = list(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True))
+            assert sorted(rows) == sorted((r.partition, n) for r in ranges for n in range(r.start, r.end))
+            assert max(map(len, found["offset"].chunks)) <= 2_700
+
+    def test_large_records_come_in_batches_bounded_by_bytes(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: KeptConsumer
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *(bytes([n]) * 900_000 for n in range(60)))
+
+        batches = list(Fetcher(consumer, "Orders", {"value"}, 20.0).read([Range(topic, 0, 0, 60)]))
+
+        assert [v[0] for batch in batches for v in batch.column("value").to_pylist()] == list(range(60))
+        assert max(batch.nbytes for batch in batches) < fetching.BATCH_BYTES + fetching.CHUNK_BYTES + 2_000_000
+
+    def test_offsets_of_markers_and_aborted_records_are_passed_over(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic()
+        producer = Producer({**kdsl_kafka.client_properties, "transactional.id": f"tx-{topic}"})
+        producer.init_transactions()
+        for n in range(5):
+            producer.begin_transaction()
+            producer.produce(topic, f"{n}")
+            producer.flush()
+            (producer.abort_transaction if n == 3 else producer.commit_transaction)()
+        committed = Cluster(cluster.bootstrap_servers, properties={"isolation.level": "read_committed"})
+        plan = read_plan(value=part("raw", {"text": "STRING"}), metadata={"at": "offset"})
+
+        for end in range(11):
+            found = fetch(plan, committed, [Range(topic, 0, 0, end)] if end else [])
+            assert [(r["at"], r["text"]) for r in found] == [(2 * n, f"{n}") for n in (0, 1, 2, 4) if 2 * n < end]
+
+
+class TestConsumers:
+    def test_a_consumer_is_kept_and_assigned_anew(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic(partitions=2)
+        kdsl_kafka.produce(topic, *(Record(f"{p}{n}", partition=p) for p in range(2) for n in range(50)))
+        plan = read_plan(topic)
+
+        assert texts(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
+        kept = lend(cluster, str(cluster.settings()), size_for(2), {"group.id": "tests"})
+        assert texts(fetch(plan, cluster, [Range(topic, 1, 10, 12)])) == ["110", "111"]
+        assert texts(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
+        assert lend(cluster, str(cluster.settings()), size_for(2), {"group.id": "tests"}) is kept
+
+    def test_no_more_than_a_few_are_kept(self, cluster: Cluster) -> None:
+        made = [lend(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(MOST_KEPT + 2)]
+
+        again = [lend(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(2, MOST_KEPT + 2)]
+        assert all(one is other for one, other in zip(made[2:], again, strict=True))
+        assert lend(cluster, "number 0", SIZES[0], {"group.id": "tests"}) is not made[0]
+        for n in range(MOST_KEPT + 2):
+            discard(lend(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}))
+
+    def test_a_range_of_a_size_has_a_consumer_that_fits(self) -> None:
+        assert [size_for(n).name for n in (1, 5_000, 5_001, 10**9)] == ["small", "small", "big", "big"]
+
+
+class TestFailures:
+    def test_a_start_that_has_expired_names_what_is_lost(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abcdefgh")
+        kdsl_kafka.delete_records(topic, {0: 5})
+
+        with pytest.raises(OffsetError) as raised:
+            fetch(read_plan(topic), cluster, [Range(topic, 0, 2, 8)])
+        assert (
+            f"Orders: records were deleted while they were to be read: topic {topic}, partition 0, offset 2 is wanted, "
+            "the earliest is 5, so that 3 offsets are lost"
+        ) in str(raised.value)
+
+    def test_a_start_beyond_the_log_says_so(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+
+        with pytest.raises(OffsetError, match=f"there is no offset 10 in topic {topic}, partition 0 any more"):
+            fetch(read_plan(topic), cluster, [Range(topic, 0, 10, 12)])
+
+    def test_a_topic_that_is_not_there_is_named(self, cluster: Cluster) -> None:
+        with pytest.raises(TopicMissingError, match="topic no-such-topic, partition 0, offsets 0 to 5"):
+            fetch(read_plan("no-such-topic"), cluster, [Range("no-such-topic", 0, 0, 5)])
+
+    def test_an_end_that_is_never_reached_is_an_error_with_the_position(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+
+        with pytest.raises(StalledError) as raised:
+            fetch(read_plan(topic), cluster, [Range(topic, 0, 1, 9)], patience=1)
+        assert (
+            f"nothing came from {cluster.bootstrap_servers} for 1 s at topic {topic}, partition 0, offsets 3 to 9"
+        ) in str(raised.value)
+
+    def test_a_consumer_that_failed_is_not_used_again(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+        plan = read_plan(topic)
+        fetch(plan, cluster, [Range(topic, 0, 0, 1)])
+        before = lend(cluster, str(cluster.settings()), size_for(1), {"group.id": "tests"})
+
+        with pytest.raises(KdslError):
+            fetch(plan, cluster, [Range(topic, 0, 10, 12)])
+
+        assert lend(cluster, str(cluster.settings()), size_for(1), {"group.id": "tests"}) is not before
+        assert texts(fetch(plan, cluster, [Range(topic, 0, 0, 3)])) == ["a", "b", "c"]
+
+
+@pytest.mark.kafka
+class TestOutages:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def kafka(cls) -> Iterator[LocalKafka]:
+        with LocalKafka(heap=256) as kafka:
+            yield kafka
+
+    def filled(self, kafka: LocalKafka, topic: str, count: int) -> None:
+        kafka.create_topic(topic)
+        producer = Producer({**kafka.client_properties, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
+        for n in range(count):
+            producer.produce(topic, b"%07d" % n + b"x" * 200)
+            if n % 10_000 == 0:
+                producer.poll(0)
+        producer.flush()
+
+    def test_a_broker_that_is_killed_and_comes_back_costs_time_only(self, kafka: LocalKafka) -> None:
+        self.filled(kafka, "killed", 200_000)
+        consumer = lend(Cluster(kafka.bootstrap_servers), "killed", size_for(200_000), {"group.id": "tests"})
+        batches = Fetcher(consumer, "Orders", {"value"}, 60.0).read([Range("killed", 0, 0, 200_000)])
+        offsets = next(batches).column("offset").to_pylist()
+
+        kafka.kill()
+        back = threading.Timer(1.0, kafka.start_broker)
+        back.start()
+        for batch in batches:
+            offsets += batch.column("offset").to_pylist()
+        back.join()
+        discard(consumer)
+
+        assert offsets == list(range(200_000))
+
+    def test_a_broker_that_stays_away_is_an_error_with_broker_place_and_time(self, kafka: LocalKafka) -> None:
+        self.filled(kafka, "gone", 200_000)
+        consumer = lend(Cluster(kafka.bootstrap_servers), "gone", size_for(200_000), {"group.id": "tests"})
+        batches = Fetcher(consumer, "Orders", {"value"}, 2.0).read([Range("gone", 0, 0, 200_000)])
+        next(batches)
+        kafka.kill()
+
+        with pytest.raises(StalledError) as raised:
+            for _ in batches:
+                pass
+        discard(consumer)
+        kafka.start_broker()
+
+        assert (
+            f"Orders: nothing came from {kafka.bootstrap_servers} for 2 s at topic gone, partition 0, offsets "
+            in str(raised.value)
+        )
+        assert "to 200000; the client's last word: " in str(raised.value)
+
+    def test_a_broker_that_freezes_for_a_while_costs_time_only(self, kafka: LocalKafka) -> None:
+        self.filled(kafka, "frozen", 200_000)
+        consumer = lend(Cluster(kafka.bootstrap_servers), "frozen", size_for(200_000), {"group.id": "tests"})
+        batches = Fetcher(consumer, "Orders", {"value"}, 60.0).read([Range("frozen", 0, 0, 200_000)])
+        count = next(batches).num_rows
+        kafka.pause()
+        thaw = threading.Timer(2.0, kafka.resume)
+        thaw.start()
+        count += sum(batch.num_rows for batch in batches)
+        thaw.join()
+        discard(consumer)
+
+        assert count == 200_000
+
+    def test_records_deleted_while_they_are_read_are_an_error(self, kafka: LocalKafka) -> None:
+        self.filled(kafka, "deleted", 200_000)
+        consumer = lend(Cluster(kafka.bootstrap_servers), "deleted", size_for(200_000), {"group.id": "tests"})
+        batches = Fetcher(consumer, "Orders", {"value"}, 20.0).read([Range("deleted", 0, 0, 200_000)])
+        next(batches)
+        kafka.delete_records("deleted", {0: 190_000})
+
+        with pytest.raises(OffsetError, match=r"the earliest is 190000, so that \d+ offsets are lost"):
+            for _ in batches:
+                pass
+        discard(consumer)
