@@ -49,6 +49,17 @@ if TYPE_CHECKING:
     from kdsl.offsets import OffsetsRetriever as OffsetsRetriever
     from kdsl.options import option as option
     from kdsl.partitioner import PartitionerInput as PartitionerInput
+    from kdsl.run.checkpoint.kept import CheckpointError as CheckpointError
+    from kdsl.run.cluster.errors import (
+        KafkaReadError as KafkaReadError,
+        OffsetError as OffsetError,
+        TopicMissingError as TopicMissingError,
+        TopicRecreatedError as TopicRecreatedError,
+        UnreachableError as UnreachableError,
+    )
+    from kdsl.run.cluster.lease import LeaseHeldError as LeaseHeldError
+    from kdsl.run.frames.rows import RowError as RowError
+    from kdsl.run.librdkafka.transactions.token import ExactlyOnceError as ExactlyOnceError
     from kdsl.run.metrics.model import (
         QueryMetrics as QueryMetrics,
         SinkMetrics as SinkMetrics,
@@ -56,6 +67,8 @@ if TYPE_CHECKING:
     )
     from kdsl.run.metrics.prometheus import MetricsServer as MetricsServer, serve_metrics as serve_metrics
     from kdsl.run.metrics.watching import metrics as metrics
+    from kdsl.run.write import WriteError as WriteError
+    from kdsl.secrets import SecretError as SecretError
     from kdsl.table import Table as Table, load_tables as load_tables
     from kdsl.types.python import (
         Float32 as Float32,
@@ -73,10 +86,12 @@ if TYPE_CHECKING:
 
 # The same names as above and below; a test holds them equal.
 _PUBLIC = {
+    "CheckpointError": "kdsl.run.checkpoint.kept",
     "Cluster": "kdsl.cluster",
     "Col": "kdsl.declare.classes.columns",
     "Csv": "kdsl_formats.csv",
     "DeliveryGuarantee": "kdsl.builders.sink",
+    "ExactlyOnceError": "kdsl.run.librdkafka.transactions.token",
     "Float32": "kdsl.types.python",
     "Float64": "kdsl.types.python",
     "Format": "kdsl.formats",
@@ -88,6 +103,7 @@ _PUBLIC = {
     "Int64": "kdsl.types.python",
     "Int8": "kdsl.types.python",
     "Json": "kdsl_formats.json",
+    "KafkaReadError": "kdsl.run.cluster.errors",
     "KafkaRecordDeserializationSchema": "kdsl.builders.records",
     "KafkaRecordSerializationSchema": "kdsl.builders.serializers",
     "KafkaSink": "kdsl.builders.sink",
@@ -96,8 +112,10 @@ _PUBLIC = {
     "KdslError": "kdsl.errors",
     "Key": "kdsl.declare.classes.columns",
     "KeyField": "kdsl.declare.classes.columns",
+    "LeaseHeldError": "kdsl.run.cluster.lease",
     "Metadata": "kdsl.declare.classes.columns",
     "MetricsServer": "kdsl.run.metrics.prometheus",
+    "OffsetError": "kdsl.run.cluster.errors",
     "OffsetResetStrategy": "kdsl.builders.offsets",
     "OffsetsInitializer": "kdsl.builders.offsets",
     "OffsetsRetriever": "kdsl.offsets",
@@ -109,14 +127,20 @@ _PUBLIC = {
     "RecordError": "kdsl.errors",
     "Ref": "kdsl.declare.classes.ref",
     "ResolveError": "kdsl.errors",
+    "RowError": "kdsl.run.frames.rows",
+    "SecretError": "kdsl.secrets",
     "SimpleStringSchema": "kdsl.builders.schemas",
     "SinkMetrics": "kdsl.run.metrics.model",
     "SourceMetrics": "kdsl.run.metrics.model",
     "Table": "kdsl.table",
     "TimestampLtz": "kdsl.types.python",
     "TimestampNtz": "kdsl.types.python",
+    "TopicMissingError": "kdsl.run.cluster.errors",
+    "TopicRecreatedError": "kdsl.run.cluster.errors",
+    "UnreachableError": "kdsl.run.cluster.errors",
     "Virtual": "kdsl.declare.classes.columns",
     "Where": "kdsl.errors",
+    "WriteError": "kdsl.run.write",
     "as_value": "kdsl.declare.classes.computed",
     "col": "kdsl.declare.classes.columns",
     "computed": "kdsl.declare.classes.computed",
@@ -130,10 +154,12 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "CheckpointError",
     "Cluster",
     "Col",
     "Csv",
     "DeliveryGuarantee",
+    "ExactlyOnceError",
     "Float32",
     "Float64",
     "Format",
@@ -145,6 +171,7 @@ __all__ = [
     "Int32",
     "Int64",
     "Json",
+    "KafkaReadError",
     "KafkaRecordDeserializationSchema",
     "KafkaRecordSerializationSchema",
     "KafkaSink",
@@ -153,8 +180,10 @@ __all__ = [
     "KdslError",
     "Key",
     "KeyField",
+    "LeaseHeldError",
     "Metadata",
     "MetricsServer",
+    "OffsetError",
     "OffsetResetStrategy",
     "OffsetsInitializer",
     "OffsetsRetriever",
@@ -166,14 +195,20 @@ __all__ = [
     "RecordError",
     "Ref",
     "ResolveError",
+    "RowError",
+    "SecretError",
     "SimpleStringSchema",
     "SinkMetrics",
     "SourceMetrics",
     "Table",
     "TimestampLtz",
     "TimestampNtz",
+    "TopicMissingError",
+    "TopicRecreatedError",
+    "UnreachableError",
     "Virtual",
     "Where",
+    "WriteError",
     "as_value",
     "col",
     "computed",

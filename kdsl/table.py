@@ -1,6 +1,6 @@
 """A table at work: what can be done with a declared table, whichever way it was declared.
 
-The class methods of a table class are these methods; tables from YAML (and from SQL) are used through `Table` itself.
+A table class offers these methods, too; tables from YAML (and from SQL) are used through `Table` itself.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from kdsl.cluster import SERVERS, Cluster
-from kdsl.declare.classes.arguments import Startup
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import load_definitions
+from kdsl.declare.moments import Startup
 from kdsl.errors import Problem, ResolveError, fail_on
 from kdsl.formats import Direction
 from kdsl.plan import schema as schemas

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from kdsl.builders.calls import Said
 from kdsl.client.properties import Properties, Value, value_problems
 from kdsl.cluster import SERVERS, Cluster
+from kdsl.declare.connector import KafkaOptions, Transport
 from kdsl.errors import Problem
 
 
@@ -39,7 +40,11 @@ def given_properties(
 
 
 def connection(
-    cluster: Cluster | None, servers: str | None, properties: Mapping[str, object], said: Said
+    cluster: Cluster | None,
+    servers: str | None,
+    properties: Mapping[str, object],
+    said: Said,
+    transport: Transport,
 ) -> Iterator[Problem]:
     """One place says where the brokers are."""
     names = f"{said.name('bootstrap_servers')} or {said.name('cluster')}"
@@ -47,7 +52,7 @@ def connection(
         message = f"{names.replace(' or ', ' and ')} both say where the brokers are"
         yield said.problem("cluster", "bootstrap-servers-twice", message, "keep one of them")
     if cluster is not None:
-        yield from cluster.problems()
+        yield from cluster.problems(KafkaOptions(transport=transport).valid().transport)
     own = properties.get(SERVERS)
     if own is not None and (cluster is not None or (servers is not None and own != servers)):
         message = f"the property {SERVERS!r} = {own!r} says where the brokers are, and {names} too"

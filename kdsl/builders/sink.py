@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from kdsl.builders.fluent import KafkaSinkBuilder
+    from kdsl.run.checkpoint.kept import Allowed
     from kdsl.table import OutputMode
 
 __all__ = ["DeliveryGuarantee", "Guarantee", "KafkaSink"]
@@ -208,6 +209,7 @@ class KafkaSink:
         name: str | None = None,
         output_mode: OutputMode = "append",
         adopt: bool = False,
+        allow: Allowed = False,
     ) -> StreamingQuery:
         """Start a query that appends the rows of a stream.
 
@@ -218,6 +220,8 @@ class KafkaSink:
             name: The query's name.
             output_mode: Spark's output mode.
             adopt: Take over an exactly-once prefix of somebody else.
+            allow: What may differ from the plan that has written the checkpoint: ``topic``, ``key``, ``format``,
+                ``prefix``, or True for all.
 
         Raises:
             ResolveError: Columns are missing or of other types; all are told.
@@ -234,6 +238,7 @@ class KafkaSink:
             name=name,
             output_mode=output_mode,
             adopt=adopt,
+            allow=allow,
         )
 
     def explain(self) -> str:
@@ -287,7 +292,7 @@ class KafkaSink:
         """What only a sink of the builder can have wrong."""
         said, serializer = self._said, self.record_serializer
         yield from said.repeated()
-        yield from connection(self.cluster, self.bootstrap_servers, self.properties, said)
+        yield from connection(self.cluster, self.bootstrap_servers, self.properties, said, self.transport)
         if serializer is None:
             message = "nothing says how rows become records"
             fix = f"add {said.name('record_serializer')} with a KafkaRecordSerializationSchema"

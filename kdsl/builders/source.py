@@ -315,7 +315,7 @@ class KafkaSource:
         """What only a source of the builder can have wrong."""
         said = self._said
         yield from said.repeated()
-        yield from connection(self.cluster, self.bootstrap_servers, self.properties, said)
+        yield from connection(self.cluster, self.bootstrap_servers, self.properties, said, self.transport)
         yield from self._topic_problems()
         if self.deserializer is None:
             both = f"{said.name('deserializer')} or {said.name('value_only_deserializer')}"

@@ -1,4 +1,4 @@
-"""The command line: ``kdsl demo check plan schema peek kafka``."""
+"""The command line: ``kdsl demo check plan schema peek lag doctor verify kafka``."""
 
 from __future__ import annotations
 

@@ -8,25 +8,25 @@ import typer
 from rich.table import Table as Grid
 
 from kdsl.cli import load
+from kdsl.cli.clusters import Bootstrap, ClusterFile, ClusterName, Property, given_cluster
 from kdsl.cli.console import out, print_json, progress
-from kdsl.cluster import Cluster
 
 
 def peek(
     target: Annotated[str, typer.Argument(help="orders.py:Orders, package.module:Orders or tables.yaml:orders")],
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many records.")] = 10,
-    bootstrap: Annotated[
-        str | None,
-        typer.Option("--bootstrap", envvar="KDSL_BOOTSTRAP_SERVERS", help="host:port of the brokers, by commas."),
-    ] = None,
+    bootstrap: Bootstrap = None,
+    cluster_file: ClusterFile = None,
+    cluster_name: ClusterName = None,
+    properties: Property = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Print the last records of a table, decoded."""
     from kdsl.inspect.peek import last_records
 
     table = load.table(target)
-    plan = table.read_plan()
-    cluster = table.cluster(Cluster(bootstrap) if bootstrap else None)
+    given = given_cluster(bootstrap, cluster_file, cluster_name, properties)
+    plan, cluster = table.read_plan(cluster=given), table.cluster(given)
     with progress(f"reading the last {count} records of {plan.topics}"):
         found = last_records(plan, cluster, count)
     if as_json:

@@ -52,6 +52,7 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         transport=options.transport,
         latency=options.latency,
         group_id=resolved.group_id,
+        group_declared=resolved.group_declared,
         discovery=discovery_of(table),
         max_records=options.max_records_per_trigger,
         max_records_per_partition=options.max_records_per_partition,

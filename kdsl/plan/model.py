@@ -89,6 +89,7 @@ class ReadPlan:
         stop: Where it ends by itself.
         headers: The header filter, condition by condition from left to right; records that do not match are skipped.
         group_id: The consumer group (whose offsets may be the start, and which shows how far a stream has read).
+        group_declared: Whether it was declared; offsets are committed to no other.
         check_group: Whether a stream is refused while somebody else uses the group.
         parallelism: The most tasks of a batch; None is twice the cores.
         transport: The client that reads.
@@ -118,6 +119,7 @@ class ReadPlan:
     transport: Transport = "librdkafka"
     latency: Latency = "micro-batch"
     group_id: str | None = None
+    group_declared: bool = True
     discovery: timedelta | None = timedelta(minutes=5)
     max_records: int | None = None
     max_records_per_partition: int | None = None

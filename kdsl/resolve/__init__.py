@@ -116,6 +116,7 @@ def resolve(table: TableDef, direction: Direction) -> ResolvedTable:
     """
     where = f" ({table.where.file}:{table.where.line})" if table.where.file else ""
     warnings = fail_on(problems(table, direction), f"{table.name}{where}")
+    group = connector_settings(table.properties.revealed()).group_id
     return ResolvedTable(
         table=table,
         direction=direction,
@@ -125,7 +126,8 @@ def resolve(table: TableDef, direction: Direction) -> ResolvedTable:
         headers=header_filter.headers_of(table) if direction == "read" else (),
         delivery=delivery.delivery_of(table),
         transactions=delivery.transactions_of(table),
-        group_id=connector_settings(table.properties.revealed()).group_id or f"KafkaSource-{table.name}",
+        group_id=group or startup.default_group(table),
+        group_declared=group is not None,
         key=keys.key_part(table),
         value=keys.value_part(table),
         metadata=metadata.metadata_columns(table, direction),

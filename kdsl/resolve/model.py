@@ -132,6 +132,7 @@ class ResolvedTable:
         delivery: What a write promises, whichever option says it.
         transactions: How an exactly-once sink writes; None for the other guarantees.
         group_id: The consumer group; for a table without one ``KafkaSource-<table>`` (seed 001).
+        group_declared: Whether the group was declared, and is not that default.
         key: The message key, or None where no column comes from it.
         value: The message value, or None where no column comes from it.
         metadata: The metadata columns of this direction.
@@ -154,4 +155,5 @@ class ResolvedTable:
     headers: tuple[HeaderCondition, ...] = ()
     delivery: Delivery = "at-least-once"
     transactions: Transactions | None = None
+    group_declared: bool = True
     warnings: tuple[Problem, ...] = attrs.field(default=(), eq=False)

@@ -10,9 +10,9 @@ from typing import Any, cast
 import attrs
 
 from kdsl.client.connector import connector_settings
-from kdsl.declare.classes.arguments import start_options
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import TableDef
+from kdsl.declare.moments import moment_options
 from kdsl.durations import duration_text
 from kdsl.errors import Problem, fail_on
 from kdsl.formats import Direction
@@ -41,6 +41,11 @@ def parse_offsets(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(pairs.items()))
 
 
+def default_group(table: TableDef) -> str:
+    """The consumer group of a table that declares none (seed 001)."""
+    return f"KafkaSource-{table.name}"
+
+
 def start_of(table: TableDef) -> Start:
     """The start of a table that holds."""
     mode, timestamp, offsets = _read(table, "startup")
@@ -59,7 +64,7 @@ def launch_start(table: TableDef, value: Any) -> tuple[Start, tuple[Problem, ...
         ResolveError: It is no start, or none of this table.
     """
     what = f"start_at= of {table.name}"
-    found = start_options(value, "start_at")
+    found = moment_options(value, "startup", "start_at")
     wrong = [found.at(attrs.evolve(table.where, table=table.name))] if isinstance(found, Problem) else []
     fail_on(wrong, what)
     changes: Any = {"startup_timestamp": None, "startup_offsets": None, **cast("dict[str, Any]", found)}
@@ -127,7 +132,7 @@ def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
     given = table.properties.revealed().get("group.id")
     if direction == "read" and given is not None and not given.strip():
         message = f"the consumer group 'group.id' is {given!r}, which names none"
-        fix = f"give it a name, or remove it: the group is KafkaSource-{table.name} then"
+        fix = f"give it a name, or remove it: the group is {default_group(table)} then"
         yield problem(table, "group-id", message, fix, option="properties.group.id")
 
 

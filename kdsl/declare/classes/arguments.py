@@ -6,24 +6,18 @@ Whatever is wrong with them is recorded as a problem, in the spelling of Python;
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from typing import Any, Literal, TypeAlias, get_args
+from datetime import timedelta
+from typing import Any
 
 import attrs
 
 from kdsl.client.properties import value_problems
 from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.moments import moment_options
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.formats import Format, UnknownFormatError, format_class
 from kdsl.functions import FunctionError, name_of
-
-Startup: TypeAlias = (
-    Literal["group-offsets", "earliest", "latest", "earliest-offset", "latest-offset"] | datetime | Mapping[int, int]
-)
-"""Where a read starts: a mode, an aware time, or the offset of each partition."""
-Bounded: TypeAlias = Literal["unbounded", "group-offsets", "latest", "latest-offset"] | datetime | Mapping[int, int]
-"""Where a read ends by itself: a mode, an aware time, or the offset of each partition that is not read any more."""
 
 # One argument stands for three options.
 STARTUP = ("startup", "startup_timestamp", "startup_offsets")
@@ -34,7 +28,6 @@ ARGUMENTS = (
     *OTHER,
 )
 _DURATIONS = ("discovery", "watermark_drift", "watermark_update", "watermark_idle")
-_MODES = {"earliest": "earliest-offset", "latest": "latest-offset"}
 _MEANT = {
     "startup_timestamp": "startup= takes the time itself, as an aware datetime",
     "startup_offsets": "startup= takes the offsets themselves, as {0: 42, 1: 300}",
@@ -182,10 +175,11 @@ def _option(name: str, value: Any) -> dict[str, Any]:
             return {"topic": _topics(value)}
         case "partitioner" if callable(value):
             return {"partitioner": _partitioner(value)}
-        case "startup":
-            return _moment(value, "startup", get_args(get_args(Startup)[0]), "start at")
-        case "bounded":
-            return _moment(value, "bounded", get_args(get_args(Bounded)[0]), "end at")
+        case "startup" | "bounded":
+            read = moment_options(value, name)
+            if isinstance(read, Problem):
+                raise _WrongError(read.code, read.message, read.fix)
+            return read
         case _ if name in _DURATIONS and isinstance(value, str):
             try:
                 return {name: parse_duration(value)}
@@ -215,48 +209,3 @@ def _topics(value: Any) -> tuple[str, ...]:
     except (TypeError, AttributeError):
         message = f"topic= is {value!r}, which names no topics"
         raise _WrongError("argument-value", message, "write topic='orders', or a list of names") from None
-
-
-def start_options(value: Any, name: str) -> dict[str, Any] | Problem:
-    """The options that a start stands for which is given elsewhere than in a class statement; or what is wrong with it.
-
-    Args:
-        value: A value of the argument ``startup=``.
-        name: What the argument is called there.
-    """
-    try:
-        return _moment(value, "startup", get_args(get_args(Startup)[0]), "start at", name)
-    except _WrongError as wrong:
-        return wrong.problem
-
-
-def _moment(value: Any, side: str, modes: tuple[str, ...], what: str, name: str = "") -> dict[str, Any]:
-    """The options that a start or an end stands for."""
-    name = name or side
-    fix = f"write one of {listing(modes)}, an aware datetime, or offsets as {{0: 42, 1: 300}}"
-    match value:
-        case str() if value.lower() in modes:
-            return {side: _MODES.get(value.lower(), value.lower())}
-        case str():
-            raise _WrongError("argument-value", f"{name}= is {value!r}{nearest(value, modes)}", fix)
-        case datetime() if value.tzinfo is None:
-            message = f"{name}= is the time {value.isoformat(sep=' ')}, which has no time zone, so it is no instant"
-            raise _WrongError("argument-value", message, "write it with one, as datetime(2025, 1, 1, tzinfo=UTC)")
-        case datetime():
-            millis = (value - _EPOCH) // timedelta(milliseconds=1)
-            return {side: "timestamp", f"{side}_timestamp": millis}
-        case Mapping():
-            if not value or not all(_is_count(p) and _is_count(o) for p, o in value.items()):
-                message = f"{name}= is {value!r}, but partitions and offsets are whole numbers from 0 on"
-                raise _WrongError("argument-value", message, f"write {name}={{0: 42, 1: 300}}")
-            pairs = ";".join(f"partition:{p},offset:{o}" for p, o in value.items())
-            return {side: "specific-offsets", f"{side}_offsets": pairs}
-        case _:
-            raise _WrongError("argument-value", f"{name}= is {value!r}, which is no place to {what}", fix)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")

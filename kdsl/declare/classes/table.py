@@ -13,12 +13,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, dataclass_transform
 
 from kdsl.declare.classes import rows as row_classes
-from kdsl.declare.classes.arguments import Bounded, Startup
 from kdsl.declare.classes.columns import col, metadata, virtual
 from kdsl.declare.classes.define import attributes, definition as define
 from kdsl.declare.classes.statement import record_statement
 from kdsl.declare.connector import Delivery, EmitStrategy, ExactlyOnce, Latency, Naming, Transport, ValueFields
 from kdsl.declare.definition import TableDef
+from kdsl.declare.moments import Bounded, Startup
 from kdsl.errors import fail_on
 from kdsl.formats import Direction, Format
 
@@ -160,6 +160,11 @@ class KafkaTable:
             if not attributes(cls)[1]:
                 setattr(cls, _DEFINITION, found)
         return found
+
+    @classmethod
+    def as_table(cls) -> Table:
+        """The table that the class declares, as a value: its plans, its cluster, and all that the class offers."""
+        return _table(cls)
 
     @classmethod
     def schema(cls) -> StructType:

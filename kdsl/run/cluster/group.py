@@ -1,8 +1,8 @@
 """The duplicate-group check: a stream is refused while somebody else uses its consumer group (seed 000).
 
 Streams of kdsl assign partitions to themselves, so that they are no members of their group. A stream that checks holds
-a lease of its own, ``<group>.kdsl``, as long as it runs; another one that checks sees it. Consumers that subscribe with
-the group's id are members of the group itself, and are seen there.
+a lease (`kdsl.run.cluster.lease.group_lease`) as long as it runs; another one that checks sees it. Consumers that
+subscribe with the group's id are members of the group itself, and are seen there.
 """
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.cluster.brokers import Brokers
-from kdsl.run.cluster.lease import Lease, LeaseHeldError
-
-LEASE = "{}.kdsl"
-"""The consumer group that stands for the use of a group by streams of kdsl."""
+from kdsl.run.cluster.lease import Lease, LeaseHeldError, group_lease
 
 
 def hold_group(plan: ReadPlan, cluster: Cluster) -> Lease:
@@ -30,8 +27,8 @@ def hold_group(plan: ReadPlan, cluster: Cluster) -> Lease:
     Raises:
         LeaseHeldError: Somebody uses the group; all who do are named.
     """
-    group = plan.group_id or f"KafkaSource-{plan.table}"
-    lease = Lease(cluster, LEASE.format(group), f"kdsl-{plan.table}", topics=plan.topics.names)
+    group = plan.group_id or ""
+    lease = Lease(cluster, group_lease(group), f"kdsl-{plan.table}", topics=plan.topics.names)
     try:
         lease.acquire()
     except LeaseHeldError as e:

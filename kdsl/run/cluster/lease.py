@@ -38,6 +38,16 @@ _OFFSETS = "__consumer_offsets"
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
+def group_lease(group: str) -> str:
+    """The lease that stands for the use of a consumer group by streams of kdsl."""
+    return f"{group}.kdsl-group"
+
+
+def transactions_lease(prefix: str) -> str:
+    """The lease that stands for the use of a transactional-id prefix."""
+    return f"{prefix}.kdsl-transactions"
+
+
 class LeaseHeldError(KdslError):
     """Somebody else holds a lease.
 
@@ -58,7 +68,7 @@ class Lease:
 
     Args:
         cluster: Where it is held; its user needs READ and DESCRIBE on a consumer group of the lease's name.
-        name: What is held: the name of a consumer group that nothing else uses (``orders-group.kdsl``).
+        name: What is held: the name of a consumer group that nothing else uses (`group_lease`, `transactions_lease`).
         who: Who holds it, for those who are refused; host and process are added.
         topics: Topics that the cluster's user may describe. A member must subscribe to something, and where the
             brokers hide their own topic of offsets from the user, these serve.

@@ -12,6 +12,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Mapping
+from pathlib import Path
 
 import attrs
 
@@ -145,7 +146,7 @@ def _tls(raw: socket.socket, host: str, settings: Mapping[str, str]) -> Port:
     if verify:
         path, text = settings.get("ssl.ca.location"), settings.get("ssl.ca.pem")
         if path and path != "probe":
-            context.load_verify_locations(cafile=path)
+            context.load_verify_locations(**{"capath" if Path(path).is_dir() else "cafile": path})
         elif text:
             context.load_verify_locations(cadata=text)
         else:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+import time
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 _CONNECT_WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 _log = logging.getLogger(__name__)
 _lock = threading.Lock()
-_leases: dict[str, Lease] = {}
+_holding = threading.Lock()
+_leases: dict[tuple[str, str], Lease] = {}
+_LOOK = 1.0
 _writes: dict[tuple[str, str, str], tuple[int, Work]] = {}
 
 
@@ -79,11 +82,8 @@ def _write_part_of_query(
     prefix = f"{plan.transactions.prefix}-{writer.sink}"
     key = (plan.transactions.prefix, writer.query, writer.sink)
     with _lock:
-        lease = _leases.get(plan.transactions.prefix)
         last, work = _writes.pop(key, (None, None))
-    if lease is None or not lease.held:
-        wait_for_end(plan.transactions.prefix, plan.table)
-        _leases[plan.transactions.prefix] = held(plan, cluster)  # for the life of the process
+    _hold(rows.sparkSession, plan, cluster, writer.query)
     if work is None or last != batch - 1:
         work = _batch_work(plan, cluster, writer, prefix, 1, batch)
         same = {id_: id_ for id_ in work.ids}
@@ -92,6 +92,33 @@ def _write_part_of_query(
     _save(rows.repartition(1), plan, cluster, attrs.evolve(work, batch=batch))
     with _lock:
         _writes[key] = batch, work
+
+
+def _hold(spark: SparkSession, plan: WritePlan, cluster: Cluster, query: str) -> None:
+    """Hold the prefix of a plan until a query of this process has ended."""
+    assert plan.transactions is not None
+    prefix = plan.transactions.prefix
+    with _holding:  # two writes of one function may come at once
+        lease = _leases.get((prefix, query))
+        if lease is not None and lease.held:
+            return
+        wait_for_end(prefix, plan.table)
+        lease = _leases[prefix, query] = held(plan, cluster)
+    active: Any = spark._jsparkSession.sharedState().activeStreamingQueries()  # type: ignore[attr-defined]  # noqa: SLF001
+    id_ = spark._jvm.java.util.UUID.fromString(query)  # type: ignore[attr-defined]  # noqa: SLF001
+
+    def wait() -> None:
+        try:
+            while active.containsKey(id_):
+                time.sleep(_LOOK)
+        except Exception:
+            _log.debug("the session of the query %s is gone", query, exc_info=True)
+        with _holding:
+            if _leases.get((prefix, query)) is lease:
+                del _leases[prefix, query]
+        lease.release()
+
+    threading.Thread(target=wait, name=f"kdsl-{prefix}", daemon=True).start()
 
 
 def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None:

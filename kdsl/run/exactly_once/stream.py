@@ -21,7 +21,7 @@ from kdsl.errors import KdslError
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text
 from kdsl.run.checkpoint.kept import Folder, Kept, Spread, last_batches, store
-from kdsl.run.cluster.lease import Lease, LeaseHeldError
+from kdsl.run.cluster.lease import Lease, LeaseHeldError, transactions_lease
 from kdsl.run.exactly_once.claim import abort_open, claim, limits, refresh
 from kdsl.run.exactly_once.spread import spread, spread_as
 from kdsl.run.librdkafka.transactions.part import brokers_of
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-LEASE = "{}.kdsl"
-"""The consumer group that stands for the use of a prefix."""
 
 SPECULATION = "spark.speculation"
 ONE_PLAN = {"spark.sql.adaptive.enabled": "false"}
@@ -103,7 +100,7 @@ def held(plan: WritePlan, cluster: Cluster) -> Lease:
     """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
-    lease = Lease(cluster, LEASE.format(prefix), f"kdsl-{plan.table}", topics=plan.topics.names)
+    lease = Lease(cluster, transactions_lease(prefix), f"kdsl-{plan.table}", topics=plan.topics.names)
     try:
         lease.acquire()
     except LeaseHeldError as e:

@@ -45,8 +45,7 @@ def brokers_of(spark: SparkSession, cluster: Cluster, table: str) -> Brokers | J
     if is_connect(spark):
         raise KdslError(
             f"{table}: librdkafka cannot log in to this cluster ({refused[0].message}), and a session of Spark Connect "
-            "has no JVM that could ask the brokers instead; use a classic session, or startup='earliest' or 'latest' "
-            "with Spark's own reader"
+            "has no JVM that could ask the brokers instead; use a classic session"
         )
     return JavaBrokers(spark, cluster, table)
 
@@ -208,15 +207,11 @@ class JavaGroup:
 
     def commit(self, read: Read, positions: Mapping[Place, int]) -> None:
         """Commit the offset of the next record of each partition."""
-        self._brokers.commit(_group(read), positions)
+        self._brokers.commit(read.group, positions)
 
     def committed(self, read: Read, places: Iterable[Place]) -> Mapping[Place, int]:
         """The offsets that the group has committed, where it has."""
-        return self._brokers.committed(_group(read), places)
-
-
-def _group(read: Read) -> str:
-    return read.plan.group_id or f"KafkaSource-{read.plan.table}"
+        return self._brokers.committed(read.group, places)
 
 
 def _innermost(error: Any) -> Any:

@@ -53,16 +53,10 @@ def counts_of(read_id: str) -> CommitCounts:
     return _counts.setdefault(read_id, CommitCounts())
 
 
-def declared_group(read: Read) -> str | None:
-    """The consumer group that was declared for a read; None where the table has only its default one."""
-    group = read.cluster.connector().group_id or read.plan.group_id
-    return None if group == f"KafkaSource-{read.plan.table}" else group
-
-
 def why_not(read: Read) -> str | None:
     """Why the offsets of a read are not committed; None where they are (RULES ST-7, PR-6; seed 003)."""
     settings = read.cluster.connector()
-    if declared_group(read) is None:
+    if read.plan.group_id is None or not read.plan.group_declared:
         return "no group id is declared (group_id=, 'properties.group.id')"
     if not settings.commit_on_checkpoint and not settings.auto_commit:
         return "'commit.offsets.on.checkpoint' is false"
@@ -111,15 +105,11 @@ class ByBrokers:
 
     def commit(self, read: Read, positions: Mapping[Place, int]) -> None:
         """Commit the offset of the next record of each partition."""
-        self._brokers.commit(_group(read), positions)
+        self._brokers.commit(read.group, positions)
 
     def committed(self, read: Read, places: Iterable[Place]) -> Mapping[Place, int]:
         """The offsets that the group has committed, where it has."""
-        return self._brokers.committed(_group(read), places)
-
-
-def _group(read: Read) -> str:
-    return declared_group(read) or f"KafkaSource-{read.plan.table}"
+        return self._brokers.committed(read.group, places)
 
 
 class Commits:

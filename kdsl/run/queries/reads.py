@@ -48,6 +48,11 @@ class Read:
     plan: ReadPlan
     cluster: Cluster
 
+    @property
+    def group(self) -> str:
+        """The consumer group of its offsets; empty where it has none."""
+        return self.plan.group_id or ""
+
     def covers(self, topics: Iterable[str]) -> bool:
         """Whether all of some topics are named by the table."""
         pattern = self.plan.topics.pattern

@@ -33,7 +33,7 @@ def test_a_group_is_free_when_its_query_has_stopped(streams: Streams) -> None:
     query = streams.run(check_group=True)
 
     assert query.exception() is None
-    until(lambda: streams.brokers.members(f"{streams.group}.kdsl") == ())
+    until(lambda: streams.brokers.members(f"{streams.group}.kdsl-group") == ())
 
 
 def test_members_of_the_group_itself_are_seen_too(streams: Streams, kdsl_kafka: RunningKafka) -> None:

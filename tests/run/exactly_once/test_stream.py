@@ -327,7 +327,7 @@ class TestRefused:
             query.processAllAvailable()
             with pytest.raises(ExactlyOnceError, match=f"'{topic}-tx' is held by the query first of this process"):
                 write(spark.range(1), plan, cluster)
-            lease = Lease(cluster, f"{topic}-tx.kdsl", "other", topics=[topic])
+            lease = Lease(cluster, f"{topic}-tx.kdsl-transactions", "other", topics=[topic])
             with pytest.raises(LeaseHeldError, match="kdsl-Orders"):
                 lease.acquire(0.5)
             put(files, range(10, 20))
