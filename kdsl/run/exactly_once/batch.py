@@ -10,6 +10,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
@@ -104,18 +105,24 @@ def _hold(spark: SparkSession, plan: WritePlan, cluster: Cluster, query: str) ->
             return
         wait_for_end(prefix, plan.table)
         lease = _leases[prefix, query] = held(plan, cluster)
-    active: Any = spark._jsparkSession.sharedState().activeStreamingQueries()  # type: ignore[attr-defined]  # noqa: SLF001
-    id_ = spark._jvm.java.util.UUID.fromString(query)  # type: ignore[attr-defined]  # noqa: SLF001
+    session: Any = spark
+    active = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
+    id_ = session._jvm.java.util.UUID.fromString(query)  # noqa: SLF001
+
+    def runs() -> bool:
+        try:
+            return bool(active.containsKey(id_))
+        except (Py4JError, OSError):  # the session is gone, and the query with it
+            return False
 
     def wait() -> None:
-        try:
-            while active.containsKey(id_):
+        while True:
+            while runs():
                 time.sleep(_LOOK)
-        except Exception:
-            _log.debug("the session of the query %s is gone", query, exc_info=True)
-        with _holding:
-            if _leases.get((prefix, query)) is lease:
-                del _leases[prefix, query]
+            with _holding:
+                if not runs():  # the query may have begun again, and found the prefix held
+                    _leases.pop((prefix, query), None)
+                    break
         lease.release()
 
     threading.Thread(target=wait, name=f"kdsl-{prefix}", daemon=True).start()

@@ -21,7 +21,7 @@ from kdsl.declare.connector import Delivery
 from kdsl.errors import KdslError, ResolveError
 from kdsl.plan.model import Transactions, WritePlan
 from kdsl.run.checkpoint.kept import CheckpointError
-from kdsl.run.cluster.lease import Lease, LeaseHeldError
+from kdsl.run.cluster.lease import Lease, LeaseHeldError, transactions_lease
 from kdsl.run.exactly_once.stream import check_speculation
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
@@ -266,6 +266,8 @@ class TestStream:
         start(both)
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(20), 1)
+        with Lease(cluster, transactions_lease(f"{topic}-tx"), "other", topics=[topic]):  # the query has ended
+            pass
 
     def test_rows_that_come_out_otherwise_are_staged(
         self,
@@ -327,7 +329,7 @@ class TestRefused:
             query.processAllAvailable()
             with pytest.raises(ExactlyOnceError, match=f"'{topic}-tx' is held by the query first of this process"):
                 write(spark.range(1), plan, cluster)
-            lease = Lease(cluster, f"{topic}-tx.kdsl-transactions", "other", topics=[topic])
+            lease = Lease(cluster, transactions_lease(f"{topic}-tx"), "other", topics=[topic])
             with pytest.raises(LeaseHeldError, match="kdsl-Orders"):
                 lease.acquire(0.5)
             put(files, range(10, 20))
