@@ -26,7 +26,7 @@ from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.kept import Allowed, Folder, Kept, check_change, folder_of, load, store
 from kdsl.run.checkpoint.offset_log import check_offsets
 from kdsl.run.exactly_once.batch import write_batch
-from kdsl.run.exactly_once.stream import ONE_PLAN, leave, start_stream, started
+from kdsl.run.exactly_once.stream import NO_ADAPTIVE_PLAN, leave, start_stream, started
 from kdsl.run.frames.fit import fitted
 from kdsl.run.frames.parallelism import in_tasks
 from kdsl.run.metrics.watching import WATCHING, writes
@@ -181,7 +181,7 @@ def write_stream(
     observe(WATCHING)
     listen(df.sparkSession)
     if plan.transactions is not None:
-        with _batches_by_rows(df.sparkSession, ONE_PLAN):
+        with _batches_by_rows(df.sparkSession, NO_ADAPTIVE_PLAN):
             query = start_stream(
                 rows, plan, sent, cluster, folder, kept, trigger=trigger, name=name, adopt=adopt, telling=telling
             )
@@ -189,8 +189,8 @@ def write_stream(
         return query
     if kept is not None:
         leave(kept, plan, cluster)
-    if kept is None or kept.spread is not None or kept.plan != plan_text(plan):
-        store(folder, attrs.evolve(kept or Kept(), plan=plan_text(plan), spread=None))
+    if kept is None or kept.distribution is not None or kept.plan != plan_text(plan):
+        store(folder, attrs.evolve(kept or Kept(), plan=plan_text(plan), distribution=None))
     with _batches_by_rows(df.sparkSession):  # a query goes on with the settings that it started with
         if jvm:
             from kdsl.run.jvm.write import start

@@ -43,7 +43,7 @@ class CheckpointError(KdslError):
 
 
 @attrs.frozen
-class Spread:
+class Distribution:
     """How the rows of an exactly-once query go to its writers, which is the same when a batch is written again.
 
     Attributes:
@@ -66,12 +66,12 @@ class Kept:
     Attributes:
         id: The id of the query's checkpoint; tokens carry it.
         plan: What is written, as `kdsl.plan.text.plan_text` gives it.
-        spread: How an exactly-once query spreads its rows; None for other queries.
+        distribution: How an exactly-once query distributes its rows; None for other queries.
     """
 
     id: str = attrs.field(factory=lambda: uuid.uuid4().hex)
     plan: str = ""
-    spread: Spread | None = None
+    distribution: Distribution | None = None
 
     def text(self) -> str:
         """It as JSON, for people too."""

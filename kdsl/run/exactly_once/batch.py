@@ -20,8 +20,8 @@ from kdsl.run.cluster.lease import Lease
 from kdsl.run.exactly_once.claim import abort_open, claim, limits
 from kdsl.run.exactly_once.stream import check_speculation, digest, held, topic_of, wait_for_end
 from kdsl.run.librdkafka.transactions.part import brokers_of
-from kdsl.run.librdkafka.transactions.token import Progress, Writer
-from kdsl.run.librdkafka.transactions.work import WORK, Work, work_text
+from kdsl.run.librdkafka.transactions.token import LogProgress, Writer
+from kdsl.run.librdkafka.transactions.work import WORK, TransactionalWrite, transactional_write_text
 from kdsl.run.session import cores, is_connect
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _lock = threading.Lock()
 _holding = threading.Lock()
 _leases: dict[tuple[str, str], Lease] = {}
 _LOOK = 1.0
-_writes: dict[tuple[str, str, str], tuple[int, Work]] = {}
+_writes: dict[tuple[str, str, str], tuple[int, TransactionalWrite]] = {}
 
 
 def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool) -> None:
@@ -68,7 +68,7 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
         count = plan.parallelism or (2 * cores(rows.sparkSession) if write_id is None else 1)
         work = _batch_work(plan, cluster, writer, prefix, count, 0)
         same = {id_: id_ for id_ in work.ids}
-        found = claim(work, cluster, Progress(0, -1), before=work.ids, heirs=same, adopt=adopt, strict=False)
+        found = claim(work, cluster, LogProgress(0, -1), before=work.ids, heirs=same, adopt=adopt, strict=False)
         if set(found.values()) == {0}:
             _log.warning("%s: the write %r is done already, and nothing is written again", plan.table, write_id)
             return
@@ -88,7 +88,7 @@ def _write_part_of_query(
     if work is None or last != batch - 1:
         work = _batch_work(plan, cluster, writer, prefix, 1, batch)
         same = {id_: id_ for id_ in work.ids}
-        progress = Progress(batch, batch - 1)
+        progress = LogProgress(batch, batch - 1)
         claim(work, cluster, progress, before=work.ids, heirs=same, adopt=adopt, strict=batch > 0)
     _save(rows.repartition(1), plan, cluster, attrs.evolve(work, batch=batch))
     with _lock:
@@ -149,18 +149,22 @@ def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None
         )
 
 
-def _batch_work(plan: WritePlan, cluster: Cluster, writer: Writer, prefix: str, count: int, batch: int) -> Work:
+def _batch_work(
+    plan: WritePlan, cluster: Cluster, writer: Writer, prefix: str, count: int, batch: int
+) -> TransactionalWrite:
     brokers = brokers_of(cluster, plan.table)
     timeout_ms, _ = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
-    return Work(writer, prefix, count, topic_of(plan, brokers), digest(plan_text(plan)), timeout_ms, batch)
+    return TransactionalWrite(
+        writer, prefix, count, topic_of(plan, brokers), digest(plan_text(plan)), timeout_ms, batch
+    )
 
 
-def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: Work) -> None:
+def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: TransactionalWrite) -> None:
     from kdsl.run.librdkafka.datasource import FORMAT, options
 
     writer = rows.write.format(FORMAT).mode("append")
     try:
-        writer.options(**options(plan, cluster), **{WORK: work_text(work)}).save()
+        writer.options(**options(plan, cluster), **{WORK: transactional_write_text(work)}).save()
     except BaseException:
         abort_open(work, cluster)
         raise

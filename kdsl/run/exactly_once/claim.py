@@ -16,12 +16,12 @@ from functools import partial
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, Problem, ResolveError
 from kdsl.run.librdkafka.producer import ProducerError
-from kdsl.run.librdkafka.transactions.errors import told
+from kdsl.run.librdkafka.transactions.errors import exactly_once_error
 from kdsl.run.librdkafka.transactions.part import acquired, brokers_of, give_up
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
-from kdsl.run.librdkafka.transactions.token import Progress, Token, check_owner, seeds
+from kdsl.run.librdkafka.transactions.token import LogProgress, Token, check_owner, seeds
 from kdsl.run.librdkafka.transactions.tokens import RETENTION, TIMEOUT, TokenBrokers
-from kdsl.run.librdkafka.transactions.work import Work, transactional
+from kdsl.run.librdkafka.transactions.work import TransactionalWrite, transactional
 
 WANTED_TIMEOUT_MS = 3_600_000
 USUAL_MOST_MS = 900_000  # Kafka's default of transaction.max.timeout.ms
@@ -53,9 +53,9 @@ def limits(brokers: TokenBrokers, asked_ms: int | None, table: str) -> tuple[int
 
 
 def claim(
-    work: Work,
+    work: TransactionalWrite,
     cluster: Cluster,
-    progress: Progress,
+    progress: LogProgress,
     *,
     before: Iterable[str] = (),
     heirs: Mapping[str, str] | None = None,
@@ -122,7 +122,7 @@ def claim(
     return batches
 
 
-def _seed(work: Work, producer: TransactionalProducer, batch: int, number: int) -> None:
+def _seed(work: TransactionalWrite, producer: TransactionalProducer, batch: int, number: int) -> None:
     token = Token(work.writer, batch, work.plan, work.writers, int(time.time() * 1000), number)
     try:
         producer.begin()
@@ -130,10 +130,10 @@ def _seed(work: Work, producer: TransactionalProducer, batch: int, number: int) 
         producer.commit(work.patience)
     except ProducerError as e:
         give_up(producer)
-        raise told(work, producer.id, batch, e) from e
+        raise exactly_once_error(work, producer.id, batch, e) from e
 
 
-def refresh(work: Work, cluster: Cluster, older_than: float) -> int:
+def refresh(work: TransactionalWrite, cluster: Cluster, older_than: float) -> int:
     """Commit tokens again that the brokers would forget some day; a writer that is at work hears of it before its rows.
 
     Args:
@@ -164,7 +164,7 @@ def refresh(work: Work, cluster: Cluster, older_than: float) -> int:
     return count
 
 
-def abort_open(work: Work, cluster: Cluster) -> None:
+def abort_open(work: TransactionalWrite, cluster: Cluster) -> None:
     """Take each id once more, so that nothing that was left open holds up the topic's readers."""
     settings = cluster.producer()
     for id_ in work.ids:

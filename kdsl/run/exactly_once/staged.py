@@ -18,7 +18,7 @@ from kdsl.cluster import Cluster
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.kept import FOLDER, folder_of
-from kdsl.run.librdkafka.transactions.work import WORK, Work, work_text
+from kdsl.run.librdkafka.transactions.work import WORK, TransactionalWrite, transactional_write_text
 from kdsl.run.records.encode import RecordEncoder
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _WRITER, _ORDER = "__kdsl_writer__", "__kdsl_order__"
 
 
 def staged(
-    rows: DataFrame, plan: WritePlan, cluster: Cluster, work: Work, telling: Mapping[str, str]
+    rows: DataFrame, plan: WritePlan, cluster: Cluster, work: TransactionalWrite, telling: Mapping[str, str]
 ) -> DataStreamWriter:
     """The writer of a stream whose batches are kept before they are sent.
 
@@ -57,7 +57,7 @@ def _checked(text: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
         yield batch
 
 
-def _send(options: dict[str, str], work: Work, batch: DataFrame, number: int) -> None:
+def _send(options: dict[str, str], work: TransactionalWrite, batch: DataFrame, number: int) -> None:
     from kdsl.run.librdkafka.datasource import FORMAT, register
 
     spark = batch.sparkSession
@@ -71,7 +71,7 @@ def _send(options: dict[str, str], work: Work, batch: DataFrame, number: int) ->
     rows = spark.read.parquet(folder.path(name)).repartitionById(work.writers, F.col(_WRITER))
     rows = rows.sortWithinPartitions(_ORDER).drop(_WRITER, _ORDER)
     numbered = attrs.evolve(work, batch=number)
-    rows.write.format(FORMAT).mode("append").options(**options, **{WORK: work_text(numbered)}).save()
+    rows.write.format(FORMAT).mode("append").options(**options, **{WORK: transactional_write_text(numbered)}).save()
     for old in folder.names(STAGED):
         before = old.removesuffix(".complete")
         if before.isdigit() and int(before) < number:

@@ -20,14 +20,14 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text
-from kdsl.run.checkpoint.kept import Folder, Kept, Spread, last_batches, store
+from kdsl.run.checkpoint.kept import Distribution, Folder, Kept, last_batches, store
 from kdsl.run.cluster.lease import Lease, LeaseHeldError, transactions_lease
 from kdsl.run.exactly_once.claim import abort_open, claim, limits, refresh
-from kdsl.run.exactly_once.spread import spread, spread_as
+from kdsl.run.exactly_once.distribution import distributed, distributed_as
 from kdsl.run.librdkafka.transactions.part import brokers_of
-from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, HalfWrittenError, Progress, Writer
+from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, HalfWrittenError, LogProgress, Writer
 from kdsl.run.librdkafka.transactions.tokens import TokenBrokers
-from kdsl.run.librdkafka.transactions.work import WORK, Work, work_text
+from kdsl.run.librdkafka.transactions.work import WORK, TransactionalWrite, transactional_write_text
 from kdsl.run.session import cores
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 SPECULATION = "spark.speculation"
-ONE_PLAN = {"spark.sql.adaptive.enabled": "false"}
+NO_ADAPTIVE_PLAN = {"spark.sql.adaptive.enabled": "false"}
 """Adaptive execution may give the rows of a batch to other tasks the next time."""
 
 _LOOK = 1
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 @attrs.frozen
-class Begun:
+class PreparedStream:
     """A stream that may start.
 
     Attributes:
@@ -58,7 +58,7 @@ class Begun:
     """
 
     rows: DataFrame
-    work: Work
+    work: TransactionalWrite
     folder: Folder
     retention: float
     lease: Lease
@@ -66,7 +66,7 @@ class Begun:
 
 def begin(
     rows: DataFrame, plan: WritePlan, cluster: Cluster, folder: Folder, kept: Kept | None, *, adopt: bool
-) -> Begun:
+) -> PreparedStream:
     """Make a stream ready to be written exactly once.
 
     Args:
@@ -120,26 +120,26 @@ def _begun(
     lease: Lease,
     *,
     adopt: bool,
-) -> Begun:
+) -> PreparedStream:
     assert plan.transactions is not None
-    before = None if kept is None else kept.spread
+    before = None if kept is None else kept.distribution
     if plan.transactions.staged:
         count = (
             plan.parallelism or (before.writers if before and before.by == "staged" else 0) or cores(rows.sparkSession)
         )
-        spread_rows, wanted = rows, Spread(plan.transactions.prefix, count, "staged")
+        given, wanted = rows, Distribution(plan.transactions.prefix, count, "staged")
     else:
-        spread_rows, wanted = spread(rows, plan, before)
+        given, wanted = distributed(rows, plan, before)
     text = plan_text(plan)
     kept = kept or Kept(plan=text)
     brokers = brokers_of(cluster, plan.table)
     timeout_ms, retention = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
-    progress = Progress(*last_batches(folder))
+    progress = LogProgress(*last_batches(folder))
     store(folder, attrs.evolve(kept, plan=text))  # tokens shall not carry an id that nobody knows
 
-    def work(of: Spread) -> Work:
+    def work(of: Distribution) -> TransactionalWrite:
         writer = Writer(kept.id, "", plan.table, folder.place)
-        return Work(writer, of.prefix, of.writers, topic_of(plan, brokers), digest(text, of), timeout_ms)
+        return TransactionalWrite(writer, of.prefix, of.writers, topic_of(plan, brokers), digest(text, of), timeout_ms)
 
     try:
         _claim(work(wanted), cluster, progress, before, wanted, adopt=adopt)
@@ -152,14 +152,20 @@ def _begun(
             plan.table, progress.planned, before.writers, wanted.writers,
         )  # fmt: skip
         wanted = before
-        spread_rows = spread_as(rows, wanted)
+        given = distributed_as(rows, wanted)
         _claim(work(wanted), cluster, progress, before, wanted, adopt=adopt)
-    store(folder, attrs.evolve(kept, plan=text, spread=wanted))
-    return Begun(spread_rows, work(wanted), folder, retention, lease)
+    store(folder, attrs.evolve(kept, plan=text, distribution=wanted))
+    return PreparedStream(given, work(wanted), folder, retention, lease)
 
 
 def _claim(
-    work: Work, cluster: Cluster, progress: Progress, before: Spread | None, now: Spread, *, adopt: bool
+    work: TransactionalWrite,
+    cluster: Cluster,
+    progress: LogProgress,
+    before: Distribution | None,
+    now: Distribution,
+    *,
+    adopt: bool,
 ) -> None:
     old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
     same = before is not None and attrs.evolve(before, prefix=now.prefix) == now
@@ -195,21 +201,24 @@ def topic_of(plan: WritePlan, brokers: TokenBrokers) -> str:
     return fits[0]
 
 
-def digest(text: str, of: Spread | None = None) -> str:
+def digest(text: str, of: Distribution | None = None) -> str:
     """A short name for a plan and the way of its rows."""
     return hashlib.sha256(f"{text}{of}".encode()).hexdigest()[:16]
 
 
 def leave(kept: Kept, plan: WritePlan, cluster: Cluster) -> None:
     """Abort what an exactly-once query has left open that goes on with another promise."""
-    if kept.spread is None:
+    if kept.distribution is None:
         return
     with suppress(KdslError):  # the brokers abort it after the transactions' timeout
         brokers = brokers_of(cluster, plan.table)
         timeout_ms, _ = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
         writer = Writer(kept.id, "", plan.table)
         topic = topic_of(plan, brokers)
-        abort_open(Work(writer, kept.spread.prefix, kept.spread.writers, topic, "", timeout_ms), cluster)
+        abort_open(
+            TransactionalWrite(writer, kept.distribution.prefix, kept.distribution.writers, topic, "", timeout_ms),
+            cluster,
+        )
 
 
 def start_stream(
@@ -254,7 +263,7 @@ def start_stream(
 
 
 def _started(
-    begun: Begun,
+    begun: PreparedStream,
     plan: WritePlan,
     sent: WritePlan,
     cluster: Cluster,
@@ -270,7 +279,7 @@ def _started(
         writer = staged(begun.rows, sent, cluster, begun.work, telling)
     else:
         writer = begun.rows.writeStream.format(FORMAT).outputMode("append")
-        writer = writer.options(**options(sent, cluster), **{WORK: work_text(begun.work)}, **telling)
+        writer = writer.options(**options(sent, cluster), **{WORK: transactional_write_text(begun.work)}, **telling)
     return started(writer, begun.folder.place, trigger, name)
 
 
@@ -301,7 +310,7 @@ class Watch:
         cluster: Where.
     """
 
-    def __init__(self, query: StreamingQuery, begun: Begun, cluster: Cluster) -> None:
+    def __init__(self, query: StreamingQuery, begun: PreparedStream, cluster: Cluster) -> None:
         self.query, self._begun, self._cluster = query, begun, cluster
         self._every = max(_LOOK, min(begun.retention / 4, _DAY))
         with _lock:
@@ -333,7 +342,7 @@ class Watch:
 
     def _cut_off(self) -> bool:
         try:
-            return Progress(*last_batches(self._begun.folder)).open
+            return LogProgress(*last_batches(self._begun.folder)).open
         except Exception:  # noqa: BLE001  # the session is gone, and its checkpoint out of reach
             return True
 

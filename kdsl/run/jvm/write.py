@@ -27,7 +27,7 @@ from kdsl.run.jvm.realtime import check_query, trigger_of
 from kdsl.run.jvm.settings import hide_secrets, kafka_options
 from kdsl.run.jvm.system import set_system_properties
 from kdsl.run.records.encode import RecordEncoder, names_topics
-from kdsl.run.records.partitioner import Spreader, check_partitioner
+from kdsl.run.records.partitioner import PartitionChooser, check_partitioner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,7 +149,7 @@ def _records(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int]) -> Dat
 
 
 def _names(plan: WritePlan) -> list[str]:
-    spread = ["partition"] if Spreader(plan, 0).needed else []
+    spread = ["partition"] if PartitionChooser(plan, 0).needed else []
     headers = ["headers"] if "headers" in RecordEncoder(plan).schema.names else []
     return ["key", "value", "topic", *spread, *headers]
 
@@ -161,7 +161,7 @@ def _encoded(text: str, counted: str, batches: Iterator[pa.RecordBatch]) -> Iter
     plan = read_plan_text(text, WritePlan)
     counts: dict[str, int] = json.loads(counted)
     context = TaskContext.get()
-    encoder, spreader = RecordEncoder(plan), Spreader(plan, context.partitionId() if context else 0)
+    encoder, chooser = RecordEncoder(plan), PartitionChooser(plan, context.partitionId() if context else 0)
     names = _names(plan)
     rows = 0
     for batch in batches:
@@ -169,15 +169,15 @@ def _encoded(text: str, counted: str, batches: Iterator[pa.RecordBatch]) -> Iter
         arrays = dict(zip(records.schema.names, records.columns, strict=True))
         if not names_topics(plan.topics):
             arrays["topic"] = pa.repeat(plan.topics.names[0], batch.num_rows)
-        if spreader.needed:
-            arrays["partition"] = _partitions(plan, spreader, counts, arrays["topic"], records, batch, rows)
+        if chooser.needed:
+            arrays["partition"] = _partitions(plan, chooser, counts, arrays["topic"], records, batch, rows)
         rows += batch.num_rows
         yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names)
 
 
 def _partitions(
     plan: WritePlan,
-    spreader: Spreader,
+    chooser: PartitionChooser,
     counts: Mapping[str, int],
     topics: pa.Array,
     records: pa.RecordBatch,
@@ -192,5 +192,5 @@ def _partitions(
             raise errors.missing_topics(plan.table, [topic], counts)
         places = np.flatnonzero(of == code)
         some = pa.array(places)
-        chosen[places] = spreader.spread(topic, counts[topic], records.take(some), batch.take(some), places + first_row)
+        chosen[places] = chooser.choose(topic, counts[topic], records.take(some), batch.take(some), places + first_row)
     return pa.array(chosen, mask=chosen < 0)

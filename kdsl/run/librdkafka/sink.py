@@ -29,11 +29,11 @@ from kdsl.run.librdkafka.datasource import read_options
 from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError
 from kdsl.run.librdkafka.producers import leased
 from kdsl.run.librdkafka.transactions.part import write_part
-from kdsl.run.librdkafka.transactions.work import WORK, Work, read_work
+from kdsl.run.librdkafka.transactions.work import WORK, TransactionalWrite, read_transactional_write
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.metrics.written import OPTION, tell
 from kdsl.run.records.encode import RecordEncoder, Rows, names_topics
-from kdsl.run.records.partitioner import Spreader
+from kdsl.run.records.partitioner import PartitionChooser
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -144,11 +144,13 @@ def _opened(options: Mapping[str, str]) -> tuple[WritePlan, Cluster]:
 def _written(options: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> Written:
     plan, cluster = _opened(options)
     if WORK in options:
-        return write_transaction(plan, cluster, read_work(options[WORK]), batches)
+        return write_transaction(plan, cluster, read_transactional_write(options[WORK]), batches)
     return write_rows(plan, cluster, batches)
 
 
-def write_transaction(plan: WritePlan, cluster: Cluster, work: Work, batches: Iterable[pa.RecordBatch]) -> Written:
+def write_transaction(
+    plan: WritePlan, cluster: Cluster, work: TransactionalWrite, batches: Iterable[pa.RecordBatch]
+) -> Written:
     """Encode the rows of one task and send them in a transaction; not again where the batch is written already.
 
     Args:
@@ -246,7 +248,7 @@ class _Task:
         self._patience = int(settings.get("topic.metadata.propagation.max.ms", "60000")) / 1000
         self._creating = creating
         self._promised = plan.delivery != "none"
-        self._spreader = Spreader(plan, task_index())
+        self._chooser = PartitionChooser(plan, task_index())
         self._counts: dict[str, int] = {}
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Written:
@@ -276,7 +278,7 @@ class _Task:
         for topic, part, places in self._by_topic(records, rows):
             if topic not in self._producer.known:
                 self._look_up(topic, int(places[0]))
-            if self._spreader.needed:
+            if self._chooser.needed:
                 own = piece if len(places) == len(rows) else piece.take(pa.array(places - rows[0]))
                 part = self._spread(topic, part, own, places)
             self._producer.send(topic, part, places)
@@ -287,7 +289,7 @@ class _Task:
         if topic not in self._counts:  # a producer that is kept may know an old number
             self._look_up(topic, int(rows[0]))
             self._counts[topic] = self._producer.partitions[topic]
-        chosen = pa.array(self._spreader.spread(topic, self._counts[topic], records, piece, rows))
+        chosen = pa.array(self._chooser.choose(topic, self._counts[topic], records, piece, rows))
         if "partition" in records.schema.names:
             return records.set_column(records.schema.get_field_index("partition"), "partition", chosen)
         return records.append_column("partition", chosen)

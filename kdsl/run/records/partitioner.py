@@ -17,7 +17,7 @@ from kdsl.functions import FunctionError, load
 from kdsl.partitioner import PartitionerInput
 from kdsl.plan.model import WritePlan
 
-__all__ = ["DEFAULT", "UNCHOSEN", "Spreader", "check_partitioner"]
+__all__ = ["DEFAULT", "UNCHOSEN", "PartitionChooser", "check_partitioner"]
 
 DEFAULT = "default"
 UNCHOSEN = -1
@@ -45,7 +45,7 @@ def _loaded(plan: WritePlan) -> Callable[..., Any]:
         raise KdslError(f"{plan.table}: the partitioner {e}") from e
 
 
-class Spreader:
+class PartitionChooser:
     """Chooses partitions for the records of one task. Made once per task.
 
     Args:
@@ -66,7 +66,7 @@ class Spreader:
         self._function = None if plan.partitioner in _BUILT_IN else _loaded(plan)
         self.needed = plan.partitioner != DEFAULT or self._named
 
-    def spread(self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Rows) -> Partitions:
+    def choose(self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Rows) -> Partitions:
         """The partition of each record; `UNCHOSEN` leaves it to librdkafka.
 
         Args:

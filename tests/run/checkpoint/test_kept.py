@@ -13,9 +13,9 @@ from kdsl.plan.model import Transactions, WritePlan
 from kdsl.plan.text import plan_text
 from kdsl.run.checkpoint.kept import (
     CheckpointError,
+    Distribution,
     HadoopFolder,
     Kept,
-    Spread,
     check_change,
     last_batches,
     load,
@@ -33,7 +33,7 @@ def keyed(**rest: Any) -> WritePlan:
 
 class TestDocument:
     def test_it_comes_back_from_its_text(self) -> None:
-        kept = Kept("abc", plan_text(keyed()), Spread("p", 3, "columns", ("k",)))
+        kept = Kept("abc", plan_text(keyed()), Distribution("p", 3, "columns", ("k",)))
 
         assert read_kept(kept.text(), PLACE) == kept
 
@@ -41,7 +41,9 @@ class TestDocument:
         with pytest.raises(CheckpointError, match=rf"{PLACE} has version 99, and this kdsl reads version 1"):
             read_kept('{"version": 99}', PLACE)
 
-    @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1}', '{"version": 1, "plan": {}, "spread": 5}'])
+    @pytest.mark.parametrize(
+        "text", ["", "{", "[]", "{}", '{"version": 1}', '{"version": 1, "plan": {}, "distribution": 5}']
+    )
     def test_broken_it_is_told_with_its_path(self, text: str) -> None:
         with pytest.raises(CheckpointError, match=f"{PLACE} cannot be read: .*restore it from a copy"):
             read_kept(text, PLACE)
@@ -95,7 +97,7 @@ class TestFolder:
     def test_what_is_kept_is_there_again_and_is_replaced(self, spark: SparkSession, tmp_path: Path) -> None:
         folder = HadoopFolder(spark, str(tmp_path / "cp"))
         assert load(folder) is None
-        first, second = Kept("abc", plan_text(keyed())), Kept("abc", plan_text(keyed()), Spread("p", 1, "one"))
+        first, second = Kept("abc", plan_text(keyed())), Kept("abc", plan_text(keyed()), Distribution("p", 1, "one"))
 
         store(folder, first)
         assert load(folder) == first

@@ -147,7 +147,7 @@ class TestStream:
             run(rows, plan_for(topic), cluster, checkpoint)
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(6000), 1)
-        assert json.loads((checkpoint / "kdsl" / "write.json").read_text())["spread"]["by"] == "tasks"
+        assert json.loads((checkpoint / "kdsl" / "write.json").read_text())["distribution"]["by"] == "tasks"
 
     def test_a_batch_that_was_committed_is_not_written_again(
         self,

@@ -23,7 +23,7 @@ from kdsl.plan.model import MetadataColumn, WritePlan
 from kdsl.run.frames.parallelism import in_tasks
 from kdsl.run.librdkafka.sink import write_rows
 from kdsl.run.records.encode import RecordEncoder
-from kdsl.run.records.partitioner import UNCHOSEN, Spreader
+from kdsl.run.records.partitioner import UNCHOSEN, PartitionChooser
 from kdsl.run.write import write, write_stream
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -54,7 +54,7 @@ def spread(plan: WritePlan, *, partitions: int = 4, task: int = 0, rows: pa.Reco
     piece = batch() if rows is None else rows
     records = RecordEncoder(plan).encode(piece)
     places = np.arange(10, 10 + piece.num_rows)
-    found: list[int] = Spreader(plan, task).spread("orders", partitions, records, piece, places).tolist()
+    found: list[int] = PartitionChooser(plan, task).choose("orders", partitions, records, piece, places).tolist()
     return found
 
 
@@ -101,7 +101,7 @@ class TestDefault:
 
 class TestBuiltIn:
     def test_default_leaves_the_choice_to_the_client(self) -> None:
-        assert not Spreader(write_plan(VALUE), 0).needed
+        assert not PartitionChooser(write_plan(VALUE), 0).needed
         assert spread(write_plan(VALUE)) == [UNCHOSEN] * 3
 
     def test_fixed_is_the_task_modulo_partitions(self) -> None:
@@ -110,14 +110,14 @@ class TestBuiltIn:
         assert [spread(plan, task=task, partitions=3) for task in (0, 2, 3, 7)] == [[0] * 3, [2] * 3, [0] * 3, [1] * 3]
 
     def test_round_robin_goes_on_over_batches_and_begins_at_the_task(self) -> None:
-        spreader = Spreader(plan := write_plan(VALUE, partitioner="round-robin"), 5)
+        chooser = PartitionChooser(plan := write_plan(VALUE, partitioner="round-robin"), 5)
         piece = batch(5)
         records = RecordEncoder(plan).encode(piece)
 
-        rounds = [spreader.spread("a", 3, records, piece, np.arange(5)).tolist() for _ in range(2)]
+        rounds = [chooser.choose("a", 3, records, piece, np.arange(5)).tolist() for _ in range(2)]
 
         assert rounds == [[2, 0, 1, 2, 0], [1, 2, 0, 1, 2]]
-        assert spreader.spread("b", 3, records, piece, np.arange(5)).tolist() == [2, 0, 1, 2, 0]
+        assert chooser.choose("b", 3, records, piece, np.arange(5)).tolist() == [2, 0, 1, 2, 0]
 
     def test_fixed_and_round_robin_in_spark(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster

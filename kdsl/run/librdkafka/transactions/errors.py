@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.producer import FENCED
 from kdsl.run.librdkafka.transactions.token import ExactlyOnceError
-from kdsl.run.librdkafka.transactions.work import Work
+from kdsl.run.librdkafka.transactions.work import TransactionalWrite
 
 _RIGHTS = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "WRITE and DESCRIBE on the transactional ids '{prefix}-*'",
@@ -17,7 +17,7 @@ _RIGHTS = {
 }
 
 
-def told(work: Work, id_: str, batch: int | None, error: ProducerError) -> ExactlyOnceError:
+def exactly_once_error(work: TransactionalWrite, id_: str, batch: int | None, error: ProducerError) -> ExactlyOnceError:
     """An error of a transaction as an error of the write.
 
     Args:
@@ -30,7 +30,7 @@ def told(work: Work, id_: str, batch: int | None, error: ProducerError) -> Exact
     return ExactlyOnceError(f"{work.writer}{when}: {error}; {_advice(work, id_, error)}")
 
 
-def _advice(work: Work, id_: str, error: ProducerError) -> str:
+def _advice(work: TransactionalWrite, id_: str, error: ProducerError) -> str:
     if error.code in FENCED:
         return (
             f"another attempt of the same task, or another job with the prefix {work.prefix!r}, has taken the "

@@ -22,11 +22,11 @@ import pyarrow as pa
 from kdsl.cluster import Cluster
 from kdsl.errors import RecordError
 from kdsl.run.librdkafka.producer import ProducerError
-from kdsl.run.librdkafka.transactions.errors import told
+from kdsl.run.librdkafka.transactions.errors import exactly_once_error
 from kdsl.run.librdkafka.transactions.producer import FENCED, TransactionalProducer, TransactionError
 from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, Token, missing, next_step
 from kdsl.run.librdkafka.transactions.tokens import TokenBrokers
-from kdsl.run.librdkafka.transactions.work import Work, transactional
+from kdsl.run.librdkafka.transactions.work import TransactionalWrite, transactional
 
 KEPT = 8
 _ABORTING = 5.0
@@ -36,7 +36,7 @@ Send = Callable[[TransactionalProducer, Iterable[pa.RecordBatch]], R]
 
 
 @attrs.frozen
-class Seat:
+class OwnedProducer:
     """A producer that has a transactional id, and the id's last token.
 
     Attributes:
@@ -49,12 +49,12 @@ class Seat:
 
 
 _Key = tuple[int, str, frozenset[tuple[str, str]]]
-_kept: dict[_Key, Seat] = {}
+_kept: dict[_Key, OwnedProducer] = {}
 _lock = threading.Lock()
 
 
 def write_part(
-    work: Work,
+    work: TransactionalWrite,
     cluster: Cluster,
     settings: Mapping[str, str],
     index: int,
@@ -105,14 +105,14 @@ def write_part(
         reason = e if isinstance(e, ProducerError) else seat.producer.purged() if isinstance(e, RecordError) else None
         give_up(seat.producer)
         if reason is not None:
-            raise told(work, seat.producer.id, batch, reason) from e
+            raise exactly_once_error(work, seat.producer.id, batch, reason) from e
         raise
     if kept is not None:
         _keep(settings, kept)
     return result
 
 
-def _begun(work: Work, cluster: Cluster, settings: Mapping[str, str], batch: int) -> Seat | None:
+def _begun(work: TransactionalWrite, cluster: Cluster, settings: Mapping[str, str], batch: int) -> OwnedProducer | None:
     """A producer whose transaction has begun, with the token in it; None where the batch is written."""
     seat = _take(settings, work, batch)
     for fresh in (False, True) if seat else (True,):
@@ -136,13 +136,13 @@ def _begun(work: Work, cluster: Cluster, settings: Mapping[str, str], batch: int
         except ProducerError as e:
             give_up(producer)
             if fresh or e.code not in FENCED:
-                raise told(work, producer.id, batch, e) from e
+                raise exactly_once_error(work, producer.id, batch, e) from e
         else:
-            return Seat(producer, token)
+            return OwnedProducer(producer, token)
     raise AssertionError  # the last producer is fresh
 
 
-def taken(work: Work, cluster: Cluster, settings: Mapping[str, str]) -> Seat:
+def taken(work: TransactionalWrite, cluster: Cluster, settings: Mapping[str, str]) -> OwnedProducer:
     """Take a transactional id that has a token.
 
     Raises:
@@ -152,10 +152,12 @@ def taken(work: Work, cluster: Cluster, settings: Mapping[str, str]) -> Seat:
     if token is None:
         producer.close()
         raise missing(producer.id, work.writer)
-    return Seat(producer, token)
+    return OwnedProducer(producer, token)
 
 
-def acquired(work: Work, cluster: Cluster, settings: Mapping[str, str]) -> tuple[TransactionalProducer, Token | None]:
+def acquired(
+    work: TransactionalWrite, cluster: Cluster, settings: Mapping[str, str]
+) -> tuple[TransactionalProducer, Token | None]:
     """Take a transactional id: whoever had it is fenced, and what it had open is aborted.
 
     Returns:
@@ -172,13 +174,15 @@ def acquired(work: Work, cluster: Cluster, settings: Mapping[str, str]) -> tuple
         return producer, brokers_of(cluster, work.writer.table).token(producer.id)
     except ProducerError as e:
         producer.abandon()
-        raise told(work, producer.id, None, e) from e
+        raise exactly_once_error(work, producer.id, None, e) from e
     except BaseException:
         producer.abandon()
         raise
 
 
-def _committed(work: Work, cluster: Cluster, settings: Mapping[str, str], seat: Seat) -> Seat | None:
+def _committed(
+    work: TransactionalWrite, cluster: Cluster, settings: Mapping[str, str], seat: OwnedProducer
+) -> OwnedProducer | None:
     """Commit; what became of a commit that nobody answered is told by the id's token.
 
     Returns:
@@ -224,7 +228,7 @@ def give_up(producer: TransactionalProducer) -> None:
     producer.abandon()
 
 
-def _take(settings: Mapping[str, str], work: Work, batch: int) -> Seat | None:
+def _take(settings: Mapping[str, str], work: TransactionalWrite, batch: int) -> OwnedProducer | None:
     """A kept producer that has written the batch just before; any other may have been fenced since, and is closed."""
     with _lock:
         seat = _kept.pop(_key(settings), None)
@@ -234,7 +238,7 @@ def _take(settings: Mapping[str, str], work: Work, batch: int) -> Seat | None:
     return None
 
 
-def _keep(settings: Mapping[str, str], seat: Seat) -> None:
+def _keep(settings: Mapping[str, str], seat: OwnedProducer) -> None:
     seat.producer.failed, seat.producer.failure = 0, None
     with _lock:
         _kept[_key(settings)] = seat

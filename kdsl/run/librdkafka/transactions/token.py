@@ -151,7 +151,7 @@ def missing(id_: str, writer: Writer) -> ExactlyOnceError:
 
 
 @attrs.frozen
-class Progress:
+class LogProgress:
     """How far Spark's own log is when a query starts.
 
     Attributes:
@@ -173,7 +173,7 @@ T = TypeVar("T")
 
 def seeds(
     writer: Writer,
-    progress: Progress,
+    progress: LogProgress,
     previous: Mapping[str, Token | None],
     ids: Mapping[str, str],
     others: Mapping[str, Token | None],
@@ -232,7 +232,7 @@ class HalfWrittenError(ExactlyOnceError):
     """A batch is half written, and its rows would go to writers differently."""
 
 
-def _judge(id_: str, token: Token | None, writer: Writer, progress: Progress, *, expected: bool) -> None:
+def _judge(id_: str, token: Token | None, writer: Writer, progress: LogProgress, *, expected: bool) -> None:
     if token is None:
         if expected and progress.open:
             raise ExactlyOnceError(

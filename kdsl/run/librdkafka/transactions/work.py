@@ -18,7 +18,7 @@ SLACK_MS = 100
 
 
 @attrs.frozen
-class Work:
+class TransactionalWrite:
     """What the tasks of a write have in common.
 
     Attributes:
@@ -70,11 +70,11 @@ def transactional(settings: Mapping[str, str], id_: str, timeout_ms: int) -> dic
     return {**found, "transactional.id": id_, "transaction.timeout.ms": str(timeout_ms), "enable.idempotence": "true"}
 
 
-def work_text(work: Work) -> str:
+def transactional_write_text(work: TransactionalWrite) -> str:
     """It as an option."""
     return json.dumps(unstructure(work), separators=(",", ":"))
 
 
-def read_work(text: str) -> Work:
+def read_transactional_write(text: str) -> TransactionalWrite:
     """It from an option."""
-    return structure(json.loads(text), Work)
+    return structure(json.loads(text), TransactionalWrite)

@@ -16,9 +16,9 @@ from kdsl.run.exactly_once.claim import abort_open, claim, refresh
 from kdsl.run.librdkafka.sink import Written, write_transaction
 from kdsl.run.librdkafka.transactions import part
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer, TransactionError
-from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, Progress, Token, Writer
+from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, LogProgress, Token, Writer
 from kdsl.run.librdkafka.transactions.tokens import TokenBrokers
-from kdsl.run.librdkafka.transactions.work import Work
+from kdsl.run.librdkafka.transactions.work import TransactionalWrite
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types.arrow import arrow_schema
@@ -43,8 +43,8 @@ def plan_for(topic: str) -> WritePlan:
     return write_plan(metadata=raw, topics=(topic,), delivery="exactly-once", transactions=Transactions(f"{topic}-tx"))
 
 
-def work_for(topic: str, batch: int, query: str = "q1") -> Work:
-    return Work(Writer(query, table="Orders"), f"{topic}-tx", 1, topic, "abc", 60_000, batch)
+def work_for(topic: str, batch: int, query: str = "q1") -> TransactionalWrite:
+    return TransactionalWrite(Writer(query, table="Orders"), f"{topic}-tx", 1, topic, "abc", 60_000, batch)
 
 
 def rows(*values: bytes) -> list[pa.RecordBatch]:
@@ -68,7 +68,7 @@ def test_batches_follow_one_another_through_one_producer(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     topic = kdsl_topic()
-    claim(work_for(topic, 0), cluster, Progress())
+    claim(work_for(topic, 0), cluster, LogProgress())
 
     for batch in range(3):
         assert put(topic, cluster, batch, rows(b"a", b"b")).records == 2
@@ -88,7 +88,7 @@ def test_a_batch_is_written_once_and_one_without_rows_needs_no_transaction(
 ) -> None:
     """K2."""
     topic = kdsl_topic()
-    claim(work_for(topic, 0), cluster, Progress())
+    claim(work_for(topic, 0), cluster, LogProgress())
 
     assert put(topic, cluster, 0, rows(b"a")).records == 1
     assert put(topic, cluster, 0, rows(b"a")).records == 0
@@ -105,7 +105,7 @@ def test_an_attempt_that_was_overtaken_is_fenced_and_never_seen(
 ) -> None:
     """K3. The first attempt stands still between two rows, while the second one does the whole task."""
     topic = kdsl_topic()
-    claim(work_for(topic, 0), cluster, Progress())
+    claim(work_for(topic, 0), cluster, LogProgress())
 
     def slow() -> Iterator[pa.RecordBatch]:
         yield from rows(b"zombie " + b"x" * 100)
@@ -132,7 +132,7 @@ def test_what_became_of_a_commit_that_nobody_answered_is_told_by_the_token(
 ) -> None:
     """K8. The answer of the brokers is lost, or the question was."""
     topic = kdsl_topic()
-    claim(work_for(topic, 0), cluster, Progress())
+    claim(work_for(topic, 0), cluster, LogProgress())
     commit = TransactionalProducer.commit
 
     def unanswered(producer: TransactionalProducer, seconds: float) -> None:
@@ -157,7 +157,7 @@ def test_a_row_that_kafka_does_not_take_leaves_nothing_of_its_part(
 ) -> None:
     """K11."""
     topic = kdsl_topic()
-    claim(work_for(topic, 0), cluster, Progress())
+    claim(work_for(topic, 0), cluster, LogProgress())
 
     with pytest.raises(RecordError, match="too large"):
         put(topic, cluster, 0, rows(b"a", b"x" * 2_000_000, b"b"))
@@ -172,7 +172,7 @@ def test_a_token_that_vanishes_while_the_query_runs_is_an_error(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     topic = kdsl_topic()
-    claim(work_for(topic, 0), cluster, Progress())
+    claim(work_for(topic, 0), cluster, LogProgress())
     for future in kdsl_kafka.admin().delete_consumer_groups([f"{topic}-tx-0"]).values():
         future.result()
 
@@ -186,7 +186,7 @@ def test_a_writer_goes_on_after_its_tokens_were_refreshed_or_its_rests_aborted(
     """Both fence the producer that the worker keeps, which notices before it takes its rows."""
     topic = kdsl_topic()
     work = work_for(topic, 0)
-    claim(work, cluster, Progress())
+    claim(work, cluster, LogProgress())
     put(topic, cluster, 0, rows(b"a"))
 
     assert refresh(work, cluster, older_than=3600) == 0
@@ -203,11 +203,11 @@ def test_ids_of_more_writers_than_there_are_now_are_found_by_their_tokens(
 ) -> None:
     """The reference's scenario F8: an earlier run had more writers, and left no checkpoint."""
     topic = kdsl_topic()
-    many = Work(Writer("q1", table="Orders"), f"{topic}-tx", 3, topic, "abc", 60_000)
-    claim(many, cluster, Progress())
+    many = TransactionalWrite(Writer("q1", table="Orders"), f"{topic}-tx", 3, topic, "abc", 60_000)
+    claim(many, cluster, LogProgress())
 
     assert TokenBrokers(cluster, "Orders").ids(f"{topic}-tx") == many.ids
     with pytest.raises(ExactlyOnceError, match=f"'{topic}-tx-0' belongs to the query q1"):
-        claim(work_for(topic, 0, "q2"), cluster, Progress())
-    claim(work_for(topic, 0, "q2"), cluster, Progress(), adopt=True)
+        claim(work_for(topic, 0, "q2"), cluster, LogProgress())
+    claim(work_for(topic, 0, "q2"), cluster, LogProgress(), adopt=True)
     put(topic, cluster, 0, rows(b"a"), "q2")

@@ -8,14 +8,19 @@ import pytest
 from kdsl.run.librdkafka.transactions.token import (
     ExactlyOnceError,
     HalfWrittenError,
-    Progress,
+    LogProgress,
     Token,
     Writer,
     next_step,
     read_token,
     seeds,
 )
-from kdsl.run.librdkafka.transactions.work import Work, read_work, transactional, work_text
+from kdsl.run.librdkafka.transactions.work import (
+    TransactionalWrite,
+    read_transactional_write,
+    transactional,
+    transactional_write_text,
+)
 
 ME = Writer("q1", table="Orders", place="file:/cp")
 OTHER = Writer("q2", table="Orders", place="file:/other")
@@ -67,59 +72,59 @@ class TestNextStep:
 
 class TestSeeds:
     def test_a_first_start_is_before_the_first_batch(self) -> None:
-        assert seeds(ME, Progress(), {}, IDS, {}) == {"p-0": -1, "p-1": -1}
+        assert seeds(ME, LogProgress(), {}, IDS, {}) == {"p-0": -1, "p-1": -1}
 
     def test_writers_that_have_written_the_open_batch_do_not_write_it_again(self) -> None:
         found = {"p-0": at(5), "p-1": at(4)}
 
-        assert seeds(ME, Progress(5, 4), found, IDS, {}) == {"p-0": 5, "p-1": 4}
+        assert seeds(ME, LogProgress(5, 4), found, IDS, {}) == {"p-0": 5, "p-1": 4}
 
     def test_writers_that_had_no_rows_for_long_are_as_far_as_the_log(self) -> None:
-        assert seeds(ME, Progress(5, 5), {"p-0": at(5), "p-1": at(1)}, IDS, {}) == {"p-0": 5, "p-1": 5}
+        assert seeds(ME, LogProgress(5, 5), {"p-0": at(5), "p-1": at(1)}, IDS, {}) == {"p-0": 5, "p-1": 5}
 
     def test_another_number_of_writers_is_taken_where_no_batch_is_half_written(self) -> None:
         changed = {"p-0": "", "p-1": "", "p-2": ""}
 
-        assert seeds(ME, Progress(5, 5), {"p-0": at(5), "p-1": at(5)}, changed, {}) == dict.fromkeys(changed, 5)
-        assert seeds(ME, Progress(5, 4), {"p-0": at(4), "p-1": at(4)}, changed, {}) == dict.fromkeys(changed, 4)
+        assert seeds(ME, LogProgress(5, 5), {"p-0": at(5), "p-1": at(5)}, changed, {}) == dict.fromkeys(changed, 5)
+        assert seeds(ME, LogProgress(5, 4), {"p-0": at(4), "p-1": at(4)}, changed, {}) == dict.fromkeys(changed, 4)
 
     def test_another_number_of_writers_is_refused_where_a_batch_is_half_written(self) -> None:
         with pytest.raises(HalfWrittenError, match="batch 5 was cut off after 1 of 2 writers had committed"):
-            seeds(ME, Progress(5, 4), {"p-0": at(5), "p-1": at(4)}, {"p-0": ""}, {})
+            seeds(ME, LogProgress(5, 4), {"p-0": at(5), "p-1": at(4)}, {"p-0": ""}, {})
 
     def test_tokens_move_to_another_prefix_writer_by_writer(self) -> None:
         heirs = {"new-0": "p-0", "new-1": "p-1"}
 
-        assert seeds(ME, Progress(5, 4), {"p-0": at(4), "p-1": at(5)}, heirs, {}) == {"new-0": 4, "new-1": 5}
+        assert seeds(ME, LogProgress(5, 4), {"p-0": at(4), "p-1": at(5)}, heirs, {}) == {"new-0": 4, "new-1": 5}
 
     def test_a_missing_token_is_an_error_where_a_batch_is_open(self) -> None:
         with pytest.raises(ExactlyOnceError, match=r"'p-1' is missing.*batch 5.*offsets\.retention\.minutes.*adopt"):
-            seeds(ME, Progress(5, 4), {"p-0": at(4), "p-1": None}, IDS, {})
+            seeds(ME, LogProgress(5, 4), {"p-0": at(4), "p-1": None}, IDS, {})
 
-        assert seeds(ME, Progress(5, 5), {"p-0": at(5), "p-1": None}, IDS, {}) == {"p-0": 5, "p-1": 5}
+        assert seeds(ME, LogProgress(5, 5), {"p-0": at(5), "p-1": None}, IDS, {}) == {"p-0": 5, "p-1": 5}
 
     def test_an_older_checkpoint_is_an_error(self) -> None:
         with pytest.raises(
             ExactlyOnceError, match=r"knows of batches up to 5.* has written batch 9: an older checkpoint"
         ):
-            seeds(ME, Progress(5, 5), {"p-0": at(9), "p-1": at(9)}, IDS, {})
+            seeds(ME, LogProgress(5, 5), {"p-0": at(9), "p-1": at(9)}, IDS, {})
 
     def test_somebody_elses_token_is_an_error(self) -> None:
         with pytest.raises(ExactlyOnceError, match=r"'p-1' belongs to the query q2 .*has written batch 9.*adopt=True"):
-            seeds(ME, Progress(), {}, IDS, {"p-0": None, "p-1": at(9, OTHER)})
+            seeds(ME, LogProgress(), {}, IDS, {"p-0": None, "p-1": at(9, OTHER)})
 
     def test_all_that_is_taken_over_on_demand(self) -> None:
         found = {"p-0": at(9), "p-1": at(3, OTHER)}
 
-        assert seeds(ME, Progress(5, 4), found, IDS, {}, adopt=True) == {"p-0": 4, "p-1": 4}
+        assert seeds(ME, LogProgress(5, 4), found, IDS, {}, adopt=True) == {"p-0": 4, "p-1": 4}
 
     def test_batches_follow_one_another_and_not_a_query(self) -> None:
         first, second = (Writer(q, table="Orders", kind="batch") for q in ("a", "b"))
 
-        assert seeds(second, Progress(0, -1), {"p-0": at(0, first)}, {"p-0": "p-0"}, {}) == {"p-0": -1}
-        assert seeds(second, Progress(0, -1), {"p-0": at(0, second)}, {"p-0": "p-0"}, {}) == {"p-0": 0}
+        assert seeds(second, LogProgress(0, -1), {"p-0": at(0, first)}, {"p-0": "p-0"}, {}) == {"p-0": -1}
+        assert seeds(second, LogProgress(0, -1), {"p-0": at(0, second)}, {"p-0": "p-0"}, {}) == {"p-0": 0}
         with pytest.raises(ExactlyOnceError, match="belongs to the query q1"):
-            seeds(second, Progress(0, -1), {"p-0": at(0)}, {"p-0": "p-0"}, {})
+            seeds(second, LogProgress(0, -1), {"p-0": at(0)}, {"p-0": "p-0"}, {})
 
 
 class TestSettings:
@@ -136,7 +141,7 @@ class TestSettings:
         assert (found["delivery.timeout.ms"], found["socket.timeout.ms"]) == ("12000", "7000")
 
     def test_work_travels_as_text(self) -> None:
-        work = Work(ME, "p", 2, "orders", "abc", 60_000, 7)
+        work = TransactionalWrite(ME, "p", 2, "orders", "abc", 60_000, 7)
 
-        assert read_work(work_text(work)) == work
+        assert read_transactional_write(transactional_write_text(work)) == work
         assert work.ids == ["p-0", "p-1"]

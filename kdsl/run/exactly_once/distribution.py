@@ -25,7 +25,7 @@ from pyspark.sql import (
 from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.plan.text import read_plan_text
-from kdsl.run.checkpoint.kept import Spread
+from kdsl.run.checkpoint.kept import Distribution
 from kdsl.run.librdkafka.assignment import PIECE_RECORDS, TASK_RECORDS
 from kdsl.run.session import cores
 from kdsl.types.sql import quoted
@@ -70,13 +70,13 @@ class Lineage:
     doubt: str = ""
 
 
-def spread(rows: DataFrame, plan: WritePlan, kept: Spread | None = None) -> tuple[DataFrame, Spread]:
+def distributed(rows: DataFrame, plan: WritePlan, kept: Distribution | None = None) -> tuple[DataFrame, Distribution]:
     """The rows with a partition for each writer.
 
     Args:
         rows: What is written, as `kdsl.run.frames.fit.fitted` gives it.
         plan: What is written; exactly once.
-        kept: How it was spread before; its number of writers holds where the table gives none.
+        kept: How they were distributed before; its number of writers holds where the table gives none.
 
     Raises:
         KdslError: It cannot be told that the rows will go to the same writers again.
@@ -86,9 +86,9 @@ def spread(rows: DataFrame, plan: WritePlan, kept: Spread | None = None) -> tupl
     lineage = lineage_of(rows)
     if lineage.tasks is not None:
         count = lineage.tasks if wanted is None else min(wanted, lineage.tasks)
-        return _done(rows, Spread(prefix, count, "tasks", _cutting(lineage.tasks)))
+        return _done(rows, Distribution(prefix, count, "tasks", _cutting(lineage.tasks)))
     if wanted == 1:
-        return _done(rows, Spread(prefix, 1, "one"))
+        return _done(rows, Distribution(prefix, 1, "one"))
     columns = _columns(rows, plan)
     doubt = lineage.doubt or ("" if columns else "no column is left to go by, for floats and maps are none")
     if doubt:
@@ -98,14 +98,14 @@ def spread(rows: DataFrame, plan: WritePlan, kept: Spread | None = None) -> tupl
         )
     same = kept is not None and (kept.by, kept.of) == ("columns", columns)
     count = wanted or (kept.writers if kept is not None and same else cores(rows.sparkSession))
-    return _done(rows, Spread(prefix, count, "columns", columns))
+    return _done(rows, Distribution(prefix, count, "columns", columns))
 
 
-def _done(rows: DataFrame, how: Spread) -> tuple[DataFrame, Spread]:
-    return spread_as(rows, how), how
+def _done(rows: DataFrame, how: Distribution) -> tuple[DataFrame, Distribution]:
+    return distributed_as(rows, how), how
 
 
-def spread_as(rows: DataFrame, how: Spread) -> DataFrame:
+def distributed_as(rows: DataFrame, how: Distribution) -> DataFrame:
     """The rows with a partition for each writer, in a way that is known to hold for them."""
     match how.by:
         case (
