@@ -166,3 +166,10 @@ class WritePlan:
     transport: Transport = "librdkafka"
     latency: Latency = "micro-batch"
     properties: Properties = attrs.field(factory=Properties)
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The columns that the message key is made of; empty where there is no key."""
+        if self.key is not None:
+            return self.key.columns
+        return tuple(m.column for m in self.metadata if m.key == "__raw_key__")

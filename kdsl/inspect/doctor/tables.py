@@ -8,11 +8,13 @@ from confluent_kafka import KafkaError
 
 from kdsl.client.connector import ConnectorSettings
 from kdsl.cluster import Cluster
-from kdsl.errors import KdslError, listing, nearest
+from kdsl.errors import KdslError, ResolveError, listing, nearest
 from kdsl.inspect.doctor.admin import Admin, NotToldError, Settings, TopicState
-from kdsl.inspect.doctor.findings import Finding, error, ok, skipped, warning
+from kdsl.inspect.doctor.findings import Finding, error, ok, warning
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.run.cluster.subscription import Subscription
+from kdsl.run.exactly_once.claim import limits
+from kdsl.run.librdkafka.transactions.tokens import TokenBrokers
 
 _NEVER = str(2**63 - 1)
 
@@ -60,7 +62,7 @@ def writing(plan: WritePlan, cluster: Cluster, admin: Admin) -> Iterator[Finding
         yield from _fits(name, plan, _settings(admin, name), client)
     yield from _producer(plan, connector, client)
     if plan.transactions is not None:
-        yield from _transactions(cluster, admin)
+        yield _transactions(plan, cluster)
 
 
 def _missing(name: str, why: NotToldError, cluster: Cluster, table: str) -> Finding:
@@ -174,21 +176,14 @@ def _producer(plan: WritePlan, connector: ConnectorSettings, client: Settings) -
         yield ok("partitioner", spread)
 
 
-def _transactions(cluster: Cluster, admin: Admin) -> Iterator[Finding]:
+def _transactions(plan: WritePlan, cluster: Cluster) -> Finding:
     check = "transactions"
-    asked = cluster.connector().transaction_timeout_ms
     try:
-        node = min(admin.brokers())
-        most = int(admin.broker_settings(node).get("transaction.max.timeout.ms", "900000"))
-    except NotToldError as e:
-        yield skipped(check, f"the broker's transaction.max.timeout.ms is not told: {e}", "grant DESCRIBE_CONFIGS")
-        return
-    if asked is not None and asked > most:
-        message = f"transaction.timeout.ms is {asked:,}, and the broker allows {most:,} (transaction.max.timeout.ms)"
-        yield error(check, message, "lower the one, or raise the other")
-    else:
-        used = min(asked or 3_600_000, most)
-        yield ok(check, f"a transaction may take {used / 1000:g} s; the broker allows {most / 1000:g} s")
+        brokers = TokenBrokers(cluster, plan.table)
+        timeout_ms, _ = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
+    except ResolveError as e:
+        return error(check, e.problems[0].message, e.problems[0].fix)
+    return ok(check, f"a transaction may take {timeout_ms / 1000:g} s")
 
 
 def _group(plan: ReadPlan, admin: Admin, connector: ConnectorSettings) -> Iterator[Finding]:

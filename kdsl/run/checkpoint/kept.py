@@ -170,7 +170,7 @@ def _shown(plan: WritePlan) -> list[str]:
 def _changes(before: WritePlan, after: WritePlan) -> Iterator[Change]:
     if before.topics != after.topics:
         yield "topic"
-    if _members(before.key) != _members(after.key) or _raw(before) != _raw(after):
+    if _members(before.key) != _members(after.key) or before.key_columns != after.key_columns:
         yield "key"
     if any(_format(one) != _format(other) for one, other in ((before.key, after.key), (before.value, after.value))):
         yield "format"
@@ -180,10 +180,6 @@ def _changes(before: WritePlan, after: WritePlan) -> Iterator[Change]:
 
 def _members(part: Part | None) -> object:
     return None if part is None else (part.row, part.columns)
-
-
-def _raw(plan: WritePlan) -> list[str]:
-    return [m.column for m in plan.metadata if m.key == "__raw_key__"]
 
 
 def _format(part: Part | None) -> object:

@@ -127,7 +127,7 @@ def _cutting(tasks: int) -> tuple[str, ...]:
 
 def _columns(rows: DataFrame, plan: WritePlan) -> tuple[str, ...]:
     """The columns of the message key; without one, all columns that are equal when they come out the same."""
-    keys = list(plan.key.columns) if plan.key else [m.column for m in plan.metadata if m.key == "__raw_key__"]
+    keys = plan.key_columns
     names = [name for name in keys or rows.columns if _exact(rows.schema[name].dataType)]
     return () if keys and len(names) < len(keys) and not names else tuple(names)
 

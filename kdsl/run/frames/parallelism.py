@@ -31,8 +31,7 @@ def in_tasks(rows: DataFrame, plan: WritePlan) -> DataFrame:
         return rows
     if count == 1:
         return rows.coalesce(1)  # no shuffle, no new order
-    keys = list(plan.key.columns) if plan.key else [m.column for m in plan.metadata if m.key == "__raw_key__"]
-    return rows.repartition(count, *(_hashable(rows, name) for name in keys))
+    return rows.repartition(count, *(_hashable(rows, name) for name in plan.key_columns))
 
 
 def _hashable(rows: DataFrame, name: str) -> Column:

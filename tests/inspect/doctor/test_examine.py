@@ -202,7 +202,7 @@ class TestTables:
         plan = table(kdsl_topic(), delivery="exactly-once", transactional_id_prefix="p").write_plan(given)
 
         assert told(list(examine(given, [plan])), "error") == [
-            "transactions: transaction.timeout.ms is 3,600,000, and the broker allows 900,000 "
+            "transactions: 'transaction.timeout.ms' is 3600000, but the brokers allow 900000 "
             "(transaction.max.timeout.ms)"
         ]
 
