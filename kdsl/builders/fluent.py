@@ -122,6 +122,22 @@ class KafkaSourceBuilder(_Calls):
         """How the client ids begin."""
         return self._set("client_id_prefix", client_id_prefix)
 
+    def set_parallelism(self, parallelism: int) -> Self:
+        """How many tasks a read is cut into at most; by default twice the cores."""
+        return self._set("parallelism", parallelism)
+
+    def set_max_records_per_trigger(self, records: int) -> Self:
+        """The most records of a micro-batch, over all partitions."""
+        return self._set("max_records_per_trigger", records)
+
+    def set_header_filter(self, header_filter: str) -> Self:
+        """Keeps the records whose headers match: ``"depart:toy|depart:book&!env:test"``."""
+        return self._set("header_filter", header_filter)
+
+    def set_check_group(self, check_group: bool) -> Self:
+        """Whether a stream is refused while somebody else uses the group."""
+        return self._set("check_group", check_group)
+
     def build(self) -> KafkaSource:
         """The source.
 

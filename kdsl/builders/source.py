@@ -45,6 +45,10 @@ _SETTINGS = {
     "startup": "starting_offsets",
     "startup_timestamp": "starting_offsets",
     "startup_offsets": "starting_offsets",
+    "scan_parallelism": "parallelism",
+    "max_records_per_trigger": "max_records_per_trigger",
+    "header_filter": "header_filter",
+    "check_group": "check_group",
     "transport": "transport",
 }
 _PLACES = {
@@ -55,6 +59,10 @@ _PLACES = {
     "properties.group.id": "group_id",
     "properties.client.id.prefix": "client_id_prefix",
     "value.format": "deserializer",
+    "scan.parallelism": "parallelism",
+    "scan.max-records-per-trigger": "max_records_per_trigger",
+    "scan.header-filter": "header_filter",
+    "scan.check.duplicated.group.id": "check_group",
     "transport": "transport",
 }
 _RESET = "auto.offset.reset"
@@ -95,6 +103,10 @@ class KafkaSource:
         deserializer: What makes rows of records.
         watermark: The column of event time, and how late a row may be.
         properties: Settings of the Kafka client under Java's names.
+        parallelism: How many tasks a read is cut into at most.
+        max_records_per_trigger: The most records of a micro-batch.
+        header_filter: Keeps the records whose headers match.
+        check_group: Whether a stream is refused while somebody else uses the group.
         transport: The client that reads.
     """
 
@@ -111,6 +123,10 @@ class KafkaSource:
     deserializer: KafkaRecordDeserializationSchema | None
     watermark: tuple[str, str] | None
     properties: Properties
+    parallelism: int | None
+    max_records_per_trigger: int | None
+    header_filter: str | None
+    check_group: bool
     transport: Transport
     _said: Said = attrs.field(eq=False, repr=False)
 
@@ -131,6 +147,10 @@ class KafkaSource:
         watermark: tuple[str, str] | None = None,
         properties: Mapping[str, Value] | None = None,
         client_id_prefix: str | None = None,
+        parallelism: int | None = None,
+        max_records_per_trigger: int | None = None,
+        header_filter: str | None = None,
+        check_group: bool = False,
         transport: Transport = "librdkafka",
         name: str = "KafkaSource",
         _said: Said | None = None,
@@ -152,6 +172,10 @@ class KafkaSource:
             watermark: The column of event time and how late a row may be: ``("timestamp", "5 seconds")``.
             properties: Settings of the Kafka client under Java's names.
             client_id_prefix: How the client ids begin.
+            parallelism: How many tasks a read is cut into at most; by default twice the cores.
+            max_records_per_trigger: The most records of a micro-batch, over all partitions.
+            header_filter: Keeps the records whose headers match: ``"depart:toy|depart:book&!env:test"``.
+            check_group: Refuse to start a stream while somebody else uses the group.
             transport: The client that reads: ``librdkafka`` or ``jvm``, Spark's own connector.
             name: What messages call it.
 
@@ -186,6 +210,10 @@ class KafkaSource:
             deserializer=deserializer,
             watermark=watermark,
             properties=given,
+            parallelism=parallelism,
+            max_records_per_trigger=max_records_per_trigger,
+            header_filter=header_filter,
+            check_group=check_group,
             transport=transport,
             said=said,
         )
@@ -286,6 +314,10 @@ class KafkaSource:
             topic_pattern=self.topic_pattern,
             startup="timestamp" if timed else "earliest-offset",  # the plan says the rest
             startup_timestamp=start.millis if timed else None,
+            scan_parallelism=self.parallelism,
+            max_records_per_trigger=self.max_records_per_trigger,
+            header_filter=self.header_filter,
+            check_group=self.check_group,
             transport=self.transport,
         )
         made = self.deserializer or KafkaRecordDeserializationSchema(MessageSchema(Raw(), _BYTES))

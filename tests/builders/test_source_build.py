@@ -22,7 +22,7 @@ from kdsl import (
 )
 from kdsl.builders.fluent import KafkaSourceBuilder
 from kdsl.errors import Problem
-from kdsl.resolve.model import Start, Stop, Topics
+from kdsl.resolve.model import HeaderCondition, Start, Stop, Topics
 from tests.builders import functions
 
 
@@ -333,4 +333,28 @@ def test_what_a_transport_cannot_is_refused_in_the_builders_words() -> None:
     assert messages(transport="jvm", deserializer=epochs) == [
         "the metadata 'leader-epoch' does not go with transport='jvm': Spark's source does not tell it; write "
         "transport='librdkafka', or remove the column"
+    ]
+
+
+def test_what_a_table_can_say_of_a_read_a_source_can_say() -> None:
+    made = source(parallelism=3, max_records_per_trigger=100, header_filter="a:b", check_group=True, group_id="g")
+    fluent = (
+        builder()
+        .set_topics("t")
+        .set_group_id("g")
+        .set_parallelism(3)
+        .set_max_records_per_trigger(100)
+        .set_header_filter("a:b")
+        .set_check_group(True)
+        .build()
+    )
+
+    plan = made.plan()
+    assert fluent.plan() == plan
+    assert (plan.parallelism, plan.max_records, plan.check_group) == (3, 100, True)
+    assert plan.headers == (HeaderCondition("a", "b"),)
+    assert messages(parallelism=0, header_filter="a") == [
+        "parallelism= has the value 0; give a number greater than 0",
+        "header_filter='a' cannot be read: at position 1 the condition 'a' has no colon between name and value; write "
+        "conditions as in 'depart:toy|depart:book&!env:test'",
     ]
