@@ -108,7 +108,8 @@ class Stream:
         positions = {**begin.offsets, **added}
         end = self._end(positions, reach, limits, stop)
         lost = _sum(start.lost, begin.lost, self._passed_over)
-        at_end = bool(stop) and all(end[place] >= at for place, at in stop.items())
+        ends_here = bool(stop) or (self._plan.stop.mode != "unbounded" and not end)
+        at_end = ends_here and all(end[place] >= at for place, at in stop.items())
         told, self._end_told = self._end_told, at_end
         if end == start.positions and lost == dict(start.lost) and not start.initial and kept is start:
             untold = at_end and not told and self._target is None
@@ -186,6 +187,8 @@ class Stream:
             return kept
         topics = self._subscription.topics()
         places = self._subscription.places(topics)
+        if not places and not kept.positions:  # a pattern that matches nothing: the end is here
+            return kept
         new = self._brokers.earliest(place for place in places if place not in kept.positions)
         positions = {**kept.positions, **new}
         return attrs.evolve(
