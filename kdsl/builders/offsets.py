@@ -112,6 +112,10 @@ class OffsetsInitializer:
         """
         found, problems = _reset(reset)
         given = []
+        if not isinstance(offsets, Mapping):
+            message = f"OffsetsInitializer.offsets() is given {offsets!r}, which is no mapping"
+            problems += _wrong(message, "write {('orders', 0): 42}: an offset by topic and partition")
+            return cls("specific-offsets", reset=found, problems=problems)
         for place, offset in offsets.items():
             if not _is_place(place) or not _is_count(offset):
                 message = f"OffsetsInitializer.offsets() is given {place!r}: {offset!r}"
@@ -135,6 +139,10 @@ class OffsetsInitializer:
             reset: As for `offsets`.
         """
         found, problems = _reset(reset)
+        if not callable(function):
+            message = f"{function!r} is no offsets initializer"
+            fix = "write OffsetsInitializer.earliest(), or another of its methods, or give a function"
+            return cls("specific-offsets", reset=found, problems=(*problems, *_wrong(message, fix)))
         try:
             name = name_of(function)
         except FunctionError as e:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any
 
 from kdsl.builders.calls import Said
 from kdsl.client.properties import Properties, Value, value_problems
@@ -39,6 +40,25 @@ def given_properties(
     return Properties(kept)
 
 
+def joined(servers: str | Iterable[str] | None) -> str | None:
+    """Bootstrap servers as one text; what is none stays as it is, for `connection` to tell."""
+    if isinstance(servers, list | tuple) and all(isinstance(server, str) for server in servers):
+        return ",".join(servers)
+    return servers  # type: ignore[return-value]
+
+
+def several(given: Any) -> tuple[Any, ...]:
+    """What was given, one thing or several; what is neither is told by the problems of the source."""
+    return tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else (given,)
+
+
+def hashable(place: Any) -> Any:
+    """A partition as it was given, a list as a tuple."""
+    if isinstance(place, list):
+        return tuple(place)
+    return place if isinstance(place, Hashable) else repr(place)
+
+
 def connection(
     cluster: Cluster | None,
     servers: str | None,
@@ -61,6 +81,9 @@ def connection(
         message = "nothing says where the brokers are"
         fix = f"add {said.with_value('bootstrap_servers', 'host:9092')}, or {said.name('cluster')}"
         yield said.problem("bootstrap_servers", "bootstrap-servers", message, fix)
+    elif servers is not None and not isinstance(servers, str):
+        message = f"{said.with_value('bootstrap_servers', servers)} is no text"
+        yield said.problem("bootstrap_servers", "bootstrap-servers", message, "write 'host:9092', or several")
     elif cluster is None and not (servers or own):
         message = f"{said.with_value('bootstrap_servers', servers)} names no broker"
         yield said.problem("bootstrap_servers", "bootstrap-servers", message, "write 'host:9092'")

@@ -18,7 +18,7 @@ from kdsl.builders.calls import BuiltDef, Said, caller, gathered
 from kdsl.builders.outgoing import PARTITION, by_function, metadata_columns, record_fields, with_chosen
 from kdsl.builders.schemas import MessageSchema
 from kdsl.builders.serializers import KafkaRecordSerializationSchema
-from kdsl.builders.settings import connection, given_properties, own_cluster
+from kdsl.builders.settings import connection, given_properties, joined, own_cluster
 from kdsl.client.properties import Properties, Value
 from kdsl.cluster import Cluster
 from kdsl.declare.connector import ExactlyOnce, KafkaOptions, Transport
@@ -162,9 +162,7 @@ class KafkaSink:
         given = given_properties(properties, {}, said, found)
         self.__attrs_init__(  # pyright: ignore[reportAttributeAccessIssue]
             name=name,
-            bootstrap_servers=bootstrap_servers
-            if isinstance(bootstrap_servers, str | None)
-            else ",".join(bootstrap_servers),
+            bootstrap_servers=joined(bootstrap_servers),
             cluster=cluster,
             record_serializer=record_serializer,
             delivery_guarantee=str(delivery_guarantee),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import attrs
 
@@ -16,7 +16,7 @@ from kdsl.builders.calls import BuiltDef, Said, caller, gathered
 from kdsl.builders.offsets import CustomOffsets, OffsetsInitializer
 from kdsl.builders.records import KafkaRecordDeserializationSchema
 from kdsl.builders.schemas import KafkaDeserializer, MessageSchema, kafka_schema
-from kdsl.builders.settings import connection, given_properties, own_cluster
+from kdsl.builders.settings import connection, given_properties, hashable, joined, own_cluster, several
 from kdsl.client.connector import Reset, connector_settings
 from kdsl.client.properties import Properties, Value
 from kdsl.cluster import Cluster
@@ -196,13 +196,11 @@ class KafkaSource:
         given = given_properties(properties, {"group.id": group_id, "client.id.prefix": client_id_prefix}, said, found)
         self.__attrs_init__(  # pyright: ignore[reportAttributeAccessIssue]
             name=name,
-            bootstrap_servers=bootstrap_servers
-            if isinstance(bootstrap_servers, str | None)
-            else ",".join(bootstrap_servers),
+            bootstrap_servers=joined(bootstrap_servers),
             cluster=cluster,
-            topics=(topics,) if isinstance(topics, str) else tuple(topics),
+            topics=several(topics),
             topic_pattern=topic_pattern,
-            partitions=tuple(sorted(set(partitions), key=repr)),
+            partitions=tuple(sorted(dict.fromkeys(map(hashable, several(partitions))), key=repr)),
             group_id=group_id,
             starting_offsets=_initializer(starting_offsets) or OffsetsInitializer.earliest(),
             bounded=_initializer(bounded),
@@ -308,7 +306,8 @@ class KafkaSource:
     def _definition(self) -> BuiltDef:
         said, start = self._said, self.starting_offsets
         timed = start.mode == "timestamp"
-        topics = self.topics or tuple(dict.fromkeys(topic for topic, _ in self.partitions))
+        chosen = [place for place in self.partitions if _is_place(place)]
+        topics = self.topics or tuple(dict.fromkeys(topic for topic, _ in chosen))
         options = KafkaOptions(
             topic=topics,
             topic_pattern=self.topic_pattern,
@@ -329,7 +328,7 @@ class KafkaSource:
             options=options,
             value_format=made.value.format if made.value is not None else None,
             watermarks=(WatermarkDef(*self.watermark, said.places.get("watermark", said.where)),)
-            if self.watermark is not None and on_value
+            if _is_watermark(self.watermark) and on_value
             else (),
             properties=self._merged(),
             where=said.where,
@@ -384,7 +383,7 @@ class KafkaSource:
 
     def _offset_problems(self, setting: str, offsets: OffsetsInitializer) -> Iterator[Problem]:
         said = self._said
-        topics = set(self.topics) | {topic for topic, _ in self.partitions}
+        topics = set(self.topics) | {place[0] for place in self.partitions if _is_place(place)}
         strange = sorted({topic for topic, _, _ in offsets.given} - topics)
         if strange and topics and self.topic_pattern is None:
             message = (
@@ -406,9 +405,14 @@ class KafkaSource:
             yield said.problem(f"properties.{_RESET}", "reset-twice", message, "remove the property")
 
     def _watermark_problems(self, deserializer: KafkaRecordDeserializationSchema) -> Iterator[Problem]:
+        said = self._said
+        if self.watermark is not None and not _is_watermark(self.watermark):
+            message = f"{said.name('watermark')} is {self.watermark!r}, which is no column with a delay"
+            yield said.problem("watermark", "watermark", message, "write ('timestamp', '5 seconds')")
+            return
         if self.watermark is None or deserializer.function is None:
             return
-        said, (column, delay) = self._said, self.watermark
+        column, delay = self.watermark
         if column not in deserializer.row.names:
             message = (
                 f"{said.name('watermark')} names {column!r}, and the columns are {listing(deserializer.row.names)}"
@@ -419,6 +423,10 @@ class KafkaSource:
         except ValueError as e:
             message = f"{said.name('watermark')} has the delay {delay!r}: {e}"
             yield said.problem("watermark", "watermark-delay", message, "write '5 seconds'")
+
+
+def _is_watermark(given: object) -> TypeGuard[tuple[str, str]]:
+    return isinstance(given, tuple) and len(given) == 2 and all(isinstance(part, str) for part in given)
 
 
 def _is_place(given: object) -> bool:

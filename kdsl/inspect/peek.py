@@ -14,14 +14,15 @@ from kdsl.run.cluster.subscription import Subscription
 from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.header_filter import matched
 
 
 def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
     """The rows of the last records of a table's topics, oldest first.
 
     Last by the record's timestamp, over all partitions; of one partition always the last ones. Offsets without a record
-    (transaction markers, compaction) do not count. The plan's start is not looked at; computed columns, which are
-    Spark's, do not come.
+    (transaction markers, compaction) do not count, nor do records that the table's header filter leaves out. The plan's
+    start is not looked at; computed columns, which are Spark's, do not come.
 
     Args:
         plan: What is read.
@@ -48,7 +49,7 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
     patience = cluster.connector().api_timeout_ms / 1000
     fetcher = Fetcher(consumer, plan.table, decoder.needs | {"timestamp"}, patience)
     try:
-        tails = _tails(fetcher, first, ends, n)
+        tails = _tails(fetcher, plan, first, ends, n)
     finally:
         consumer.close()
     newest = heapq.nlargest(
@@ -59,7 +60,9 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
     return pa.Table.from_batches([rows])
 
 
-def _tails(fetcher: Fetcher, first: dict[Place, int], ends: dict[Place, int], n: int) -> list[list[dict[str, object]]]:
+def _tails(
+    fetcher: Fetcher, plan: ReadPlan, first: dict[Place, int], ends: dict[Place, int], n: int
+) -> list[list[dict[str, object]]]:
     """At least the last n records of each partition, or all there are."""
     tails: dict[Place, list[dict[str, object]]] = {place: [] for place in ends}
     begins = dict(ends)
@@ -68,7 +71,7 @@ def _tails(fetcher: Fetcher, first: dict[Place, int], ends: dict[Place, int], n:
         ranges = [Range(*place, max(first[place], begins[place] - width), begins[place]) for place in wanted]
         found: dict[Place, list[dict[str, object]]] = {place: [] for place in wanted}
         for batch in fetcher.read(ranges):
-            for record in batch.to_pylist():
+            for record in matched(batch, plan.headers).to_pylist():
                 found[record["topic"], record["partition"]].append(record)
         for r in ranges:
             place = (r.topic, r.partition)

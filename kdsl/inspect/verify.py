@@ -21,6 +21,7 @@ from kdsl.run.cluster.subscription import Subscription
 from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.header_filter import matched
 
 Identity = Literal["record", "key", "value"]
 EXAMPLES = 5
@@ -109,7 +110,7 @@ def _records(side: Side, by: Identity | Sequence[str], header: str | None) -> pl
     missing = sorted(set(columns) - set(side.plan.columns.names))
     if missing:
         raise VerifyError(f"{side.plan.table} has no {listing(missing)}; it has {listing(side.plan.columns.names)}")
-    needs = {"key", *(decoder.needs if decoder else ())}
+    needs = {"key", *(decoder.needs if decoder else ()), *(["headers"] if side.plan.headers else [])}
     needs |= {"headers"} if header is not None else {"value"} if by in ("record", "value") else set()
     found = [_hashed(batch, by, header, decoder) for batch in _batches(side, needs)]
     return pl.concat(found) if found else _EMPTY
@@ -137,7 +138,8 @@ def _batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
     patience = side.cluster.connector().api_timeout_ms / 1000
     try:
         ranges = [Range(*place, first[place], ends[place]) for place in places if ends[place] > first[place]]
-        yield from Fetcher(consumer, side.plan.table, needs, patience).read(ranges)
+        for batch in Fetcher(consumer, side.plan.table, needs, patience).read(ranges):
+            yield matched(batch, side.plan.headers)  # what the table does not read cannot get lost
     finally:
         consumer.close()
 

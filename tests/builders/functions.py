@@ -42,6 +42,10 @@ def no_number(partitions: Places, retriever: OffsetsRetriever) -> Mapping[TopicP
     return {partitions[0]: "1"}
 
 
+def truth_value(partitions: Places, retriever: OffsetsRetriever) -> Mapping[TopicPartition, object]:
+    return {partitions[0]: True}
+
+
 def failing(partitions: Places, retriever: OffsetsRetriever) -> Mapping[TopicPartition, int]:
     raise RuntimeError("nobody knows")
 

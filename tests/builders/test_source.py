@@ -219,6 +219,7 @@ class TestOffsets:
             (functions.elsewhere, r"gave an offset for elsewhere\[0\], which is not read"),
             (functions.no_mapping, "gave a list; give"),
             (functions.no_number, r"gave no offset for .*\[0\]: '1'; an offset is a number from 0 on"),
+            (functions.truth_value, r"gave no offset for .*\[0\]: True; an offset is a number from 0 on"),
             (functions.failing, "raised RuntimeError: nobody knows"),
         ],
     )

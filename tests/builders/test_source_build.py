@@ -36,7 +36,7 @@ def source(**given: Any) -> KafkaSource:
         given["value_only_deserializer"] = SimpleStringSchema()
     if not given.keys() & {"topics", "topic_pattern", "partitions"}:
         given["topics"] = "t"
-    return KafkaSource(bootstrap_servers="a:1", **given)
+    return KafkaSource(**{"bootstrap_servers": "a:1", **given})
 
 
 def problems(**given: Any) -> list[Problem]:
@@ -293,6 +293,29 @@ class TestMistakes:
                 {"partitions": [("t", -1)]},
                 "partitions= has ('t', -1), which is no partition of a topic; write {('topic-a', 0)}: topics and "
                 "numbers from 0",
+            ),
+            (
+                {"topics": (), "partitions": [["t", 0], ("t",)]},
+                "partitions= has ('t',), which is no partition of a topic; write {('topic-a', 0)}: topics and numbers "
+                "from 0",
+            ),
+            (
+                {"watermark": "a"},
+                "watermark= is 'a', which is no column with a delay; write ('timestamp', '5 seconds')",
+            ),
+            (
+                {"bootstrap_servers": 9092},
+                "bootstrap_servers=9092 is no text; write 'host:9092', or several",
+            ),
+            (
+                {"starting_offsets": "earliest"},
+                "'earliest' is no offsets initializer; write OffsetsInitializer.earliest(), or another of its methods, "
+                "or give a function",
+            ),
+            (
+                {"starting_offsets": OffsetsInitializer.offsets([("t", 0, 5)])},  # type: ignore[arg-type]
+                "OffsetsInitializer.offsets() is given [('t', 0, 5)], which is no mapping; write {('orders', 0): 42}: "
+                "an offset by topic and partition",
             ),
             (
                 {"value_only_deserializer": FormatSchema("jsn", "a INT")},

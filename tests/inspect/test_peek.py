@@ -6,6 +6,7 @@ from confluent_kafka import Producer
 from kdsl.cluster import Cluster
 from kdsl.errors import RecordError
 from kdsl.inspect.peek import last_records
+from kdsl.plan.model import HeaderCondition
 from kdsl.run.cluster.errors import TopicMissingError
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -62,3 +63,18 @@ def test_a_bad_record_and_a_missing_topic_are_errors(
         last_records(read_plan(topic, value=part("json", {"n": "BIGINT"})), cluster, 5)
     with pytest.raises(TopicMissingError):
         last_records(read_plan("no-such-topic"), cluster, 5)
+
+
+def test_records_that_the_header_filter_leaves_out_do_not_count(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, *(Record(f"{n}", None, [("toy", b"yes")] if n in (3, 4) else []) for n in range(50)))
+
+    def texts_of(n: int, value: str) -> list[str]:
+        filtered = read_plan(topic, headers=(HeaderCondition("toy", value),))
+        return [row["text"] for row in last_records(filtered, cluster, n).to_pylist()]
+
+    assert texts_of(1, "yes") == ["4"]
+    assert texts_of(9, "yes") == ["3", "4"]
+    assert texts_of(1, "no") == []

@@ -6,7 +6,7 @@ import pytest
 
 from kdsl.cluster import Cluster
 from kdsl.inspect.verify import Comparison, Example, Side, VerifyError, compare
-from kdsl.plan.model import ReadPlan
+from kdsl.plan.model import HeaderCondition, ReadPlan
 from kdsl.resolve import Topics
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -130,3 +130,15 @@ def test_by_columns_of_tables(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, c
     assert (found.lost, found.foreign) == (1, 1)
     with pytest.raises(VerifyError, match="Orders has no 'nr'; it has 'id'"):
         compare(*sides, by=["nr"])
+
+
+def test_what_a_header_filter_leaves_out_is_not_lost(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+) -> None:
+    one, other = kdsl_topic(), kdsl_topic()
+    kdsl_kafka.produce(one, record("a", header="x"), record("b"), record("c", header="x"))
+    kdsl_kafka.produce(other, record("a"), record("c"))
+    filtered = Side(read_plan(one, headers=(HeaderCondition("id", "x"),)), cluster)
+
+    assert compare(filtered, side(other, cluster)).equal
+    assert compare(filtered, Side(read_plan(other), cluster), by=["text"]).equal

@@ -12,6 +12,7 @@ from kdsl.errors import KdslError, ResolveError, listing, nearest
 from kdsl.inspect.doctor.admin import Admin, NotToldError, Settings, TopicState
 from kdsl.inspect.doctor.findings import Finding, error, ok, warning
 from kdsl.plan.model import ReadPlan, WritePlan
+from kdsl.run.cluster.lease import group_lease
 from kdsl.run.cluster.subscription import Subscription
 from kdsl.run.exactly_once.claim import limits
 from kdsl.run.librdkafka.transactions.tokens import TokenBrokers
@@ -45,6 +46,8 @@ def reading(plan: ReadPlan, cluster: Cluster, admin: Admin) -> Iterator[Finding]
             message = "the topic is compacted: of older records only the last of each key is left"
             yield warning(f"topic {name}", message, "read it as an upsert table if the records are updates by key")
     yield from _group(plan, admin, cluster.connector())
+    if plan.check_group:
+        yield from _lease(plan, admin)
     if there and names:
         yield _start(plan, cluster)
 
@@ -202,6 +205,24 @@ def _group(plan: ReadPlan, admin: Admin, connector: ConnectorSettings) -> Iterat
         yield warning(check, message, "give this table a group.id of its own")
     else:
         yield ok(check, "nobody else uses it")
+
+
+def _lease(plan: ReadPlan, admin: Admin) -> Iterator[Finding]:
+    """The group that a stream joins to see whether its own is used already."""
+    name = group_lease(plan.group_id or "")
+    check = f"group {name}"
+    try:
+        members, rights = admin.group(name)
+    except NotToldError as e:
+        fix = f"grant READ and DESCRIBE on the group {name}, or take out the check: without them no stream starts"
+        yield error(check, f"the group, which a stream joins to check its own, cannot be looked at: {e}", fix)
+        return
+    yield from _allowed(check, rights, ("READ", "DESCRIBE"))
+    if members:
+        message = f"a stream that checks its group runs: {listing(members)}; another one is refused"
+        yield warning(check, message, "stop that one, or give this table a group.id of its own")
+    else:
+        yield ok(check, "no stream that checks its group runs")
 
 
 def _start(plan: ReadPlan, cluster: Cluster) -> Finding:

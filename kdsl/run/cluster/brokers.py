@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
+from functools import cached_property
 from typing import Any, TypeVar
 
 import attrs
@@ -24,6 +25,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from kdsl.cluster import Cluster
 from kdsl.run.cluster import errors, login
+from kdsl.run.cluster.group_offsets import GroupOffsets
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -113,6 +115,7 @@ class Brokers:
 
     def __init__(self, cluster: Cluster, table: str) -> None:
         self.servers = cluster.bootstrap_servers
+        self._cluster = cluster
         self._table = table
         self._patience = cluster.connector().api_timeout_ms / 1000
         self._answered = False
@@ -161,25 +164,9 @@ class Brokers:
 
     def committed(self, group: str, places: Iterable[Place]) -> dict[Place, int]:
         """The offsets that a consumer group has committed, where it has."""
-        wanted_places = list(places)
-        wanted = [TopicPartition(topic, partition) for topic, partition in wanted_places]
-        if not wanted:
-            return {}
-
-        def ask(seconds: float) -> Mapping[str, Future[Any]]:
-            request = [ConsumerGroupTopicPartitions(group, wanted)]
-            return self._admin.list_consumer_group_offsets(request, request_timeout=seconds)
-
-        found = self._ask(ask, (topic for topic, _ in wanted_places))[group]
-        if isinstance(found, KafkaError):
-            raise self._told(found, f"the offsets of the group {group!r}")
-        committed = {}
-        for place in found.topic_partitions:
-            if place.error is not None:
-                raise self._told(place.error, f"the offsets of the group {group!r}")
-            if place.offset >= 0:
-                committed[place.topic, place.partition] = place.offset
-        return committed
+        wanted = frozenset(places)
+        found = self.group_offsets(group, {topic for topic, _ in wanted}) if wanted else {}
+        return {place: offset for place, offset in found.items() if place in wanted}
 
     def commit(self, group: str, positions: Mapping[Place, int]) -> None:
         """Commit the offsets of a consumer group, all in one request.
@@ -195,12 +182,14 @@ class Brokers:
             return
         wanted = [TopicPartition(topic, partition, at) for (topic, partition), at in sorted(positions.items())]
 
-        def send(seconds: float) -> Mapping[str, Future[Any]]:
+        def once(seconds: float) -> list[TopicPartition] | KafkaError:
             request = [ConsumerGroupTopicPartitions(group, wanted)]
-            return self._admin.alter_consumer_group_offsets(request, request_timeout=seconds)
+            sent = self._admin.alter_consumer_group_offsets(request, request_timeout=seconds)
+            done = self._results(sent, seconds)[group]
+            return done if isinstance(done, KafkaError) else list(done.topic_partitions)
 
-        done = self._ask(send)[group]
-        failed = [done] if isinstance(done, KafkaError) else [p.error for p in done.topic_partitions if p.error]
+        done = self._patiently(once, _passing_place)
+        failed = [done] if isinstance(done, KafkaError) else [p.error for p in done if p.error]
         if failed:
             raise self._told(failed[0], f"the offsets of the group {group!r}", "committed to")
 
@@ -211,24 +200,27 @@ class Brokers:
             raise self._told(found, "the list of groups")
         return sorted(group.group_id for group in found.valid)
 
-    def group_offsets(self, group: str) -> dict[Place, int]:
-        """All offsets that a consumer group has committed; empty where there is no such group."""
-        # librdkafka crashes where it asks for all offsets of a group that has no coordinator yet, so look for it first.
-        if group not in self.groups():
-            return {}
-        self.members(group)
+    def group_offsets(self, group: str, topics: Iterable[str] = ()) -> dict[Place, int]:
+        """All offsets that a consumer group has committed; empty where there is no such group.
 
-        def ask(seconds: float) -> Mapping[str, Future[Any]]:
-            return self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group)], request_timeout=seconds
-            )
+        Args:
+            group: The group.
+            topics: Topics that this user must be allowed to see: the brokers leave others out without a word.
+        """
+        names = TopicCollection(sorted(set(topics)))
+        native = self._group_offsets
 
-        found = self._ask(ask)[group]
-        if isinstance(found, KafkaError):
-            if found.code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return {}
-            raise self._told(found, f"the offsets of the group {group!r}")
-        return {(p.topic, p.partition): p.offset for p in found.topic_partitions if p.error is None and p.offset >= 0}
+        def once(seconds: float) -> tuple[KafkaError | None, dict[Place, int]]:
+            stale = self._stale_view(names, seconds)
+            if stale is not None:
+                return stale, {}
+            code, found = native.positions(group, seconds)
+            return KafkaError(code) if code else None, found
+
+        error, found = self._patiently(once, lambda result: _if_passing(result[0]))
+        if error is not None and error.code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise self._told(error, f"the offsets of the group {group!r}")
+        return found
 
     def members(self, group: str) -> tuple[Member, ...]:
         """The members that a consumer group has now."""
@@ -281,14 +273,26 @@ class Brokers:
         names = TopicCollection(sorted(set(topics)))
 
         def once(seconds: float) -> dict[K, Any]:
-            if names.topic_names and time.monotonic() - self._viewed > _FRESH:
-                view = self._results(self._admin.describe_topics(names, request_timeout=seconds), seconds)
-                if _passing(view) is not None:
-                    return view  # type: ignore[return-value]  # an error, after which it is tried again
-                self._viewed = time.monotonic()
+            stale = self._stale_view(names, seconds)
+            if stale is not None:
+                return {"": stale}  # type: ignore[dict-item]  # an error, after which it is tried again
             return self._results(ask(seconds), seconds)
 
         return self._patiently(once, _passing)
+
+    def _stale_view(self, names: TopicCollection, seconds: float) -> KafkaError | None:
+        """Look at topics anew, where that was long ago; an error that may pass where that did not go well."""
+        if names.topic_names and time.monotonic() - self._viewed > _FRESH:
+            found = _passing(self._results(self._admin.describe_topics(names, request_timeout=seconds), seconds))
+            if found is not None:
+                return found
+            self._viewed = time.monotonic()
+        return None
+
+    @cached_property
+    def _group_offsets(self) -> GroupOffsets:
+        # An AdminClient does the same, and librdkafka crashes where the coordinator has just moved.
+        return GroupOffsets(self._cluster)
 
     def _results(self, futures: Mapping[K, Future[Any]], seconds: float) -> dict[K, Any]:
         until = time.monotonic() + seconds + 1
@@ -375,6 +379,16 @@ def _topic_id(id_: object) -> str:
 def _passing(results: Mapping[Any, Any]) -> KafkaError | None:
     """An error among the results that may pass."""
     return next((r for r in results.values() if isinstance(r, KafkaError) and r.code() in PASSING), None)
+
+
+def _passing_place(result: list[TopicPartition] | KafkaError) -> KafkaError | None:
+    """An error that may pass, of a request or of one of its partitions."""
+    found = [result] if isinstance(result, KafkaError) else [place.error for place in result]
+    return next((error for error in found if _if_passing(error) is not None), None)
+
+
+def _if_passing(error: KafkaError | None) -> KafkaError | None:
+    return error if error is not None and error.code() in PASSING else None
 
 
 def _result(future: Future[Any]) -> Any:

@@ -16,6 +16,9 @@ from kdsl.cluster import Cluster
 from kdsl.run.cluster import native as n
 from kdsl.run.cluster.errors import KafkaReadError
 
+Found = tuple[tuple[str, int], int, str]
+"""A partition, the offset that the group has committed for it, and the text beside that."""
+
 
 class GroupOffsets:
     """Reads the offsets of groups. May be shared between threads.
@@ -41,6 +44,15 @@ class GroupOffsets:
         Returns:
             A number of `confluent_kafka.KafkaError`, 0 for success; and each offset with its text.
         """
+        code, found = self._asked(group, seconds, stable=stable)
+        return code, [(offset, text) for _, offset, text in found]
+
+    def positions(self, group: str, seconds: float) -> tuple[int, dict[tuple[str, int], int]]:
+        """All offsets of a group by topic and partition, open transactions left out; else as `read`."""
+        code, found = self._asked(group, seconds, stable=False)
+        return code, {place: offset for place, offset, _ in found}
+
+    def _asked(self, group: str, seconds: float, *, stable: bool) -> tuple[int, list[Found]]:
         with self._lock:
             handle = self._handle or self._made(group)
         lib = self._lib
@@ -63,7 +75,7 @@ class GroupOffsets:
             lib.rd_kafka_AdminOptions_destroy(options)
             lib.rd_kafka_queue_destroy(queue)
 
-    def _taken(self, event: int) -> tuple[int, list[tuple[int, str]]]:
+    def _taken(self, event: int) -> tuple[int, list[Found]]:
         lib, count = self._lib, ctypes.c_size_t()
         code = lib.rd_kafka_event_error(event)
         if code:
@@ -76,13 +88,14 @@ class GroupOffsets:
         places = lib.rd_kafka_group_result_partitions(groups[0])
         if not places:
             return int(KafkaError.NO_ERROR), []
-        found = []
+        found: list[Found] = []
         for i in range(places.contents.count):
             place = places.contents.elements[i]
             if place.err:
                 return int(place.err), []
             if place.offset >= 0:
-                found.append((int(place.offset), ctypes.string_at(place.metadata, place.metadata_size).decode()))
+                text = ctypes.string_at(place.metadata, place.metadata_size).decode()
+                found.append(((place.topic.decode(), int(place.partition)), int(place.offset), text))
         return int(KafkaError.NO_ERROR), found
 
     def _made(self, group: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Protocol, TypeVar
 
 import attrs
@@ -107,7 +108,7 @@ def settled(table: str, moment: M, places: Sequence[Place], retriever: Retriever
             f"{named} gave an offset for {some(map(_shown, unknown))}, which is not read; it is asked for "
             f"{some(map(_shown, places))}"
         )
-    wrong = {place: at for place, at in given.items() if not isinstance(at, int) or at < EARLIEST}
+    wrong = {place: at for place, at in given.items() if not _is_offset(at)}
     if wrong:
         told = some(f"{_shown(place)}: {at!r}" for place, at in sorted(wrong.items()))
         raise OffsetError(
@@ -115,6 +116,11 @@ def settled(table: str, moment: M, places: Sequence[Place], retriever: Retriever
         )
     offsets = tuple(sorted((topic, partition, int(at)) for (topic, partition), at in given.items()))
     return attrs.evolve(moment, offsets=offsets, function="")
+
+
+def _is_offset(at: object) -> bool:
+    """Whether something is a number of an offset, or stands for an end; numbers of numpy are, truth values are not."""
+    return not isinstance(at, bool) and isinstance(at, Integral) and int(at) >= EARLIEST
 
 
 def _shown(place: object) -> str:

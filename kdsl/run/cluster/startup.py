@@ -105,16 +105,16 @@ def _committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Place, 
     if missing and reset == "none":
         where = some(f"{topic}[{partition}]" for topic, partition in missing)
         raise OffsetError(
-            f"{plan.table}: the consumer group {plan.group_id!r} has no committed offset for {where}; say where to "
-            "start with startup='earliest' (or 'latest', or a time), or what to do without an offset with the client "
-            "property auto.offset.reset"
+            f"{plan.table}: the consumer group {plan.group_id!r} has no committed offset for {where}, at "
+            "which the read is to start; start it at the earliest or latest offsets or at a time, or say what to do "
+            "without an offset with the client property auto.offset.reset"
         )
     begin = {place: (known.earliest if reset == "earliest" else known.latest)[place] for place in missing}
     kept = {place: offset for place, offset in known.committed.items() if place in known.latest}
     return checked(plan, {**begin, **kept}, known, reset, stop, begins=True)
 
 
-def check_partitions(table: str, option: str, given: Mapping[Place, int], known: Known) -> None:
+def check_partitions(table: str, moment: str, given: Mapping[Place, int], known: Known) -> None:
     """Refuse offsets of partitions that are not there.
 
     Raises:
@@ -126,7 +126,7 @@ def check_partitions(table: str, option: str, given: Mapping[Place, int], known:
     topics = dict.fromkeys(topic for topic, _ in unknown)
     there = some(_partitions(topic, [p for name, p in known.latest if name == topic]) for topic in topics)
     raise OffsetError(
-        f"{table}: {option} gives an offset for {some(f'{t}[{p}]' for t, p in unknown)}; {there}; remove it"
+        f"{table}: the {moment} gives an offset for {some(f'{t}[{p}]' for t, p in unknown)}; {there}; remove it"
     )
 
 
@@ -140,14 +140,14 @@ def _partitions(topic: str, partitions: list[int]) -> str:
 
 def _specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Place, int]) -> Begin:
     given = {(topic, partition): offset for topic, partition, offset in plan.start.offsets}
-    check_partitions(plan.table, "startup=", given, known)
+    check_partitions(plan.table, "start", given, known)
     wanted: dict[Place, int] = {}
     notes = []
     for place in known.latest:
         offset = given.get(place)
         if offset is None:
             at = "latest" if reset == "latest" else "earliest"
-            notes.append(f"startup= gives no offset for {place[0]}[{place[1]}], which starts at its {at} record")
+            notes.append(f"the start gives no offset for {place[0]}[{place[1]}], which starts at its {at} record")
             offset = getattr(known, at)[place]
         elif offset in MARKS:
             offset = getattr(known, MARKS[offset])[place]
@@ -187,7 +187,7 @@ def checked(
         )
         raise OffsetError(
             f"{plan.table}: cannot start beyond the end of a partition: {texts}; the log was cut or the offsets "
-            "belong to another topic; start where records are, with startup= or a new checkpoint"
+            "belong to another topic; start where records are, with a new checkpoint if the query has one"
         )
     expired = {place: offset for place, offset in wanted.items() if offset < known.earliest[place]}
     ends = stop or {}

@@ -70,7 +70,7 @@ def _by_time(known: Known, *, batch: bool) -> End:
         return End(offsets)
     open_ones = sorted(place for place, at in offsets.items() if at > known.latest[place])
     notes = [
-        f"bounded= ends {t}[{p}] at offset {offsets[t, p]}, but an open transaction holds it at {known.latest[t, p]}"
+        f"the end of {t}[{p}] is at offset {offsets[t, p]}, but an open transaction holds it at {known.latest[t, p]}"
         for t, p in open_ones
     ]
     return End({place: min(at, known.latest[place]) for place, at in offsets.items()}, tuple(notes))
@@ -82,7 +82,7 @@ def _committed(plan: ReadPlan, known: Known, *, batch: bool) -> End:
         where = some(f"{topic}[{partition}]" for topic, partition in missing)
         raise OffsetError(
             f"{plan.table}: the consumer group {plan.group_id!r} has no committed offset for {where}, at which "
-            "bounded= 'group-offsets' is to end; commit one, or say where to end with bounded='latest' (or a time)"
+            "the read is to end; commit one, or end it at the latest offsets or at a time"
         )
     offsets = {place: known.committed[place] for place in known.latest}
     _check_there(plan, offsets, known, wait=False)
@@ -93,7 +93,7 @@ def _committed(plan: ReadPlan, known: Known, *, batch: bool) -> End:
 
 def _specific(plan: ReadPlan, known: Known, *, batch: bool) -> End:
     given = {(topic, partition): offset for topic, partition, offset in plan.stop.offsets}
-    check_partitions(plan.table, "bounded=", given, known)
+    check_partitions(plan.table, "end", given, known)
     offsets: dict[Place, int] = {}
     notes = []
     for place in known.latest:
@@ -101,10 +101,10 @@ def _specific(plan: ReadPlan, known: Known, *, batch: bool) -> End:
         name = f"{place[0]}[{place[1]}]"
         if offset is None and place in known.committed:
             offset = known.committed[place]
-            notes.append(f"bounded= gives no offset for {name}, which ends at the group's offset {offset}")
+            notes.append(f"the end gives no offset for {name}, which ends at the group's offset {offset}")
         elif offset is None:
             offset = known.earliest[place]
-            notes.append(f"bounded= gives no offset for {name}, of which nothing is read")
+            notes.append(f"the end gives no offset for {name}, of which nothing is read")
         elif offset in MARKS:
             offset = getattr(known, MARKS[offset])[place]
         offsets[place] = offset
@@ -124,7 +124,7 @@ def _check_there(plan: ReadPlan, offsets: Mapping[Place, int], known: Known, *, 
             for t, p in beyond
         )
         raise OffsetError(
-            f"{plan.table}: cannot end beyond the end of a partition: {texts}; end where records are, with bounded=, "
+            f"{plan.table}: cannot end beyond the end of a partition: {texts}; end where records are, "
             "or read a stream, which waits for them"
         )
 
@@ -134,6 +134,6 @@ def _check_readable(plan: ReadPlan, offsets: Mapping[Place, int], known: Known) 
     if held:
         texts = some(f"{t}[{p}] up to {known.latest[t, p]} of {offsets[t, p]}" for t, p in held)
         raise OffsetError(
-            f"{plan.table}: open transactions hold back records before the end that bounded= gives: only {texts} can "
+            f"{plan.table}: open transactions hold back records before the end that is given: only {texts} can "
             "be read now; read again when they have ended, or read a stream, which waits for them"
         )

@@ -96,7 +96,11 @@ class Subscription:
         places = self.places(topics)
         start = settled(self._plan.table, self._plan.start, places, self._retriever())
         plan = attrs.evolve(self._plan, start=start, stop=self._stop(places))
-        end, known = self._end(plan, places, batch=batch)
+        known = self._known(plan, places)
+        try:
+            end = self._end(plan, known, batch=batch)
+        except errors.OffsetError as e:
+            raise self._with_start(e, plan, known) from e
         found = decide(plan, known, self.reset, end.offsets)
         for note in found.notes:
             log.warning("%s: %s", self._plan.table, note)
@@ -107,7 +111,7 @@ class Subscription:
         """Where a stream over some partitions ends by itself, if it has begun already; see `span`."""
         wanted = list(places)
         plan = attrs.evolve(self._plan, stop=self._stop(wanted))
-        return dict(self._end(plan, wanted, batch=False)[0].offsets)
+        return dict(self._end(plan, self._known(plan, wanted), batch=False).offsets)
 
     def _stop(self, places: list[Place]) -> Stop:
         return settled(self._plan.table, self._plan.stop, places, self._retriever())
@@ -115,12 +119,19 @@ class Subscription:
     def _retriever(self) -> Retriever:
         return Retriever(self.brokers, self._plan.group_id, self.ends)
 
-    def _end(self, plan: ReadPlan, places: list[Place], *, batch: bool) -> tuple[End, Known]:
-        known = self._known(plan, places)
+    def _with_start(self, error: errors.OffsetError, plan: ReadPlan, known: Known) -> errors.OffsetError:
+        """What is wrong with an end, and with the start, where that is wrong as well."""
+        try:
+            decide(plan, known, self.reset)
+        except errors.OffsetError as e:
+            return errors.OffsetError(f"{error}; and {str(e).removeprefix(f'{plan.table}: ')}")
+        return error
+
+    def _end(self, plan: ReadPlan, known: Known, *, batch: bool) -> End:
         end = decide_stop(plan, known, batch=batch)
         for note in end.notes:
             log.warning("%s: %s", self._plan.table, note)
-        return end, known
+        return end
 
     def _known(self, plan: ReadPlan, places: list[Place]) -> Known:
         start, stop = plan.start, plan.stop

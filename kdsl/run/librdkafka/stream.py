@@ -108,7 +108,8 @@ class Stream:
         positions = {**begin.offsets, **added}
         end = self._end(positions, reach, limits, stop)
         lost = _sum(start.lost, begin.lost, self._passed_over)
-        at_end = bool(stop) and all(end[place] >= at for place, at in stop.items())
+        ends_here = bool(stop) or (self._plan.stop.mode != "unbounded" and not end)
+        at_end = ends_here and all(end[place] >= at for place, at in stop.items())
         told, self._end_told = self._end_told, at_end
         if end == start.positions and lost == dict(start.lost) and not start.initial and kept is start:
             untold = at_end and not told and self._target is None
@@ -186,6 +187,8 @@ class Stream:
             return kept
         topics = self._subscription.topics()
         places = self._subscription.places(topics)
+        if not places and not kept.positions:  # a pattern that matches nothing: the end is here
+            return kept
         new = self._brokers.earliest(place for place in places if place not in kept.positions)
         positions = {**kept.positions, **new}
         return attrs.evolve(
@@ -197,16 +200,19 @@ class Stream:
         )
 
     def _kept(self, start: Offsets) -> Offsets:
-        """The offsets of those topics that the table still names."""
+        """The offsets of those topics and partitions that the table still names."""
         gone = sorted(name for name in start.ids if not self._is_named(name))
-        if not gone:
+        chosen = set(self._plan.topics.partitions)
+        left = sorted(place for place in start.positions if place[0] in gone or (chosen and place not in chosen))
+        if not gone and not left:
             return start
-        log.warning("%s: the table does not name %s any more, which is not read on", self._plan.table, ", ".join(gone))
+        named = [*gone, *(f"{topic}[{partition}]" for topic, partition in left if topic not in gone)]
+        log.warning("%s: the table does not name %s any more, which is not read on", self._plan.table, ", ".join(named))
         return attrs.evolve(
             start,
-            positions={place: at for place, at in start.positions.items() if place[0] not in gone},
+            positions={place: at for place, at in start.positions.items() if place not in left},
             ids={name: id_ for name, id_ in start.ids.items() if name not in gone},
-            stop={place: at for place, at in start.stop.items() if place[0] not in gone},
+            stop={place: at for place, at in start.stop.items() if place not in left and place[0] not in gone},
         )
 
     def _is_named(self, topic: str) -> bool:

@@ -56,7 +56,12 @@ class Endings:
 
 def has_ended(reads: Iterable[ReadProgress]) -> bool:
     """Whether every one of some reads has an end, and has reached it in each partition."""
-    return all(bool(one.end.stop) and reached(one.end.positions, one.end.stop) for one in reads)
+    return all(_is_bounded(one) and reached(one.end.positions, one.end.stop) for one in reads)
+
+
+def _is_bounded(one: ReadProgress) -> bool:
+    """Whether a read ends by itself; one of a pattern that matches no topic has no partition that could say it."""
+    return bool(one.end.stop) or (one.read.plan.stop.mode != "unbounded" and not one.end.positions)
 
 
 def reached(positions: Mapping[Any, int], stop: Mapping[Any, int]) -> bool:

@@ -16,7 +16,7 @@ from kdsl.errors import KdslError, RecordError
 from kdsl.formats import BadRecord, Decoded, Decoder
 from kdsl.plan.model import Part, ReadPlan
 from kdsl.run.records.encode import null_violations
-from kdsl.run.records.header_filter import matching
+from kdsl.run.records.header_filter import matched
 from kdsl.run.records.metadata import BadMetadataError, field_of, metadata_array
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema, arrow_type
@@ -98,11 +98,9 @@ class RecordDecoder:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _matching(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        if not self._plan.headers:
-            return raw
-        mask = matching(raw.column("headers"), self._plan.headers)
-        self.filtered += int(len(mask) - mask.sum())
-        return raw if mask.all() else raw.filter(pa.array(mask))
+        found = matched(raw, self._plan.headers)
+        self.filtered += raw.num_rows - found.num_rows
+        return found
 
     def _part(self, raw: pa.RecordBatch, name: str, decoder: Decoder | None) -> Decoded | None:
         if decoder is None:

@@ -6,7 +6,7 @@ text; a header whose value is null has none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,14 @@ import pyarrow.compute as pc
 from kdsl.plan.model import HeaderCondition
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def matched(raw: pa.RecordBatch, conditions: Collection[HeaderCondition]) -> pa.RecordBatch:
+    """The records of a raw batch that match a filter; without a condition all, whatever fields the batch has."""
+    if not conditions:
+        return raw
+    mask = matching(raw.column("headers"), conditions)
+    return raw if mask.all() else raw.filter(pa.array(mask))
 
 
 def matching(headers: pa.Array, conditions: Iterable[HeaderCondition]) -> Mask:

@@ -17,6 +17,7 @@ from kdsl.inspect.doctor.admin import Partition, TopicState
 from kdsl.inspect.doctor.network import Address, AddressError, advertised, parse_address
 from kdsl.inspect.doctor.tables import _allowed, _durable, _serving
 from kdsl.plan.model import ReadPlan, WritePlan
+from kdsl.run.cluster.lease import Lease, group_lease
 from kdsl.table import Table
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -235,6 +236,19 @@ class TestTables:
             f"group g-{topic}: others use the group: 'other on 127.0.0.1'; brokers then refuse the offsets that kdsl "
             "commits"
         ]
+
+    def test_a_stream_that_checks_its_group(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+        topic = kdsl_topic()
+        checked = table(topic, group_id=f"g-{topic}", check_group=True)
+        plan = checked.read_plan(cluster=cluster)
+
+        before = told(list(examine(cluster, [plan])), "ok")
+        with Lease(cluster, group_lease(f"g-{topic}"), "other"):
+            while_it_runs = told(list(examine(cluster, [plan])), "warning")
+
+        assert f"group g-{topic}.kdsl: no stream that checks its group runs" in before
+        (message,) = while_it_runs
+        assert message.startswith(f"group g-{topic}.kdsl: a stream that checks its group runs: 'other-")
 
     def test_a_weak_producer_is_told(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         given = cluster.with_properties({"acks": "1", "enable.idempotence": "false", "retries": "0"})

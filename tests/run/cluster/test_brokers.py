@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import threading
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclOperation,
@@ -16,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from kdsl.cluster import Cluster
-from kdsl.run.cluster import brokers as asking
+from kdsl.run.cluster import brokers as asking, native
 from kdsl.run.cluster.brokers import Brokers
 from kdsl.run.cluster.errors import NotAllowedError, UnreachableError
 from kdsl.run.cluster.offsets import Range
@@ -40,7 +42,63 @@ def test_topics_offsets_and_times(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopi
     assert brokers.latest([a, b], committed=False) == {a: 5, b: 0}
     assert brokers.at_time([a, b], at + 3) == {a: 3, b: None}
     assert brokers.committed("nobody", [a, b]) == {}
+    brokers.commit(f"group-of-{topic}", {a: 3, b: 0})
+    assert brokers.committed(f"group-of-{topic}", [a]) == {a: 3}
+    assert brokers.group_offsets(f"group-of-{topic}") == {a: 3, b: 0}
+    assert brokers.group_offsets("nobody") == {}
     assert (brokers.topics([]), brokers.earliest([]), brokers.committed("g", [])) == ({}, {}, {})
+
+
+class MockCluster:
+    """librdkafka's own mock of a broker, which gives errors that a real one gives for moments only."""
+
+    def __init__(self, topic: str) -> None:
+        lib, text = native.library(), ctypes.create_string_buffer(512)
+        self._give = lib.rd_kafka_mock_push_request_errors
+        lib.rd_kafka_mock_cluster_new.restype = ctypes.c_void_p
+        lib.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
+        conf = lib.rd_kafka_conf_new()
+        assert lib.rd_kafka_conf_set(conf, b"log_level", b"0", text, len(text)) == 0
+        self._handle = ctypes.c_void_p(lib.rd_kafka_new(native.PRODUCER, conf, text, len(text)))
+        self._mock = ctypes.c_void_p(lib.rd_kafka_mock_cluster_new(self._handle, 1))
+        assert lib.rd_kafka_mock_topic_create(self._mock, topic.encode(), 1, 1) == 0
+        self.servers = lib.rd_kafka_mock_cluster_bootstraps(self._mock).decode()
+
+    def fail_once(self, request: int, error: int) -> None:
+        """Answer the next request of a kind with an error."""
+        self._give(self._mock, ctypes.c_int16(request), ctypes.c_size_t(1), ctypes.c_int(error))
+
+    def close(self) -> None:
+        """End it."""
+        lib = native.library()
+        lib.rd_kafka_mock_cluster_destroy(self._mock)
+        lib.rd_kafka_destroy(self._handle)
+
+
+@pytest.fixture
+def mock_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockCluster]:
+    monkeypatch.setattr(asking, "_FRESH", float("inf"))  # the mock does not know the request for topics
+    monkeypatch.setattr(Brokers, "_look_at_port", lambda _: None)  # nor the one that tells logins apart
+    cluster = MockCluster("orders")
+    yield cluster
+    cluster.close()
+
+
+OFFSET_COMMIT, OFFSET_FETCH = 8, 9
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS],
+)
+def test_a_coordinator_that_has_just_moved_is_asked_again(mock_cluster: MockCluster, error: int) -> None:
+    brokers = Brokers(Cluster(mock_cluster.servers), "Orders")
+
+    mock_cluster.fail_once(OFFSET_COMMIT, error)
+    brokers.commit("group", {("orders", 0): 7})
+    for _ in range(2):
+        mock_cluster.fail_once(OFFSET_FETCH, error)
+        assert brokers.committed("group", [("orders", 0)]) == {}  # the mock keeps no list of a group's offsets
 
 
 def test_no_answer_names_the_servers_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,9 +31,9 @@ def test_a_group_without_committed_offsets_needs_a_policy() -> None:
         decide(read_plan(start="group-offsets"), known(committed={B: 30}), "none")
 
     assert str(raised.value) == (
-        "Orders: the consumer group 'orders-group' has no committed offset for orders[0]; orders[2]; say where to "
-        "start with startup='earliest' (or 'latest', or a time), or what to do without an offset with the client "
-        "property auto.offset.reset"
+        "Orders: the consumer group 'orders-group' has no committed offset for orders[0]; orders[2], at which "
+        "the read is to start; start it at the earliest or latest offsets or at a time, or say what to do without an "
+        "offset with the client property auto.offset.reset"
     )
 
 
@@ -62,7 +62,7 @@ def test_specific_offsets_fill_up_with_the_policy_and_say_so() -> None:
     found = decide(plan, KNOWN, "none")
 
     assert found == Begin(
-        {A: 42, B: 20, C: 0}, notes=("startup= gives no offset for orders[1], which starts at its earliest record",)
+        {A: 42, B: 20, C: 0}, notes=("the start gives no offset for orders[1], which starts at its earliest record",)
     )
     assert decide(plan, KNOWN, "latest").offsets == {A: 42, B: 200, C: 0}
 

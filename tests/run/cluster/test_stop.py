@@ -46,7 +46,7 @@ def test_a_time_within_an_open_transaction_ends_a_batch_there_and_says_so() -> N
     stop = Stop("timestamp", timestamp=5)
 
     assert end(stop, known) == End(
-        {A: 50, B: 30}, ("bounded= ends orders[0] at offset 80, but an open transaction holds it at 50",)
+        {A: 50, B: 30}, ("the end of orders[0] is at offset 80, but an open transaction holds it at 50",)
     )
     assert end(stop, known, batch=False) == End({A: 80, B: 30})
 
@@ -63,8 +63,8 @@ def test_a_group_without_an_offset_is_an_error_that_names_the_partition(batch: b
         end(Stop("group-offsets"), attrs.evolve(KNOWN, committed={A: 40}), batch=batch)
 
     assert str(raised.value) == (
-        "Orders: the consumer group 'orders-group' has no committed offset for orders[1], at which bounded= "
-        "'group-offsets' is to end; commit one, or say where to end with bounded='latest' (or a time)"
+        "Orders: the consumer group 'orders-group' has no committed offset for orders[1], at which the read is to "
+        "end; commit one, or end it at the latest offsets or at a time"
     )
 
 
@@ -82,11 +82,9 @@ def test_a_partition_that_is_not_listed_ends_at_the_groups_offset_or_gives_nothi
     known = attrs.evolve(KNOWN, committed={B: 33})
 
     assert end(at((0, 42)), known) == End(
-        {A: 42, B: 33}, ("bounded= gives no offset for orders[1], which ends at the group's offset 33",)
+        {A: 42, B: 33}, ("the end gives no offset for orders[1], which ends at the group's offset 33",)
     )
-    assert end(at((0, 42))) == End(
-        {A: 42, B: 20}, ("bounded= gives no offset for orders[1], of which nothing is read",)
-    )
+    assert end(at((0, 42))) == End({A: 42, B: 20}, ("the end gives no offset for orders[1], of which nothing is read",))
 
 
 def test_the_group_is_asked_for_what_it_decides_only() -> None:
@@ -111,7 +109,7 @@ def test_an_offset_beyond_the_end_is_refused_with_the_range_and_a_stream_waits_f
 @pytest.mark.parametrize("batch", [True, False])
 def test_an_offset_for_a_missing_partition_is_refused(batch: bool) -> None:
     with pytest.raises(
-        OffsetError, match=r"bounded= gives an offset for orders\[7\]; orders has the partitions 0 to 1; remove it"
+        OffsetError, match=r"the end gives an offset for orders\[7\]; orders has the partitions 0 to 1; remove it"
     ):
         end(at((0, 50), (7, 0)), batch=batch)
 

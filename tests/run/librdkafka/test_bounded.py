@@ -176,7 +176,7 @@ class TestStream:
 
         assert texts(query.batch()) == ["a"]
         assert not has_ended(query)
-        assert f"bounded= gives no offset for {topic}[1], of which nothing is read" in caplog.text
+        assert f"the end gives no offset for {topic}[1], of which nothing is read" in caplog.text
         kdsl_kafka.produce(topic, *in_partition(0, "b", "c"))
         assert texts(query.batch()) == ["b"]
         assert has_ended(query)
@@ -496,3 +496,15 @@ class TestPartitionSets:
 
 def _with_partitions(plan: ReadPlan, *places: tuple[str, int]) -> ReadPlan:
     return attrs.evolve(plan, topics=Topics(plan.topics.names, partitions=places))
+
+
+def test_a_start_and_an_end_that_are_both_wrong_are_told_together(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+    topic = kdsl_topic()
+    plan = read_plan(
+        topic,
+        start=Start("specific-offsets", offsets=at(topic, (0, 9))),
+        stop=Stop("specific-offsets", offsets=at(topic, (7, 1))),
+    )
+
+    with pytest.raises(OffsetError, match=rf"the end gives an offset for {topic}\[7\].*cannot start beyond the end"):
+        batch(plan, cluster)

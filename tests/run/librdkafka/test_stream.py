@@ -6,12 +6,13 @@ import logging
 from collections.abc import Callable
 from datetime import timedelta
 
+import attrs
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kdsl.cluster import Cluster
 from kdsl.plan.model import ReadPlan, Watermark
-from kdsl.resolve.model import Start
+from kdsl.resolve.model import Start, Topics
 from kdsl.run.cluster.errors import OffsetError, TopicMissingError, TopicRecreatedError
 from kdsl.run.cluster.offsets import Range
 from kdsl.run.librdkafka.stream import Limits
@@ -101,7 +102,7 @@ class TestStart:
         query = begin(topic, start=Start("specific-offsets", offsets=((topic, 0, 2),)))
 
         assert texts(query.batch()) == ["c", "d", "e"]
-        assert f"startup= gives no offset for {topic}[1], which starts at its earliest record" in caplog.text
+        assert f"the start gives no offset for {topic}[1], which starts at its earliest record" in caplog.text
         with pytest.raises(OffsetError, match=r"has the offsets 0 to 3, and 4 is wanted"):
             begin(topic, start=Start("specific-offsets", offsets=((topic, 0, 4),))).batch()
 
@@ -144,8 +145,9 @@ class TestStart:
 
         with pytest.raises(OffsetError) as raised:
             begin(topic, start="group-offsets", group_id="nobody").batch()
-        assert f"the consumer group 'nobody' has no committed offset for {topic}[0]; say where to start" in str(
-            raised.value
+        assert (
+            f"the consumer group 'nobody' has no committed offset for {topic}[0], at which the read is to start"
+            in str(raised.value)
         )
 
     def test_an_unknown_topic_is_named_with_the_nearest_one(
@@ -654,3 +656,20 @@ def test_the_policy_may_come_from_the_cluster(
 @pytest.fixture(autouse=True)
 def _log_everything(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="kdsl.read")
+
+
+def test_a_partition_that_the_table_names_no_more_is_not_read_on(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query], caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = kdsl_topic(partitions=2)
+    kdsl_kafka.produce(topic, *in_partition(0, "a"), *in_partition(1, "b"))
+    query = begin(topic)
+    assert texts(query.batch()) == ["a", "b"]
+    kdsl_kafka.produce(topic, *in_partition(0, "c"), *in_partition(1, "d"))
+    caplog.clear()
+
+    query.restart(attrs.evolve(query.plan, topics=Topics((topic,), partitions=((topic, 0),))))
+
+    assert texts(query.batch()) == ["c"]
+    assert f"the table does not name {topic}[1] any more, which is not read on" in caplog.text
+    assert query.batch() is None

@@ -52,6 +52,14 @@ def test_a_stream_over_an_empty_range_ends(streams: Streams) -> None:
     assert query.awaitTermination(ENDS)
 
 
+def test_a_stream_over_a_pattern_that_matches_no_topic_ends(streams: Streams) -> None:
+    for _ in range(2):
+        query = streams.start(pattern=f"{streams.topic}-nothing-.*", stop=LATEST)
+
+        assert query.awaitTermination(ENDS)
+        assert query.exception() is None
+
+
 def test_a_query_with_a_source_that_goes_on_is_not_stopped(streams: Streams, kdsl_kafka: RunningKafka) -> None:
     rows: list[str] = []
     bounded = streams.read(stop=LATEST)
