@@ -246,9 +246,9 @@ class TestTables:
         with Lease(cluster, group_lease(f"g-{topic}"), "other"):
             while_it_runs = told(list(examine(cluster, [plan])), "warning")
 
-        assert f"group g-{topic}.kdsl: no stream that checks its group runs" in before
+        assert f"group g-{topic}.kdsl-group: no stream that checks its group runs" in before
         (message,) = while_it_runs
-        assert message.startswith(f"group g-{topic}.kdsl: a stream that checks its group runs: 'other-")
+        assert message.startswith(f"group g-{topic}.kdsl-group: a stream that checks its group runs: 'other-")
 
     def test_a_weak_producer_is_told(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         given = cluster.with_properties({"acks": "1", "enable.idempotence": "false", "retries": "0"})
