@@ -31,7 +31,8 @@ log = logging.getLogger("kdsl.lease")
 
 SESSION = 6.0
 """How long the brokers wait for a sign of life of a holder, in seconds; the least that they allow by default."""
-_MARGIN = 3.0
+_MARGIN = 6.0
+_PAUSE = 0.5
 _JOINING = 30.0
 _LEAVING = 10.0
 _OFFSETS = "__consumer_offsets"
@@ -116,6 +117,7 @@ class Lease:
         until = time.monotonic() + patience
         others: tuple[Member, ...] = ()
         seen: dict[str, Member] = {}
+        pause = _PAUSE
         while True:
             membership = _Membership(self._cluster, self.name, self._who, self._topics)
             try:
@@ -136,7 +138,9 @@ class Lease:
                     membership.leave()
             if time.monotonic() > until:
                 raise LeaseHeldError(self.name, others)
-            time.sleep(random.uniform(0.1, 0.6))  # noqa: S311
+            # Of many who come at once, all but one must stay away for long enough that the one sees itself alone.
+            time.sleep(random.uniform(pause, 2 * pause))  # noqa: S311
+            pause = min(2 * pause, SESSION / 4)
 
     def release(self) -> None:
         """Give the lease back; others may take it at once."""

@@ -126,7 +126,7 @@ def test_a_holder_that_stood_still_for_too_long_is_told_that_it_lost_the_lease(c
                 process.send_signal(signal.SIGCONT)
                 told = process.stdout.readline()
 
-                assert told.startswith("lost the lease")
+                assert told.startswith("lost the lease"), told
                 assert "the-other-one" in told
                 assert lease.held
         finally:
