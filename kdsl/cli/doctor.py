@@ -87,8 +87,8 @@ def doctor(
 
 
 def _first(e: ResolveError) -> str:
-    more = f" (and {len(e.problems) - 1} more)" if len(e.problems) > 1 else ""
-    return f"{e.problems[0].message}{more}"
+    first, *more = e.problems
+    return f"{first.message} (and {len(more)} more)" if more else first.message
 
 
 def _print(finding: Finding, *, as_json: bool) -> None:

@@ -82,7 +82,7 @@ def _function(provider: str) -> Provider:
     function = getattr(found, name, None)
     if not callable(function):
         raise TokenError(f"the module {module!r} has no function {name!r}{nearest(name, dir(found))}")
-    made: Provider = function
+    made: Provider = function  # pyright: ignore[reportAssignmentType]
     return made
 
 
@@ -122,7 +122,7 @@ def _serve(provider: str, make: Provider, options: Mapping[str, str]) -> Endpoin
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

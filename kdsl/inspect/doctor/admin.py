@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import attrs
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AclOperation,
+    AclOperation,  # pyright: ignore[reportPrivateImportUsage]
     AdminClient,
-    ConfigResource,
-    ResourceType,
+    ConfigResource,  # pyright: ignore[reportPrivateImportUsage]
+    ResourceType,  # pyright: ignore[reportPrivateImportUsage]
 )
 
 from kdsl.cluster import Cluster

@@ -137,7 +137,7 @@ def check_change(kept: Kept, plan: WritePlan, place: str, allow: Allowed) -> lis
     except Exception as e:
         raise _broken(place, f"its plan does not read ({e})") from e
     lines = [line for line in ndiff(_shown(before), _shown(plan)) if line[0] in "+-"]
-    found = [change for change in _changes(before, plan) if change not in allowed]
+    found: list[Change] = [change for change in _changes(before, plan) if change not in allowed]
     if found:
         told = "".join(f"\n  {change}: {CHANGES[change]}" for change in found)
         names = "{" + ", ".join(f'"{change}"' for change in found) + "}"
@@ -193,18 +193,23 @@ class Folder(Protocol):
 
     def read(self, name: str) -> str | None:
         """The text of a file; None where there is none."""
+        ...
 
     def write(self, name: str, text: str) -> None:
         """Replace the text of a file, wholly or not at all."""
+        ...
 
     def names(self, name: str) -> list[str]:
         """The names in a folder; none where there is no such folder."""
+        ...
 
     def remove(self, name: str) -> None:
         """Remove a file or a folder."""
+        ...
 
     def path(self, name: str) -> str:
         """The place of a file or folder inside."""
+        ...
 
 
 def load(folder: Folder) -> Kept | None:
