@@ -34,6 +34,8 @@ SESSION = 6.0
 _MARGIN = 6.0
 _PAUSE = 0.5
 _JOINING = 30.0
+_OFTEN = 10.0
+_STAYING = 2.5 * _OFTEN  # longer than anybody tries
 _LEAVING = 10.0
 _OFFSETS = "__consumer_offsets"
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
@@ -185,13 +187,15 @@ class _Membership:
         }
         settings.pop("group.instance.id", None)
         self._error: KafkaError | None = None
-        self._id = ""
+        self._id: str | None = None  # None until it is first seen under watch
         self._left = Event()
         self._consumer = Consumer(settings)
         self._consumer.subscribe(topics, on_assign=_nothing, on_revoke=_nothing, on_lost=_nothing)
         self._thread = Thread(target=self._live, name=f"lease {group}", daemon=True)
         self._brokers: Brokers | None = None
         self._taken: Callable[[tuple[Member, ...]], None] | None = None
+        self._next_look = 0.0
+        self._seen: dict[str, float] = {}
         self._thread.start()
 
     def with_others(self, brokers: Brokers) -> tuple[Member, ...]:
@@ -214,8 +218,13 @@ class _Membership:
             time.sleep(0.05)
 
     def watch(self, brokers: Brokers, taken: Callable[[tuple[Member, ...]], None]) -> None:
-        """From now on, look whether somebody else has come, whenever the membership was another one in between."""
-        self._brokers, self._taken = brokers, taken
+        """From now on, look whether somebody else has taken it.
+
+        At once where the membership was another one in between; and now and then, where somebody who stays must be more
+        than one who only tries.
+        """
+        self._brokers, self._next_look, self._id = brokers, time.monotonic() + _OFTEN, None
+        self._taken = taken
 
     def leave(self) -> None:
         """Leave the group."""
@@ -232,7 +241,8 @@ class _Membership:
             if message is not None and (error := message.error()) is not None and not _unseen(error):
                 self._error = error
             id_ = self._consumer.memberid() or ""
-            if self._taken is not None and id_ != self._id and self._id:
+            changed = id_ != self._id and self._id is not None
+            if self._taken is not None and (changed or time.monotonic() > self._next_look):
                 self._look(id_)
             else:
                 self._id = id_
@@ -246,9 +256,12 @@ class _Membership:
         except KdslError as e:
             log.warning("the lease %s: %s", self._group, e)
             return
-        self._id = id_
-        if others and not self._left.is_set():
-            Thread(target=self._taken, args=(tuple(others),), name=f"lost lease {self._group}", daemon=True).start()
+        now = time.monotonic()
+        self._seen = {member.client: self._seen.get(member.client, now) for member in others}
+        holders = [member for member in others if id_ != self._id or now - self._seen[member.client] > _STAYING]
+        self._id, self._next_look = id_, now + _OFTEN
+        if holders and not self._left.is_set():
+            Thread(target=self._taken, args=(tuple(holders),), name=f"lost lease {self._group}", daemon=True).start()
 
 
 def _nothing(consumer: Consumer, places: Any) -> None:
