@@ -21,7 +21,7 @@ from pyspark import cloudpickle
 from kdsl import Col, Json, KafkaTable, Key, Virtual, col, computed, metadata, virtual
 from kdsl.table import Table
 
-ONLY_OF_CLASSES = {"definition", "collect", "rows", "evolve"}
+ONLY_OF_CLASSES = {"as_table", "definition", "collect", "rows", "evolve"}
 
 
 class Orders(KafkaTable, topic="orders", key=Json(), value=Json(), key_prefix="k_", value_fields="EXCEPT_KEY"):

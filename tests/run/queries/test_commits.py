@@ -71,9 +71,9 @@ class TestQueries:
         ("plan", "properties", "why"),
         [
             ({}, {"commit.offsets.on.checkpoint": "false"}, "'commit.offsets.on.checkpoint' is false"),
-            ({"group_id": "KafkaSource-Orders"}, {}, "no group id is declared"),
+            ({"group_declared": False}, {}, "no group id is declared"),
+            ({"group_id": "KafkaSource-Orders"}, {}, None),
             ({}, {"enable.auto.commit": "false"}, None),
-            ({"group_id": "KafkaSource-Orders"}, {"group.id": "own"}, None),
             ({}, {"commit.offsets.on.checkpoint": "false", "enable.auto.commit": "true"}, None),
         ],
     )
