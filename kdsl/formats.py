@@ -11,18 +11,46 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 import attrs
 import pyarrow as pa
 
+from kdsl.cluster import Registry
 from kdsl.errors import KdslError, Problem, listing, nearest
 from kdsl.options import Options
 from kdsl.types import model as t
 
 Direction = Literal["read", "write"]
+Side = Literal["key", "value"]
 GROUP = "kdsl.formats"
 BUILT_IN = {"csv": "kdsl_formats.csv:Csv", "json": "kdsl_formats.json:Json", "raw": "kdsl_formats.raw:Raw"}
+
+ROW_KIND = "_row_kind"
+"""The first column of a changelog's DataFrame."""
+ROW_KINDS = ("+I", "-U", "+U", "-D")
+"""What a row of a changelog says, in the order of the numbers by which formats name it: a row that is new, a row as it
+was before a change and after it, a row that is gone."""
+
+
+@attrs.frozen
+class Use:
+    """How a table uses a format: what a decoder or an encoder needs to know besides its options and columns.
+
+    Attributes:
+        side: Whether it is the format of the message key or of the message value.
+        metadata: The format's metadata that is wanted, by its keys (without ``value.``).
+        topics: The topics that the table names; none where it has a pattern.
+        registry: The schema registry of the cluster, secrets and all.
+    """
+
+    side: Side = "value"
+    metadata: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    registry: Registry | None = None
+
+
+ALONE: Final = Use()
 
 
 @attrs.frozen
@@ -47,11 +75,15 @@ class Decoded:
         messages: For each row the index of its message, ascending (int32 or int64); None when there is one row per
             message, in their order.
         bad: The messages that failed; they give no rows.
+        kinds: For each row what it says, as a place in `ROW_KINDS` (int8); None where each row is new.
+        metadata: For each key of `Use.metadata` its values, one per row, of the Arrow type that `Format.metadata` says.
     """
 
     rows: pa.StructArray
     messages: pa.Array | None = None
     bad: tuple[BadRecord, ...] = ()
+    kinds: pa.Array | None = None
+    metadata: Mapping[str, pa.Array] = attrs.field(factory=dict)
 
 
 @attrs.frozen(eq=False)
@@ -78,8 +110,14 @@ class Decoder(Protocol):
 class Encoder(Protocol):
     """Rows to message bytes. Made once per worker and used for many batches; not shared between threads."""
 
-    def encode(self, rows: pa.StructArray) -> Encoded:
-        """Write a struct array of the row type's Arrow type (no element of which is null)."""
+    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
+        """Write rows.
+
+        Args:
+            rows: A struct array of the row type's Arrow type, no element of which is null.
+            kinds: For each row what it says, as a place in `ROW_KINDS` (int8); None where each row is new, and always
+                for a format that only inserts.
+        """
         ...
 
 
@@ -88,6 +126,11 @@ class Format(Options):
 
     A subclass declares options with `kdsl.options.option` and is registered in the entry-point group ``kdsl.formats``
     under its identifier.
+
+    Attributes:
+        identifier: The format's name.
+        insert_only: Whether every row is new; otherwise rows may be changes (`ROW_KINDS`).
+        metadata: What a message says beside its row, by key, and of what type; a table shows it as ``value.<key>``.
     """
 
     identifier: ClassVar[str]
@@ -115,11 +158,11 @@ class Format(Options):
         return False
 
     @abstractmethod
-    def decoder(self, row: t.Row) -> Decoder:
+    def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder that makes rows of this type; the names are those on the wire."""
 
     @abstractmethod
-    def encoder(self, row: t.Row) -> Encoder:
+    def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type; the names are those on the wire."""
 
 

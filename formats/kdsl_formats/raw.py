@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.errors import Problem, Where
-from kdsl.formats import BadRecord, Decoded, Decoder, Direction, Encoded, Encoder, Format
+from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoded, Encoder, Format, Use
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field
@@ -79,11 +79,11 @@ class Raw(Format):
                     Where(column=field.name),
                 )
 
-    def decoder(self, row: t.Row) -> Decoder:
+    def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
         return RawDecoder(row.fields[0], self._wire())
 
-    def encoder(self, row: t.Row) -> Encoder:
+    def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""
         return RawEncoder(row.fields[0], self._wire())
 
@@ -184,7 +184,7 @@ class RawEncoder:
     def __init__(self, field: t.Field, wire: _Wire) -> None:
         self.kind, self.wire = field.type, wire
 
-    def encode(self, rows: pa.StructArray) -> Encoded:
+    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Write an array of rows; see `kdsl.formats.Encoder`."""
         bad: tuple[BadRecord, ...] = ()
         column = rows.field(0)

@@ -10,7 +10,10 @@ import attrs
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.durations import duration_text, parse_duration
 from kdsl.errors import KdslError, listing, nearest
+from kdsl.formats import ROW_KIND
 from kdsl.plan.model import Computed, MetadataColumn, ReadPlan, Watermark, WritePlan
+from kdsl.resolve.changelog import changes
+from kdsl.resolve.metadata import IN_VALUE
 from kdsl.resolve.model import Part, ResolvedTable
 from kdsl.resolve.startup import discovery_of
 from kdsl.types import model as t, sql
@@ -41,6 +44,8 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         sourced = [c for c in sourced if c.name in needed]
     names = {c.name for c in sourced}
     by_name = {c.name: c for c in table.columns}
+    changelog = resolved.changelog
+    shown = [c for c in resolved.metadata if c.name in names]
     return ReadPlan(
         table=table.name,
         topics=resolved.topics,
@@ -57,9 +62,10 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         max_records=options.max_records_per_trigger,
         max_records_per_partition=options.max_records_per_partition,
         key=_pruned(resolved.key, names),
-        value=_pruned(resolved.value, names),
-        metadata=_metadata(c for c in resolved.metadata if c.name in names),
-        columns=_row(sourced),
+        value=_pruned(resolved.value, names, always=changelog or any(c.shows.startswith(IN_VALUE) for c in shown)),
+        metadata=_metadata(shown),
+        columns=_row(sourced, changelog=changelog),
+        changelog=changelog,
         computed=tuple(_computed(c) for c in computed),
         watermark=None
         if resolved.watermark is None
@@ -68,17 +74,22 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
             duration_text(parse_duration(resolved.watermark.delay)),
             options.watermark_drift if options.watermark_group else None,
         ),
-        output=_row(_read(by_name[name]) for name in (wanted if columns is not None else by_name)),
+        output=_row(
+            (_read(by_name[name]) for name in (wanted if columns is not None else by_name)), changelog=changelog
+        ),
         properties=table.properties,
     )
 
 
 _NONE = Watermark("", "")
+_KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "What the row says: +I, -U, +U or -D.")
 
 
 def _wanted(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
     names = [c.name for c in table.columns]
     wanted = dict.fromkeys(names if columns is None else map(str, columns))
+    if changes(table):
+        wanted.pop(ROW_KIND, None)  # it is always there
     unknown = [name for name in wanted if name not in names]
     if unknown:
         hints = ", ".join(f"{name!r}{nearest(name, names)}" for name in unknown)
@@ -86,9 +97,9 @@ def _wanted(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
     return wanted
 
 
-def _pruned(part: Part | None, names: Collection[str]) -> Part | None:
+def _pruned(part: Part | None, names: Collection[str], *, always: bool = False) -> Part | None:
     """The part without the columns that are not needed, where its format allows; None if nothing is needed."""
-    if part is None or not any(name in names for name in part.columns):
+    if part is None or not (always or any(name in names for name in part.columns)):
         return None
     if not part.format.prunable():
         return part
@@ -110,8 +121,9 @@ def write_plan(resolved: ResolvedTable) -> WritePlan:
         key=resolved.key,
         value=resolved.value,
         metadata=_metadata(resolved.metadata),
-        columns=_row(columns),
-        defaults=_defaults(columns),
+        columns=_row(columns, changelog=resolved.changelog),
+        changelog=resolved.changelog,
+        defaults={**({ROW_KIND: "'+I'"} if resolved.changelog else {}), **_defaults(columns)},
         delivery=resolved.delivery,
         transactions=resolved.transactions,
         partitioner=table.options.partitioner,
@@ -122,8 +134,9 @@ def write_plan(resolved: ResolvedTable) -> WritePlan:
     )
 
 
-def _row(columns: Iterable[ColumnDef]) -> t.Row:
-    return t.Row(tuple(t.Field(c.name, c.type, c.comment) for c in columns), nullable=False)
+def _row(columns: Iterable[ColumnDef], *, changelog: bool) -> t.Row:
+    first = (_KIND,) if changelog else ()
+    return t.Row((*first, *(t.Field(c.name, c.type, c.comment) for c in columns)), nullable=False)
 
 
 def _read(column: ColumnDef) -> ColumnDef:

@@ -104,6 +104,7 @@ class ReadPlan:
         computed: The columns worked out from those, in order.
         watermark: The watermark, or None.
         output: What the DataFrame has in the end.
+        changelog: Whether rows are changes: the first of the columns is the row kind then (`kdsl.formats.ROW_KIND`).
         properties: Client settings of the table, under Java's names; the cluster's come on top.
     """
 
@@ -111,6 +112,7 @@ class ReadPlan:
     topics: Topics
     columns: t.Row
     output: t.Row
+    changelog: bool = False
     start: Start = attrs.field(factory=Start)
     stop: Stop = attrs.field(factory=Stop)
     headers: tuple[HeaderCondition, ...] = ()
@@ -149,12 +151,14 @@ class WritePlan:
         parallelism: How many tasks write; None is as many as the DataFrame has partitions.
         transport: The client that writes.
         latency: Micro-batches or real-time mode.
+        changelog: Whether rows may be changes: the first of the columns is the row kind then, ``+I`` by default.
         properties: Client settings of the table, under Java's names; the cluster's come on top.
     """
 
     table: str
     topics: Topics
     columns: t.Row
+    changelog: bool = False
     key: Part | None = None
     value: Part | None = None
     metadata: tuple[MetadataColumn, ...] = ()

@@ -9,6 +9,7 @@ from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, fail_on
 from kdsl.formats import Direction
 from kdsl.resolve import (
+    changelog,
     columns,
     commits,
     delivery,
@@ -72,6 +73,7 @@ RULES: tuple[Rule, ...] = (
     formats.value_format,
     formats.format_options,
     columns.primary_key,
+    changelog.row_kind,
     metadata.metadata_keys,
     metadata.metadata_types,
     metadata.headers_once,
@@ -133,5 +135,6 @@ def resolve(table: TableDef, direction: Direction) -> ResolvedTable:
         metadata=metadata.metadata_columns(table, direction),
         computed=tuple(c for c in table.columns if c.role == "computed") if direction == "read" else (),
         watermark=table.watermarks[0] if table.watermarks and direction == "read" else None,
+        changelog=changelog.changes(table),
         warnings=warnings,
     )

@@ -13,6 +13,8 @@ from kdsl.resolve.keys import key_columns, value_columns
 from kdsl.resolve.rule import problem
 from kdsl.types import model as t
 
+IN_VALUE = "value."
+"""How the keys of a value format's metadata begin (RULES MD-12)."""
 TEXT = (t.Char, t.VarChar)
 BYTES = (t.Binary, t.VarBinary)
 VIRTUAL = {Spelling.PYTHON: "virtual(...)", Spelling.DDL: "VIRTUAL", Spelling.YAML: "'virtual: true'"}
@@ -28,7 +30,7 @@ def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """The metadata exists, and a column that is written shows metadata that can be written."""
     several = len(set(table.options.topic)) > 1 or table.options.topic_pattern is not None
     writable = [k.name for k in METADATA.values() if k.writable and (k.name != "topic" or several)]
-    readable = [*METADATA, *(f"value.{name}" for name in (table.value_format.metadata if table.value_format else ()))]
+    readable = [*METADATA, *(IN_VALUE + name for name in (table.value_format.metadata if table.value_format else ()))]
     for column in metadata_columns(table, direction):
         key = column.shows
         if direction == "read" and key not in readable:
@@ -47,7 +49,7 @@ def metadata_types(table: TableDef, direction: Direction) -> Iterator[Problem]:
     for column in metadata_columns(table, direction):
         known = METADATA.get(column.shows)
         formats = table.value_format.metadata if table.value_format else {}
-        kind = known.type if known else formats.get(column.shows.removeprefix("value."))
+        kind = known.type if known else formats.get(column.shows.removeprefix(IN_VALUE))
         if kind is not None and not castable(kind, column.type):
             message = f"the metadata {column.shows!r} is {kind.spelling}, which cannot be {column.type.spelling}"
             yield problem(table, "metadata-type", message, f"declare the column as {kind.spelling}", column=column)

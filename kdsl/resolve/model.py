@@ -138,6 +138,7 @@ class ResolvedTable:
         metadata: The metadata columns of this direction.
         computed: The computed columns (none on a write).
         watermark: The watermark, or None.
+        changelog: Whether the rows are changes.
         warnings: What is odd but works.
     """
 
@@ -156,4 +157,5 @@ class ResolvedTable:
     delivery: Delivery = "at-least-once"
     transactions: Transactions | None = None
     group_declared: bool = True
+    changelog: bool = False
     warnings: tuple[Problem, ...] = attrs.field(default=(), eq=False)

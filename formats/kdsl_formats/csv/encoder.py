@@ -32,7 +32,7 @@ class CsvEncoder:
         self._columns = [self._column(f.type) for f in row.fields]
         self._quoting = _Quoting(dialect)
 
-    def encode(self, rows: pa.StructArray) -> Encoded:
+    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Write an array of rows; see `kdsl.formats.Encoder`."""
         texts = [write(column) for write, column in zip(self._columns, rows.flatten(), strict=True)]
         return Encoded(self._joined(texts, self.dialect.delimiter).cast(pa.binary()))

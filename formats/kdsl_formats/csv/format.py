@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from kdsl.errors import Problem, Where
-from kdsl.formats import Decoder, Direction, Encoder, Format
+from kdsl.formats import ALONE, Decoder, Direction, Encoder, Format, Use
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats.csv.decoder import CsvDecoder
@@ -167,11 +167,11 @@ class Csv(Format):
                     "give one of them another character",
                 )
 
-    def decoder(self, row: t.Row) -> Decoder:
+    def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
         return CsvDecoder(row, self.dialect(), ignore_parse_errors=self.ignore_parse_errors)
 
-    def encoder(self, row: t.Row) -> Encoder:
+    def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""
         return CsvEncoder(row, self.dialect(), scientific=self.write_bigdecimal_in_scientific_notation)
 

@@ -37,7 +37,7 @@ class JsonEncoder:
         self.reference = ReferenceEncoder(row, rules)
         self.writer = ColumnWriter(row, rules, self.reference)
 
-    def encode(self, rows: pa.StructArray) -> Encoded:
+    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Write a struct array of rows."""
         if len(rows) >= self.few:
             return Encoded(self.writer.texts(rows).view(pa.binary()))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from kdsl.errors import Problem, Where
-from kdsl.formats import Decoder, Direction, Encoder, Format
+from kdsl.formats import ALONE, Decoder, Direction, Encoder, Format, Use
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats.json.fast_decoder import JsonDecoder
@@ -78,11 +78,11 @@ class Json(Format):
         """Members are found by name, so columns that are not wanted are read over; not where each must be there."""
         return not self.fail_on_missing_field
 
-    def decoder(self, row: t.Row) -> Decoder:
+    def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
         return JsonDecoder(row, self.reading_rules())
 
-    def encoder(self, row: t.Row) -> Encoder:
+    def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""
         return JsonEncoder(row, self.writing_rules())
 

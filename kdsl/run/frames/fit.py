@@ -15,6 +15,7 @@ from pyspark.sql import (
 )
 
 from kdsl.errors import Problem, Where, fail_on, listing, nearest
+from kdsl.formats import ROW_KIND
 from kdsl.plan.model import WritePlan
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type
@@ -84,6 +85,13 @@ def _chosen(
             chosen[field.name] = found[0]
         elif field.name not in plan.defaults:
             missing.append(field)
+    if not plan.changelog and surplus.pop(ROW_KIND, []):
+        message = f"the DataFrame is a changelog (it has the column {ROW_KIND!r}), but the table only takes new rows"
+        fix = (
+            f"keep the rows that are new, with df.where(\"{ROW_KIND} = '+I'\").drop({ROW_KIND!r}), or give the table a "
+            "value format that carries changes, as debezium-json"
+        )
+        problems.append(_problem("write-changelog", message, fix, plan))
     left = [f.name for fields in surplus.values() for f in fields]
     for field in missing:
         message = f"the DataFrame has no column {field.name!r} ({field.type}){nearest(field.name, left)}"

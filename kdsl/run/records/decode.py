@@ -12,12 +12,14 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from kdsl.cluster import Registry
 from kdsl.errors import KdslError, RecordError
-from kdsl.formats import BadRecord, Decoded, Decoder
-from kdsl.plan.model import Part, ReadPlan
+from kdsl.formats import ROW_KIND, ROW_KINDS, BadRecord, Decoded, Decoder, Use
+from kdsl.plan.model import MetadataColumn, Part, ReadPlan
+from kdsl.resolve.metadata import IN_VALUE
 from kdsl.run.records.encode import null_violations
 from kdsl.run.records.header_filter import matched
-from kdsl.run.records.metadata import BadMetadataError, field_of, metadata_array
+from kdsl.run.records.metadata import BadMetadataError, field_of, metadata_array, shown_as
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema, arrow_type
 
@@ -54,6 +56,7 @@ class RecordDecoder:
     Args:
         plan: What is read.
         zone: The time zone in which the record's timestamp is shown as a wall-clock time, a date or a text.
+        registry: The schema registry of the cluster.
 
     Attributes:
         schema: The schema of the rows: exactly that of ``plan.columns``.
@@ -64,19 +67,25 @@ class RecordDecoder:
             format ignores parse errors.
     """
 
-    def __init__(self, plan: ReadPlan, zone: str = "UTC") -> None:
+    def __init__(self, plan: ReadPlan, zone: str = "UTC", registry: Registry | None = None) -> None:
         self.schema = arrow_schema(plan.columns)
         self.filtered = 0
         self.without_row = 0
         self.dropped = 0
         self._plan, self._zone = plan, zone
-        self._key = _part_decoder(plan.key) if plan.key else None
-        self._value = _part_decoder(plan.value) if plan.value else None
         self._metadata = {m.column: m for m in plan.metadata}
+        self._inside = {m.column: m.key.removeprefix(IN_VALUE) for m in plan.metadata if m.key.startswith(IN_VALUE)}
+        use = Use(topics=plan.topics.names, registry=registry)
+        self._key = _part_decoder(plan.key, attrs.evolve(use, side="key"))
+        self._value = _part_decoder(plan.value, attrs.evolve(use, metadata=tuple(dict.fromkeys(self._inside.values()))))
         self._required = tuple(f for f in plan.columns.fields if _has_required(f.type))
         parts = [name for name, part in (("key", plan.key), ("value", plan.value)) if part is not None]
         self.needs: frozenset[str] = frozenset(
-            [*parts, *(field_of(m.key) for m in plan.metadata), *(["headers"] if plan.headers else [])]
+            [
+                *parts,
+                *(field_of(m.key) for m in plan.metadata if m.column not in self._inside),
+                *(["headers"] if plan.headers else []),
+            ]
         )
 
     def decode(self, raw: pa.RecordBatch) -> pa.RecordBatch:
@@ -128,8 +137,15 @@ class RecordDecoder:
             for i, column in enumerate(part.columns if part and decoded else ()):
                 assert decoded is not None
                 places[column] = lambda d=decoded, i=i, r=rows: _taken(d.rows.field(i), r)  # type: ignore[misc]
-        for column in self._metadata:
-            places[column] = lambda c=column: self._metadata_column(raw, c, aligned.messages)  # type: ignore[misc]
+        for column, shown in self._metadata.items():
+            if column in self._inside:
+                assert value is not None
+                places[column] = lambda s=shown: _taken(self._format_metadata(raw, value, s), aligned.values)  # type: ignore[misc]
+            else:
+                places[column] = lambda c=column: self._metadata_column(raw, c, aligned.messages)  # type: ignore[misc]
+        if self._plan.changelog:
+            assert value is not None
+            places[ROW_KIND] = lambda: _taken(_row_kinds(value), aligned.values)
         return [_exactly(places[f.name](), f.type, self._plan.table, f.name) for f in self._plan.columns.fields]
 
     def _metadata_column(self, raw: pa.RecordBatch, column: str, messages: Rows | None) -> pa.Array:
@@ -141,6 +157,16 @@ class RecordDecoder:
                 raw, None, BadRecord(e.row, f"column {column!r}: {e.reason}"), e.more, "declare a wider type"
             ) from None
         return _taken(made, messages)
+
+    def _format_metadata(self, raw: pa.RecordBatch, value: Decoded, shown: MetadataColumn) -> pa.Array:
+        assert self._plan.value is not None
+        key = self._inside[shown.column]
+        try:
+            return shown_as(value.metadata[key], self._plan.value.format.metadata[key], shown.type, self._zone)
+        except BadMetadataError as e:
+            message = e.row if value.messages is None else value.messages[e.row].as_py()
+            bad = BadRecord(message, f"column {shown.column!r}: {e.reason}")
+            raise self._error(raw, None, bad, e.more, "declare a wider type") from None
 
     def _enforced(
         self, raw: pa.RecordBatch, arrays: list[pa.Array], aligned: _Aligned
@@ -185,8 +211,14 @@ class RecordDecoder:
         return RecordError("read", self._plan.table, reason, data=data, more=more, fix=fix, **place)
 
 
-def _part_decoder(part: Part) -> Decoder:
-    return part.format.decoder(part.row)
+def _part_decoder(part: Part | None, use: Use) -> Decoder | None:
+    return None if part is None else part.format.decoder(part.row, use)
+
+
+def _row_kinds(value: Decoded) -> pa.Array:
+    if value.kinds is None:
+        return pa.repeat(ROW_KINDS[0], len(value.rows))
+    return pa.array(ROW_KINDS).take(value.kinds)
 
 
 def _has_required(kind: t.DataType) -> bool:

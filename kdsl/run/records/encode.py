@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl.cluster import Registry
 from kdsl.errors import RecordError, listing, nearest
+from kdsl.formats import ROW_KIND, ROW_KINDS, Use
 from kdsl.plan.model import MetadataColumn, Part, WritePlan
 from kdsl.resolve.model import Topics
 from kdsl.types import model as t
@@ -46,6 +48,7 @@ class RecordEncoder:
 
     Args:
         plan: What is written.
+        registry: The schema registry of the cluster.
 
     Attributes:
         schema: The records' columns: ``key`` and ``value`` (binary; null is no key, or a tombstone), and, where the
@@ -54,13 +57,14 @@ class RecordEncoder:
             null leaves it to the producer).
     """
 
-    def __init__(self, plan: WritePlan) -> None:
+    def __init__(self, plan: WritePlan, registry: Registry | None = None) -> None:
         self._plan = plan
         self._metadata = {m.key: m for m in plan.metadata}
         self._row = _written_row(plan)
         self._fields = arrow_schema(self._row)
-        self._key = _PartEncoder("key", plan.key) if plan.key else None
-        self._value = _PartEncoder("value", plan.value) if plan.value else None
+        use = Use(topics=plan.topics.names, registry=registry)
+        self._key = _PartEncoder(attrs.evolve(use, side="key"), plan.key) if plan.key else None
+        self._value = _PartEncoder(use, plan.value) if plan.value else None
         self._topic = self._metadata.get("topic")
         self._partition = self._metadata.get("partition")  # only the builder of sinks lets rows say it
         self._headers = self._metadata.get("headers") or self._metadata.get("header-list")
@@ -94,9 +98,11 @@ class RecordEncoder:
         }
 
         found: list[_Finding] = []
+        kinds = _row_kinds(columns[ROW_KIND], found) if self._plan.changelog else None
+        self._fail(found, columns, first_row)
         arrays = {
             "key": self._bytes(self._key, "__raw_key__", columns, batch.num_rows, found),
-            "value": self._bytes(self._value, "__raw_value__", columns, batch.num_rows, found),
+            "value": self._bytes(self._value, "__raw_value__", columns, batch.num_rows, found, kinds),
         }
         if "topic" in self.schema.names:
             arrays["topic"] = self._topics(columns, batch.num_rows, found)
@@ -116,10 +122,11 @@ class RecordEncoder:
         columns: Mapping[str, pa.Array],
         length: int,
         found: list[_Finding],
+        kinds: pa.Array | None = None,
     ) -> pa.Array:
         if raw in self._metadata:
             return columns[self._metadata[raw].column].cast(pa.binary())
-        return encoder.encode(columns, length, found) if encoder else pa.nulls(length, pa.binary())
+        return encoder.encode(columns, length, found, kinds) if encoder else pa.nulls(length, pa.binary())
 
     def _topics(self, columns: Mapping[str, pa.Array], length: int, found: list[_Finding]) -> pa.Array:
         column, allowed = self._topic.column if self._topic else None, self._plan.topics
@@ -150,18 +157,20 @@ class RecordEncoder:
 class _PartEncoder:
     """Encodes the key or the value of messages."""
 
-    def __init__(self, name: str, part: Part) -> None:
-        self._name = name
+    def __init__(self, use: Use, part: Part) -> None:
+        self._name = use.side
         self._columns = part.columns
         self._fields = [arrow_field(f.name, f.type) for f in part.row.fields]
-        self._encoder = part.format.encoder(part.row)
+        self._encoder = part.format.encoder(part.row, use)
 
-    def encode(self, columns: Mapping[str, pa.Array], length: int, found: list[_Finding]) -> pa.Array:
+    def encode(
+        self, columns: Mapping[str, pa.Array], length: int, found: list[_Finding], kinds: pa.Array | None
+    ) -> pa.Array:
         if self._fields:
             rows = pa.StructArray.from_arrays([columns[name] for name in self._columns], fields=self._fields)
         else:
             rows = pa.Array.from_buffers(pa.struct([]), length, [None])
-        encoded = self._encoder.encode(rows)
+        encoded = self._encoder.encode(rows, kinds)
         if encoded.bad:
             bad = sorted(encoded.bad, key=lambda b: b.index)
             places = np.array([b.index for b in bad], dtype=np.int64)
@@ -243,6 +252,17 @@ def _nullable_within(kind: t.DataType) -> t.DataType:
             return attrs.evolve(kind, key=key.as_nullable(), value=value.as_nullable())
         case _:
             return kind
+
+
+def _row_kinds(array: pa.Array, found: list[_Finding]) -> pa.Array:
+    """What each row says, as its place in `ROW_KINDS`."""
+    kinds = pc.index_in(array, value_set=pa.array(ROW_KINDS))
+    if kinds.null_count:
+        rows = _where(kinds.is_null())
+        found.append(
+            _Finding(rows, lambda n: f"the row kind {array[int(rows[n])].as_py()!r} is none of {listing(ROW_KINDS)}")
+        )
+    return kinds.cast(pa.int8())
 
 
 def _allowed(topic: str | None, topics: Topics) -> bool:

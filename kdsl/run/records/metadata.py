@@ -93,7 +93,7 @@ def metadata_array(raw: pa.Array, column: MetadataColumn, zone: str = "UTC") -> 
         "headers": _header_map,
     }
     made = makers.get(column.key, lambda a: a)(raw)
-    return _cast(made, METADATA[column.key].type, column.type, zone)
+    return shown_as(made, METADATA[column.key].type, column.type, zone)
 
 
 def _instants(millis: pa.Array, *, nullable: bool) -> pa.Array:
@@ -129,22 +129,26 @@ def _header_map(headers: pa.Array) -> pa.Array:
     return pa.MapArray.from_arrays(offsets, names, values)
 
 
-def _cast(array: pa.Array, kind: t.DataType, to: t.DataType, zone: str) -> pa.Array:
-    """Metadata of one column type as another, for the pairs that the resolver lets pass."""
+def shown_as(array: pa.Array, kind: t.DataType, to: t.DataType, zone: str) -> pa.Array:
+    """Metadata of one column type as another, for the pairs that the resolver lets pass.
+
+    Raises:
+        BadMetadataError: A value does not fit.
+    """
     match kind, to:
         case t.TimestampLtz(), _:
             return _cast_instant(array, to, zone)
         case t.Map(), t.Map():
-            keys = _cast(array.keys, kind.key, to.key, zone)
-            items = _cast(array.items, kind.value, to.value, zone)
+            keys = shown_as(array.keys, kind.key, to.key, zone)
+            items = shown_as(array.items, kind.value, to.value, zone)
             return pa.MapArray.from_arrays(array.offsets, keys, items, type=arrow_type(to))
         case t.Array(), t.Array():
             return pa.ListArray.from_arrays(
-                array.offsets, _cast(array.values, kind.element, to.element, zone), type=arrow_type(to)
+                array.offsets, shown_as(array.values, kind.element, to.element, zone), type=arrow_type(to)
             )
         case t.Row(), t.Row():
             pairs = zip(kind.fields, to.fields, strict=True)
-            members = [_cast(array.field(i), a.type, b.type, zone) for i, (a, b) in enumerate(pairs)]
+            members = [shown_as(array.field(i), a.type, b.type, zone) for i, (a, b) in enumerate(pairs)]
             return pa.StructArray.from_arrays(members, fields=[arrow_field(f.name, f.type) for f in to.fields])
         case t.VarBinary(), t.Char() | t.VarChar():
             return _texts(array)
