@@ -1,0 +1,3 @@
+"""Flink's DDL: statements read from text, as values."""
+
+from __future__ import annotations
