@@ -254,12 +254,6 @@ def _partitioner(draft: Draft) -> None:
         draft.defaults["partitioner"] = "murmur2_random"
 
 
-def all_problems(properties: Mapping[str, str]) -> tuple[Problem, ...]:
-    """The problems for any client of the transport ``librdkafka``, each once, with references unresolved."""
-    found = (p for make in (consumer_settings, producer_settings, admin_settings) for p in make(properties).problems)
-    return tuple(dict.fromkeys(found))
-
-
 def known_settings() -> tuple[str, ...]:
     """Every name that a user may write, Java's first."""
     return (*TABLE, *sorted(librdkafka.all_properties()))

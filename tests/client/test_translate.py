@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from kdsl.client.librdkafka import properties_of
 from kdsl.client.model import MAX_INT, Client, Setting
 from kdsl.client.settings import TABLE, settings_of
-from kdsl.client.translate import Translated, all_problems, consumer_settings, known_settings, producer_settings
+from kdsl.client.translate import Translated, consumer_settings, known_settings, producer_settings
 from tests.client.installed import DATA, MAKE, create
 
 CLIENTS: tuple[Client, ...] = ("consumer", "producer", "admin")
@@ -411,17 +411,6 @@ def test_a_reference_that_is_none_is_told_without_its_text() -> None:
     assert problem.code == "secret-reference"
     assert "(did you mean 'env'?)" in problem.message
     assert "HUSH" not in str(problem)
-
-
-def test_all_problems_of_all_clients_are_told_once_each() -> None:
-    given = {"lingr.ms": "1", "linger.ms": "x", "fetch.min.bytes": "y", "request.timeout.ms": "z"}
-
-    assert [problem.message.split()[0] for problem in all_problems(given)] == [
-        "'lingr.ms'",
-        "'fetch.min.bytes'",
-        "'request.timeout.ms'",
-        "'linger.ms'",
-    ]
 
 
 def test_a_translation_prints_no_secret() -> None:

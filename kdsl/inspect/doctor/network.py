@@ -20,9 +20,6 @@ PATIENCE = 3.0
 Spoken = Literal["kafka", "tls", "silence", "something else"]
 
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)  # the request ApiVersions, version 0, without a client id
-_CLIENT_HELLO = (
-    bytes.fromhex("16030100") + b"\x05\x01\x00\x00\x01\x00"
-)  # too short to be one: TLS answers with an alert
 _TLS = (0x15, 0x16)  # a record of TLS is an alert, or a handshake
 _LARGEST_ANSWER = 1 << 20
 

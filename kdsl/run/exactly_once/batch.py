@@ -15,13 +15,17 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import WritePlan
-from kdsl.plan.text import plan_text
 from kdsl.run.cluster.lease import Lease
 from kdsl.run.exactly_once.claim import abort_open, claim, limits
-from kdsl.run.exactly_once.stream import check_speculation, digest, held, topic_of, wait_for_end
+from kdsl.run.exactly_once.stream import check_speculation, held, topic_of, wait_for_end
 from kdsl.run.librdkafka.transactions.part import brokers_of
 from kdsl.run.librdkafka.transactions.token import LogProgress, Writer
-from kdsl.run.librdkafka.transactions.work import WORK, TransactionalWrite, transactional_write_text
+from kdsl.run.librdkafka.transactions.work import (
+    WORK,
+    TransactionalWrite,
+    records_digest,
+    transactional_write_text,
+)
 from kdsl.run.session import cores, is_connect
 
 if TYPE_CHECKING:
@@ -154,9 +158,7 @@ def _batch_work(
 ) -> TransactionalWrite:
     brokers = brokers_of(cluster, plan.table)
     timeout_ms, _ = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
-    return TransactionalWrite(
-        writer, prefix, count, topic_of(plan, brokers), digest(plan_text(plan)), timeout_ms, batch
-    )
+    return TransactionalWrite(writer, prefix, count, topic_of(plan, brokers), records_digest(plan), timeout_ms, batch)
 
 
 def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: TransactionalWrite) -> None:

@@ -110,6 +110,7 @@ def claim(
                 old,
                 {id_: inherits.get(id_, "" if heirs or previous else id_) for id_ in work.ids},
                 {id_: tokens[id_] for id_ in further},
+                plan=work.plan,
                 adopt=adopt,
                 strict=strict,
             )
@@ -123,7 +124,7 @@ def claim(
 
 
 def _seed(work: TransactionalWrite, producer: TransactionalProducer, batch: int, number: int) -> None:
-    token = Token(work.writer, batch, work.plan, work.writers, int(time.time() * 1000), number)
+    token = Token(work.writer, batch, work.plan, int(time.time() * 1000), number)
     try:
         producer.begin()
         producer.mark(producer.id, work.topic, number, token.text(), work.patience)

@@ -7,7 +7,6 @@ written by `kdsl.run.exactly_once.batch`.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 from collections.abc import Mapping
@@ -27,7 +26,12 @@ from kdsl.run.exactly_once.distribution import distributed, distributed_as
 from kdsl.run.librdkafka.transactions.part import brokers_of
 from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, HalfWrittenError, LogProgress, Writer
 from kdsl.run.librdkafka.transactions.tokens import TokenBrokers
-from kdsl.run.librdkafka.transactions.work import WORK, TransactionalWrite, transactional_write_text
+from kdsl.run.librdkafka.transactions.work import (
+    WORK,
+    TransactionalWrite,
+    records_digest,
+    transactional_write_text,
+)
 from kdsl.run.session import cores
 
 if TYPE_CHECKING:
@@ -130,7 +134,7 @@ def _begun(
         given, wanted = rows, Distribution(plan.transactions.prefix, count, "staged")
     else:
         given, wanted = distributed(rows, plan, before)
-    text = plan_text(plan)
+    text, records = plan_text(plan), records_digest(plan)
     kept = kept or Kept(plan=text)
     brokers = brokers_of(cluster, plan.table)
     timeout_ms, retention = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
@@ -139,7 +143,7 @@ def _begun(
 
     def work(of: Distribution) -> TransactionalWrite:
         writer = Writer(kept.id, "", plan.table, folder.place)
-        return TransactionalWrite(writer, of.prefix, of.writers, topic_of(plan, brokers), digest(text, of), timeout_ms)
+        return TransactionalWrite(writer, of.prefix, of.writers, topic_of(plan, brokers), records, timeout_ms)
 
     try:
         _claim(work(wanted), cluster, progress, before, wanted, adopt=adopt)
@@ -199,11 +203,6 @@ def topic_of(plan: WritePlan, brokers: TokenBrokers) -> str:
             "one; create one of the topics first"
         )
     return fits[0]
-
-
-def digest(text: str, of: Distribution | None = None) -> str:
-    """A short name for a plan and the way of its rows."""
-    return hashlib.sha256(f"{text}{of}".encode()).hexdigest()[:16]
 
 
 def leave(kept: Kept, plan: WritePlan, cluster: Cluster) -> None:

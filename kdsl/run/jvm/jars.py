@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -323,8 +323,3 @@ def _reason(error: str, said: str, what: str, folder: str) -> str:
 def _plain(name: str) -> str:
     """Ivy's ``group#artifact;version!file.jar`` as a coordinate."""
     return name.split("!")[0].replace("#", ":").replace(";", ":")
-
-
-def urls(version: str, scala: str = "2.13") -> Iterable[str]:
-    """What a session is told with ``ADD JAR`` to have the connector; for sessions that kdsl does not make."""
-    return [package.url for package in packages(version, scala)]

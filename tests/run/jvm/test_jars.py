@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kdsl.run.jvm import jars
-from kdsl.run.jvm.jars import ConnectorMissingError, Package, attach, check_scala, packages, urls
+from kdsl.run.jvm.jars import ConnectorMissingError, Package, attach, check_scala, packages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class TestPackages:
     def test_tested_ones_are_named_whole(self) -> None:
-        connector, tokens = urls("4.2.0")
+        connector, tokens = (package.url for package in packages("4.2.0", "2.13"))
 
         assert connector == (
             "ivy://org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"

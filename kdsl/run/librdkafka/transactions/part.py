@@ -128,7 +128,7 @@ def _begun(work: TransactionalWrite, cluster: Cluster, settings: Mapping[str, st
                 return None
         assert seat is not None
         producer, last = seat.producer, seat.token
-        token = Token(work.writer, batch, work.plan, work.writers, int(time.time() * 1000), last.number + 1)
+        token = Token(work.writer, batch, work.plan, int(time.time() * 1000), last.number + 1)
         try:
             # The token comes first: a producer that is fenced hears of it before the rows are taken.
             producer.begin()

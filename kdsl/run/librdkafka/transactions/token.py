@@ -66,8 +66,7 @@ class Token:
     Attributes:
         writer: Who wrote.
         batch: The batch; everything up to it is written. -1 is before the first.
-        plan: A digest of what was written, and how rows go to writers.
-        writers: How many writers there were.
+        plan: A digest of what the records are (`kdsl.run.librdkafka.transactions.work.records_digest`).
         time: When, in milliseconds since the epoch, by the clock of the host that wrote.
         number: Counts the tokens of an id; the largest is the last.
     """
@@ -75,7 +74,6 @@ class Token:
     writer: Writer
     batch: int
     plan: str = ""
-    writers: int = 1
     time: int = 0
     number: int = 0
 
@@ -178,6 +176,7 @@ def seeds(
     ids: Mapping[str, str],
     others: Mapping[str, Token | None],
     *,
+    plan: str = "",
     adopt: bool = False,
     strict: bool = True,
 ) -> dict[str, int]:
@@ -190,16 +189,18 @@ def seeds(
         ids: The ids that it writes through now, each with the id before that wrote the same rows; empty where the rows
             go to writers differently.
         others: The tokens of further ids that it takes.
+        plan: The digest of what it writes now.
         adopt: Whether tokens that are missing or of somebody else are passed over.
         strict: Whether each of the ``previous`` must have one.
 
     Raises:
         ExactlyOnceError: A token is somebody else's, missing, or ahead of Spark's log; or the mapping changed while a
-            batch was half written.
+            batch was half written; or a write of another plan has the same write id.
     """
     if not adopt:
         for id_, token in {**others, **previous}.items():
             _judge(id_, token, writer, progress, expected=strict and id_ in previous)
+            _judge_plan(id_, token, writer, progress, plan)
     written = {id_: token.batch for id_, token in previous.items() if token is not None and token.writer.same(writer)}
     half = sorted(id_ for id_, batch in written.items() if progress.open and batch == progress.planned)
     left = [id_ for id_ in half if id_ not in ids.values()]
@@ -248,4 +249,16 @@ def _judge(id_: str, token: Token | None, writer: Writer, progress: LogProgress,
             f"{writer}: the checkpoint knows of batches up to {progress.planned}, and the transactional id {id_!r} has "
             f"written batch {token.batch}: an older checkpoint was restored, whose next batches would be written "
             "twice; use the latest checkpoint, or adopt=True to write them again"
+        )
+
+
+def _judge_plan(id_: str, token: Token | None, writer: Writer, progress: LogProgress, plan: str) -> None:
+    """Tell two writes under one write id: the second one would be taken for the first, and be left out."""
+    if token is None or not writer.sink or not token.writer.same(writer) or token.batch != progress.planned:
+        return
+    if token.plan != plan:
+        raise ExactlyOnceError(
+            f"{writer} has written this batch through the transactional id {id_!r} already, but other records: table "
+            f"{token.writer.table} then, table {writer.table} now, whose topics, columns or formats differ; give each "
+            "write its own write_id, or adopt=True to take the batch as written"
         )

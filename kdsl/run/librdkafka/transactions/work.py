@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 
 import attrs
 from cattrs import structure, unstructure
 
+from kdsl.plan.model import WritePlan
+from kdsl.plan.text import plan_text
 from kdsl.run.librdkafka.transactions.token import Writer
 
 WORK = "transactions"
@@ -26,7 +29,7 @@ class TransactionalWrite:
         prefix: How the transactional ids begin.
         writers: How many there are.
         topic: The topic under which tokens are kept.
-        plan: The digest of what is written.
+        plan: The digest of what the records are (`records_digest`).
         timeout_ms: The transactions' timeout.
         batch: The batch; None for a stream, whose tasks know it.
     """
@@ -52,6 +55,12 @@ class TransactionalWrite:
     def patience(self) -> float:
         """How long a step of a transaction is tried, in seconds."""
         return max(10.0, min(120.0, self.timeout_ms / 1000))
+
+
+def records_digest(plan: WritePlan) -> str:
+    """A short name for the records of a plan: their topics, keys, values and metadata, whoever writes them."""
+    same = attrs.evolve(plan, table="", defaults={}, parallelism=None, transactions=None, delivery="at-least-once")
+    return hashlib.sha256(plan_text(same).encode()).hexdigest()[:16]
 
 
 def transactional(settings: Mapping[str, str], id_: str, timeout_ms: int) -> dict[str, str]:

@@ -8,6 +8,7 @@ import pytest
 from kdsl.run.librdkafka.transactions.token import (
     ExactlyOnceError,
     HalfWrittenError,
+    Kind,
     LogProgress,
     Token,
     Writer,
@@ -18,9 +19,11 @@ from kdsl.run.librdkafka.transactions.token import (
 from kdsl.run.librdkafka.transactions.work import (
     TransactionalWrite,
     read_transactional_write,
+    records_digest,
     transactional,
     transactional_write_text,
 )
+from tests.run.write_plans import write_plan
 
 ME = Writer("q1", table="Orders", place="file:/cp")
 OTHER = Writer("q2", table="Orders", place="file:/other")
@@ -33,7 +36,7 @@ def at(batch: int, writer: Writer = ME) -> Token:
 
 class TestToken:
     def test_it_comes_back_from_its_text(self) -> None:
-        token = Token(ME, 7, "abc", 3, 1_700_000_000_000, 12)
+        token = Token(ME, 7, "abc", 1_700_000_000_000, 12)
 
         assert read_token(token.text(), 12) == token
 
@@ -126,6 +129,23 @@ class TestSeeds:
         with pytest.raises(ExactlyOnceError, match="belongs to the query q1"):
             seeds(second, LogProgress(0, -1), {"p-0": at(0)}, {"p-0": "p-0"}, {})
 
+    @pytest.mark.parametrize("kind", ["batch", "stream"])
+    def test_two_writes_under_one_write_id_are_told_apart_by_what_they_write(self, kind: Kind) -> None:
+        mine = Writer("", "nightly", "Orders", kind=kind)
+        other = attrs.evolve(mine, table="Payments")
+        done = {"p-0": Token(mine, 0, "records of orders")}
+        start = LogProgress(0, -1)
+
+        assert seeds(mine, start, done, {"p-0": "p-0"}, {}, plan="records of orders") == {"p-0": 0}
+        with pytest.raises(ExactlyOnceError, match=r"table Orders then, table Payments now.*its own write_id"):
+            seeds(other, start, done, {"p-0": "p-0"}, {}, plan="records of payments")
+        assert seeds(other, start, done, {"p-0": "p-0"}, {}, plan="records of payments", adopt=True) == {"p-0": 0}
+
+    def test_a_query_with_a_checkpoint_may_change_its_plan_there(self) -> None:
+        done = {"p-0": Token(ME, 5, "before"), "p-1": at(4)}
+
+        assert seeds(ME, LogProgress(5, 4), done, IDS, {}, plan="after") == {"p-0": 5, "p-1": 4}
+
 
 class TestSettings:
     def test_other_timeouts_stay_within_the_transactions(self) -> None:
@@ -139,6 +159,13 @@ class TestSettings:
         found = transactional({"delivery.timeout.ms": "12000", "socket.timeout.ms": "7000"}, "p-0", 60_000)
 
         assert (found["delivery.timeout.ms"], found["socket.timeout.ms"]) == ("12000", "7000")
+
+    def test_the_digest_is_of_the_records_whoever_writes_them(self) -> None:
+        plan = write_plan({"id": "BIGINT"})
+
+        assert records_digest(plan) == records_digest(attrs.evolve(plan, table="Renamed", parallelism=3))
+        assert records_digest(plan) != records_digest(write_plan({"id": "BIGINT"}, topics=("others",)))
+        assert records_digest(plan) != records_digest(write_plan({"id": "INT"}))
 
     def test_work_travels_as_text(self) -> None:
         work = TransactionalWrite(ME, "p", 2, "orders", "abc", 60_000, 7)
