@@ -13,11 +13,11 @@ import orjson
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, listing, nearest
+from kdsl.offsets import TopicPartition
 from kdsl.run.cluster import errors
 from kdsl.run.cluster.brokers import Brokers
 from kdsl.run.cluster.offsets import Range
 from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer
-from kdsl.run.metrics.model import Place
 from kdsl.run.metrics.statistics import client_id
 from kdsl.run.metrics.track import positions_of
 
@@ -84,7 +84,7 @@ class Lag:
         return max((p.seconds for p in self.partitions if p.seconds is not None), default=None)
 
 
-def group_positions(cluster: Cluster, group: str) -> dict[Place, int]:
+def group_positions(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
     """The offsets that a group has committed.
 
     Raises:
@@ -105,7 +105,7 @@ def group_positions(cluster: Cluster, group: str) -> dict[Place, int]:
     return found
 
 
-def checkpoint_positions(place: str) -> tuple[int, dict[Place, int]]:
+def checkpoint_positions(place: str) -> tuple[int, dict[TopicPartition, int]]:
     """The last batch of a query that was committed, and the offsets that come next.
 
     Args:
@@ -131,7 +131,7 @@ def checkpoint_positions(place: str) -> tuple[int, dict[Place, int]]:
         lines = (folder / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
     except OSError as e:
         raise LagError(f"batch {batch} of the checkpoint {str(folder)!r} cannot be read: {e.strerror}") from e
-    found: dict[Place, int] = {}
+    found: dict[TopicPartition, int] = {}
     for line in lines[2:]:  # the version, and what the batch was planned with, come first
         try:
             document = orjson.loads(line)
@@ -144,7 +144,7 @@ def checkpoint_positions(place: str) -> tuple[int, dict[Place, int]]:
     return batch, found
 
 
-def lag_of(of: str, cluster: Cluster, positions: Mapping[Place, int], topics: Iterable[str] = ()) -> Lag:
+def lag_of(of: str, cluster: Cluster, positions: Mapping[TopicPartition, int], topics: Iterable[str] = ()) -> Lag:
     """How far some positions are behind their topics now.
 
     Args:
@@ -193,7 +193,9 @@ def lag_of(of: str, cluster: Cluster, positions: Mapping[Place, int], topics: It
     )
 
 
-def _ages(cluster: Cluster, nexts: Mapping[Place, int], reach: Mapping[Place, int]) -> dict[Place, float]:
+def _ages(
+    cluster: Cluster, nexts: Mapping[TopicPartition, int], reach: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, float]:
     """The age of the first record from an offset on, of each partition."""
     if not nexts:
         return {}
@@ -201,7 +203,7 @@ def _ages(cluster: Cluster, nexts: Mapping[Place, int], reach: Mapping[Place, in
     settings = cluster.consumer({**SIZES[0].settings, **one_each, "group.id": "kdsl-lag"})
     settings["client.id"] = client_id(cluster.connector().client_id_prefix or "kdsl", "lag")
     consumer = KeptConsumer(settings, cluster.bootstrap_servers)
-    found: dict[Place, float] = {}
+    found: dict[TopicPartition, float] = {}
     open_ones = dict(nexts)
     until = time.monotonic() + _PATIENCE
     try:

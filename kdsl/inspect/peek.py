@@ -7,8 +7,8 @@ import heapq
 import pyarrow as pa
 
 from kdsl.cluster import Cluster
+from kdsl.offsets import TopicPartition
 from kdsl.plan.model import ReadPlan
-from kdsl.run.cluster.brokers import Place
 from kdsl.run.cluster.offsets import Range
 from kdsl.run.cluster.subscription import Subscription
 from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer
@@ -61,15 +61,15 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
 
 
 def _tails(
-    fetcher: Fetcher, plan: ReadPlan, first: dict[Place, int], ends: dict[Place, int], n: int
+    fetcher: Fetcher, plan: ReadPlan, first: dict[TopicPartition, int], ends: dict[TopicPartition, int], n: int
 ) -> list[list[dict[str, object]]]:
     """At least the last n records of each partition, or all there are."""
-    tails: dict[Place, list[dict[str, object]]] = {place: [] for place in ends}
+    tails: dict[TopicPartition, list[dict[str, object]]] = {place: [] for place in ends}
     begins = dict(ends)
     width = n
     while wanted := [place for place, tail in tails.items() if len(tail) < n and begins[place] > first[place]]:
         ranges = [Range(*place, max(first[place], begins[place] - width), begins[place]) for place in wanted]
-        found: dict[Place, list[dict[str, object]]] = {place: [] for place in wanted}
+        found: dict[TopicPartition, list[dict[str, object]]] = {place: [] for place in wanted}
         for batch in fetcher.read(ranges):
             for record in matched(batch, plan.headers).to_pylist():
                 found[record["topic"], record["partition"]].append(record)

@@ -19,19 +19,17 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     TopicCollection,
-    TopicPartition,
+    TopicPartition as ClientPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from kdsl.cluster import Cluster
+from kdsl.offsets import TopicPartition
 from kdsl.run.cluster import errors, login
 from kdsl.run.cluster.group_offsets import GroupOffsets
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-Place = tuple[str, int]
-"""A partition: its topic and its number."""
 
 FIRST_ANSWER = 10.0
 """How long a cluster may take to answer for the first time, in seconds; connecting takes milliseconds."""
@@ -143,11 +141,11 @@ class Brokers:
         metadata = self._patiently(lambda seconds: self._admin.list_topics(timeout=seconds))
         return sorted(name for name in metadata.topics if internal or name not in _INTERNAL)
 
-    def earliest(self, places: Iterable[Place]) -> dict[Place, int]:
+    def earliest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record of each partition."""
         return self._offsets(dict.fromkeys(places, _EARLIEST))
 
-    def latest(self, places: Iterable[Place], *, committed: bool) -> dict[Place, int]:
+    def latest(self, places: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition.
 
         Args:
@@ -156,19 +154,19 @@ class Brokers:
         """
         return self._offsets(dict.fromkeys(places, _LATEST), committed=committed)
 
-    def at_time(self, places: Iterable[Place], millis: int) -> dict[Place, int | None]:
+    def at_time(self, places: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
         """The offset of each partition's first record that is not older; None where there is none."""
         spec = OffsetSpec.for_timestamp(millis)
         found = self._offsets(dict.fromkeys(places, spec))
         return {place: None if offset < 0 else offset for place, offset in found.items()}
 
-    def committed(self, group: str, places: Iterable[Place]) -> dict[Place, int]:
+    def committed(self, group: str, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that a consumer group has committed, where it has."""
         wanted = frozenset(places)
         found = self.group_offsets(group, {topic for topic, _ in wanted}) if wanted else {}
         return {place: offset for place, offset in found.items() if place in wanted}
 
-    def commit(self, group: str, positions: Mapping[Place, int]) -> None:
+    def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
         """Commit the offsets of a consumer group, all in one request.
 
         Args:
@@ -180,9 +178,9 @@ class Brokers:
         """
         if not positions:
             return
-        wanted = [TopicPartition(topic, partition, at) for (topic, partition), at in sorted(positions.items())]
+        wanted = [ClientPartition(topic, partition, at) for (topic, partition), at in sorted(positions.items())]
 
-        def once(seconds: float) -> list[TopicPartition] | KafkaError:
+        def once(seconds: float) -> list[ClientPartition] | KafkaError:
             request = [ConsumerGroupTopicPartitions(group, wanted)]
             sent = self._admin.alter_consumer_group_offsets(request, request_timeout=seconds)
             done = self._results(sent, seconds)[group]
@@ -200,7 +198,7 @@ class Brokers:
             raise self._told(found, "the list of groups")
         return sorted(group.group_id for group in found.valid)
 
-    def group_offsets(self, group: str, topics: Iterable[str] = ()) -> dict[Place, int]:
+    def group_offsets(self, group: str, topics: Iterable[str] = ()) -> dict[TopicPartition, int]:
         """All offsets that a consumer group has committed; empty where there is no such group.
 
         Args:
@@ -210,7 +208,7 @@ class Brokers:
         names = TopicCollection(sorted(set(topics)))
         native = self._group_offsets
 
-        def once(seconds: float) -> tuple[KafkaError | None, dict[Place, int]]:
+        def once(seconds: float) -> tuple[KafkaError | None, dict[TopicPartition, int]]:
             stale = self._stale_view(names, seconds)
             if stale is not None:
                 return stale, {}
@@ -242,11 +240,13 @@ class Brokers:
             for name, one in described.items()
         }
 
-    def _offsets(self, wanted: Mapping[Place, OffsetSpec], *, committed: bool = False) -> dict[Place, int]:
+    def _offsets(
+        self, wanted: Mapping[TopicPartition, OffsetSpec], *, committed: bool = False
+    ) -> dict[TopicPartition, int]:
         if not wanted:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        specs = {TopicPartition(topic, partition): spec for (topic, partition), spec in wanted.items()}
+        specs = {ClientPartition(topic, partition): spec for (topic, partition), spec in wanted.items()}
         found = self._ask(
             lambda seconds: self._admin.list_offsets(specs, isolation_level=level, request_timeout=seconds),
             (topic for topic, _ in wanted),
@@ -381,7 +381,7 @@ def _passing(results: Mapping[Any, Any]) -> KafkaError | None:
     return next((r for r in results.values() if isinstance(r, KafkaError) and r.code() in PASSING), None)
 
 
-def _passing_place(result: list[TopicPartition] | KafkaError) -> KafkaError | None:
+def _passing_place(result: list[ClientPartition] | KafkaError) -> KafkaError | None:
     """An error that may pass, of a request or of one of its partitions."""
     found = [result] if isinstance(result, KafkaError) else [place.error for place in result]
     return next((error for error in found if _if_passing(error) is not None), None)

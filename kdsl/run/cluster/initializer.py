@@ -11,7 +11,6 @@ import attrs
 from kdsl.functions import FunctionError, load
 from kdsl.offsets import EARLIEST, TopicPartition
 from kdsl.plan.model import Start, Stop
-from kdsl.run.cluster.brokers import Place
 from kdsl.run.cluster.errors import OffsetError, some
 
 M = TypeVar("M", Start, Stop)
@@ -20,15 +19,15 @@ M = TypeVar("M", Start, Stop)
 class Brokers(Protocol):
     """What of the brokers is needed, whichever client asks."""
 
-    def earliest(self, places: Iterable[Place]) -> dict[Place, int]:
+    def earliest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record of each partition."""
         ...
 
-    def at_time(self, places: Iterable[Place], millis: int) -> dict[Place, int | None]:
+    def at_time(self, places: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
         """The offset of each partition's first record that is not older; None where there is none."""
         ...
 
-    def committed(self, group: str, places: Iterable[Place]) -> dict[Place, int]:
+    def committed(self, group: str, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that a consumer group has committed, where it has."""
         ...
 
@@ -43,7 +42,10 @@ class Retriever:
     """
 
     def __init__(
-        self, brokers: Brokers, group: str | None, ends: Callable[[Iterable[Place]], Mapping[Place, int]]
+        self,
+        brokers: Brokers,
+        group: str | None,
+        ends: Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, int]],
     ) -> None:
         self._brokers, self._group, self._ends = brokers, group, ends
 
@@ -67,7 +69,7 @@ class Retriever:
 
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
         """The offset of the first record that is not older; None where all are."""
-        by_time: dict[int, list[Place]] = {}
+        by_time: dict[int, list[TopicPartition]] = {}
         for place, millis in timestamps.items():
             by_time.setdefault(millis, []).append(place)
         return {
@@ -77,7 +79,7 @@ class Retriever:
         }
 
 
-def settled(table: str, moment: M, places: Sequence[Place], retriever: Retriever) -> M:
+def settled(table: str, moment: M, places: Sequence[TopicPartition], retriever: Retriever) -> M:
     """A start or an end with the offsets that its function gives; another one as it is.
 
     Args:

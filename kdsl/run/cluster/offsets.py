@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from kdsl.errors import KdslError
-from kdsl.run.cluster.brokers import Place
+from kdsl.offsets import TopicPartition
 
 VERSION = 1
 
@@ -57,13 +57,13 @@ class Offsets:
             positions, so that Spark reports them, and what watches the query sees that it is at its end.
     """
 
-    positions: Mapping[Place, int]
+    positions: Mapping[TopicPartition, int]
     ids: Mapping[str, str]
     startup: str = ""
-    begin: Mapping[Place, int] = attrs.field(factory=dict)
-    lost: Mapping[Place, int] = attrs.field(factory=dict)
+    begin: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    lost: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     read: str = ""
-    stop: Mapping[Place, int] = attrs.field(factory=dict)
+    stop: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     initial: bool = False
     again: int = 0
 
@@ -125,7 +125,7 @@ class Offsets:
         return tuple(r for r in found if r.end > r.start)
 
 
-def nested(by_place: Mapping[Place, int]) -> dict[str, dict[str, int]]:
+def nested(by_place: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """Numbers of partitions by topic, and by partition as text: sorted, as JSON holds them."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), value in sorted(by_place.items()):
@@ -133,5 +133,5 @@ def nested(by_place: Mapping[Place, int]) -> dict[str, dict[str, int]]:
     return nested
 
 
-def _flat(nested: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
+def _flat(nested: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
     return {(topic, int(partition)): value for topic, parts in nested.items() for partition, value in parts.items()}

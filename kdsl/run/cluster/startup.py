@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import attrs
 
 from kdsl.client.connector import Reset
+from kdsl.offsets import TopicPartition
 from kdsl.plan.model import ReadPlan, Start, Stop
-from kdsl.run.cluster.brokers import Place
 from kdsl.run.cluster.errors import OffsetError, some
 
 MARKS = {-1: "latest", -2: "earliest"}
@@ -31,12 +31,12 @@ class Known:
         stop_at_time: The same for an end at a time.
     """
 
-    earliest: Mapping[Place, int]
-    latest: Mapping[Place, int]
-    high: Mapping[Place, int] | None = None
-    committed: Mapping[Place, int] = attrs.field(factory=dict)
-    at_time: Mapping[Place, int | None] = attrs.field(factory=dict)
-    stop_at_time: Mapping[Place, int | None] = attrs.field(factory=dict)
+    earliest: Mapping[TopicPartition, int]
+    latest: Mapping[TopicPartition, int]
+    high: Mapping[TopicPartition, int] | None = None
+    committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    at_time: Mapping[TopicPartition, int | None] = attrs.field(factory=dict)
+    stop_at_time: Mapping[TopicPartition, int | None] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -49,8 +49,8 @@ class Begin:
         notes: What was decided without being declared, a sentence each, for the log.
     """
 
-    offsets: Mapping[Place, int]
-    lost: Mapping[Place, int] = attrs.field(factory=dict)
+    offsets: Mapping[TopicPartition, int]
+    lost: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -69,7 +69,7 @@ def describe(moment: Start | Stop, stop: Stop | None = None) -> str:
             return mode
 
 
-def decide(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Place, int] | None = None) -> Begin:
+def decide(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int] | None = None) -> Begin:
     """The first offset of each partition.
 
     Args:
@@ -100,7 +100,7 @@ def decide(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Place, int]
             return _committed(plan, known, reset, stop or {})
 
 
-def _committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Place, int]) -> Begin:
+def _committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int]) -> Begin:
     missing = sorted(known.latest.keys() - known.committed.keys())
     if missing and reset == "none":
         where = some(f"{topic}[{partition}]" for topic, partition in missing)
@@ -114,7 +114,7 @@ def _committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Place, 
     return checked(plan, {**begin, **kept}, known, reset, stop, begins=True)
 
 
-def check_partitions(table: str, moment: str, given: Mapping[Place, int], known: Known) -> None:
+def check_partitions(table: str, moment: str, given: Mapping[TopicPartition, int], known: Known) -> None:
     """Refuse offsets of partitions that are not there.
 
     Raises:
@@ -138,10 +138,10 @@ def _partitions(topic: str, partitions: list[int]) -> str:
     return f"{topic} has the partitions 0 to {len(partitions) - 1}"
 
 
-def _specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Place, int]) -> Begin:
+def _specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int]) -> Begin:
     given = {(topic, partition): offset for topic, partition, offset in plan.start.offsets}
     check_partitions(plan.table, "start", given, known)
-    wanted: dict[Place, int] = {}
+    wanted: dict[TopicPartition, int] = {}
     notes = []
     for place in known.latest:
         offset = given.get(place)
@@ -158,10 +158,10 @@ def _specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Place, i
 
 def checked(
     plan: ReadPlan,
-    wanted: Mapping[Place, int],
+    wanted: Mapping[TopicPartition, int],
     known: Known,
     reset: Reset,
-    stop: Mapping[Place, int] | None = None,
+    stop: Mapping[TopicPartition, int] | None = None,
     *,
     begins: bool = False,
 ) -> Begin:
@@ -203,7 +203,10 @@ def checked(
 
 
 def expired_text(
-    table: str, wanted: Mapping[Place, int], earliest: Mapping[Place, int], latest: Mapping[Place, int]
+    table: str,
+    wanted: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
 ) -> str:
     """The sentence about offsets whose records were deleted."""
     texts = some(

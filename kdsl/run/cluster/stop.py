@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
+from kdsl.offsets import TopicPartition
 from kdsl.plan.model import ReadPlan
-from kdsl.run.cluster.brokers import Place
 from kdsl.run.cluster.errors import OffsetError, some
 from kdsl.run.cluster.startup import MARKS, Known, check_partitions
 
@@ -26,11 +26,11 @@ class End:
         notes: What was decided without being declared, a sentence each, for the log.
     """
 
-    offsets: Mapping[Place, int] = attrs.field(factory=dict)
+    offsets: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     notes: tuple[str, ...] = ()
 
 
-def ends_at_committed(plan: ReadPlan, places: Iterable[Place]) -> list[Place]:
+def ends_at_committed(plan: ReadPlan, places: Iterable[TopicPartition]) -> list[TopicPartition]:
     """Those of the partitions in which the offsets of the group say where a read ends."""
     if plan.stop.mode == "group-offsets":
         return list(places)
@@ -94,7 +94,7 @@ def _committed(plan: ReadPlan, known: Known, *, batch: bool) -> End:
 def _specific(plan: ReadPlan, known: Known, *, batch: bool) -> End:
     given = {(topic, partition): offset for topic, partition, offset in plan.stop.offsets}
     check_partitions(plan.table, "end", given, known)
-    offsets: dict[Place, int] = {}
+    offsets: dict[TopicPartition, int] = {}
     notes = []
     for place in known.latest:
         offset = given.get(place)
@@ -114,7 +114,7 @@ def _specific(plan: ReadPlan, known: Known, *, batch: bool) -> End:
     return End(offsets, tuple(notes))
 
 
-def _check_there(plan: ReadPlan, offsets: Mapping[Place, int], known: Known, *, wait: bool) -> None:
+def _check_there(plan: ReadPlan, offsets: Mapping[TopicPartition, int], known: Known, *, wait: bool) -> None:
     """Refuse offsets beyond the end, unless they can be waited for."""
     high = known.latest if known.high is None else known.high
     beyond = sorted(place for place, offset in offsets.items() if offset > high[place])
@@ -129,7 +129,7 @@ def _check_there(plan: ReadPlan, offsets: Mapping[Place, int], known: Known, *, 
         )
 
 
-def _check_readable(plan: ReadPlan, offsets: Mapping[Place, int], known: Known) -> None:
+def _check_readable(plan: ReadPlan, offsets: Mapping[TopicPartition, int], known: Known) -> None:
     held = sorted(place for place, offset in offsets.items() if offset > known.latest[place])
     if held:
         texts = some(f"{t}[{p}] up to {known.latest[t, p]} of {offsets[t, p]}" for t, p in held)

@@ -11,9 +11,10 @@ import attrs
 
 from kdsl.client.connector import Reset
 from kdsl.cluster import Cluster
+from kdsl.offsets import TopicPartition
 from kdsl.plan.model import ReadPlan, Stop
 from kdsl.run.cluster import errors
-from kdsl.run.cluster.brokers import Brokers, Place, Topic
+from kdsl.run.cluster.brokers import Brokers, Topic
 from kdsl.run.cluster.initializer import Retriever, settled
 from kdsl.run.cluster.startup import Begin, Known, decide
 from kdsl.run.cluster.stop import End, decide_stop, ends_at_committed
@@ -58,7 +59,7 @@ class Subscription:
             raise errors.missing_topics(self._plan.table, missing, self.brokers.names())
         return found
 
-    def places(self, topics: Mapping[str, Topic]) -> list[Place]:
+    def places(self, topics: Mapping[str, Topic]) -> list[TopicPartition]:
         """The partitions of some topics that are read: all, or those that the plan names.
 
         Raises:
@@ -80,7 +81,7 @@ class Subscription:
         """Where a read of some topics starts that has no checkpoint; see `span`."""
         return self.span(topics, batch=False)[0]
 
-    def span(self, topics: Mapping[str, Topic], *, batch: bool) -> tuple[Begin, dict[Place, int]]:
+    def span(self, topics: Mapping[str, Topic], *, batch: bool) -> tuple[Begin, dict[TopicPartition, int]]:
         """Where a read of some topics starts that has no checkpoint, and where it ends by itself.
 
         Args:
@@ -107,13 +108,13 @@ class Subscription:
         self.tell_lost(found.lost)
         return found, dict(end.offsets)
 
-    def stop(self, places: Iterable[Place]) -> dict[Place, int]:
+    def stop(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where a stream over some partitions ends by itself, if it has begun already; see `span`."""
         wanted = list(places)
         plan = attrs.evolve(self._plan, stop=self._stop(wanted))
         return dict(self._end(plan, self._known(plan, wanted), batch=False).offsets)
 
-    def _stop(self, places: list[Place]) -> Stop:
+    def _stop(self, places: list[TopicPartition]) -> Stop:
         return settled(self._plan.table, self._plan.stop, places, self._retriever())
 
     def _retriever(self) -> Retriever:
@@ -133,7 +134,7 @@ class Subscription:
             log.warning("%s: %s", self._plan.table, note)
         return end
 
-    def _known(self, plan: ReadPlan, places: list[Place]) -> Known:
+    def _known(self, plan: ReadPlan, places: list[TopicPartition]) -> Known:
         start, stop = plan.start, plan.stop
         modes = {start.mode, stop.mode}
         given = bool(modes & {"group-offsets", "specific-offsets"})
@@ -148,11 +149,13 @@ class Subscription:
             stop_at_time=self.brokers.at_time(places, stop.timestamp or 0) if stop.mode == "timestamp" else {},
         )
 
-    def ends(self, places: Iterable[Place]) -> dict[Place, int]:
+    def ends(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """How far each partition can be read now: its end, or its last stable offset under ``read_committed``."""
         return self.brokers.latest(places, committed=self._committed)
 
-    def high(self, places: Iterable[Place], ends: Mapping[Place, int]) -> Mapping[Place, int]:
+    def high(
+        self, places: Iterable[TopicPartition], ends: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int]:
         """The end of each partition, open transactions included; an offset beyond it does not exist.
 
         Args:
@@ -161,7 +164,7 @@ class Subscription:
         """
         return self.brokers.latest(places, committed=False) if self._committed else ends
 
-    def held(self, ends: Mapping[Place, int]) -> dict[Place, tuple[int, int]]:
+    def held(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
         """The partitions whose end an open transaction holds back: where it holds them, and how far the log goes.
 
         Args:
@@ -170,7 +173,7 @@ class Subscription:
         high = self.high(ends, ends)
         return {place: (at, high[place]) for place, at in ends.items() if high[place] > at}
 
-    def tell_lost(self, lost: Mapping[Place, int]) -> None:
+    def tell_lost(self, lost: Mapping[TopicPartition, int]) -> None:
         """Log a gap that the reset policy passes over, or behind which a bounded read ends."""
         on = "nothing else was to be read" if self.reset == "none" else f"auto.offset.reset={self.reset} goes on"
         for (topic, partition), count in sorted(lost.items()):
@@ -190,5 +193,5 @@ class Subscription:
         return [name for name in self.brokers.names(internal=self._internal) if re.fullmatch(pattern, name)]
 
 
-def _places(topics: Mapping[str, Topic]) -> list[Place]:
+def _places(topics: Mapping[str, Topic]) -> list[TopicPartition]:
     return [(name, partition) for name, topic in sorted(topics.items()) for partition in range(topic.partitions)]

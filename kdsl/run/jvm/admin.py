@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from kdsl.client.translate import admin_settings
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
+from kdsl.offsets import TopicPartition
 from kdsl.run.cluster import errors
-from kdsl.run.cluster.brokers import FIRST_ANSWER, Brokers, Place, Topic
+from kdsl.run.cluster.brokers import FIRST_ANSWER, Brokers, Topic
 from kdsl.run.jvm.jars import attach
 from kdsl.run.jvm.settings import kafka_options
 from kdsl.run.jvm.system import set_system_properties
@@ -101,20 +102,20 @@ class JavaBrokers:
         options = self._clients.admin.ListTopicsOptions().listInternal(internal)
         return sorted(self._got(self._admin.listTopics(options).names(), "the list of topics"))
 
-    def earliest(self, places: Iterable[Place]) -> dict[Place, int]:
+    def earliest(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first record of each partition."""
         return self._offsets(places, self._clients.admin.OffsetSpec.earliest())
 
-    def latest(self, places: Iterable[Place], *, committed: bool) -> dict[Place, int]:
+    def latest(self, places: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition; the last stable one where ``committed``."""
         return self._offsets(places, self._clients.admin.OffsetSpec.latest(), committed=committed)
 
-    def at_time(self, places: Iterable[Place], millis: int) -> dict[Place, int | None]:
+    def at_time(self, places: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
         """The offset of each partition's first record that is not older; None where there is none."""
         found = self._offsets(places, self._clients.admin.OffsetSpec.forTimestamp(millis))
         return {place: None if offset < 0 else offset for place, offset in found.items()}
 
-    def committed(self, group: str, places: Iterable[Place]) -> dict[Place, int]:
+    def committed(self, group: str, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets that a consumer group has committed, where it has."""
         wanted = list(places)
         if not wanted:
@@ -126,7 +127,7 @@ class JavaBrokers:
         found = {place: offsets.get(self._partition(place)) for place in wanted}
         return {place: int(one.offset()) for place, one in found.items() if one is not None}
 
-    def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets for a consumer group that has no members.
 
         Raises:
@@ -137,7 +138,9 @@ class JavaBrokers:
             given.put(self._partition(place), self._clients.consumer.OffsetAndMetadata(offset))
         self._got(self._admin.alterConsumerGroupOffsets(group, given).all(), f"the offsets of the group {group!r}")
 
-    def _offsets(self, places: Iterable[Place], spec: Any, *, committed: bool = False) -> dict[Place, int]:
+    def _offsets(
+        self, places: Iterable[TopicPartition], spec: Any, *, committed: bool = False
+    ) -> dict[TopicPartition, int]:
         wanted = {place: self._partition(place) for place in places}
         if not wanted:
             return {}
@@ -152,7 +155,7 @@ class JavaBrokers:
             for place, partition in wanted.items()
         }
 
-    def _partition(self, place: Place) -> Any:
+    def _partition(self, place: TopicPartition) -> Any:
         return self._jvm.org.apache.kafka.common.TopicPartition(*place)
 
     def _list(self, values: Iterable[Any]) -> Any:
@@ -205,11 +208,11 @@ class JavaGroup:
     def __init__(self, brokers: JavaBrokers) -> None:
         self._brokers = brokers
 
-    def commit(self, read: Read, positions: Mapping[Place, int]) -> None:
+    def commit(self, read: Read, positions: Mapping[TopicPartition, int]) -> None:
         """Commit the offset of the next record of each partition."""
         self._brokers.commit(read.group, positions)
 
-    def committed(self, read: Read, places: Iterable[Place]) -> Mapping[Place, int]:
+    def committed(self, read: Read, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offsets that the group has committed, where it has."""
         return self._brokers.committed(read.group, places)
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
+from kdsl.offsets import TopicPartition
 from kdsl.plan.model import HeaderCondition, ReadPlan
-from kdsl.run.cluster.brokers import Place, Topic
+from kdsl.run.cluster.brokers import Topic
 from kdsl.run.cluster.errors import OffsetError
 from kdsl.run.cluster.subscription import Subscription
 from kdsl.run.jvm.admin import JavaBrokers, JavaGroup, brokers_of
@@ -71,7 +72,7 @@ def records(spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming:
 class _Planned:
     """Options that say what is read, and the stopping offsets that Spark is not told of."""
 
-    def __init__(self, options: Mapping[str, str], stop: Mapping[Place, int] | None = None) -> None:
+    def __init__(self, options: Mapping[str, str], stop: Mapping[TopicPartition, int] | None = None) -> None:
         self.options, self.stop = dict(options), dict(stop or {})
 
 
@@ -100,14 +101,14 @@ def _topics(plan: ReadPlan) -> dict[str, str]:
     return {"subscribe": ",".join(plan.topics.names)}
 
 
-def _assigned(places: Iterable[Place]) -> dict[str, str]:
+def _assigned(places: Iterable[TopicPartition]) -> dict[str, str]:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(places):
         by_topic.setdefault(topic, []).append(partition)
     return {"assign": json.dumps(by_topic, separators=(",", ":"))}
 
 
-def _offsets(offsets: Mapping[Place, int]) -> str:
+def _offsets(offsets: Mapping[TopicPartition, int]) -> str:
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(partition)] = offset
@@ -166,7 +167,7 @@ def _given_start(subscription: Subscription, topics: Mapping[str, Topic]) -> str
     return _offsets(begin.offsets) if begin.offsets else "earliest"
 
 
-def before(stop: Mapping[Place, int]) -> Column:
+def before(stop: Mapping[TopicPartition, int]) -> Column:
     """Whether a record stands before the stopping offset of its partition; partitions without one are not read."""
     from pyspark.sql import functions as sf
 

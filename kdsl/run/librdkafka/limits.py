@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kdsl.run.cluster.brokers import Place
+from kdsl.offsets import TopicPartition
 
 
 def shares(
-    backlog: Mapping[Place, int], *, most: int | None = None, most_each: int | None = None, turn: int = 0
-) -> dict[Place, int]:
+    backlog: Mapping[TopicPartition, int], *, most: int | None = None, most_each: int | None = None, turn: int = 0
+) -> dict[TopicPartition, int]:
     """How many records of each partition are taken.
 
     Small backlogs are taken whole, and what is left of the limit is shared alike by the larger ones. Where the limit
@@ -29,7 +29,7 @@ def shares(
     wanted = {place: count for place, count in wanted.items() if count > 0}
     if most is None or sum(wanted.values()) <= most:
         return wanted
-    taken: dict[Place, int] = {}
+    taken: dict[TopicPartition, int] = {}
     left = most
     waiting = sorted(wanted, key=lambda place: (wanted[place], place))
     for at, place in enumerate(waiting):
@@ -53,14 +53,14 @@ END_OF_TIME = 2**43
 
 
 def shares_by_time(
-    until: Callable[[int], Mapping[Place, int]],
+    until: Callable[[int], Mapping[TopicPartition, int]],
     *,
     ahead: int,
     guess: int = 0,
     most: int | None = None,
     most_each: int | None = None,
     turn: int = 0,
-) -> tuple[dict[Place, int], int]:
+) -> tuple[dict[TopicPartition, int], int]:
     """How many records of each partition are taken, so that none is read ahead of the others by much.
 
     Everything before some time is taken, the latest time that the limits allow, and what is left of the limits goes to
@@ -79,7 +79,7 @@ def shares_by_time(
         The counts, and the time before which everything is taken.
     """
 
-    def fits(counts: Mapping[Place, int]) -> bool:
+    def fits(counts: Mapping[TopicPartition, int]) -> bool:
         within = most_each is None or all(count <= most_each for count in counts.values())
         return within and (most is None or sum(counts.values()) <= most)
 

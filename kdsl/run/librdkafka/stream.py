@@ -15,9 +15,10 @@ import attrs
 
 from kdsl.cluster import Cluster
 from kdsl.durations import parse_duration
+from kdsl.offsets import TopicPartition
 from kdsl.plan.model import ReadPlan
 from kdsl.run.cluster import errors
-from kdsl.run.cluster.brokers import Place, Topic
+from kdsl.run.cluster.brokers import Topic
 from kdsl.run.cluster.offsets import Offsets, Range
 from kdsl.run.cluster.startup import Begin, Known, checked, describe
 from kdsl.run.cluster.subscription import Subscription, log
@@ -58,12 +59,12 @@ class Stream:
         self._brokers = self._subscription.brokers
         self._told = False
         self._end_told = False
-        self._held: dict[Place, tuple[int, int]] = {}
+        self._held: dict[TopicPartition, tuple[int, int]] = {}
         self._held_since = time.monotonic()
         self._looked: float | None = None
-        self._target: dict[Place, int] | None = None
+        self._target: dict[TopicPartition, int] | None = None
         self._planned: Offsets | None = None
-        self._passed_over: dict[Place, int] = {}
+        self._passed_over: dict[TopicPartition, int] = {}
         self._time = 0
         self.latest: Offsets | None = None
         """How far the topics could be read when the last batch was planned."""
@@ -154,13 +155,13 @@ class Stream:
             )
         self._told = True
 
-    def held(self) -> dict[Place, int]:
+    def held(self) -> dict[TopicPartition, int]:
         """The ends of the logs in which an open transaction holds records back, as far as the last batch knew them."""
         if self.latest is None:
             return {}
         return {place: high for place, (_, high) in self._subscription.held(self.latest.positions).items()}
 
-    def _tell_held(self, ends: Mapping[Place, int]) -> None:
+    def _tell_held(self, ends: Mapping[TopicPartition, int]) -> None:
         """Log which partitions a transaction has held back since the last look, which is some time ago."""
         now = time.monotonic()
         if now - self._held_since < HELD_BACK:
@@ -221,7 +222,7 @@ class Stream:
             return re.fullmatch(topics.pattern, topic) is not None
         return topic in topics.names
 
-    def _ends(self, kept: Offsets, unread: Mapping[Place, int]) -> dict[Place, int]:
+    def _ends(self, kept: Offsets, unread: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         until = time.monotonic() + _SETTLING
         while True:
             try:
@@ -255,7 +256,7 @@ class Stream:
             self._check_ids(kept, self._brokers.topics(kept.ids))
         return {}
 
-    def _begin(self, kept: Offsets, unread: Mapping[Place, int], ends: Mapping[Place, int]) -> Begin:
+    def _begin(self, kept: Offsets, unread: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Begin:
         """The positions, behind a gap where one is passed over."""
         behind = {place: at for place, at in unread.items() if ends[place] != at}
         if not behind:
@@ -265,7 +266,7 @@ class Stream:
         self._subscription.tell_lost(begin.lost)
         return Begin({**kept.positions, **begin.offsets}, begin.lost)
 
-    def _added(self, kept: Offsets, topics: Mapping[str, Topic]) -> dict[Place, int]:
+    def _added(self, kept: Offsets, topics: Mapping[str, Topic]) -> dict[TopicPartition, int]:
         """New partitions; they begin at their earliest record, whatever the declared start (RULES ST-15)."""
         if kept.stop:
             return {}
@@ -275,8 +276,12 @@ class Stream:
         return self._brokers.earliest(new)
 
     def _end(
-        self, positions: Mapping[Place, int], reach: Mapping[Place, int], limits: Limits, stop: Mapping[Place, int]
-    ) -> dict[Place, int]:
+        self,
+        positions: Mapping[TopicPartition, int],
+        reach: Mapping[TopicPartition, int],
+        limits: Limits,
+        stop: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
         target = self._target
         if target is not None:
             reach = {place: min(at, target.get(place, positions[place])) for place, at in reach.items()}
@@ -290,8 +295,8 @@ class Stream:
         return {place: at + taken.get(place, 0) for place, at in positions.items()}
 
     def _along_time(
-        self, positions: Mapping[Place, int], backlog: Mapping[Place, int], limits: Limits
-    ) -> dict[Place, int]:
+        self, positions: Mapping[TopicPartition, int], backlog: Mapping[TopicPartition, int], limits: Limits
+    ) -> dict[TopicPartition, int]:
         """What is taken of a backlog that the limits cut, so that no partition runs far ahead of what is left.
 
         Partitions without a backlog are idle, and hold nothing back.
@@ -301,7 +306,7 @@ class Stream:
         ahead = parse_duration(watermark.delay) if watermark.drift is None else watermark.drift
         waiting = [place for place, count in backlog.items() if count]
 
-        def until(millis: int) -> dict[Place, int]:
+        def until(millis: int) -> dict[TopicPartition, int]:
             found = self._brokers.at_time(waiting, millis)
             reached = {place: backlog[place] if at is None else at - positions[place] for place, at in found.items()}
             return {place: min(max(0, count), backlog[place]) for place, count in reached.items()}
@@ -331,8 +336,8 @@ class Stream:
                 )
 
 
-def _sum(*counts: Mapping[Place, int]) -> dict[Place, int]:
-    summed: dict[Place, int] = {}
+def _sum(*counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    summed: dict[TopicPartition, int] = {}
     for place, count in ((place, count) for one in counts for place, count in one.items() if count):
         summed[place] = summed.get(place, 0) + count
     return summed

@@ -12,8 +12,7 @@ from typing import Any
 
 import attrs
 
-Place = tuple[str, int]
-"""A partition: its topic and its number."""
+from kdsl.offsets import TopicPartition
 
 _KEY = "kdsl.metric"
 
@@ -130,16 +129,16 @@ class SourceMetrics:
         "records",
         "Offsets that were deleted before they were read and passed over, since the checkpoint began (S6).",
     )
-    current_offsets: Mapping[Place, int] = _gauge(
+    current_offsets: Mapping[TopicPartition, int] = _gauge(
         "currentOffsets", "offset", "The offset of the next record to read.", by_partition=True
     )
-    committed_offsets: Mapping[Place, int] = _gauge(
+    committed_offsets: Mapping[TopicPartition, int] = _gauge(
         "committedOffsets", "offset", "The offset that was last committed to the group.", by_partition=True
     )
-    partition_lags: Mapping[Place, int] = _gauge(
+    partition_lags: Mapping[TopicPartition, int] = _gauge(
         "records-lag", "records", "pendingRecords of each partition.", by_partition=True
     )
-    high_watermark_lags: Mapping[Place, int] = _gauge(
+    high_watermark_lags: Mapping[TopicPartition, int] = _gauge(
         "highWatermarkLag",
         "records",
         "From currentOffsets to the high watermark of each partition, records of open transactions included.",

@@ -15,8 +15,9 @@ from typing import Any, Protocol
 import attrs
 import orjson
 
+from kdsl.offsets import TopicPartition
 from kdsl.run.metrics.carried import OBSERVED, Read, read_of, read_reports
-from kdsl.run.metrics.model import Place, QueryMetrics, SinkMetrics, SourceMetrics
+from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 from kdsl.run.metrics.written import Batch, Spool
 
 _FORGET = 600.0
@@ -31,7 +32,7 @@ class Counts(Protocol):
 
     succeeded: int
     failed: int
-    committed: Mapping[Place, int]
+    committed: Mapping[TopicPartition, int]
 
 
 Commits = Callable[[str], Counts]
@@ -65,9 +66,9 @@ class _Source:
     rate: float = 0.0
     byte_rate: float | None = None
     last: Read = attrs.field(factory=Read)
-    current: dict[Place, int] = attrs.field(factory=dict)
-    latest: dict[Place, int] | None = None
-    high: dict[Place, int] | None = None
+    current: dict[TopicPartition, int] = attrs.field(factory=dict)
+    latest: dict[TopicPartition, int] | None = None
+    high: dict[TopicPartition, int] | None = None
     lost: int = 0
     busy: float | None = None
     clients: _Clients = attrs.field(factory=_Clients)
@@ -334,18 +335,18 @@ def _document(offset: Any) -> dict[str, Any] | None:
     return offset if isinstance(offset, dict) else None
 
 
-def positions_of(document: Mapping[str, Any]) -> dict[Place, int]:
+def positions_of(document: Mapping[str, Any]) -> dict[TopicPartition, int]:
     """The positions in offsets of either transport."""
     if "version" in document:
         return _flat({name: topic["offsets"] for name, topic in document["topics"].items()})
     return _flat({name: parts for name, parts in document.items() if isinstance(parts, dict)})
 
 
-def _flat(nested: Mapping[str, Mapping[str, int]]) -> dict[Place, int]:
+def _flat(nested: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
     return {(topic, int(partition)): value for topic, parts in nested.items() for partition, value in parts.items()}
 
 
-def _lags(current: Mapping[Place, int], latest: Mapping[Place, int]) -> dict[Place, int]:
+def _lags(current: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     return {place: max(0, latest[place] - at) for place, at in sorted(current.items()) if place in latest}
 
 

@@ -18,8 +18,9 @@ import attrs
 from kdsl.client.connector import ConnectorSettings
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
+from kdsl.offsets import TopicPartition
 from kdsl.plan.model import ReadPlan
-from kdsl.run.cluster.brokers import Brokers, Place
+from kdsl.run.cluster.brokers import Brokers
 from kdsl.run.queries.events import Progress, Query, ReadProgress
 from kdsl.run.queries.reads import GroupOffsets, Read, offsets_of, read_id
 
@@ -44,7 +45,7 @@ class CommitCounts:
 
     succeeded: int = 0
     failed: int = 0
-    committed: Mapping[Place, int] = attrs.field(factory=dict)
+    committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
     error: str | None = None
 
 
@@ -103,11 +104,11 @@ class ByBrokers:
     def __init__(self, read: Read) -> None:
         self._brokers = Brokers(read.cluster, read.plan.table)
 
-    def commit(self, read: Read, positions: Mapping[Place, int]) -> None:
+    def commit(self, read: Read, positions: Mapping[TopicPartition, int]) -> None:
         """Commit the offset of the next record of each partition."""
         self._brokers.commit(read.group, positions)
 
-    def committed(self, read: Read, places: Iterable[Place]) -> Mapping[Place, int]:
+    def committed(self, read: Read, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offsets that the group has committed, where it has."""
         return self._brokers.committed(read.group, places)
 
@@ -124,7 +125,7 @@ class Commits:
 
     def progressed(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
         """Let the new positions be committed."""
-        positions: dict[str, dict[Place, int]] = {}
+        positions: dict[str, dict[TopicPartition, int]] = {}
         by_id = {one.read.id: one.read for one in reads}
         for one in reads:  # a table that is read twice in a query has come as far as the slower one
             into = positions.setdefault(one.read.id, {})
@@ -153,8 +154,8 @@ class Commits:
 class _Run:
     """What a run of a query wants to have committed, and what was."""
 
-    wanted: dict[Place, int] = attrs.field(factory=dict)
-    done: dict[Place, int] = attrs.field(factory=dict)
+    wanted: dict[TopicPartition, int] = attrs.field(factory=dict)
+    done: dict[TopicPartition, int] = attrs.field(factory=dict)
     due: float = 0.0
     pause: float = _FIRST_PAUSE
     ended: bool = False
@@ -184,7 +185,7 @@ class Worker:
         self._offsets: GroupOffsets | None = None
         self._last = float("-inf")
 
-    def put(self, run_id: str, positions: Mapping[Place, int]) -> None:
+    def put(self, run_id: str, positions: Mapping[TopicPartition, int]) -> None:
         """Commit some positions of a run; what is older does not matter any more, and nothing goes back."""
         with self._changed:
             run = self._runs.setdefault(run_id, _Run())
@@ -230,7 +231,7 @@ class Worker:
                 self._note(run, wanted, error)
                 self._changed.notify_all()
 
-    def _next(self) -> tuple[_Run, dict[Place, int]] | None:
+    def _next(self) -> tuple[_Run, dict[TopicPartition, int]] | None:
         """What is to be committed next; None, and the thread ends, where no run is left."""
         with self._changed:
             while True:
@@ -253,7 +254,7 @@ class Worker:
             offsets = self._offsets = offsets_of(self.read) or ByBrokers(self.read)
         return offsets
 
-    def _note(self, run: _Run, wanted: dict[Place, int], error: str | None) -> None:
+    def _note(self, run: _Run, wanted: dict[TopicPartition, int], error: str | None) -> None:
         counts, table = counts_of(self.read.id), self.read.plan.table
         counts.error = error
         self._last = time.monotonic()

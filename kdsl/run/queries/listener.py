@@ -15,9 +15,10 @@ import attrs
 import orjson
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from kdsl.offsets import TopicPartition
 from kdsl.run.cluster.offsets import Offsets
 from kdsl.run.queries.events import Observer, Progress, Query, ReadProgress
-from kdsl.run.queries.reads import READ_OPTION, Place, Read, find, find_by_topics, stop_of
+from kdsl.run.queries.reads import READ_OPTION, Read, find, find_by_topics, stop_of
 from kdsl.run.session import is_connect
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def _parse(document: dict[str, Any]) -> Offsets | None:
 
 def _parse_spark(document: dict[str, Any]) -> Offsets | None:
     """The offsets of Spark's own Kafka source: ``{"topic": {"0": 123}}``."""
-    positions: dict[Place, int] = {}
+    positions: dict[TopicPartition, int] = {}
     for topic, partitions in document.items():
         if not isinstance(partitions, dict):
             return None

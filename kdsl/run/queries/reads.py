@@ -15,12 +15,11 @@ from typing import Protocol
 import attrs
 
 from kdsl.cluster import Cluster
+from kdsl.offsets import TopicPartition
 from kdsl.plan.model import ReadPlan
 
 READ_OPTION = "kdsl.read"
 """The option under which a read on Spark's own Kafka source carries its id."""
-
-Place = tuple[str, int]
 
 
 def read_id(plan: ReadPlan, cluster: Cluster) -> str:
@@ -64,7 +63,7 @@ class Read:
 class GroupOffsets(Protocol):
     """The committed offsets of a read's consumer group; each call is one request, bounded in time."""
 
-    def commit(self, read: Read, positions: Mapping[Place, int]) -> None:
+    def commit(self, read: Read, positions: Mapping[TopicPartition, int]) -> None:
         """Commit the offset of the next record of each partition.
 
         Raises:
@@ -72,14 +71,14 @@ class GroupOffsets(Protocol):
         """
         ...
 
-    def committed(self, read: Read, places: Iterable[Place]) -> Mapping[Place, int]:
+    def committed(self, read: Read, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offsets that the group has committed, where it has."""
         ...
 
 
 _reads: dict[str, Read] = {}
 _offsets: dict[str, GroupOffsets] = {}
-_stops: dict[str, Mapping[Place, int]] = {}
+_stops: dict[str, Mapping[TopicPartition, int]] = {}
 _lock = Lock()
 
 
@@ -87,7 +86,7 @@ def register(
     plan: ReadPlan,
     cluster: Cluster,
     offsets: GroupOffsets | None = None,
-    stop: Mapping[Place, int] | None = None,
+    stop: Mapping[TopicPartition, int] | None = None,
 ) -> Read:
     """Make a read known in this process. The last one of an id counts.
 
@@ -126,7 +125,7 @@ def offsets_of(read: Read) -> GroupOffsets | None:
     return _offsets.get(read.id)
 
 
-def stop_of(read: Read) -> Mapping[Place, int]:
+def stop_of(read: Read) -> Mapping[TopicPartition, int]:
     """Where a read ends by itself, as it was registered; empty where its offsets say it, or it does not end."""
     return _stops.get(read.id, {})
 

@@ -9,12 +9,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kdsl.cluster import Cluster
+from kdsl.offsets import TopicPartition
 from kdsl.plan.model import ReadPlan
 from kdsl.run.queries.commits import Commits, wait_for_commits
 from kdsl.run.queries.ending import Endings
 from kdsl.run.queries.holds import Holds
 from kdsl.run.queries.listener import listen, observe, sessions
-from kdsl.run.queries.reads import GroupOffsets, Place, Read, read_id, register
+from kdsl.run.queries.reads import GroupOffsets, Read, read_id, register
 from kdsl.run.session import is_connect
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def watch(
     plan: ReadPlan,
     cluster: Cluster,
     offsets: GroupOffsets | None = None,
-    stop: Mapping[Place, int] | None = None,
+    stop: Mapping[TopicPartition, int] | None = None,
 ) -> Read:
     """Make a streaming read known, and watch the session's queries for it; on either transport.
 

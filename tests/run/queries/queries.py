@@ -13,7 +13,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from kdsl.cluster import Cluster
-from kdsl.run.cluster.brokers import Brokers, Place
+from kdsl.offsets import TopicPartition
+from kdsl.run.cluster.brokers import Brokers
 from kdsl.run.queries.commits import wait_for_commits
 from kdsl.run.queries.events import Progress, Query, ReadProgress
 from kdsl.run.read import read_stream
@@ -99,6 +100,6 @@ class Streams:
         context._jsc.sc().listenerBus().waitUntilEmpty(20_000)
         assert wait_for_commits(20)
 
-    def committed(self) -> dict[Place, int]:
+    def committed(self) -> dict[TopicPartition, int]:
         """The offsets of the group."""
         return self.brokers.committed(self.group, [(self.topic, 0), (self.topic, 1)])

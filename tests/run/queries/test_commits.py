@@ -18,9 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
+from kdsl.offsets import TopicPartition
 from kdsl.run.cluster.brokers import Brokers
 from kdsl.run.queries.commits import CommitCounts, Worker, counts_of, why_not
-from kdsl.run.queries.reads import Place, Read, read_id, register
+from kdsl.run.queries.reads import Read, read_id, register
 from kdsl.run.read import read, read_stream
 from kdsl.testing import LocalKafka, RunningKafka
 from tests.run.queries.queries import Streams, until
@@ -29,7 +30,7 @@ from tests.run.read_plans import read_plan
 ROOT = Path(__file__).parents[3]
 
 
-def ends(kafka: RunningKafka, streams: Streams) -> dict[Place, int]:
+def ends(kafka: RunningKafka, streams: Streams) -> dict[TopicPartition, int]:
     return {(streams.topic, p): at for p, at in kafka.end_offsets(streams.topic).items()}
 
 
@@ -180,21 +181,21 @@ class Offsets:
         self.refuses = False
         self.open = Event()
         self.open.set()
-        self.taken: list[dict[Place, int]] = []
+        self.taken: list[dict[TopicPartition, int]] = []
 
-    def commit(self, read: Read, positions: Mapping[Place, int]) -> None:
+    def commit(self, read: Read, positions: Mapping[TopicPartition, int]) -> None:
         del read
         self.open.wait(20)
         if self.refuses:
             raise KdslError("not now")
         self.taken.append(dict(positions))
 
-    def committed(self, read: Read, places: object) -> Mapping[Place, int]:
+    def committed(self, read: Read, places: object) -> Mapping[TopicPartition, int]:
         del read, places
         return self.taken[-1]
 
 
-P: Place = ("t", 0)
+P: TopicPartition = ("t", 0)
 
 
 class TestWorker:
