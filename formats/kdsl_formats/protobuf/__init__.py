@@ -1,0 +1,3 @@
+"""The format ``protobuf``: one Protobuf message per Kafka message, columns by the names of fields."""
+
+from __future__ import annotations

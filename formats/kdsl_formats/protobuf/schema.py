@@ -1,0 +1,150 @@
+"""A message type as a row type: what a table of such messages would be declared as.
+
+Code generation begins here; nothing in the way of the data does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
+
+from kdsl.types import model as t
+
+TIMESTAMP = "google.protobuf.Timestamp"
+JSON_LIKE = frozenset({"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"})
+WRAPPERS: Mapping[str, t.DataType] = {
+    "google.protobuf.DoubleValue": t.Double(),
+    "google.protobuf.FloatValue": t.Float(),
+    "google.protobuf.Int64Value": t.BigInt(),
+    "google.protobuf.UInt64Value": t.BigInt(),
+    "google.protobuf.Int32Value": t.Int(),
+    "google.protobuf.UInt32Value": t.Int(),
+    "google.protobuf.BoolValue": t.Boolean(),
+    "google.protobuf.StringValue": t.STRING,
+    "google.protobuf.BytesValue": t.BYTES,
+}
+_F = FieldDescriptor
+SCALARS: Mapping[int, t.DataType] = {
+    _F.CPPTYPE_INT32: t.Int(),
+    _F.CPPTYPE_UINT32: t.Int(),
+    _F.CPPTYPE_INT64: t.BigInt(),
+    _F.CPPTYPE_UINT64: t.BigInt(),
+    _F.CPPTYPE_BOOL: t.Boolean(),
+    _F.CPPTYPE_FLOAT: t.Float(),
+    _F.CPPTYPE_DOUBLE: t.Double(),
+    _F.CPPTYPE_ENUM: t.STRING,
+}
+
+
+def row_of(
+    message: Descriptor, comments: Mapping[str, str] | None = None, *, well_known: bool = True, nullable: bool = False
+) -> t.Row:
+    """The row type that holds every field of a message, in the order of the ``.proto`` file.
+
+    Enums are STRING. What can never be NULL on reading is NOT NULL: fields without presence (proto3's plain ones),
+    required ones, elements of repeated fields, keys and values of maps. Repeated fields and maps themselves are NULL
+    where they are empty. A message inside itself is BYTES, its serialised form, because no row type is infinite.
+
+    Args:
+        message: The message's descriptor.
+        comments: Comments by the full names of fields (see `comments_of`); they become the comments of columns.
+        well_known: Whether google.protobuf's types get the types of SQL that mean the same: ``Timestamp`` is
+            TIMESTAMP_LTZ(6), the wrappers (``StringValue``, …) are their values, ``Struct``, ``Value`` and
+            ``ListValue`` are STRING with JSON. Otherwise each is a ROW of its fields, as Flink has it.
+        nullable: Whether everything may be NULL, as in a Flink DDL without NOT NULL; keys of maps never are.
+    """
+    return _Rows(comments or {}, well_known=well_known, nullable=nullable).row(message, ())
+
+
+def comments_of(files: FileDescriptorSet) -> dict[str, str]:
+    """The comments of a ``.proto`` file by the full names of messages, fields, enums and their values.
+
+    Args:
+        files: Made with source information (``protoc --include_source_info``); without it nothing is found.
+    """
+    found: dict[str, str] = {}
+    for file in files.file:
+        places = {tuple(place.path): place for place in file.source_code_info.location}
+        for path, name in _names(file):
+            place = places.get(path)
+            text = "" if place is None else place.leading_comments or place.trailing_comments
+            if lines := [line.strip().removeprefix("*").strip() for line in text.strip().splitlines()]:
+                found[name] = " ".join(line for line in lines if line)
+    return {name: text for name, text in found.items() if text}
+
+
+class _Rows:
+    """Makes row types of messages."""
+
+    def __init__(self, comments: Mapping[str, str], *, well_known: bool, nullable: bool) -> None:
+        self._comments = comments
+        self._well_known = well_known
+        self._nullable = nullable
+
+    def row(self, message: Descriptor, outer: tuple[str, ...]) -> t.Row:
+        inside = (*outer, message.full_name)
+        return t.Row(tuple(self._field(field, inside) for field in message.fields))
+
+    def _field(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.Field:
+        return t.Field(field.name, self._type(field, outer), self._comments.get(field.full_name))
+
+    def _type(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.DataType:
+        if is_map(field):
+            entry = field.message_type
+            key, value = (self._single(entry.fields_by_name[name], outer) for name in ("key", "value"))
+            return t.Map(key.as_nullable(False), value.as_nullable(self._nullable))
+        if field.is_repeated:
+            return t.Array(self._single(field, outer).as_nullable(self._nullable))
+        always = field.is_required or not field.has_presence
+        return self._single(field, outer).as_nullable(self._nullable or not always)
+
+    def _single(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.DataType:
+        if field.message_type is None:
+            if field.cpp_type == _F.CPPTYPE_STRING:
+                return t.BYTES if field.type == _F.TYPE_BYTES else t.STRING
+            return SCALARS[field.cpp_type]
+        name = field.message_type.full_name
+        if self._well_known and name == TIMESTAMP:
+            return t.TimestampLtz(6)
+        if self._well_known and name in WRAPPERS:
+            return WRAPPERS[name]
+        if self._well_known and name in JSON_LIKE:
+            return t.STRING
+        return t.BYTES if name in outer else self.row(field.message_type, outer)
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    """Whether a field is a ``map<…, …>``, which on the wire is repeated messages of key and value."""
+    inner = field.message_type
+    return inner is not None and field.is_repeated and inner.GetOptions().map_entry
+
+
+def enum_names(enum: EnumDescriptor) -> dict[int, str]:
+    """The names of an enum's values by their numbers; of several names the first one."""
+    found: dict[int, str] = {}
+    for value in enum.values:
+        found.setdefault(value.number, value.name)
+    return found
+
+
+def _names(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]]:
+    """What a file declares: the path in its source information, and the full name."""
+    prefix = f"{file.package}." if file.package else ""
+    for i, message in enumerate(file.message_type):
+        yield from _inside(message, (4, i), prefix)
+    for i, enum in enumerate(file.enum_type):
+        yield (5, i), prefix + enum.name
+        yield from (((5, i, 2, n), prefix + value.name) for n, value in enumerate(enum.value))
+
+
+def _inside(message: DescriptorProto, path: tuple[int, ...], prefix: str) -> Iterator[tuple[tuple[int, ...], str]]:
+    name = prefix + message.name
+    yield path, name
+    yield from (((*path, 2, i), f"{name}.{field.name}") for i, field in enumerate(message.field))
+    for i, nested in enumerate(message.nested_type):
+        yield from _inside(nested, (*path, 3, i), f"{name}.")
+    for i, enum in enumerate(message.enum_type):
+        yield (*path, 4, i), f"{name}.{enum.name}"
+        yield from (((*path, 4, i, 2, n), f"{name}.{value.name}") for n, value in enumerate(enum.value))
