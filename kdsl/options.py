@@ -27,11 +27,18 @@ from typing import (
 
 import attrs
 
+from kdsl.client.hiding import USER_INFO, shown
+from kdsl.client.properties import Properties, value_problems
 from kdsl.durations import duration_text, parse_duration
 from kdsl.errors import Problem, listing, nearest
+from kdsl.secrets import HIDDEN, Secret, is_reference
 
 T = TypeVar("T")
 Check = Callable[[Any], str | None]
+Secrecy = bool | Literal["address"]
+_ADDRESS: Secrecy = "address"
+_FREE = ".*"
+_GIVEN = "${{given:{}}}"
 
 
 class Spelling(Enum):
@@ -43,22 +50,57 @@ class Spelling(Enum):
 
 
 @overload
-def option(key: str, doc: str, *, default: T, check: Check | None = None, ignore_case: bool = False) -> T: ...
-@overload
-def option(key: str, doc: str, *, check: Check | None = None, ignore_case: bool = False) -> Any: ...
 def option(
-    key: str, doc: str, *, default: Any = attrs.NOTHING, check: Check | None = None, ignore_case: bool = False
+    key: str,
+    doc: str,
+    *,
+    default: T,
+    check: Check | None = None,
+    ignore_case: bool = False,
+    secret: Secrecy = False,
+    aliases: tuple[str, ...] = (),
+) -> T: ...
+@overload
+def option(
+    key: str,
+    doc: str,
+    *,
+    check: Check | None = None,
+    ignore_case: bool = False,
+    secret: Secrecy = False,
+    aliases: tuple[str, ...] = (),
+) -> Any: ...
+def option(
+    key: str,
+    doc: str,
+    *,
+    default: Any = attrs.NOTHING,
+    check: Check | None = None,
+    ignore_case: bool = False,
+    secret: Secrecy = False,
+    aliases: tuple[str, ...] = (),
 ) -> Any:
     """Declare an option of an `Options` class.
 
     Args:
-        key: Flink's key, without the prefix that the group has in a ``WITH`` clause.
+        key: Flink's key, without the prefix that the group has in a ``WITH`` clause. One that ends in ``.*`` stands for
+            all keys that begin so: the option is a mapping of the rest of their names to texts (`Properties`).
         doc: What it means, one or two sentences, with units.
         default: The value when it is not given; without one the option is required.
         check: Gives the reason why a value of the right type is still wrong, or None.
         ignore_case: Whether the values of a ``Literal`` option are matched in any letter case.
+        secret: Whether the text is a secret: written out it becomes a `kdsl.secrets.Secret`, which never shows and
+            never pickles; a reference (``${env:NAME}``) stays text. ``"address"``: only a password within it is one.
+        aliases: Older keys that mean the same.
     """
-    metadata = {"key": key, "doc": doc, "check": check, "ignore_case": ignore_case}
+    metadata = {
+        "key": key,
+        "doc": doc,
+        "check": check,
+        "ignore_case": ignore_case,
+        "secret": secret,
+        "aliases": aliases,
+    }
     return attrs.field(default=default, metadata=metadata)
 
 
@@ -84,7 +126,7 @@ class Options:
             recorded = [self._unknown(name, known, "{}=") for name in given if name not in known]
             for name, a in known.items():
                 if name in given:
-                    given[name] = _canonical(given[name], a)
+                    given[name] = _held(given[name], a, recorded)
             for a in known.values():
                 if a.default is attrs.NOTHING and a.name not in given:
                     recorded.append(_problem("option-missing", a, "is required", f"add {{}}: {a.metadata['doc']}"))
@@ -105,13 +147,24 @@ class Options:
         What cannot be read is recorded and told by `problems`.
         """
         by_key = {a.metadata["key"]: a for a in attrs.fields(cls)}
+        by_any = {**{alias: a for a in by_key.values() for alias in a.metadata["aliases"]}, **by_key}
+        free = {key.removesuffix("*"): a for key, a in by_key.items() if key.endswith(_FREE)}
         values: dict[str, Any] = {}
+        written: dict[str, str] = {}
         recorded: list[Problem] = []
         for key, text in given.items():
-            a = by_key.get(key)
-            if a is None:
+            a = by_any.get(key)
+            start = next((start for start in free if key.startswith(start) and key != start), None)
+            if a is None and start is not None:
+                values.setdefault(free[start].name, {})[key.removeprefix(start)] = text
+                continue
+            if a is None or key.endswith(_FREE):
                 recorded.append(cls._unknown(key, by_key, "{}"))
                 continue
+            if written.setdefault(a.name, text) != text:
+                message = f"and its older key{'s' if len(a.metadata['aliases']) > 1 else ''} "
+                message += f"{listing(a.metadata['aliases'])} have different values"
+                recorded.append(_problem("option-twice", a, message, "keep {}"))
             try:
                 values[a.name] = _read(text, a.type, ignore_case=a.metadata["ignore_case"])
             except ValueError as e:
@@ -125,11 +178,52 @@ class Options:
 
     def to_strings(self) -> dict[str, str]:
         """The options that differ from their defaults, as Flink's keys and texts."""
-        return {
-            a.metadata["key"]: _write(value)
-            for a in attrs.fields(type(self))
-            if (value := getattr(self, a.name)) != a.default and value is not None
-        }
+        found: dict[str, str] = {}
+        for a in attrs.fields(type(self)):
+            value, key = getattr(self, a.name), a.metadata["key"]
+            if value == a.default or value is None:
+                continue
+            if isinstance(value, Properties):
+                found.update({key.removesuffix("*") + name: text for name, text in value.redacted().items()})
+            else:
+                found[key] = _shown(value, a)
+        return found
+
+    def split(self, prefix: str = "") -> tuple[Self, dict[str, str]]:
+        """Take the literal secrets out, as `kdsl.client.properties.Properties.split` does.
+
+        Args:
+            prefix: Goes before the keys of the literals.
+
+        Returns:
+            The group with ``${given:KEY}`` in the place of each literal secret, and the literals by key.
+        """
+        kept: dict[str, Any] = {}
+        literals: dict[str, str] = {}
+        for a in attrs.fields(type(self)):
+            value, key = getattr(self, a.name), prefix + a.metadata["key"]
+            if isinstance(value, Secret):
+                kept[a.name], literals[key] = _GIVEN.format(key), value.reveal()
+            elif isinstance(value, Properties):
+                kept[a.name], found = value.split(key.removesuffix("*"))
+                literals.update(found)
+            else:
+                kept[a.name] = value
+        return (type(self)(**kept) if literals else self), literals
+
+    def joined(self, literals: Mapping[str, str], prefix: str = "") -> Self:
+        """Put the literal secrets back that `split` took out."""
+        if not any(key.startswith(prefix) for key in literals):
+            return self
+        made: dict[str, Any] = {}
+        for a in attrs.fields(type(self)):
+            value, key = getattr(self, a.name), prefix + a.metadata["key"]
+            if isinstance(value, Properties):
+                value = value.joined(literals, key.removesuffix("*"))
+            elif key in literals and value == _GIVEN.format(key):
+                value = Secret(literals[key])
+            made[a.name] = value
+        return type(self)(**made)
 
     def complaints(
         self, name: Callable[[str, str], str] = lambda name, _key: f"{name}="
@@ -146,10 +240,12 @@ class Options:
             value = getattr(self, a.name)
             if value is None and a.default is attrs.NOTHING:
                 continue
+            if isinstance(value, Secret) and a.metadata["secret"]:
+                continue
             if not _fits(value, a.type):
                 found = _problem("option-value", a, f"has the value {value!r}", f"give {{}} {_kind(a.type)}")
                 yield a.name, _spelled(found, type(self), name)
-            elif a.metadata["check"] and (complaint := a.metadata["check"](value)):
+            elif a.metadata["check"] and not isinstance(value, Secret) and (complaint := a.metadata["check"](value)):
                 found = _problem("option-value", a, f"has the value {value!r}", complaint)
                 yield a.name, _spelled(found, type(self), name)
 
@@ -167,18 +263,20 @@ class Options:
         return type(self)(**{**fields, **kept})
 
     def __repr__(self) -> str:
-        changed = (a for a in attrs.fields(type(self)) if getattr(self, a.name) != a.default)
-        return f"{type(self).__name__}({', '.join(f'{a.name}={getattr(self, a.name)!r}' for a in changed)})"
+        values = ((a, getattr(self, a.name)) for a in attrs.fields(type(self)))
+        told = (f"{a.name}={_told(value, a)}" for a, value in values if value != a.default)
+        return f"{type(self).__name__}({', '.join(told)})"
 
     @classmethod
     def reference(cls, prefix: str = "") -> str:
         """The table of the options in Markdown, for the reference pages."""
         rows = ["| option | Python | type | default | meaning |", "| --- | --- | --- | --- | --- |"]
         for a in attrs.fields(cls):
-            default = "none" if a.default is None else f"`{_write(a.default)}`"
+            default = "none" if a.default is None or a.default == Properties() else f"`{_write(a.default)}`"
             default = "required" if a.default is attrs.NOTHING else default
-            kind = _kind(a.type).replace("|", "\\|")
-            doc = a.metadata["doc"].replace("|", "\\|")
+            kind = ("a secret" if a.metadata["secret"] is True else _kind(a.type)).replace("|", "\\|")
+            older = "".join(f" Older key: `{prefix}{alias}`." for alias in a.metadata["aliases"])
+            doc = (a.metadata["doc"] + older).replace("|", "\\|")
             rows.append(f"| `{prefix}{a.metadata['key']}` | `{a.name}` | {kind} | {default} | {doc} |")
         return "\n".join(rows)
 
@@ -212,6 +310,8 @@ def _kind(kind: Any) -> str:
             words.append(" or ".join(repr(v) for v in get_args(one)))
         elif get_origin(one) is tuple:
             words.append("a list separated by ';'")
+        elif _is_mapping(one):
+            words.append("settings by their names")
         elif one is not NoneType:
             words.append(_WORDS.get(one, getattr(one, "__name__", str(one))))
     return " or ".join(words)
@@ -235,6 +335,8 @@ def _fits(value: Any, kind: Any) -> bool:
                 good = value in get_args(one)
             case origin if origin is tuple:
                 good = isinstance(value, tuple) and all(isinstance(v, get_args(one)[0]) for v in value)
+            case _ if _is_mapping(one):
+                good = isinstance(value, Properties)
             case _:
                 good = isinstance(value, one) and (one is bool or not isinstance(value, bool))
         if good:
@@ -242,12 +344,47 @@ def _fits(value: Any, kind: Any) -> bool:
     return False
 
 
-def _canonical(value: Any, a: attrs.Attribute[Any]) -> Any:
-    """A value of an option that any letter case will do for, in the letter case of its declaration."""
-    if not a.metadata["ignore_case"] or not isinstance(value, str):
+def _is_mapping(kind: Any) -> bool:
+    return isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping)
+
+
+def _held(value: Any, a: attrs.Attribute[Any], recorded: list[Problem]) -> Any:
+    """A value as the group keeps it.
+
+    That is: in the letter case of its declaration where any will do, as `Properties` where it is a free-form mapping,
+    as a `Secret` where it is one that was written out.
+    """
+    if a.metadata["key"].endswith(_FREE) and isinstance(value, Mapping):
+        given: dict[Any, Any] = dict(value)
+        wrong = {name: told for name, one in given.items() for told in value_problems(name, one)}
+        recorded.extend(
+            _problem("option-value", a, f"has an odd value of {name!r}", "give texts, numbers, true or false in {}")
+            for name in wrong
+        )
+        return Properties({str(name): one for name, one in given.items() if name not in wrong})
+    if not isinstance(value, str):
+        return value
+    match a.metadata["secret"]:
+        case "address":
+            literal = any(not is_reference(found["password"]) for found in USER_INFO.finditer(value))
+            return Secret(value) if literal else value
+        case True if value and not is_reference(value):
+            return Secret(value)
+    if not a.metadata["ignore_case"]:
         return value
     accepted = [str(v) for one in _alternatives(a.type) if get_origin(one) is Literal for v in get_args(one)]
     return next((one for one in accepted if one.lower() == value.lower()), value)
+
+
+def _shown(value: Any, a: attrs.Attribute[Any]) -> str:
+    """A value as text that may be printed; of an address all but the password."""
+    if not isinstance(value, Secret):
+        return _write(value)
+    return shown("", value.reveal()) if a.metadata["secret"] == _ADDRESS else HIDDEN
+
+
+def _told(value: Any, a: attrs.Attribute[Any]) -> str:
+    return repr(_shown(value, a)) if isinstance(value, Secret) else repr(value)
 
 
 def _read(text: str, kind: Any, *, ignore_case: bool) -> Any:

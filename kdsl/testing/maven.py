@@ -38,28 +38,33 @@ class Coordinate:
         artifact: The name, as ``kafka_2.13``.
         version: The version, as ``4.1.2``.
         alone: Only this jar, without what it depends on (written ``@jar``).
+        archive: Only this file, as ``all@tar.gz``: its classifier and its ending (written ``:all@tar.gz``).
     """
 
     group: str
     artifact: str
     version: str
     alone: bool = False
+    archive: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Coordinate:
-        """Read ``group:artifact:version``, or the same with ``@jar`` behind it.
+        """Read ``group:artifact:version``, or the same with ``@jar`` or ``:classifier@ending`` behind it.
 
         Raises:
             DownloadError: The text has another form.
         """
         name, _, kind = text.strip().partition("@")
         parts = name.split(":")
+        if len(parts) == 4 and all(parts) and kind not in ("", "jar"):
+            return cls(group=parts[0], artifact=parts[1], version=parts[2], archive=f"{parts[3]}@{kind}")
         if len(parts) != 3 or not all(parts) or kind not in ("", "jar"):
             raise DownloadError(f"{text!r} is no Maven coordinate; write group:artifact:version, or …@jar for one jar")
         return cls(group=parts[0], artifact=parts[1], version=parts[2], alone=bool(kind))
 
     def __str__(self) -> str:
-        return f"{self.group}:{self.artifact}:{self.version}{'@jar' if self.alone else ''}"
+        name = f"{self.group}:{self.artifact}:{self.version}"
+        return f"{name}:{self.archive}" if self.archive else f"{name}{'@jar' if self.alone else ''}"
 
 
 def repository() -> str | None:
@@ -90,7 +95,8 @@ def fetch_jars(
     make_folder(ivy)
     with tempfile.TemporaryDirectory(prefix="kdsl-ivy-") as folder:
         settings, module = Path(folder, "settings.xml"), Path(folder, "ivy.xml")
-        settings.write_text(_settings(ivy, repository()), encoding="utf-8")
+        poms = not all(c.archive for c in coordinates)  # a file by itself depends on nothing
+        settings.write_text(_settings(ivy, repository(), poms=poms), encoding="utf-8")
         module.write_text(_module(coordinates), encoding="utf-8")
         command = [
             str(java),
@@ -101,11 +107,11 @@ def fetch_jars(
             os.pathsep.join(map(str, _ivy_jars())),
             "org.apache.ivy.Main",
             *("-settings", str(settings), "-ivy", str(module), "-confs", "default"),
-            *("-types", *_JAR_TYPES),
+            *("-types", *_JAR_TYPES, *(c.archive.partition("@")[2] for c in coordinates if c.archive)),
             *("-retrieve", f"{into}/[organisation]_[artifact]-[revision](-[classifier]).[ext]"),
         ]
         code, lines = _run(command, on_progress)
-    if code != 0 or not any(into.glob("*.jar")):
+    if code != 0 or not any(into.iterdir()):
         raise DownloadError(_reason(lines, coordinates, ivy))
 
 
@@ -172,7 +178,7 @@ def _ivy_jars() -> list[Path]:
     )
 
 
-def _settings(ivy: Path, named: str | None) -> str:
+def _settings(ivy: Path, named: str | None, *, poms: bool = True) -> str:
     root = f" root={quoteattr(named)}" if named else ""
     return f"""<ivysettings>
   <settings defaultResolver="repository"/>
@@ -181,7 +187,7 @@ def _settings(ivy: Path, named: str | None) -> str:
     <timeout-constraint name="patient" connectionTimeout="15000" readTimeout="60000"/>
   </timeout-constraints>
   <resolvers>
-    <ibiblio name="repository" m2compatible="true" usepoms="true"{root} timeoutConstraint="patient"/>
+    <ibiblio name="repository" m2compatible="true" usepoms="{str(poms).lower()}"{root} timeoutConstraint="patient"/>
   </resolvers>
 </ivysettings>
 """
@@ -190,10 +196,10 @@ def _settings(ivy: Path, named: str | None) -> str:
 def _module(coordinates: Sequence[Coordinate]) -> str:
     dependencies = "\n".join(
         f"    <dependency org={quoteattr(c.group)} name={quoteattr(c.artifact)} rev={quoteattr(c.version)}"
-        f' conf="default->{"master" if c.alone else "default"}"/>'
+        f' conf="default->{"master" if c.alone else "default"}">{_file(c)}</dependency>'
         for c in coordinates
     )
-    return f"""<ivy-module version="2.0">
+    return f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
   <info organisation="kdsl" module="jars"/>
   <configurations><conf name="default"/></configurations>
   <dependencies>
@@ -201,6 +207,17 @@ def _module(coordinates: Sequence[Coordinate]) -> str:
   </dependencies>
 </ivy-module>
 """
+
+
+def _file(coordinate: Coordinate) -> str:
+    """The one file that is wanted of an artifact; nothing where it is the artifact's own."""
+    if not coordinate.archive:
+        return ""
+    classifier, _, ending = coordinate.archive.partition("@")
+    return (
+        f"<artifact name={quoteattr(coordinate.artifact)} type={quoteattr(ending)} ext={quoteattr(ending)} "
+        f"m:classifier={quoteattr(classifier)}/>"
+    )
 
 
 def _proxy() -> list[str]:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource
 from kdsl.client.properties import Properties
 from kdsl.cluster import Cluster, Registry
 from kdsl.plan.model import ReadPlan, WritePlan
-from kdsl.plan.text import plan_text, read_plan_text
+from kdsl.plan.text import attached, detached, plan_text, read_plan_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,8 +85,9 @@ def register(spark: SparkSession) -> None:
 
 def options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str]:
     """The options of a read or write, all of them text."""
-    detached, literals = cluster.detached()
-    found = {PLAN: plan_text(plan), CLUSTER: json.dumps(_cluster_document(detached), separators=(",", ":"))}
+    apart, literals = cluster.detached()
+    literals |= detached(plan)[1]
+    found = {PLAN: plan_text(plan), CLUSTER: json.dumps(_cluster_document(apart), separators=(",", ":"))}
     return {**found, LITERALS: json.dumps(literals)} if literals else found
 
 
@@ -97,8 +98,9 @@ def read_options(given: Mapping[str, str], kind: type[P]) -> tuple[P, Cluster]:
         given: What `options` made.
         kind: ReadPlan or WritePlan.
     """
-    plan = read_plan_text(given[PLAN], kind)
-    return plan, _read_cluster(json.loads(given[CLUSTER]), json.loads(given.get(LITERALS, "{}")))
+    literals = json.loads(given.get(LITERALS, "{}"))
+    plan = attached(read_plan_text(given[PLAN], kind), literals)
+    return plan, _read_cluster(json.loads(given[CLUSTER]), literals)
 
 
 def _cluster_document(cluster: Cluster) -> dict[str, Any]:
