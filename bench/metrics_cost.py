@@ -19,7 +19,7 @@ from bench.machine import facts, fill, session
 from bench.paired import compare
 from bench.tables import Orders, OrdersOut
 from kdsl import Cluster, metrics
-from kdsl.run.metrics.carried import SWITCH
+from kdsl.run.metrics.source_reports import SWITCH
 from kdsl.run.queries.listener import _listeners
 from kdsl.testing import LocalKafka
 

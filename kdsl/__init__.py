@@ -65,8 +65,8 @@ if TYPE_CHECKING:
         SinkMetrics as SinkMetrics,
         SourceMetrics as SourceMetrics,
     )
+    from kdsl.run.metrics.observer import metrics as metrics
     from kdsl.run.metrics.prometheus import MetricsServer as MetricsServer, serve_metrics as serve_metrics
-    from kdsl.run.metrics.watching import metrics as metrics
     from kdsl.run.write import WriteError as WriteError
     from kdsl.secrets import SecretError as SecretError
     from kdsl.table import Table as Table, load_tables as load_tables
@@ -146,7 +146,7 @@ _PUBLIC = {
     "computed": "kdsl.declare.classes.computed",
     "load_tables": "kdsl.table",
     "metadata": "kdsl.declare.classes.columns",
-    "metrics": "kdsl.run.metrics.watching",
+    "metrics": "kdsl.run.metrics.observer",
     "option": "kdsl.options",
     "ref": "kdsl.declare.classes.ref",
     "serve_metrics": "kdsl.run.metrics.prometheus",

@@ -9,17 +9,16 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import attrs
-import orjson
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, listing, nearest
 from kdsl.offsets import TopicPartition
+from kdsl.run.checkpoint.offset_log import source_offsets
 from kdsl.run.cluster import errors
 from kdsl.run.cluster.brokers import Brokers
-from kdsl.run.cluster.offsets import Range
+from kdsl.run.cluster.offsets import Range, positions_of
 from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer
 from kdsl.run.metrics.statistics import client_id
-from kdsl.run.metrics.track import positions_of
 
 _PATIENCE = 5.0
 """How long the next records of lagging partitions are waited for, in seconds."""
@@ -128,16 +127,12 @@ def checkpoint_positions(place: str) -> tuple[int, dict[TopicPartition, int]]:
         raise LagError(f"the query of the checkpoint {str(folder)!r} has not finished a batch yet")
     batch = max(done)
     try:
-        lines = (folder / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
+        entry = (folder / "offsets" / str(batch)).read_text(encoding="utf-8")
     except OSError as e:
         raise LagError(f"batch {batch} of the checkpoint {str(folder)!r} cannot be read: {e.strerror}") from e
     found: dict[TopicPartition, int] = {}
-    for line in lines[2:]:  # the version, and what the batch was planned with, come first
-        try:
-            document = orjson.loads(line)
-            positions = positions_of(document) if isinstance(document, dict) else {}
-        except (orjson.JSONDecodeError, ValueError, TypeError, KeyError, AttributeError):
-            continue  # a source that is not Kafka
+    for document in source_offsets(entry):
+        positions = positions_of(document) or {}  # a source that is not Kafka has none
         found |= {place: min(at, found.get(place, at)) for place, at in positions.items()}
     if not found:
         raise LagError(f"the query of the checkpoint {str(folder)!r} reads no Kafka topic")

@@ -19,8 +19,8 @@ from kdsl.errors import KdslError, listing
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.frames.watermark import with_watermark
-from kdsl.run.metrics.carried import OPTION, SWITCH, new_name, observed
-from kdsl.run.metrics.watching import WATCHING
+from kdsl.run.metrics.observer import METRICS
+from kdsl.run.metrics.source_reports import OPTION, SWITCH, new_name, observed
 from kdsl.run.queries.commits import tell_of_batch
 from kdsl.run.queries.listener import observe
 from kdsl.run.queries.watch import watch
@@ -71,7 +71,7 @@ def read_stream(
         computed: Makers of those computed columns that only Python can make, by column.
     """
     check_session(spark, plan.table, plan.output)
-    observe(WATCHING)
+    observe(METRICS)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=True)
     told = (spark.conf.get(SWITCH, "true") or "").lower() != "false"

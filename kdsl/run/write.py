@@ -29,8 +29,8 @@ from kdsl.run.exactly_once.batch import write_batch
 from kdsl.run.exactly_once.stream import NO_ADAPTIVE_PLAN, leave, start_stream, started
 from kdsl.run.frames.fit import fitted
 from kdsl.run.frames.parallelism import in_tasks
-from kdsl.run.metrics.watching import WATCHING, writes
-from kdsl.run.metrics.written import OPTION, Spool
+from kdsl.run.metrics.observer import METRICS, writes
+from kdsl.run.metrics.sink_reports import OPTION, Spool
 from kdsl.run.queries.listener import listen, observe
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import check_partitioner
@@ -178,7 +178,7 @@ def write_stream(
     keep_topic_ids(df, checkpoint)
     spool = Spool()
     telling = {OPTION: str(spool.path)}
-    observe(WATCHING)
+    observe(METRICS)
     listen(df.sparkSession)
     if plan.transactions is not None:
         with _batches_by_rows(df.sparkSession, NO_ADAPTIVE_PLAN):

@@ -5,13 +5,12 @@ Spark's planning process, which reads them later, does not know where they stand
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 from kdsl.run.checkpoint.kept import CheckpointError, Folder, last_batches
-from kdsl.run.cluster.offsets import VERSION
+from kdsl.run.cluster.offsets import VERSION, offset_document
 
 
 def check_offsets(folder: Folder, table: str) -> None:
@@ -33,21 +32,28 @@ def check_offsets(folder: Folder, table: str) -> None:
             f"but the offset log {last} ({folder.path('offsets')}); restore it from a copy, or take a new checkpoint"
         )
     place = f"offsets/{planned}"
-    for document in _documents(folder, place) if planned >= 0 else ():
-        if document["version"] != VERSION:
+    for document in _entry(folder, place) if planned >= 0 else ():
+        if {"version", "topics"} <= document.keys() and document["version"] != VERSION:
             raise CheckpointError(
                 f"{table}: the offsets in {folder.path(place)} have version {document['version']}, and this kdsl reads "
                 f"version {VERSION}; use the kdsl that wrote them, or a new checkpoint"
             )
 
 
-def _documents(folder: Folder, place: str) -> Iterator[dict[str, Any]]:
-    """The offsets of kdsl's own sources in an entry of the offset log: a version, metadata, a line for each source."""
+def _entry(folder: Folder, place: str) -> Iterator[dict[str, Any]]:
     text = None
     with suppress(Exception):  # Spark reads the same file, and says what is wrong with it
         text = folder.read(place)
-    for line in (text or "").splitlines()[2:]:
-        with suppress(ValueError):
-            document = json.loads(line)
-            if isinstance(document, dict) and {"version", "topics"} <= document.keys():
-                yield document
+    return source_offsets(text or "")
+
+
+def source_offsets(entry: str) -> Iterator[dict[str, Any]]:
+    """The offsets of the sources in an entry of the offset log: a version, metadata, then a line for each source.
+
+    Args:
+        entry: The text of the entry. Lines that are no JSON document, of sources that are not Kafka, are left out.
+    """
+    for line in entry.splitlines()[2:]:
+        document = offset_document(line)
+        if document is not None:
+            yield document

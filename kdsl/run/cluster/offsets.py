@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import attrs
+import orjson
 
 from kdsl.errors import KdslError
 from kdsl.offsets import TopicPartition
@@ -102,13 +103,13 @@ class Offsets:
             )
         topics = document["topics"]
         return cls(
-            positions=_flat({name: topic["offsets"] for name, topic in topics.items()}),
+            positions=by_partition({name: topic["offsets"] for name, topic in topics.items()}),
             ids={name: topic["id"] for name, topic in topics.items()},
             startup=document.get("startup", ""),
-            begin=_flat(document.get("begin", {})),
-            lost=_flat(document.get("lost", {})),
+            begin=by_partition(document.get("begin", {})),
+            lost=by_partition(document.get("lost", {})),
             read=document.get("read", ""),
-            stop=_flat(document.get("stop", {})),
+            stop=by_partition(document.get("stop", {})),
             initial=document.get("initial", False),
             again=document.get("again", 0),
         )
@@ -133,5 +134,34 @@ def nested(by_place: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     return nested
 
 
-def _flat(nested: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+def by_partition(nested: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """Numbers of partitions from how JSON holds them: by topic, and by partition as text."""
     return {(topic, int(partition)): value for topic, parts in nested.items() for partition, value in parts.items()}
+
+
+def offset_document(offset: Any) -> dict[str, Any] | None:
+    """Offsets as Spark reports them, nested or as text; None where there are none."""
+    if isinstance(offset, str | bytes):
+        try:
+            offset = orjson.loads(offset)
+        except orjson.JSONDecodeError:
+            return None
+    return offset if isinstance(offset, dict) else None
+
+
+def positions_of(document: Mapping[str, Any]) -> dict[TopicPartition, int] | None:
+    """The positions in offsets of either transport: of kdsl's own source, or of Spark's (``{"topic": {"0": 123}}``).
+
+    None where they are a source's that is not Kafka.
+
+    Raises:
+        OffsetFormatError: They were written by a version of kdsl that is newer.
+    """
+    if isinstance(document.get("version"), int) and "topics" in document:
+        return dict(Offsets.from_json(document).positions)
+    for partitions in document.values():
+        if not isinstance(partitions, dict):
+            return None
+        if not all(partition.isdigit() and isinstance(at, int) for partition, at in partitions.items()):
+            return None
+    return by_partition(document)

@@ -39,7 +39,7 @@ def staged(
         plan: What is written.
         cluster: Where.
         work: Who writes.
-        telling: The options by which commits tell what they wrote (`kdsl.run.metrics.written`).
+        telling: The options by which commits tell what they wrote (`kdsl.run.metrics.sink_reports`).
     """
     from kdsl.run.librdkafka.datasource import options
 

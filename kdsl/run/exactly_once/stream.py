@@ -245,7 +245,7 @@ def start_stream(
         trigger: The arguments of Spark's ``trigger``.
         name: The query's name.
         adopt: Whether tokens that are missing or of somebody else are passed over.
-        telling: The options by which commits tell what they wrote (`kdsl.run.metrics.written`).
+        telling: The options by which commits tell what they wrote (`kdsl.run.metrics.sink_reports`).
 
     Raises:
         ResolveError: The transactions' timeout is above the brokers' maximum.

@@ -30,8 +30,8 @@ from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError
 from kdsl.run.librdkafka.producers import leased
 from kdsl.run.librdkafka.transactions.part import write_part
 from kdsl.run.librdkafka.transactions.work import WORK, TransactionalWrite, read_transactional_write
+from kdsl.run.metrics.sink_reports import OPTION, tell
 from kdsl.run.metrics.statistics import INTERVAL, client_id
-from kdsl.run.metrics.written import OPTION, tell
 from kdsl.run.records.encode import RecordEncoder, Rows, names_topics
 from kdsl.run.records.partitioner import PartitionChooser
 

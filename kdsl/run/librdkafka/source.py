@@ -33,7 +33,7 @@ from kdsl.run.librdkafka.consumers import KeptConsumer, discard, lend, size_for
 from kdsl.run.librdkafka.datasource import CLUSTER, LITERALS, PLAN, read_options
 from kdsl.run.librdkafka.fetch import Count, Fetcher
 from kdsl.run.librdkafka.stream import Limits, Stream
-from kdsl.run.metrics.carried import COLUMN, OPTION as METRICS, Reporter, with_column
+from kdsl.run.metrics.source_reports import COLUMN, OPTION as METRICS, Reporter, with_column
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.types.spark import spark_schema

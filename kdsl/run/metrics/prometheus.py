@@ -15,7 +15,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from kdsl.run.metrics.model import Kind, Metric, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
-from kdsl.run.metrics.watching import all_metrics
+from kdsl.run.metrics.observer import all_metrics
 
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
 

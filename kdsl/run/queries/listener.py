@@ -15,8 +15,7 @@ import attrs
 import orjson
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from kdsl.offsets import TopicPartition
-from kdsl.run.cluster.offsets import Offsets
+from kdsl.run.cluster.offsets import Offsets, offset_document, positions_of
 from kdsl.run.queries.events import Observer, Progress, Query, ReadProgress
 from kdsl.run.queries.reads import READ_OPTION, Read, find, find_by_topics, stop_of
 from kdsl.run.session import is_connect
@@ -181,18 +180,18 @@ class Listener(StreamingQueryListener):
             sources: The sources as Spark reports them.
         """
         for at, source in enumerate(sources):
-            end = _document(source.get("endOffset"))
+            end = offset_document(source.get("endOffset"))
             if end is None:
                 continue
             named = "read" in end
-            parse = _parse if named else _parse_spark
+            parse = Offsets.from_json if named else _spark_offsets
             positions = parse(end)
             read = find(end["read"]) if named else self._unnamed(query, at, len(sources), source, positions)
             if read is None or positions is None:
                 continue
             if not named:
                 positions = attrs.evolve(positions, read=read.id, stop=stop_of(read))
-            start, latest = (_document(source.get(name)) for name in ("startOffset", "latestOffset"))
+            start, latest = (offset_document(source.get(name)) for name in ("startOffset", "latestOffset"))
             yield ReadProgress(
                 read,
                 None if start is None else parse(start),
@@ -221,31 +220,10 @@ class Listener(StreamingQueryListener):
         return found
 
 
-def _document(offset: Any) -> dict[str, Any] | None:
-    """Offsets as Spark reports them: nested, or as text; None where there are none."""
-    if isinstance(offset, str):
-        try:
-            offset = orjson.loads(offset)
-        except orjson.JSONDecodeError:
-            return None
-    return offset if isinstance(offset, dict) else None
-
-
-def _parse(document: dict[str, Any]) -> Offsets | None:
-    return Offsets.from_json(document)
-
-
-def _parse_spark(document: dict[str, Any]) -> Offsets | None:
-    """The offsets of Spark's own Kafka source: ``{"topic": {"0": 123}}``."""
-    positions: dict[TopicPartition, int] = {}
-    for topic, partitions in document.items():
-        if not isinstance(partitions, dict):
-            return None
-        for partition, offset in partitions.items():
-            if not (partition.isdigit() and isinstance(offset, int)):
-                return None
-            positions[topic, int(partition)] = offset
-    return Offsets(positions, dict.fromkeys(document, ""))
+def _spark_offsets(document: Mapping[str, Any]) -> Offsets | None:
+    """The offsets of Spark's own Kafka source, which know no topic ids."""
+    positions = positions_of(document)
+    return None if positions is None else Offsets(positions, dict.fromkeys(document, ""))
 
 
 def reads_now(query: Query) -> tuple[int, tuple[ReadProgress, ...]]:

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from hypothesis import given, strategies as st
 
-from kdsl.run.cluster.offsets import OffsetFormatError, Offsets, Range
+from kdsl.run.cluster.offsets import OffsetFormatError, Offsets, Range, nested, offset_document, positions_of
 
 PLACES = st.tuples(st.sampled_from(["a", "b", "orders"]), st.integers(0, 30))
 COUNTS = st.dictionaries(PLACES, st.integers(0, 10**12))
@@ -93,3 +93,22 @@ def test_new_partitions_and_gaps_begin_where_the_end_says() -> None:
     end = Offsets({("a", 0): 12, ("a", 1): 3, ("a", 2): 0}, {"a": "x"}, begin={("a", 0): 10, ("a", 1): 1, ("a", 2): 0})
 
     assert end.ranges_from(start) == (Range("a", 0, 10, 12), Range("a", 1, 1, 3))
+
+
+@given(offsets())
+def test_positions_of_either_transport_are_read_from_text_or_document(given: Offsets) -> None:
+    ours, sparks = given.to_json(), nested(given.positions)
+
+    assert positions_of(ours) == positions_of(sparks) == given.positions
+    for document in (ours, sparks):
+        assert offset_document(json.dumps(document)) == offset_document(document) == document
+
+
+@pytest.mark.parametrize("document", [{"logOffset": 0}, {"orders": {"first": 1}}, {"orders": {"0": "1"}}])
+def test_offsets_of_a_source_that_is_not_kafka_have_no_positions(document: dict[str, object]) -> None:
+    assert positions_of(document) is None
+
+
+def test_positions_that_a_newer_kdsl_wrote_are_told() -> None:
+    with pytest.raises(OffsetFormatError, match="has version 9"):
+        positions_of({"version": 9, "topics": {}})

@@ -16,7 +16,7 @@ from kdsl.cluster import Cluster
 from kdsl.plan.model import ReadPlan, Watermark
 from kdsl.resolve.model import HeaderCondition
 from kdsl.run.metrics.model import QueryMetrics, SourceMetrics
-from kdsl.run.metrics.watching import all_metrics, metrics
+from kdsl.run.metrics.observer import all_metrics, metrics
 from kdsl.run.read import read, read_stream
 from kdsl.run.write import write_stream
 from kdsl.testing import Record, RunningKafka

@@ -190,7 +190,7 @@ def _some(type_: t.DataType) -> Any:
 
 
 @attrs.frozen
-class Read:
+class SourceCounts:
     """What the tasks of one batch have read.
 
     Attributes:
@@ -213,7 +213,7 @@ class Read:
     client: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
 
 
-def read_reports(reports: Iterable[str]) -> Read:
+def read_reports(reports: Iterable[str]) -> SourceCounts:
     """What some reports say together; of each task the run that read most counts."""
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
     client: dict[str, Mapping[str, float]] = {}
@@ -230,7 +230,7 @@ def read_reports(reports: Iterable[str]) -> Read:
     lasts = [max((one for one in run if "event" in one), key=lambda o: o["event"], default=None) for run in chosen]
     timed = [one for one in lasts if one is not None]
     latest = max(timed, key=lambda one: one["event"] + one["emit_lag"], default=None)
-    return Read(
+    return SourceCounts(
         total("records"),
         total("bytes"),
         total("filtered"),

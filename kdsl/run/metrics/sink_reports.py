@@ -55,7 +55,7 @@ class TaskReport(Protocol):
 
 
 @attrs.frozen
-class Batch:
+class SinkCounts:
     """What was written, by one batch or by all of them."""
 
     records: int = 0
@@ -77,7 +77,7 @@ class Spool:
     def __init__(self) -> None:
         self.path = _folder() / f"{next(_nth)}.jsonl"
         self.path.touch(mode=0o600)
-        self.total = Batch()
+        self.total = SinkCounts()
         self.told = False
         self._at = 0
 
@@ -92,9 +92,9 @@ class Spool:
         whole = data[: data.rfind(b"\n") + 1]
         self._at += len(whole)
         for line in whole.splitlines():
-            one = Batch(**orjson.loads(line))
+            one = SinkCounts(**orjson.loads(line))
             self.told = True
-            self.total = Batch(
+            self.total = SinkCounts(
                 self.total.records + one.records,
                 self.total.bytes + one.bytes,
                 self.total.lost + one.lost,
@@ -117,7 +117,7 @@ def tell(path: str | None, tasks: Iterable[TaskReport]) -> None:
     client: dict[str, Mapping[str, float]] = {}
     for one in said:
         client |= one.client
-    batch = Batch(
+    batch = SinkCounts(
         sum(one.records for one in said),
         sum(one.bytes for one in said),
         sum(one.lost for one in said),

@@ -13,16 +13,19 @@ from threading import Lock
 from typing import Any, Protocol
 
 import attrs
-import orjson
 
 from kdsl.offsets import TopicPartition
-from kdsl.run.metrics.carried import OBSERVED, Read, read_of, read_reports
+from kdsl.run.cluster.offsets import by_partition, offset_document, positions_of
 from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
-from kdsl.run.metrics.written import Batch, Spool
+from kdsl.run.metrics.sink_reports import SinkCounts, Spool
+from kdsl.run.metrics.source_reports import OBSERVED, SourceCounts, read_of, read_reports
 
 _FORGET = 600.0
 """After so many seconds without a word a client is taken to be gone."""
 _BEFORE_ALL = 0.0
+_REMEMBERED = 1_000  # Spark's own buffer holds a hundred
+_Key = tuple[int, str]
+_NONE: _Key = (-1, "")
 
 Clock = Callable[[], float]
 
@@ -65,7 +68,7 @@ class _Source:
     filtered: int = 0
     rate: float = 0.0
     byte_rate: float | None = None
-    last: Read = attrs.field(factory=Read)
+    last: SourceCounts = attrs.field(factory=SourceCounts)
     current: dict[TopicPartition, int] = attrs.field(factory=dict)
     latest: dict[TopicPartition, int] | None = None
     high: dict[TopicPartition, int] | None = None
@@ -78,7 +81,7 @@ class _Source:
 class _Sink:
     table: str
     spool: Spool | None
-    before: Batch = attrs.field(factory=Batch)
+    before: SinkCounts = attrs.field(factory=SinkCounts)
     records: int = 0
     bytes: int | None = None
     lost: int = 0
@@ -112,11 +115,12 @@ class Tracker:
         self.name: str | None = None
         self.ended = False
         self._started = self._clock()
-        self._batch: int | None = None
-        self._seen: set[tuple[int, str]] = set()
+        self._last = self._forgotten = _NONE
+        self._taken: dict[_Key, set[int]] = {}  # of each report, the sources that were counted
         self._sources: dict[str, _Source] = {}
         self._watermark: float | None = None
         self._before: float | None = None
+        self._seconds = 0.001
 
     def writes(self, table: str, spool: Spool | None, run: str) -> None:
         """Tell what the query writes, and where its commits leave their numbers."""
@@ -147,31 +151,42 @@ class Tracker:
                 self._take_written(None)
 
     def progressed(self, document: Mapping[str, Any], names: Mapping[int, Named] | None = None) -> None:
-        """Take a progress report in; one that was taken before changes nothing.
+        """Take a progress report in. One that comes again adds only the sources whose names were not known before.
 
         Args:
             document: The report, as Spark's JSON has it.
             names: Which of its sources are which reads, where the source does not tell.
         """
         with self._lock:
-            key = (int(document["batchId"]), str(document["timestamp"]))
             self._tables.update(names or {})
             self._begin(str(document["runId"]))
-            if key in self._seen or document["runId"] != self.run:
+            key = (int(document["batchId"]), str(document["timestamp"]))
+            if document["runId"] != self.run or key <= self._forgotten:
                 return
-            self._seen.add(key)
-            self.name = document.get("name") or self.name
-            if self._batch is not None and key[0] < self._batch:
-                return  # Spark's own buffer gave the newer ones first
-            self._batch = key[0]
+            first = key not in self._taken
+            taken = self._taken.setdefault(key, set())
+            if first:
+                self.name = document.get("name") or self.name
+                self._forget()
             started = _seconds(document["timestamp"])
             took = document.get("durationMs", {}).get("triggerExecution", 0) / 1000
-            seconds = max(took, started - self._before if self._before is not None else 0.0, 0.001)
-            self._before = started
-            mark = _seconds(document.get("eventTime", {}).get("watermark"))
-            self._watermark = mark if mark > _BEFORE_ALL else None
-            self._take_sources(document, seconds, started + took)
-            self._take_written(document, seconds)
+            if first and key > self._last:
+                self._last = key
+                self._seconds = max(took, started - self._before if self._before is not None else 0.0, 0.001)
+                self._before = started
+                mark = _seconds(document.get("eventTime", {}).get("watermark"))
+                self._watermark = mark if mark > _BEFORE_ALL else None
+            # A report may come late, for Spark's own buffer is ahead of its listeners: it counts, and shows nothing.
+            newest = key == self._last
+            self._take_sources(document, taken, started + took, newest=newest)
+            if first:
+                self._take_written(document, newest=newest)
+
+    def _forget(self) -> None:
+        while len(self._taken) > _REMEMBERED:
+            oldest = min(self._taken)
+            del self._taken[oldest]
+            self._forgotten = max(self._forgotten, oldest)
 
     def _begin(self, run: str) -> None:
         if run == self.run or run in self._past:
@@ -185,38 +200,38 @@ class Tracker:
     def _source(self, named: Named) -> _Source:
         return self._sources.setdefault(named.read, _Source(named))
 
-    def _take_sources(self, document: Mapping[str, Any], seconds: float, ended: float) -> None:
-        counted: dict[str, Read] = {}
-        for name, row in (document.get("observedMetrics") or {}).items():
-            read = read_of(name)
-            reports = ((row or {}).get(OBSERVED) or {}).get("reports")
-            if read is not None and reports is not None:
-                one = read_reports(reports)
-                counted[read] = _both(counted[read], one) if read in counted else one
+    def _take_sources(self, document: Mapping[str, Any], taken: set[int], ended: float, *, newest: bool) -> None:
         rows: dict[str, int] = {}
         for at, told in enumerate(document.get("sources") or ()):
-            end = _document(told.get("endOffset"))
+            end = offset_document(told.get("endOffset"))
             named = self._named(at, end)
-            if named is None or end is None:
+            if named is None or end is None or at in taken:
                 continue
+            taken.add(at)
             source = self._source(named)
             first = named.read not in rows
             rows[named.read] = rows.get(named.read, 0) + (told.get("numInputRows") or 0)
-            self._take_offsets(source, end, _document(told.get("latestOffset")), first=first)
+            if newest:
+                self._take_offsets(source, end, offset_document(told.get("latestOffset")), first=first)
+        counted = _observed(document) if rows else {}
         for read, given in rows.items():
-            source, found = self._sources[read], counted.get(read)
-            records = given if found is None else found.records
-            source.records += records
-            source.rate = records / seconds
+            self._count(self._sources[read], given, counted.get(read), ended, newest=newest)
+
+    def _count(self, source: _Source, rows: int, found: SourceCounts | None, ended: float, *, newest: bool) -> None:
+        records = rows if found is None else found.records
+        source.records += records
+        if found is not None:
+            source.bytes = (source.bytes or 0) + found.bytes
+            source.filtered += found.filtered
+            source.clients.take(found.client, ended)
+        if newest:
+            source.rate = records / self._seconds
             if found is not None:
-                source.bytes = (source.bytes or 0) + found.bytes
-                source.byte_rate = found.bytes / seconds
-                source.filtered += found.filtered
-                source.clients.take(found.client, ended)
+                source.byte_rate = found.bytes / self._seconds
                 if found.event is not None:
                     source.last = found
-            if records:
-                source.busy = ended
+        if records:
+            source.busy = max(source.busy or ended, ended)
 
     def _named(self, at: int, end: Mapping[str, Any] | None) -> Named | None:
         if end is not None and isinstance(end.get("read"), str) and end["read"]:
@@ -228,24 +243,24 @@ class Tracker:
     def _take_offsets(
         source: _Source, end: Mapping[str, Any], latest: Mapping[str, Any] | None, *, first: bool
     ) -> None:
-        current = positions_of(end)
+        current = positions_of(end) or {}
         if not first:  # the same table twice in a query: the place of the slower one
             current = {place: min(at, source.current.get(place, at)) for place, at in current.items()}
         source.current = current
         source.latest = None if latest is None else positions_of(latest)
-        source.high = {**(source.latest or {}), **_flat(latest.get("high", {}))} if latest is not None else None
+        source.high = {**(source.latest or {}), **by_partition(latest.get("high", {}))} if latest is not None else None
         if "version" in end:
-            source.lost = sum(_flat(end.get("lost", {})).values())
+            source.lost = sum(by_partition(end.get("lost", {})).values())
 
-    def _take_written(self, document: Mapping[str, Any] | None, seconds: float = 0.0) -> None:
+    def _take_written(self, document: Mapping[str, Any] | None, *, newest: bool = False) -> None:
         sink = self._sink
         if sink is None:
             return
         if sink.spool is not None and (sink.spool.read() or sink.spool.told):
             now = sink.spool.total
-            if document is not None:
-                sink.rate = (now.records - sink.before.records) / seconds
-                sink.byte_rate = (now.bytes - sink.before.bytes) / seconds
+            if newest:
+                sink.rate = (now.records - sink.before.records) / self._seconds
+                sink.byte_rate = (now.bytes - sink.before.bytes) / self._seconds
                 sink.before = now
             sink.records, sink.bytes, sink.lost = now.records, now.bytes, now.lost
             sink.send_time = now.send_time
@@ -254,7 +269,8 @@ class Tracker:
             told = (document.get("sink") or {}).get("numOutputRows")
             if told is not None and told >= 0:  # Spark says -1 where it does not know
                 sink.records += told
-                sink.rate = told / seconds
+                if newest:
+                    sink.rate = told / self._seconds
 
     def snapshot(self) -> QueryMetrics:
         """The metrics as they are now."""
@@ -263,7 +279,8 @@ class Tracker:
             self._take_written(None)
             sources = tuple(self._shown(source, now) for source in self._sources.values())
             sinks = () if self._sink is None else (self._shown_sink(self._sink, now),)
-            return QueryMetrics(self.query, self.run, self.name, self._batch, sources, sinks)
+            batch = None if self._last == _NONE else self._last[0]
+            return QueryMetrics(self.query, self.run, self.name, batch, sources, sinks)
 
     def _shown(self, source: _Source, now: float) -> SourceMetrics:
         commits = self._commits(source.named.read) if self._commits else None
@@ -314,7 +331,19 @@ class Tracker:
         )
 
 
-def _both(one: Read, other: Read) -> Read:
+def _observed(document: Mapping[str, Any]) -> dict[str, SourceCounts]:
+    """What the tasks of a batch have told on their rows, by read."""
+    counted: dict[str, SourceCounts] = {}
+    for name, row in (document.get("observedMetrics") or {}).items():
+        read = read_of(name)
+        reports = ((row or {}).get(OBSERVED) or {}).get("reports")
+        if read is not None and reports is not None:
+            one = read_reports(reports)
+            counted[read] = _both(counted[read], one) if read in counted else one
+    return counted
+
+
+def _both(one: SourceCounts, other: SourceCounts) -> SourceCounts:
     """What two reads of the same table in one query read together."""
     behind = min((r for r in (one, other) if r.event is not None), key=lambda r: r.event or 0, default=one)
     return attrs.evolve(
@@ -324,26 +353,6 @@ def _both(one: Read, other: Read) -> Read:
         filtered=one.filtered + other.filtered,
         client={**one.client, **other.client},
     )
-
-
-def _document(offset: Any) -> dict[str, Any] | None:
-    if isinstance(offset, str):
-        try:
-            offset = orjson.loads(offset)
-        except orjson.JSONDecodeError:
-            return None
-    return offset if isinstance(offset, dict) else None
-
-
-def positions_of(document: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """The positions in offsets of either transport."""
-    if "version" in document:
-        return _flat({name: topic["offsets"] for name, topic in document["topics"].items()})
-    return _flat({name: parts for name, parts in document.items() if isinstance(parts, dict)})
-
-
-def _flat(nested: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    return {(topic, int(partition)): value for topic, parts in nested.items() for partition, value in parts.items()}
 
 
 def _lags(current: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from kdsl.run.metrics.model import QueryMetrics
-from kdsl.run.metrics.track import Named, Tracker, in_order
-from kdsl.run.metrics.written import Spool
+from kdsl.run.metrics.sink_reports import Spool
+from kdsl.run.metrics.tracker import Named, Tracker, in_order
 from kdsl.run.queries.commits import counts_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _trackers: OrderedDict[str, Tracker] = OrderedDict()
 _lock = Lock()
 
 
-class Watching:
+class MetricsObserver:
     """Keeps the metrics of queries as they go on (an observer of `kdsl.run.queries`)."""
 
     def started(self, query: Query) -> None:
@@ -46,7 +46,7 @@ class Watching:
         _tracker(query.id).end(query.run_id)
 
 
-WATCHING = Watching()
+METRICS = MetricsObserver()
 
 
 def writes(query: StreamingQuery, table: str, spool: Spool | None) -> None:

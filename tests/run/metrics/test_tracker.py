@@ -9,10 +9,10 @@ import attrs
 import orjson
 import pytest
 
-from kdsl.run.metrics.carried import Reporter, new_name, read_of, read_reports
 from kdsl.run.metrics.model import SourceMetrics
-from kdsl.run.metrics.track import Named, Tracker
-from kdsl.run.metrics.written import Spool, tell
+from kdsl.run.metrics.sink_reports import Spool, tell
+from kdsl.run.metrics.source_reports import Reporter, new_name, read_of, read_reports
+from kdsl.run.metrics.tracker import Named, Tracker
 from kdsl.types import model as t
 
 READ = "Orders-abc"
@@ -152,6 +152,34 @@ class TestTracker:
         assert (found.num_records_in, found.num_bytes_in, found.pending_records) == (7, None, 1)
         assert found.pending_bytes is None
         assert found.current_offsets == {("orders", 0): 5}
+
+    def test_a_report_that_came_before_its_sources_were_known_counts_when_they_are(self, tracker: Tracker) -> None:
+        told = [document(0, 5, 6), document(1, 6, 6)]
+        for one, at in zip(told, (5, 6), strict=True):
+            one["sources"][0] |= {"endOffset": {"orders": {"0": at}}, "latestOffset": {"orders": {"0": 6}}}
+            tracker.progressed(one)  # from recentProgress, which comes before the listener's names
+        assert tracker.snapshot().sources == ()
+
+        for one in (*told, *told):
+            tracker.progressed(one, {0: Named(READ, "Orders")})
+
+        found = shown(tracker)
+        assert (found.num_records_in, found.current_offsets, found.pending_records) == (14, {("orders", 0): 6}, 0)
+
+    def test_a_report_that_comes_late_counts_and_changes_no_gauge(self, tracker: Tracker) -> None:
+        tracker.progressed(document(1, 9, 9, report("b", "2", 4), sink={"numOutputRows": 4}))
+        before = shown(tracker)
+        tracker.progressed(document(0, 5, 9, report("a", "1", 5), sink={"numOutputRows": 5}))
+
+        assert shown(tracker) == attrs.evolve(before, num_records_in=9, num_bytes_in=90)
+        assert tracker.snapshot().batch == 1
+
+    def test_reports_are_remembered_for_as_long_as_they_may_come_again(self, tracker: Tracker) -> None:
+        many = [{**document(0, 5, 5, report("a", str(n), 1)), "batchId": n} for n in range(1_500)]
+        for told in (*many, *many):
+            tracker.progressed(told)
+
+        assert shown(tracker).num_records_in == 1_500
 
     def test_a_source_that_is_not_kafka_is_none(self, tracker: Tracker) -> None:
         told = document(0, 5, 6)
