@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from textwrap import indent
 from typing import TYPE_CHECKING, Literal, Self
 
 import attrs
@@ -37,6 +38,8 @@ class Where:
         file: The file that holds the declaration.
         line: The line in that file, from 1.
         path: The place inside a document, as ``$.tables.orders.columns[2]``.
+        position: The place in that line, from 1.
+        excerpt: The line as it stands there, without its secrets, and a second one with carets under the place.
     """
 
     table: str | None = None
@@ -44,6 +47,8 @@ class Where:
     file: str | None = None
     line: int | None = None
     path: str | None = None
+    position: int | None = None
+    excerpt: str | None = attrs.field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -52,11 +57,13 @@ class Where:
 
     @property
     def place(self) -> str:
-        """File, line and path; a file below the working directory is named from there."""
+        """File, line, place in the line and path; a file below the working directory is named from there."""
         file = self.file or ""
         if file.startswith(os.sep) and not (near := os.path.relpath(file)).startswith(os.pardir):
             file = near
         line = "" if self.line is None else f"{file}:{self.line}" if file else f"line {self.line}"
+        if line and self.position is not None:
+            line += f":{self.position}" if file else f", column {self.position}"
         return " ".join(part for part in (line or file, self.path) if part)
 
     def __str__(self) -> str:
@@ -83,8 +90,9 @@ class Problem:
     severity: Severity = "error"
 
     def __str__(self) -> str:
-        place = str(self.where)
-        return f"{place}: {self.message}; {self.fix}" if place else f"{self.message}; {self.fix}"
+        place, excerpt = str(self.where), self.where.excerpt
+        told = f"{place}: {self.message}; {self.fix}" if place else f"{self.message}; {self.fix}"
+        return f"{told}\n{indent(excerpt, '    ')}" if excerpt else told
 
     def at(self, where: Where) -> Problem:
         """The same problem with every part of the place that it lacks taken from ``where``."""
@@ -128,7 +136,7 @@ class ResolveError(ExceptionGroup[ProblemError], KdslError):
         return tuple(e.problem for e in self.exceptions if isinstance(e, ProblemError))
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.message}:", *(f"  {p}" for p in self.problems)])
+        return "\n".join([f"{self.message}:", *(indent(str(p), "  ") for p in self.problems)])
 
 
 class RecordError(KdslError):

@@ -1,3 +1,1 @@
-"""Flink's DDL: statements read from text, as values."""
-
-from __future__ import annotations
+"""Flink's SQL as a way to declare: scripts to statements (`parser`), statements to tables (`tables`)."""
