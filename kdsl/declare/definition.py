@@ -11,6 +11,7 @@ import attrs
 from kdsl.client.properties import Properties
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.decrypted import decrypted
+from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where
 from kdsl.formats import Format
 from kdsl.options import Spelling
@@ -48,6 +49,9 @@ class Expression:
 class ColumnDef:
     """One column as it was declared.
 
+    Two columns are equal when they mean the same, however it was said: whether a column is in the message key is the
+    table's to compare, and metadata under the column's own name may be named or not.
+
     Attributes:
         name: The table's name of the column.
         type: Its type; ``nullable`` says whether NULL is allowed.
@@ -59,23 +63,32 @@ class ColumnDef:
         default: The value of a row that does not give one.
         comment: What the column means.
         where: Where it was declared.
+        shows: The metadata key of a metadata column; empty for another one.
     """
 
     name: str
     type: t.DataType
     role: Role = "physical"
-    key: bool = False
-    metadata_key: str | None = None
+    key: bool = attrs.field(default=False, eq=False)
+    metadata_key: str | None = attrs.field(default=None, eq=False)
     virtual: bool = False
     expression: Expression | None = None
     default: Any = MISSING
     comment: str | None = None
     where: Where = attrs.field(factory=Where, eq=False)
+    shows: str = attrs.field(init=False, repr=False)
 
-    @property
-    def shows(self) -> str:
-        """The metadata key of a metadata column; empty for another one."""
+    @shows.default
+    def _shown(self) -> str:
         return (self.metadata_key or self.name) if self.role == "metadata" else ""
+
+
+def _length(delay: object) -> object:
+    """A delay by which two texts that say the same are equal."""
+    try:
+        return parse_duration(delay) if isinstance(delay, str) else delay
+    except ValueError:
+        return delay
 
 
 @attrs.frozen
@@ -83,13 +96,13 @@ class WatermarkDef:
     """A declared watermark: the column of event time and the longest delay, as text ('5 seconds')."""
 
     column: str
-    delay: str
+    delay: str = attrs.field(eq=_length)
     where: Where = attrs.field(factory=Where, eq=False)
 
 
 @attrs.frozen
 class TableDef:
-    """A declared table.
+    """A declared table; two are equal when they mean the same, whichever way they were declared.
 
     Attributes:
         name: The class name, or the name in the DDL or the document.
@@ -108,6 +121,7 @@ class TableDef:
         problems: What was found to be wrong while the declaration was read.
         unread: The sides, ``"key"`` or ``"value"``, for which a format was named that could not be read.
         places: The place of each option, by its Flink key, where the way to declare knows it.
+        message_key: The columns of the message key, in its order; some may not exist.
     """
 
     name: str
@@ -115,7 +129,7 @@ class TableDef:
     options: KafkaOptions = attrs.field(factory=KafkaOptions)
     key_format: Format | None = None
     value_format: Format | None = None
-    key_fields: tuple[str, ...] | None = None
+    key_fields: tuple[str, ...] | None = attrs.field(default=None, eq=False)
     primary_key: tuple[str, ...] = ()
     watermarks: tuple[WatermarkDef, ...] = ()
     properties: Properties = attrs.field(factory=Properties, converter=Properties)
@@ -125,6 +139,11 @@ class TableDef:
     problems: tuple[Problem, ...] = attrs.field(default=(), eq=False)
     unread: frozenset[str] = attrs.field(default=frozenset(), eq=False)
     places: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
+    message_key: tuple[str, ...] = attrs.field(init=False, repr=False)
+
+    @message_key.default
+    def _key(self) -> tuple[str, ...]:
+        return tuple(c.name for c in self.columns if c.key) if self.key_fields is None else self.key_fields
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "properties", decrypted(self.properties, self.options.valid()))

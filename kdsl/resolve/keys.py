@@ -18,7 +18,7 @@ from kdsl.types import model as t
 
 def key_columns(table: TableDef) -> tuple[str, ...]:
     """The names of the key columns in the order of the message key; some may not exist."""
-    return tuple(c.name for c in table.columns if c.key) if table.key_fields is None else table.key_fields
+    return table.message_key
 
 
 def except_key(table: TableDef) -> bool:
