@@ -16,8 +16,15 @@ from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability import harness
 from tests.reliability.harness import ROOT, Job, Kill, Point, copy_tables
 from tests.reliability.oracle import Mark, judge, look, marks, send
+from tests.reliability.test_exactly_once import POINTS, copied
 
-CORE = ["tests/test_examples.py", "tests/run/test_read.py", "tests/run/test_write.py", "tests/run/test_write_stream.py"]
+CORE = [
+    "tests/test_examples.py",
+    "tests/run/test_read.py",
+    "tests/run/test_write.py",
+    "tests/run/test_write_stream.py",
+    "tests/run/exactly_once/test_stream.py",
+]
 LANES, PER_BATCH = 4, 4000
 
 pytestmark = pytest.mark.reliability
@@ -55,6 +62,23 @@ def copy_job(kafka: RunningKafka, topic: MakeTopic, folder: Path, batches: int) 
     source, target = topic("in", partitions=LANES), topic("out", partitions=LANES)
     sent = send(kafka, source, marks("p", LANES, count=batches * PER_BATCH))
     return Job(folder / "job", copy_tables(kafka, source, target, per_batch=PER_BATCH)), sent
+
+
+@pytest.mark.parametrize("at", ["mid-write", "after one writer's commit"])
+def test_an_executor_that_dies_in_a_transaction_leaves_each_record_once(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, kdsl_spark_cluster: SparkCluster, tmp_path: Path, at: str
+) -> None:
+    """K1 on a cluster: the next executor fences what the dead one began, or finds its token."""
+    job, sent, target = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=4)
+    job.spark = kdsl_spark_cluster.settings
+
+    life = job.run(Kill(POINTS[at], committed=1, action="kill-executor"))
+
+    assert life.killed
+    assert "Lost executor" in life.log
+    assert life.code == 0, life.log[-4000:]
+    verdict = judge(sent, look(kdsl_kafka, target))
+    assert verdict.exactly_once, str(verdict)
 
 
 def judged(kafka: RunningKafka, job: Job, sent: list[Mark], strikes: int) -> None:
