@@ -131,11 +131,14 @@ class Format(Options):
         identifier: The format's name.
         insert_only: Whether every row is new; otherwise rows may be changes (`ROW_KINDS`).
         metadata: What a message says beside its row, by key, and of what type; a table shows it as ``value.<key>``.
+        connection: How the keys of the options begin that only say how something outside is reached; a query may go
+            on with others.
     """
 
     identifier: ClassVar[str]
     insert_only: ClassVar[bool] = True
     metadata: ClassVar[Mapping[str, t.DataType]] = {}
+    connection: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -148,6 +151,22 @@ class Format(Options):
         combinations of options.
         """
         del row, direction
+        return ()
+
+    def check_use(self, row: t.Row, use: Use, direction: Direction) -> Iterable[Problem]:
+        """The problems of this format with how a table uses it: its side and its topics.
+
+        The registry is not known here; see `check_registry`.
+        """
+        del row, use, direction
+        return ()
+
+    def check_registry(self, registry: Registry | None) -> Iterable[Problem]:
+        """The problems of this format with the cluster's schema registry, or with there being none.
+
+        Told when the cluster is known, before anything runs. References to secrets are not resolved.
+        """
+        del registry
         return ()
 
     def prunable(self) -> bool:

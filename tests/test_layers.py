@@ -17,6 +17,7 @@ LAYERS = (
     ("kdsl.secrets",),
     ("kdsl.client",),
     ("kdsl.cluster",),
+    ("kdsl.registry",),
     ("kdsl.options",),
     ("kdsl.formats", "kdsl.partitioner"),
     ("kdsl_formats",),

@@ -183,7 +183,11 @@ def _members(part: Part | None) -> object:
 
 
 def _format(part: Part | None) -> object:
-    return None if part is None else (part.format.identifier, part.format.to_strings())
+    if part is None:
+        return None
+    options = part.format.to_strings()
+    reaching = part.format.connection  # how a registry is reached changes no message
+    return part.format.identifier, {key: text for key, text in options.items() if not key.startswith(reaching)}
 
 
 class Folder(Protocol):

@@ -1,0 +1,350 @@
+"""Asks a schema registry, and keeps what it answers.
+
+What stands under an id never changes, so each process asks for an id once, and an outage of the registry goes unnoticed
+as long as no new one comes up. What has no answer is asked again, with longer and longer pauses, at each address.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from kdsl.cluster import Registry
+from kdsl.errors import fail_on
+from kdsl.registry.errors import (
+    IncompatibleSchemaError,
+    RegistryError,
+    RegistryRefusedError,
+    RegistryUnreachableError,
+    UnknownSchemaError,
+    UnknownSubjectError,
+)
+from kdsl.registry.login import login
+from kdsl.registry.model import RegisteredSchema, SchemaReference, SubjectVersion
+from kdsl.registry.settings import Settings, read_settings
+from kdsl.registry.tls import context
+from kdsl.secrets import resolve
+
+_JSON = "application/vnd.schemaregistry.v1+json"
+_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+_lock = threading.Lock()
+_clients: dict[tuple[int, Registry], RegistryClient] = {}
+
+
+def registry_client(registry: Registry) -> RegistryClient:
+    """The client of a registry, made once a process; secrets are resolved here and now.
+
+    Raises:
+        ResolveError: The settings have errors; all are told.
+        SecretError: A reference cannot be resolved in this process.
+        RegistryError: A store cannot be read.
+    """
+    key = (os.getpid(), registry)  # connections do not outlive a fork
+    with _lock:
+        if key not in _clients:
+            _clients[key] = RegistryClient(registry)
+        return _clients[key]
+
+
+class RegistryClient:
+    """Asks a registry. Safe to be used by several threads.
+
+    Args:
+        registry: Where it is and what its client needs; references are resolved here.
+
+    Raises:
+        ResolveError: The settings have errors; all are told.
+        SecretError: A reference cannot be resolved in this process.
+        RegistryError: A store cannot be read.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        settings, problems = read_settings(registry, resolve)
+        fail_on(problems, "the schema registry")
+        self._settings = settings
+        self._first = 0
+        self._http = _http(settings)
+        self._schemas: dict[int, RegisteredSchema] = {}
+        self._versions: dict[tuple[str, int], SubjectVersion] = {}
+        self._ids: dict[tuple[str, RegisteredSchema, bool, bool], int] = {}
+        self._latest: dict[str, SubjectVersion] = {}
+
+    @property
+    def address(self) -> str:
+        """Where the registry is, without any user."""
+        return ", ".join(self._settings.urls)
+
+    def schema(self, id: int) -> RegisteredSchema:  # noqa: A002  # its name in the registry
+        """The schema of an id; asked for once.
+
+        Raises:
+            UnknownSchemaError: The registry has none.
+            RegistryError: The registry does not answer, or refuses.
+        """
+        found = self._schemas.get(id)
+        if found is None:
+            what = f"the schema of the id {id}"
+            answer = self._ask("GET", f"/schemas/ids/{id}", what, {"fetchMaxId": "false"})
+            if answer.status_code == httpx.codes.NOT_FOUND:
+                raise UnknownSchemaError(f"the registry {self.address} has no schema of the id {id}{_told(answer)}")
+            found = self._schemas[id] = _schema(self._document(answer, what))
+        return found
+
+    def references(self, schema: RegisteredSchema) -> Mapping[str, RegisteredSchema]:
+        """What a schema makes use of, directly or not, by the names that it is called; what is used comes first.
+
+        Raises:
+            RegistryError: The registry lacks one of them, does not answer, or refuses.
+        """
+        found: dict[str, RegisteredSchema] = {}
+        self._follow(schema, found)
+        return found
+
+    def _follow(self, schema: RegisteredSchema, found: dict[str, RegisteredSchema]) -> None:
+        for reference in schema.references:
+            if reference.name not in found:
+                used = self.version(reference.subject, reference.version).schema
+                self._follow(used, found)
+                found[reference.name] = used
+
+    def version(self, subject: str, version: int) -> SubjectVersion:
+        """A version of a subject; asked for once.
+
+        Raises:
+            UnknownSubjectError: There is none.
+            RegistryError: The registry does not answer, or refuses.
+        """
+        if (subject, version) not in self._versions:
+            self._versions[subject, version] = self._version(subject, str(version))
+        return self._versions[subject, version]
+
+    def latest(self, subject: str) -> SubjectVersion:
+        """The latest version of a subject, as it is when this process asks first; asked for once.
+
+        Raises:
+            UnknownSubjectError: There is no such subject.
+            RegistryError: The registry does not answer, or refuses.
+        """
+        if subject not in self._latest:
+            self._latest[subject] = self._version(subject, "latest")
+        return self._latest[subject]
+
+    def _version(self, subject: str, version: str) -> SubjectVersion:
+        what = f"the version {version} of the subject {subject!r}"
+        answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}", what)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            raise UnknownSubjectError(f"the registry {self.address} does not have {what}{_told(answer)}")
+        document = self._document(answer, what)
+        schema = _schema(document)
+        found = SubjectVersion(subject, int(document["version"]), int(document["id"]), schema)
+        self._schemas.setdefault(found.id, schema)
+        return found
+
+    def subjects(self) -> tuple[str, ...]:
+        """The names of all subjects, sorted.
+
+        Raises:
+            RegistryError: The registry does not answer, or refuses.
+        """
+        return tuple(sorted(map(str, self._list("/subjects", "the subjects"))))
+
+    def versions(self, subject: str) -> tuple[int, ...]:
+        """The versions of a subject.
+
+        Raises:
+            UnknownSubjectError: There is no such subject.
+            RegistryError: The registry does not answer, or refuses.
+        """
+        return tuple(sorted(map(int, self._list(f"/subjects/{quote(subject, safe='')}/versions", f"{subject!r}"))))
+
+    def register(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
+        """Put a schema under a subject, where it does not stand there yet; asked once.
+
+        Args:
+            subject: The subject.
+            schema: The schema.
+            normalize: Whether the registry brings it into its normal form before it compares.
+
+        Returns:
+            The schema's id.
+
+        Raises:
+            IncompatibleSchemaError: It does not go with the subject's schemas, or is none.
+            RegistryError: The registry does not answer, or refuses.
+        """
+        return self._id(subject, schema, normalize=normalize, register=True)
+
+    def look_up(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
+        """The id of a schema that stands under a subject; asked for once.
+
+        Raises:
+            UnknownSubjectError: It does not stand there, or there is no such subject.
+            RegistryError: The registry does not answer, or refuses.
+        """
+        return self._id(subject, schema, normalize=normalize, register=False)
+
+    def _id(self, subject: str, schema: RegisteredSchema, *, normalize: bool, register: bool) -> int:
+        key = (subject, schema, normalize, register)
+        if key not in self._ids:
+            what = f"a schema under the subject {subject!r}"
+            path = f"/subjects/{quote(subject, safe='')}{'/versions' if register else ''}"
+            answer = self._ask("POST", path, what, {"normalize": str(normalize).lower()}, _body(schema))
+            if answer.status_code == httpx.codes.NOT_FOUND and not register:
+                raise UnknownSubjectError(
+                    f"the registry {self.address} does not have this schema under the subject {subject!r}"
+                    f"{_told(answer)}; register it there, or let the format do so (auto-register): {schema.text}"
+                )
+            if answer.status_code in (httpx.codes.CONFLICT, httpx.codes.UNPROCESSABLE_ENTITY):
+                why = "cannot be registered" if register else "cannot be looked up"
+                raise IncompatibleSchemaError(
+                    f"the registry {self.address}: the schema {why} under the subject {subject!r}{_told(answer)}: "
+                    f"{schema.text}"
+                )
+            self._ids[key] = int(self._document(answer, what)["id"])
+            self._schemas.setdefault(self._ids[key], schema)
+        return self._ids[key]
+
+    def close(self) -> None:
+        """Give up the connections."""
+        self._http.close()
+
+    def _list(self, path: str, what: str) -> list[Any]:
+        answer = self._ask("GET", path, what)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            raise UnknownSubjectError(f"the registry {self.address} does not have {what}{_told(answer)}")
+        if answer.status_code != httpx.codes.OK:
+            self._document(answer, what)
+        found = answer.json()
+        return found if isinstance(found, list) else []
+
+    def _document(self, answer: httpx.Response, what: str) -> dict[str, Any]:
+        try:
+            found = answer.json() if answer.status_code == httpx.codes.OK else None
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise RegistryError(
+                f"the registry {self.address}: asked for {what}, it answers HTTP {answer.status_code}{_told(answer)}; "
+                "see that this is the address of a schema registry with Confluent's API"
+            )
+        return found
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> httpx.Response:
+        """The answer to a request: 200, or one that says what the registry does not have or not take."""
+        settings = self._settings
+        reason = ""
+        for attempt in range(settings.retries + 1):
+            if attempt:
+                time.sleep(min(settings.wait * 2 ** (attempt - 1), settings.max_wait) * random.uniform(0.5, 1))  # noqa: S311
+            for place in range(len(settings.urls)):
+                at = (self._first + place) % len(settings.urls)
+                try:
+                    answer = self._http.request(method, settings.urls[at] + path, params=query, json=body)
+                except httpx.TransportError as e:
+                    reason = _reason(e)
+                    if _UNTRUSTED in reason:
+                        raise RegistryUnreachableError(
+                            f"the registry {settings.urls[at]} is not trusted: {reason}; name the store of its "
+                            "authority (ssl.truststore.location)"
+                        ) from None
+                    continue
+                if answer.status_code in _AGAIN:
+                    reason = f"HTTP {answer.status_code}{_told(answer)}"
+                    continue
+                self._first = at
+                self._refused(answer, what)
+                return answer
+        times = f"{settings.retries + 1} times" if settings.retries else "once"
+        raise RegistryUnreachableError(
+            f"the registry {self.address} does not answer, asked {times} for {what}: {reason}; see that it runs, and "
+            "that it can be reached from here"
+        )
+
+    def _refused(self, answer: httpx.Response, what: str) -> None:
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            raise RegistryRefusedError(
+                f"the registry {self.address} does not know who asks for {what} (HTTP 401){_told(answer)}; give it a "
+                "user (basic-auth.user-info) or a token (bearer-auth.token)"
+            )
+        if answer.status_code == httpx.codes.FORBIDDEN:
+            raise RegistryRefusedError(
+                f"the registry {self.address} does not let this user ask for {what} (HTTP 403){_told(answer)}"
+            )
+        if answer.status_code == httpx.codes.NOT_FOUND and not _error(answer):
+            raise RegistryError(
+                f"{self.address} answers HTTP 404 as no schema registry does, asked for {what}; see the path of its "
+                "address"
+            )
+
+
+def _http(settings: Settings) -> httpx.Client:
+    secure = any(url.startswith("https:") for url in settings.urls) or settings.oauth is not None
+    return httpx.Client(
+        verify=context(settings.tls) if secure else False,
+        auth=login(settings),
+        headers={"Accept": f"{_JSON}, application/json", "Content-Type": _JSON, **settings.headers},
+        timeout=httpx.Timeout(settings.read_timeout, connect=settings.connect_timeout),
+        proxy=settings.proxy,
+        follow_redirects=False,
+    )
+
+
+def _schema(document: Mapping[str, Any]) -> RegisteredSchema:
+    references = tuple(
+        SchemaReference(str(one["name"]), str(one["subject"]), int(one["version"]))
+        for one in document.get("references") or ()
+    )
+    return RegisteredSchema(str(document["schema"]), str(document.get("schemaType") or "AVRO"), references)
+
+
+def _body(schema: RegisteredSchema) -> dict[str, Any]:
+    body: dict[str, Any] = {"schema": schema.text}
+    if schema.kind != "AVRO":
+        body["schemaType"] = schema.kind
+    if schema.references:
+        body["references"] = [
+            {"name": one.name, "subject": one.subject, "version": one.version} for one in schema.references
+        ]
+    return body
+
+
+def _error(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        found = answer.json()
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) and ("error_code" in found or "message" in found) else {}
+
+
+def _told(answer: httpx.Response) -> str:
+    """What the registry says of it."""
+    found = _error(answer)
+    message = " ".join(str(found.get("message") or found.get("detail") or "").split())[:500]
+    code = found.get("error_code")
+    told = "; ".join(part for part in (message, "" if code is None else f"error code {code}") if part)
+    return f" ({told})" if told else ""
+
+
+def _reason(error: httpx.TransportError) -> str:
+    match error:
+        case httpx.ConnectTimeout():
+            return "no connection in time"
+        case httpx.TimeoutException():
+            return "no answer in time"
+        case _:
+            return str(error) or type(error).__name__
