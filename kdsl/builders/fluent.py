@@ -13,7 +13,7 @@ from kdsl.builders.sink import Guarantee, KafkaSink
 from kdsl.builders.source import Initializer, KafkaSource
 from kdsl.client.properties import Value
 from kdsl.cluster import Cluster
-from kdsl.declare.connector import ExactlyOnce, Transport
+from kdsl.declare.connector import ExactlyOnce, Latency, Transport
 from kdsl.errors import Where
 
 if TYPE_CHECKING:
@@ -61,6 +61,10 @@ class _Calls:
         self._properties.update(properties)
         self._places.update(dict.fromkeys((f"properties.{key}" for key in properties), caller()))
         return self
+
+    def set_latency(self, latency: Latency) -> Self:
+        """Micro-batches, or real-time mode: ``realtime``, with the transport ``jvm``."""
+        return self._set("latency", latency)
 
     def set_transport(self, transport: Transport) -> Self:
         """The client that reads or writes: ``librdkafka``, or ``jvm``, which is Spark's own connector."""

@@ -6,7 +6,6 @@ becomes columns of the DataFrame, which the plan writes as metadata.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -14,20 +13,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from kdsl.builders.calls import BuiltDef, Said, caller, gathered
+from kdsl.builders.calls import BuiltDef, Said, caller
+from kdsl.builders.connected import Connected
 from kdsl.builders.outgoing import PARTITION, by_function, metadata_columns, record_fields, with_chosen
 from kdsl.builders.schemas import MessageSchema
 from kdsl.builders.serializers import KafkaRecordSerializationSchema
-from kdsl.builders.settings import connection, given_properties, joined, own_cluster
+from kdsl.builders.settings import given_properties, joined
 from kdsl.client.properties import Properties, Value
 from kdsl.cluster import Cluster
-from kdsl.declare.connector import ExactlyOnce, KafkaOptions, Transport
+from kdsl.declare.connector import ExactlyOnce, KafkaOptions, Latency, Transport
 from kdsl.declare.definition import ColumnDef
-from kdsl.errors import Problem, fail_on
+from kdsl.errors import Problem
 from kdsl.plan.build import write_plan
 from kdsl.plan.model import MetadataColumn, Part, WritePlan
 from kdsl.plan.show import show
-from kdsl.resolve import problems, resolve
+from kdsl.resolve import resolve
 from kdsl.types import model as t
 from kdsl.types.sql import quoted
 from kdsl_formats.raw import Raw
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DeliveryGuarantee", "Guarantee", "KafkaSink"]
 
-_log = logging.getLogger("kdsl")
 ANY_TOPIC = "[A-Za-z0-9._-]+"
 _SETTINGS = {
     "topic": "set_topic",
@@ -53,6 +52,7 @@ _SETTINGS = {
     "exactly_once": "exactly_once_mode",
     "sink_parallelism": "parallelism",
     "transport": "transport",
+    "latency": "latency",
 }
 _PLACES = {
     "topic": "record_serializer",
@@ -64,6 +64,7 @@ _PLACES = {
     "sink.exactly-once.mode": "exactly_once_mode",
     "sink.parallelism": "parallelism",
     "transport": "transport",
+    "latency": "latency",
 }
 
 
@@ -79,7 +80,7 @@ Guarantee = DeliveryGuarantee | Literal["none", "at-least-once", "exactly-once"]
 
 
 @attrs.frozen(init=False)
-class KafkaSink:
+class KafkaSink(Connected):
     """A sink of Kafka records, as Flink's DataStream API builds one.
 
     ```python
@@ -111,6 +112,7 @@ class KafkaSink:
         parallelism: How many tasks write.
         properties: Settings of the Kafka client under Java's names.
         transport: The client that writes.
+        latency: Micro-batches, or real-time mode.
     """
 
     name: str
@@ -123,7 +125,11 @@ class KafkaSink:
     parallelism: int | None
     properties: Properties
     transport: Transport
+    latency: Latency
     _said: Said = attrs.field(eq=False, repr=False)
+
+    direction = "write"
+    settings_of = _PLACES
 
     def __init__(
         self,
@@ -137,6 +143,7 @@ class KafkaSink:
         parallelism: int | None = None,
         properties: Mapping[str, Value] | None = None,
         transport: Transport = "librdkafka",
+        latency: Latency = "micro-batch",
         name: str = "KafkaSink",
         _said: Said | None = None,
     ) -> None:
@@ -152,6 +159,7 @@ class KafkaSink:
             parallelism: How many tasks write; by default as many as the DataFrame has partitions.
             properties: Settings of the Kafka client under Java's names.
             transport: The client that writes: ``librdkafka`` or ``jvm``, Spark's own connector.
+            latency: ``micro-batch``, or ``realtime``: with ``jvm``, and with values that need no Python.
             name: What messages call it.
 
         Raises:
@@ -171,6 +179,7 @@ class KafkaSink:
             parallelism=parallelism,
             properties=given,
             transport=transport,
+            latency=latency,
             said=said,
         )
         self._judge(found)
@@ -196,7 +205,8 @@ class KafkaSink:
         """
         from kdsl.run.write import write
 
-        write(self._prepared(df), self.plan(), self._cluster(), write_id=write_id, adopt=adopt)
+        plan = self.plan()
+        write(self._prepared(df, plan), plan, self._cluster(), write_id=write_id, adopt=adopt)
 
     def write_stream(
         self,
@@ -227,9 +237,10 @@ class KafkaSink:
         """
         from kdsl.run.write import write_stream
 
+        plan = self.plan()
         return write_stream(
-            self._prepared(df),
-            self.plan(),
+            self._prepared(df, plan),
+            plan,
             self._cluster(),
             checkpoint=checkpoint,
             trigger=trigger,
@@ -265,38 +276,26 @@ class KafkaSink:
         value = Part(serializer.value.format, t.Row(fields, nullable=False), tuple(f.name for f in fields))
         return attrs.evolve(made, value=value, properties=self.properties)
 
-    def _prepared(self, df: DataFrame) -> DataFrame:
-        """The DataFrame with the columns that the plan writes."""
+    def _prepared(self, df: DataFrame, plan: WritePlan) -> DataFrame:
+        """The DataFrame with the columns that a plan writes."""
         made = self.record_serializer
         assert made is not None
         if made.function is not None:
             return by_function(df, made.function, record_fields(made))
         df = with_chosen(df, made.chosen())
-        wanted = {name.lower() for name in self.plan().columns.names}
+        wanted = {name.lower() for name in plan.columns.names}
         return df.select(*(quoted(name) for name in df.columns if name.lower() in wanted))
 
-    def _cluster(self) -> Cluster:
-        return own_cluster(self.cluster, self.bootstrap_servers, self.properties)
-
-    def _judge(self, found: list[Problem]) -> None:
-        where = attrs.evolve(self._said.where, table=self.name)
-        table = self._definition()
-        told = [*found, *self._problems(), *problems(table, "write")]
-        place = f" ({where.place})" if where.place else ""
-        for warning in fail_on(gathered(told, where), f"{self.name}{place}"):
-            _log.warning("%s", warning)
-
-    def _problems(self) -> Iterator[Problem]:
+    def _own_problems(self) -> Iterator[Problem]:
         """What only a sink of the builder can have wrong."""
         said, serializer = self._said, self.record_serializer
-        yield from said.repeated()
-        yield from connection(self.cluster, self.bootstrap_servers, self.properties, said, self.transport)
         if serializer is None:
             message = "nothing says how rows become records"
             fix = f"add {said.name('record_serializer')} with a KafkaRecordSerializationSchema"
             yield said.problem("record_serializer", "serializer-missing", message, fix)
             return
         yield from (p.at(said.places.get("record_serializer", said.where)) for p in serializer.problems)
+        yield from self._latency_problems("record_serializer", python=serializer.function is not None)
         key, value = ({f.name: f.type for f in serializer.fields(side)} for side in ("key", "value"))
         for name in (name for name in key if name in value and key[name] != value[name]):
             message = f"the column {name!r} is {key[name]} in the key and {value[name]} in the value"
@@ -319,9 +318,8 @@ class KafkaSink:
             "transactional_id_prefix": self.transactional_id_prefix,
             "exactly_once": self.exactly_once_mode,
             "transport": self.transport,
+            "latency": self.latency,
         }
-        merged = self.properties if self.cluster is None else self.cluster.properties.merged(self.properties)
-        places = {key: said.places[setting] for key, setting in _PLACES.items() if setting in said.places}
         return BuiltDef(
             name=self.name,
             columns=(
@@ -332,9 +330,9 @@ class KafkaSink:
             options=KafkaOptions(**options),
             key_format=made.key.format if made.key is not None else None,
             value_format=made.value.format if made.value is not None else None,
-            properties=merged,
+            properties=self._merged(),
             where=said.where,
-            places={**places, **{k: w for k, w in said.places.items() if k.startswith("properties.")}},
+            places=self._places(),
             said=said,
             settings=_SETTINGS,
         )

@@ -5,29 +5,29 @@ It makes a `TableDef` of itself, which the resolver judges, and completes the pl
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import attrs
 
 from kdsl.builders.batches import Mapped
-from kdsl.builders.calls import BuiltDef, Said, caller, gathered
+from kdsl.builders.calls import BuiltDef, Said, caller
+from kdsl.builders.connected import Connected
 from kdsl.builders.offsets import CustomOffsets, OffsetsInitializer
 from kdsl.builders.records import KafkaRecordDeserializationSchema
 from kdsl.builders.schemas import KafkaDeserializer, MessageSchema, kafka_schema
-from kdsl.builders.settings import connection, given_properties, hashable, joined, own_cluster, several
+from kdsl.builders.settings import given_properties, hashable, joined, several
 from kdsl.client.connector import Reset, connector_settings
 from kdsl.client.properties import Properties, Value
 from kdsl.cluster import Cluster
-from kdsl.declare.connector import KafkaOptions, Transport
+from kdsl.declare.connector import KafkaOptions, Latency, Transport
 from kdsl.declare.definition import WatermarkDef
 from kdsl.durations import parse_duration
-from kdsl.errors import Problem, fail_on, listing
+from kdsl.errors import Problem, listing
 from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.show import show
-from kdsl.resolve import problems, resolve
+from kdsl.resolve import resolve
 from kdsl.types import model as t
 from kdsl_formats.raw import Raw
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Initializer", "KafkaSource"]
 
-_log = logging.getLogger("kdsl")
 _SETTINGS = {
     "topic": "topics",
     "topic_pattern": "topic_pattern",
@@ -50,6 +49,7 @@ _SETTINGS = {
     "header_filter": "header_filter",
     "check_group": "check_group",
     "transport": "transport",
+    "latency": "latency",
 }
 _PLACES = {
     "topic": "topics",
@@ -64,6 +64,7 @@ _PLACES = {
     "scan.header-filter": "header_filter",
     "scan.check.duplicated.group.id": "check_group",
     "transport": "transport",
+    "latency": "latency",
 }
 _RESET = "auto.offset.reset"
 _BYTES = t.Row((t.Field("value", t.BYTES),), nullable=False)
@@ -71,7 +72,7 @@ Initializer = OffsetsInitializer | CustomOffsets
 
 
 @attrs.frozen(init=False)
-class KafkaSource:
+class KafkaSource(Connected):
     """A source of Kafka records, as Flink's DataStream API builds one.
 
     ```python
@@ -108,6 +109,7 @@ class KafkaSource:
         header_filter: Keeps the records whose headers match.
         check_group: Whether a stream is refused while somebody else uses the group.
         transport: The client that reads.
+        latency: Micro-batches, or real-time mode.
     """
 
     name: str
@@ -128,7 +130,11 @@ class KafkaSource:
     header_filter: str | None
     check_group: bool
     transport: Transport
+    latency: Latency
     _said: Said = attrs.field(eq=False, repr=False)
+
+    direction = "read"
+    settings_of = _PLACES
 
     def __init__(
         self,
@@ -152,6 +158,7 @@ class KafkaSource:
         header_filter: str | None = None,
         check_group: bool = False,
         transport: Transport = "librdkafka",
+        latency: Latency = "micro-batch",
         name: str = "KafkaSource",
         _said: Said | None = None,
     ) -> None:
@@ -177,6 +184,7 @@ class KafkaSource:
             header_filter: Keeps the records whose headers match: ``"depart:toy|depart:book&!env:test"``.
             check_group: Refuse to start a stream while somebody else uses the group.
             transport: The client that reads: ``librdkafka`` or ``jvm``, Spark's own connector.
+            latency: ``micro-batch``, or ``realtime``: with ``jvm``, and with values that need no Python.
             name: What messages call it.
 
         Raises:
@@ -198,7 +206,7 @@ class KafkaSource:
             name=name,
             bootstrap_servers=joined(bootstrap_servers),
             cluster=cluster,
-            topics=several(topics),
+            topics=tuple(map(hashable, several(topics))),
             topic_pattern=topic_pattern,
             partitions=tuple(sorted(dict.fromkeys(map(hashable, several(partitions))), key=repr)),
             group_id=group_id,
@@ -213,6 +221,7 @@ class KafkaSource:
             header_filter=header_filter,
             check_group=check_group,
             transport=transport,
+            latency=latency,
             said=said,
         )
         self._judge(found)
@@ -282,32 +291,20 @@ class KafkaSource:
         df = df.mapInArrow(Mapped(made.function, made.describe(), made.row, optional=False), spark_schema(made.row))
         return df if self.watermark is None or not df.isStreaming else df.withWatermark(*self.watermark)
 
-    def _cluster(self) -> Cluster:
-        return own_cluster(self.cluster, self.bootstrap_servers, self.properties)
-
     def _connector(self) -> Any:
         return connector_settings(self._merged().revealed())
-
-    def _merged(self) -> Properties:
-        return self.properties if self.cluster is None else self.cluster.properties.merged(self.properties)
 
     def _reset(self) -> Reset | None:
         reset: Reset | None = self._connector().auto_offset_reset
         return reset
-
-    def _judge(self, found: list[Problem]) -> None:
-        where = attrs.evolve(self._said.where, table=self.name)
-        table = self._definition()
-        told = [*found, *self._problems(), *problems(table, "read")]
-        place = f" ({where.place})" if where.place else ""
-        for warning in fail_on(gathered(told, where), f"{self.name}{place}"):
-            _log.warning("%s", warning)
 
     def _definition(self) -> BuiltDef:
         said, start = self._said, self.starting_offsets
         timed = start.mode == "timestamp"
         chosen = [place for place in self.partitions if _is_place(place)]
         topics = self.topics or tuple(dict.fromkeys(topic for topic, _ in chosen))
+        if any(not isinstance(topic, str) for topic in topics):
+            topics = ("topic",)  # `_topic_problems` tells them
         options = KafkaOptions(
             topic=topics,
             topic_pattern=self.topic_pattern,
@@ -318,6 +315,7 @@ class KafkaSource:
             header_filter=self.header_filter,
             check_group=self.check_group,
             transport=self.transport,
+            latency=self.latency,
         )
         made = self.deserializer or KafkaRecordDeserializationSchema(MessageSchema(Raw(), _BYTES))
         on_value = made.function is None
@@ -332,21 +330,14 @@ class KafkaSource:
             else (),
             properties=self._merged(),
             where=said.where,
-            places={key: said.places[setting] for key, setting in _PLACES.items() if setting in said.places}
-            | {
-                f"properties.{key}": said.places[f"properties.{key}"]
-                for key in self.properties
-                if f"properties.{key}" in said.places
-            },
+            places=self._places(),
             said=said,
             settings=settings,
         )
 
-    def _problems(self) -> Iterator[Problem]:
+    def _own_problems(self) -> Iterator[Problem]:
         """What only a source of the builder can have wrong."""
         said = self._said
-        yield from said.repeated()
-        yield from connection(self.cluster, self.bootstrap_servers, self.properties, said, self.transport)
         yield from self._topic_problems()
         if self.deserializer is None:
             both = f"{said.name('deserializer')} or {said.name('value_only_deserializer')}"
@@ -356,6 +347,7 @@ class KafkaSource:
         else:
             yield from (p.at(said.places.get("deserializer", said.where)) for p in self.deserializer.problems)
             yield from self._watermark_problems(self.deserializer)
+            yield from self._latency_problems("deserializer", python=self.deserializer.function is not None)
         ends = {name: getattr(self, name) for name in ("bounded", "unbounded") if getattr(self, name) is not None}
         for setting, offsets in {"starting_offsets": self.starting_offsets, **ends}.items():
             yield from (p.at(said.places.get(setting, said.where)) for p in offsets.problems)
@@ -371,11 +363,17 @@ class KafkaSource:
 
     def _topic_problems(self) -> Iterator[Problem]:
         said = self._said
-        given = [s for s in ("topics", "topic_pattern", "partitions") if getattr(self, s)]
-        if "partitions" in given and len(given) > 1:
-            names = listing(map(said.name, given)).replace("'", "")
+        ways = [s for s in ("topics", "topic_pattern", "partitions") if getattr(self, s)]
+        if "partitions" in ways and len(ways) > 1:
+            names = listing(map(said.name, ways)).replace("'", "")
             message = f"{names} are all set, but only one can say what is read"
             yield said.problem("partitions", "partitions-and-topics", message, "keep one of them")
+        given: tuple[object, ...] = self.topics
+        strange = [topic for topic in given if not isinstance(topic, str)]
+        if strange:
+            told = " and ".join(map(repr, strange))
+            message = f"{said.name('topics')} has {told}, and the name of a topic is a text"
+            yield said.problem("topics", "topics", message, f"write {said.with_value('topics', 'topic-a')}")
         wrong = [place for place in self.partitions if not _is_place(place)]
         if wrong:
             message = f"{said.name('partitions')} has {wrong[0]!r}, which is no partition of a topic"

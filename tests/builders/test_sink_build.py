@@ -187,3 +187,15 @@ class TestMistakes:
             "set_partitioner('round-robin') sends records of one key to several partitions, and the table has key "
             "columns",
         ]
+
+
+def test_real_time_mode_is_said_as_in_a_table_and_needs_a_format_without_python() -> None:
+    text, json = serializer().set_topic("t"), KafkaRecordSerializationSchema.builder().set_topic("t")
+    json.set_value_serialization_schema(FormatSchema("json", "id INT"))
+    live: dict[str, Any] = {"transport": "jvm", "latency": "realtime"}
+
+    assert KafkaSink(bootstrap_servers="a:1", record_serializer=text.build(), **live).plan().latency == "realtime"
+    (told,) = messages(record_serializer=json.build(), **live)
+    assert told.startswith("latency='realtime' runs no Python, and the format 'json' is made of it")
+    (told,) = messages(record_serializer=text.build(), latency="realtime")
+    assert "write transport='jvm', or write latency='micro-batch'" in told

@@ -290,6 +290,16 @@ class TestMistakes:
                 "offset from 0 on",
             ),
             (
+                {"topics": ["t", 5, None]},
+                "topics= has 5 and None, and the name of a topic is a text; write topics='topic-a'",
+            ),
+            ({"topics": [["t"]]}, "topics= has ('t',), and the name of a topic is a text; write topics='topic-a'"),
+            (
+                {"latency": "realtime"},
+                "latency='realtime' does not go with transport='librdkafka': a Python data source has no real-time "
+                "mode; write transport='jvm', or write latency='micro-batch'",
+            ),
+            (
                 {"partitions": [("t", -1)]},
                 "partitions= has ('t', -1), which is no partition of a topic; write {('topic-a', 0)}: topics and "
                 "numbers from 0",
@@ -380,4 +390,16 @@ def test_what_a_table_can_say_of_a_read_a_source_can_say() -> None:
         "parallelism= has the value 0; give a number greater than 0",
         "header_filter='a' cannot be read: at position 1 the condition 'a' has no colon between name and value; write "
         "conditions as in 'depart:toy|depart:book&!env:test'",
+    ]
+
+
+def test_real_time_mode_is_said_as_in_a_table_and_runs_no_function() -> None:
+    made = source(transport="jvm", latency="realtime")
+    by_function = KafkaRecordDeserializationSchema.of(functions.words, "word STRING", fields=["value"])
+
+    assert made.plan().latency == "realtime"
+    assert made == builder().set_topics("t").set_transport("jvm").set_latency("realtime").build()
+    assert messages(transport="jvm", latency="realtime", deserializer=by_function) == [
+        "deserializer= is a Python function, and latency='realtime' runs none; write latency='micro-batch', or take "
+        "records as text or bytes"
     ]
