@@ -7,18 +7,25 @@ test holds the pages in ``docs`` and the declarations together.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import get_args
 
 from kdsl.client.docs import reference as client_settings
-from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.connector import KafkaOptions, Transport
 from kdsl.declare.metadata import METADATA
 from kdsl.formats import BUILT_IN, Format, format_class
+from kdsl.resolve.transport import CAPABILITIES
 from kdsl.run.metrics.docs import reference as metrics_page
 from kdsl.types import model as t
 
 ROOT = Path("docs")
+_TRANSPORTS = Path("transports.md")
+_MADE = re.compile(
+    r"(?<=<!-- capabilities: made by python -m kdsl.docs; do not edit -->\n).*?(?=<!-- end -->)", re.DOTALL
+)
 _SAMPLES: tuple[tuple[str, t.DataType], ...] = (
     ("CHAR, VARCHAR, STRING", t.STRING),
     ("BINARY, VARBINARY, BYTES", t.BYTES),
@@ -94,21 +101,42 @@ def connector_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def pages() -> dict[Path, str]:
-    """Every generated page, by its place below the folder of the documentation."""
+def transports_page(written: str) -> str:
+    """The page of the transports, with the table of what each can do put in its place.
+
+    Args:
+        written: The page as it is.
+    """
+    names = get_args(Transport)
+    rows = [f"| | {' | '.join(names)} |", f"| --- |{' --- |' * len(names)}"]
+    for one in CAPABILITIES:
+        answers = ("yes" if name in one.transports else f"no: {one.why}" for name in names)
+        rows.append(f"| {one.doc.removesuffix('.')} | {' | '.join(answers)} |")
+    return _MADE.sub(lambda _: "\n".join(rows) + "\n", written)
+
+
+def pages(root: Path = ROOT) -> dict[Path, str]:
+    """Every generated page, by its place below the folder of the documentation.
+
+    Args:
+        root: That folder, for the page that is written by hand but for a table.
+    """
+    by_hand = root / _TRANSPORTS
+    parts = {_TRANSPORTS: transports_page(by_hand.read_text(encoding="utf-8"))} if by_hand.exists() else {}
     formats = {Path("formats", f"{name}.md"): page(format_class(name)) for name in sorted(BUILT_IN)}
     return {
         Path("client-settings.md"): client_settings(),
         Path("connector.md"): connector_page(),
         Path("metrics.md"): metrics_page(),
         **formats,
+        **parts,
     }
 
 
 def write_pages(root: Path = ROOT) -> list[Path]:
     """Write every generated page below a folder."""
     paths = []
-    for name, text in pages().items():
+    for name, text in pages(root).items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

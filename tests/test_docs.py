@@ -10,15 +10,23 @@ from pathlib import Path
 import pytest
 
 from kdsl.docs import pages, write_pages
+from kdsl.resolve.transport import CAPABILITIES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 WRITTEN = [ROOT / "README.md", ROOT / "bench" / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
-@pytest.mark.parametrize("name", list(pages()), ids=str)
+@pytest.mark.parametrize("name", list(pages(DOCS)), ids=str)
 def test_a_generated_page_is_the_one_that_the_declarations_make(name: Path) -> None:
-    assert (DOCS / name).read_text(encoding="utf-8") == pages()[name], "run make docs"
+    assert (DOCS / name).read_text(encoding="utf-8") == pages(DOCS)[name], "run make docs"
+
+
+def test_the_table_of_the_transports_has_a_row_for_each_capability() -> None:
+    page = (DOCS / "transports.md").read_text(encoding="utf-8")
+
+    for one in CAPABILITIES:
+        assert f"| {one.doc.removesuffix('.')} |" in page
 
 
 def test_there_is_a_page_for_each_format_and_no_other(tmp_path: Path) -> None:
