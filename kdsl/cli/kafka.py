@@ -43,16 +43,19 @@ def start(
     data_dir: Annotated[Path | None, typer.Option(help="A folder that keeps the data, else a temporary one.")] = None,
     property_: Annotated[list[str] | None, typer.Option("--property", help="A broker property, as KEY=VALUE.")] = None,
     version: Annotated[str | None, typer.Option(help="Kafka's version, else 4.1.2.")] = None,
+    registry: Annotated[bool, typer.Option("--registry", help="A schema registry, too (Apicurio, in memory).")] = False,
+    registry_port: Annotated[int | None, typer.Option(help="The port of the schema registry, else a free one.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Start Kafka and leave it running; does nothing if it runs already.
 
-    The first start on a machine fetches Kafka (about 45 MB) from Maven Central.
+    The first start on a machine fetches Kafka (about 45 MB) from Maven Central, and the registry (about 110 MB).
     """
     topics = dict(_topic(text) for text in topic or ())
     properties = dict(_property(text) for text in property_ or ())
     with _progress("starting Kafka") as told:
         from kdsl.testing.local_kafka import LocalKafka
+        from kdsl.testing.local_registry import LocalRegistry
 
         kafka = LocalKafka(
             brokers,
@@ -64,7 +67,8 @@ def start(
             version=version,
             on_progress=told,
         )
-        running, fresh = detached.start(kafka, name)
+        beside = LocalRegistry(port=registry_port, on_progress=told) if registry or registry_port else None
+        running, fresh = detached.start(kafka, name, beside)
         if not fresh:
             _same(running, brokers=brokers, port=port, data_dir=data_dir, security=security)
             kafka.client_of(running.bootstrap_servers).create_missing(topics)
@@ -91,7 +95,7 @@ def stop(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
 
 @app.command()
 def status(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
-    """Say what runs. Exits with 1 unless all brokers do."""
+    """Say what runs. Exits with 1 unless all brokers do, and the registry that was started with them."""
     known = detached.find(name)
     alive = known.running() if known is not None else ()
     if as_json:
@@ -103,8 +107,10 @@ def status(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
         for broker in known.brokers:
             if broker.id not in alive:
                 _say(f"  broker {broker.id} has died; its log is {broker.log}")
+        if known.registry is not None and not known.registry.running:
+            _say("  the schema registry has died; run 'kdsl kafka start --registry' again")
         _print_places(known)
-    if known is None or len(alive) < len(known.brokers):
+    if known is None or len(alive) < len(known.brokers) or (known.registry is not None and not known.registry.running):
         raise typer.Exit(1)
 
 
@@ -130,6 +136,8 @@ def _described(kafka: DetachedKafka) -> dict[str, object]:
     alive = kafka.running()
     values = cattrs.unstructure(kafka)
     del values["mark"]
+    if kafka.registry is not None:
+        values["registry"] = {"url": kafka.registry.url, "pid": kafka.registry.pid, "running": kafka.registry.running}
     brokers = [{**broker, "running": broker["id"] in alive} for broker in values["brokers"]]
     return {**values, "brokers": brokers, "running": len(alive) == len(brokers)}
 
@@ -137,6 +145,8 @@ def _described(kafka: DetachedKafka) -> dict[str, object]:
 def _print_places(kafka: DetachedKafka) -> None:
     _say(f"  data    {kafka.data_dir}{' (goes with it)' if kafka.temporary else ''}")
     _say(f"  log     {kafka.brokers[0].log}")
+    if kafka.registry is not None and kafka.registry.running:
+        _say(f"  schemas {kafka.registry.url}")
     if kafka.security[0] != "plaintext":
         _say(f"  login   {kafka.security[0]}, user kdsl, password kdsl-secret")
     name = "" if kafka.name == DEFAULT_NAME else f" --name {kafka.name}"

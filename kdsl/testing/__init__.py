@@ -1,4 +1,4 @@
-"""A real Kafka and a real Spark cluster for tests, without Docker, and the fixtures of ``kdsl.testing.pytest_plugin``.
+"""A real Kafka, schema registry and Spark cluster for tests, without Docker; fixtures: ``kdsl.testing.pytest_plugin``.
 
 Nothing is imported before it is used: pytest loads this package in every run.
 """
@@ -8,8 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kdsl.testing.errors import BrokerDiedError, DownloadError, JavaError, LocalKafkaError, SparkClusterError
+    from kdsl.testing.errors import (
+        BrokerDiedError,
+        DownloadError,
+        JavaError,
+        LocalKafkaError,
+        LocalRegistryError,
+        SparkClusterError,
+    )
     from kdsl.testing.local_kafka import LocalKafka
+    from kdsl.testing.local_registry import LocalRegistry
     from kdsl.testing.running import Record, RunningKafka
     from kdsl.testing.spark_cluster import SparkCluster
 
@@ -19,6 +27,8 @@ __all__ = [
     "JavaError",
     "LocalKafka",
     "LocalKafkaError",
+    "LocalRegistry",
+    "LocalRegistryError",
     "Record",
     "RunningKafka",
     "SparkCluster",
@@ -31,6 +41,8 @@ _PLACES = {
     "JavaError": "errors",
     "LocalKafka": "local_kafka",
     "LocalKafkaError": "errors",
+    "LocalRegistry": "local_registry",
+    "LocalRegistryError": "errors",
     "Record": "running",
     "RunningKafka": "running",
     "SparkCluster": "spark_cluster",

@@ -23,6 +23,7 @@ from kdsl.testing.folders import locked, state_dir
 
 if TYPE_CHECKING:
     from kdsl.testing.local_kafka import LocalKafka
+    from kdsl.testing.local_registry import LocalRegistry
 
 DEFAULT_NAME = "default"
 
@@ -49,6 +50,39 @@ class DetachedBroker:
 
 
 @attrs.frozen
+class DetachedRegistry:
+    """The schema registry that was started with a Kafka.
+
+    Attributes:
+        url: Its address.
+        pid: The process id.
+        created: When the process began, in seconds since the epoch.
+        mark: The argument on its command line.
+        data_dir: The folder of its log, which goes with it.
+    """
+
+    url: str
+    pid: int
+    created: float
+    mark: str
+    data_dir: str
+
+    @property
+    def running(self) -> bool:
+        """Whether it is still there."""
+        return _process(self.pid, self.created, self.mark) is not None
+
+    def end(self) -> None:
+        """End it; what it held is gone."""
+        process = _process(self.pid, self.created, self.mark)
+        if process is not None:
+            process.kill()
+            wait_ended([process], 10)
+        if Path(self.data_dir).name.startswith("kdsl-registry-"):
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+
+@attrs.frozen
 class DetachedKafka:
     """A Kafka that was started and left running.
 
@@ -62,6 +96,7 @@ class DetachedKafka:
         started: When it was started, in UTC.
         mark: The argument on the command line of each of its processes.
         brokers: Its brokers.
+        registry: The schema registry that was started with it.
     """
 
     name: str
@@ -73,13 +108,16 @@ class DetachedKafka:
     started: str
     mark: str
     brokers: tuple[DetachedBroker, ...]
+    registry: DetachedRegistry | None = None
 
     def running(self) -> tuple[int, ...]:
         """The ids of the brokers that are still there."""
         return tuple(broker.id for broker in self.brokers if self._process(broker) is not None)
 
     def end(self) -> None:
-        """End its brokers, and remove its data if that is temporary."""
+        """End its brokers and its registry, and remove its data if that is temporary."""
+        if self.registry is not None:
+            self.registry.end()
         processes = [process for broker in self.brokers if (process := self._process(broker)) is not None]
         for process in processes:
             # A frozen process cannot hear; one whose data goes anyway need not write it down.
@@ -92,12 +130,16 @@ class DetachedKafka:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def _process(self, broker: DetachedBroker) -> psutil.Process | None:
-        try:
-            process = psutil.Process(broker.pid)
-            same = abs(process.create_time() - broker.created) < 2 and self.mark in process.cmdline()
-        except psutil.Error:
-            return None
-        return process if same else None
+        return _process(broker.pid, broker.created, self.mark)
+
+
+def _process(pid: int, created: float, mark: str) -> psutil.Process | None:
+    try:
+        process = psutil.Process(pid)
+        same = abs(process.create_time() - created) < 2 and mark in process.cmdline()
+    except psutil.Error:
+        return None
+    return process if same else None
 
 
 def find(name: str = DEFAULT_NAME) -> DetachedKafka | None:
@@ -115,12 +157,15 @@ def find(name: str = DEFAULT_NAME) -> DetachedKafka | None:
         raise LocalKafkaError(f"{note} cannot be read ({error}); remove it, and end its brokers by hand") from error
 
 
-def start(kafka: LocalKafka, name: str = DEFAULT_NAME) -> tuple[DetachedKafka, bool]:
+def start(
+    kafka: LocalKafka, name: str = DEFAULT_NAME, registry: LocalRegistry | None = None
+) -> tuple[DetachedKafka, bool]:
     """Start a Kafka that outlives this process, unless one runs under that name already.
 
     Args:
         kafka: What to start.
         name: The name to start it under.
+        registry: A schema registry to start with it; beside one that runs already it is started, too.
 
     Returns:
         What runs, and whether it was started now.
@@ -132,7 +177,7 @@ def start(kafka: LocalKafka, name: str = DEFAULT_NAME) -> tuple[DetachedKafka, b
         known = find(name)
         alive = known.running() if known else ()
         if known is not None and len(alive) == len(known.brokers):
-            return known, False
+            return (known if registry is None else _with_registry(known, registry)), False
         if known is not None and alive:
             raise LocalKafkaError(
                 f"{len(alive)} of the {len(known.brokers)} brokers of {name!r} are left; run 'kdsl kafka stop' first"
@@ -141,12 +186,16 @@ def start(kafka: LocalKafka, name: str = DEFAULT_NAME) -> tuple[DetachedKafka, b
             known.end()  # after a restart of the machine, say: only a temporary folder is left
         kafka.start()
         try:
-            started = _describe(kafka, name)
+            started = attrs.evolve(_describe(kafka, name), registry=_describe_registry(registry))
             # First the note, then the freedom: whoever is killed in between leaves no broker behind.
-            _note(name).write_text(json.dumps(cattrs.unstructure(started), indent=2), encoding="utf-8")
+            _write(started)
             kafka.let_live()
+            if registry is not None:
+                registry.let_live()
         except BaseException:
             kafka.stop()
+            if registry is not None:
+                registry.stop()
             _note(name).unlink(missing_ok=True)
             raise
         return started, True
@@ -166,6 +215,41 @@ def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
         known.end()
         _note(name).unlink(missing_ok=True)
         return known if ran else None
+
+
+def _with_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKafka:
+    """What runs, with a registry beside it."""
+    if known.registry is not None:
+        if known.registry.running:
+            return known
+        known.registry.end()
+    try:
+        started = attrs.evolve(known, registry=_describe_registry(registry))
+        _write(started)
+        registry.let_live()
+    except BaseException:
+        registry.stop()
+        raise
+    return started
+
+
+def _describe_registry(registry: LocalRegistry | None) -> DetachedRegistry | None:
+    if registry is None:
+        return None
+    pid = registry.start().pid
+    if pid is None:
+        raise LocalKafkaError("The schema registry does not run")
+    return DetachedRegistry(
+        url=registry.url,
+        pid=pid,
+        created=psutil.Process(pid).create_time(),
+        mark=registry.mark,
+        data_dir=str(registry.data_dir),
+    )
+
+
+def _write(kafka: DetachedKafka) -> None:
+    _note(kafka.name).write_text(json.dumps(cattrs.unstructure(kafka), indent=2), encoding="utf-8")
 
 
 def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:

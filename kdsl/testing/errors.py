@@ -40,5 +40,9 @@ def _broker_died(message: str, node_id: int, log_tail: str) -> BrokerDiedError:
     return BrokerDiedError(message, node_id=node_id, log_tail=log_tail)
 
 
+class LocalRegistryError(LocalKafkaError):
+    """A local schema registry cannot be set up or started; the message is one sentence that says what to do."""
+
+
 class SparkClusterError(KdslError):
     """A local Spark cluster cannot be started or used; the message is one sentence that says what to do."""

@@ -1,8 +1,8 @@
 """Pytest fixtures for tests that need a real Kafka: installed with kdsl, nothing to switch on.
 
-``kdsl_kafka`` is one Kafka for the whole run, ``kdsl_topic`` makes topics that belong to one test, and
-``kdsl_spark_cluster`` is a Spark cluster of two workers. Nothing is started, or even imported, in a run whose tests ask
-for none of them.
+``kdsl_kafka`` is one Kafka for the whole run, ``kdsl_topic`` makes topics that belong to one test, ``kdsl_registry`` is
+a schema registry, and ``kdsl_spark_cluster`` is a Spark cluster of two workers. Nothing is started, or even imported, in
+a run whose tests ask for none of them.
 
 Where a broker is at hand already, name it in ``--kdsl-bootstrap``, in the setting ``kdsl_bootstrap`` or in the
 environment variable ``KDSL_TEST_BOOTSTRAP``, in this order, and none is started.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 if TYPE_CHECKING:
+    from kdsl.testing.local_registry import LocalRegistry
     from kdsl.testing.running import RunningKafka
     from kdsl.testing.spark_cluster import SparkCluster
 
@@ -99,6 +100,15 @@ def kdsl_topic(kdsl_kafka: RunningKafka, request: pytest.FixtureRequest) -> Iter
             kdsl_kafka.delete_topic(topic)
         except LocalKafkaError:  # the test deleted it, or ended the broker
             continue
+
+
+@pytest.fixture(scope="session")
+def kdsl_registry() -> Iterator[LocalRegistry]:
+    """A schema registry that runs for the whole test run: ``kdsl_registry.url``, ``.client()``."""
+    from kdsl.testing.local_registry import LocalRegistry
+
+    with LocalRegistry() as registry:
+        yield registry
 
 
 @pytest.fixture(scope="session")
