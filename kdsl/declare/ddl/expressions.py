@@ -14,7 +14,15 @@ from kdsl.declare.translate.scalar import translate_expression
 from kdsl.declare.translate.values import Value
 from kdsl.types import model as t
 
-__all__ = ["Query", "UntranslatableError", "Value", "spark_expression", "spark_query", "typed_expression", "typed_query"]
+__all__ = [
+    "Query",
+    "UntranslatableError",
+    "Value",
+    "spark_expression",
+    "spark_query",
+    "typed_expression",
+    "typed_query",
+]
 
 
 def spark_expression(text: str, columns: Mapping[str, t.DataType]) -> str:

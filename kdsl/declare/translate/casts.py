@@ -1,0 +1,163 @@
+"""CAST as Flink does it, in Spark SQL."""
+
+from __future__ import annotations
+
+from kdsl.declare.translate.values import INTEGERS, Interval, Value, same_in_spark, spark_name
+from kdsl.types import model as t
+
+
+class NoCastError(Exception):
+    """A type cannot be cast to another one; says why and what to write instead."""
+
+    def __init__(self, reason: str, fix: str) -> None:
+        super().__init__(reason)
+        self.reason, self.fix = reason, fix
+
+
+def cast(value: Value, kind: t.DataType, *, trying: bool = False) -> Value:
+    """A value as another type, explicitly.
+
+    Raises:
+        NoCastError: Flink does not cast it, or Spark cannot alike.
+    """
+    if value.type is None:
+        return Value(f"CAST(NULL AS {spark_name(kind)})", kind.as_nullable())
+    nullable = trying or value.nullable
+    return Value(_cast(value, value.type, kind, trying=trying), kind.as_nullable(nullable))
+
+
+def plain(text: str, kind: t.DataType, *, trying: bool = False) -> str:
+    """Spark's own cast."""
+    return f"{'TRY_CAST' if trying else 'CAST'}({text} AS {spark_name(kind)})"
+
+
+def _cast(value: Value, have: t.DataType, want: t.DataType, *, trying: bool) -> str:
+    text = value.text
+    match have, want:
+        case _, t.Char() | t.VarChar():
+            return _cut(as_text(value), have, want)
+        case ((t.Char() | t.VarChar()), (t.Binary() | t.VarBinary())):
+            return _sized(plain(text, t.BYTES), want)
+        case ((t.Binary() | t.VarBinary()), (t.Binary() | t.VarBinary())):
+            return _sized(text, want)
+        case ((t.Char() | t.VarChar()), _) if isinstance(want, INTEGERS):
+            # the reference takes the digits behind a point off, and blanks around
+            whole = f"regexp_replace(trim({text}), '(?<=^[+-]?[0-9]{{1,30}})[.][0-9]*$', '')"
+            constant = value.constant
+            return plain(whole if constant is None or "." in constant else text, want, trying=trying)
+        case ((t.Char() | t.VarChar()), (t.Float() | t.Double() | t.Decimal() | t.Boolean() | t.Date() | t.Time())):
+            return plain(text, want, trying=trying)
+        case ((t.Char() | t.VarChar()), (t.Timestamp() | t.TimestampLtz())):
+            return _precise(plain(text, want, trying=trying), t.Timestamp(9), want)
+        case ((t.Timestamp() | t.TimestampLtz()), (t.Timestamp() | t.TimestampLtz())):
+            made = text if same_in_spark(have, want) else plain(text, want)
+            return _precise(made, have, want)
+        case ((t.Timestamp() | t.TimestampLtz()), (t.Date() | t.Time())):
+            return plain(text, want)
+        case t.Date(), (t.Timestamp() | t.TimestampLtz()):
+            return plain(text, want)
+        case t.Boolean(), _ if _number(want):
+            return plain(plain(text, t.Int()), want)
+        case _, t.Boolean() if isinstance(have, INTEGERS):
+            return f"({text} <> 0)"
+        case _ if _number(have) and _number(want):
+            return text if same_in_spark(have, want) else plain(text, want, trying=trying)
+        case t.Array() | t.Map() | t.Row(), _ if type(have) is type(want):
+            if _same_shape(have, want):
+                return text if same_in_spark(have, want) else plain(text, want, trying=trying)
+            raise NoCastError(
+                f"{have.spelling} cannot be cast to {want.spelling} here", "cast the members by themselves"
+            )
+        case _ if have.as_nullable() == want.as_nullable():
+            return text
+        case _ if _number(have) and isinstance(want, t.Timestamp | t.TimestampLtz):
+            raise NoCastError(
+                f"a number is not cast to {want.spelling}", "write TO_TIMESTAMP_LTZ(x, 3) for milliseconds"
+            )
+    raise NoCastError(f"{have.spelling} cannot be cast to {want.spelling}", "cast to a type that it goes into")
+
+
+def _number(kind: t.DataType) -> bool:
+    return isinstance(kind, (*INTEGERS, t.Float, t.Double, t.Decimal))
+
+
+def _same_shape(have: t.DataType, want: t.DataType) -> bool:
+    """Whether every leaf is cast alike by both engines."""
+    if isinstance(have, t.Row) and isinstance(want, t.Row):
+        pairs = zip(have.fields, want.fields, strict=False)
+        return len(have.fields) == len(want.fields) and all(_same_shape(a.type, b.type) for a, b in pairs)
+    inside, other = list(t.children(have)), list(t.children(want))
+    if inside or other:
+        return type(have) is type(want) and all(_same_shape(a, b) for a, b in zip(inside, other, strict=True))
+    return same_in_spark(have, want) or (_number(have) and _number(want))
+
+
+def as_text(value: Value) -> str:
+    """A value as Flink writes it as text.
+
+    Raises:
+        NoCastError: Spark writes it otherwise.
+    """
+    text, kind = value.text, value.type
+    match kind:
+        case t.Char() | t.VarChar():
+            return text
+        case t.Boolean():
+            return f"upper(CAST({text} AS STRING))"
+        case t.Timestamp(precision=precision) | t.TimestampLtz(precision=precision):
+            shown = f"CAST({text} AS STRING)"
+            if precision == 0:
+                return f"substring({shown}, 1, 19)"
+            return f"rpad(concat({shown}, if(instr({shown}, '.') = 0, '.', '')), {20 + precision}, '0')"
+        case t.Time():
+            return f"substring(CAST({text} AS STRING), 1, 8)"
+        case Interval() | t.Array() | t.Map() | t.Multiset() | t.Row():
+            raise NoCastError(
+                f"{kind.spelling} as text is written otherwise by Spark", "put it together with CONCAT from its members"
+            )
+        case _:
+            return f"CAST({text} AS STRING)"
+
+
+def _cut(text: str, have: t.DataType, want: t.DataType) -> str:
+    """A text cut to VARCHAR(n), or cut and filled to CHAR(n)."""
+    assert isinstance(want, t.Char | t.VarChar)
+    length = want.length
+    if length == t.MAX_LENGTH or (
+        isinstance(have, t.VarChar | t.Char) and isinstance(want, t.VarChar) and have.length <= length
+    ):
+        return text
+    cut = f"substring({text}, 1, {length})"
+    return f"rpad({cut}, {length}, ' ')" if isinstance(want, t.Char) else cut
+
+
+def _sized(text: str, want: t.DataType) -> str:
+    assert isinstance(want, t.Binary | t.VarBinary)
+    if want.length == t.MAX_LENGTH:
+        return text
+    cut = f"substring({text}, 1, {want.length})"
+    return f"rpad({cut}, {want.length}, X'00')" if isinstance(want, t.Binary) else cut
+
+
+def _precise(text: str, have: t.DataType, want: t.DataType) -> str:
+    """A timestamp without the digits that the wanted type does not have."""
+    assert isinstance(have, t.Timestamp | t.TimestampLtz)
+    assert isinstance(want, t.Timestamp | t.TimestampLtz)
+    if want.precision >= min(have.precision, 6):
+        return text
+    return truncated(text, want, want.precision)
+
+
+def truncated(text: str, kind: t.DataType, digits: int) -> str:
+    """A timestamp with so many digits of the second.
+
+    A wall-clock time is taken apart and put together, for Spark's ``date_trunc`` would make it an instant on the way,
+    which shifts times that a zone skips.
+    """
+    if isinstance(kind, t.TimestampLtz):
+        if digits in (0, 3):
+            return f"date_trunc('{'MILLISECOND' if digits else 'SECOND'}', {text})"
+        power = 10 ** (6 - digits)
+        return f"timestamp_micros(unix_micros({text}) - pmod(unix_micros({text}), {power}))"
+    seconds = f"floor(extract(SECOND FROM {text}), {digits})" if digits else f"second({text})"
+    return f"make_timestamp_ntz(year({text}), month({text}), day({text}), hour({text}), minute({text}), {seconds})"
