@@ -32,7 +32,11 @@ if TYPE_CHECKING:
         metadata as metadata,
         virtual as virtual,
     )
-    from kdsl.declare.classes.computed import as_value as as_value, computed as computed
+    from kdsl.declare.classes.computed import (
+        as_value as as_value,
+        computed as computed,
+        expression as expression,
+    )
     from kdsl.declare.classes.ref import (
         Ref as Ref,
         ref as ref,
@@ -69,7 +73,7 @@ if TYPE_CHECKING:
     from kdsl.run.metrics.prometheus import MetricsServer as MetricsServer, serve_metrics as serve_metrics
     from kdsl.run.write import WriteError as WriteError
     from kdsl.secrets import SecretError as SecretError
-    from kdsl.table import Table as Table, load_tables as load_tables
+    from kdsl.table import Table as Table, load_sql as load_sql, load_tables as load_tables, sql as sql
     from kdsl.types.python import (
         Float32 as Float32,
         Float64 as Float64,
@@ -77,6 +81,7 @@ if TYPE_CHECKING:
         Int16 as Int16,
         Int32 as Int32,
         Int64 as Int64,
+        Named as Named,
         TimestampLtz as TimestampLtz,
         TimestampNtz as TimestampNtz,
     )
@@ -115,6 +120,7 @@ _PUBLIC = {
     "LeaseHeldError": "kdsl.run.cluster.lease",
     "Metadata": "kdsl.declare.classes.columns",
     "MetricsServer": "kdsl.run.metrics.prometheus",
+    "Named": "kdsl.types.python",
     "OffsetError": "kdsl.run.cluster.errors",
     "OffsetResetStrategy": "kdsl.builders.offsets",
     "OffsetsInitializer": "kdsl.builders.offsets",
@@ -144,12 +150,15 @@ _PUBLIC = {
     "as_value": "kdsl.declare.classes.computed",
     "col": "kdsl.declare.classes.columns",
     "computed": "kdsl.declare.classes.computed",
+    "expression": "kdsl.declare.classes.computed",
+    "load_sql": "kdsl.table",
     "load_tables": "kdsl.table",
     "metadata": "kdsl.declare.classes.columns",
     "metrics": "kdsl.run.metrics.observer",
     "option": "kdsl.options",
     "ref": "kdsl.declare.classes.ref",
     "serve_metrics": "kdsl.run.metrics.prometheus",
+    "sql": "kdsl.table",
     "virtual": "kdsl.declare.classes.columns",
 }
 
@@ -183,6 +192,7 @@ __all__ = [
     "LeaseHeldError",
     "Metadata",
     "MetricsServer",
+    "Named",
     "OffsetError",
     "OffsetResetStrategy",
     "OffsetsInitializer",
@@ -212,12 +222,15 @@ __all__ = [
     "as_value",
     "col",
     "computed",
+    "expression",
+    "load_sql",
     "load_tables",
     "metadata",
     "metrics",
     "option",
     "ref",
     "serve_metrics",
+    "sql",
     "virtual",
 ]
 

@@ -18,7 +18,8 @@ attrs class, dataclass,               ROW
 ====================================  ==========================  ===================================================
 
 ``X | None`` may be NULL, everything else is NOT NULL. A Spark or kdsl type inside ``Annotated`` takes the place of the
-derived one, if values of the Python type can be values of it.
+derived one, if values of the Python type can be values of it. A member of a row has the name of the class's member, or
+the one that `Named` says; the string under it in the class is its comment.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from pyspark.sql import types as s
 
 from kdsl.errors import KdslError, nearest
 from kdsl.types import model as t
+from kdsl.types.docstrings import member_docstrings
 from kdsl.types.parse import TypeSyntaxError, parse_type
 from kdsl.types.spark import from_spark
 
@@ -78,6 +80,29 @@ _FAMILIES: tuple[tuple[type[t.DataType], ...], ...] = (
     (t.Map, t.Multiset),
 )
 _USABLE = "int, float, Decimal, str, bytes, bool, date, time, datetime, list[...], dict[..., ...] or a class of fields"
+
+
+@attrs.frozen
+class Named:
+    """The name of a row's member where a Python class cannot have it: ``zip_code: Annotated[str, Named("zip-code")]``.
+
+    Attributes:
+        name: The name in the message and in the DataFrame.
+    """
+
+    name: str
+
+
+_NAMES = "__kdsl_member_names__"
+
+
+def member_names(cls: Any) -> Mapping[str, str]:
+    """The members of a class of fields that have other names in the row: by those, the attributes.
+
+    Known once a column type was read from the class.
+    """
+    found: Mapping[str, str] = getattr(cls, _NAMES, {})
+    return found
 
 
 class AnnotationError(KdslError, TypeError):
@@ -264,11 +289,33 @@ class _Reader:
         self._inside.append(cls)
         outer, self._evaluate = self._evaluate, inside(cls, self._evaluate)
         try:
-            fields = [t.Field(name, self._member(cls, name, hint)) for name, hint in found.items()]
+            kinds = {name: self._member(cls, name, hint) for name, hint in found.items()}
+            names = {name: self._wire_name(cls, name, hint) for name, hint in found.items()}
         finally:
             self._inside.pop()
             self._evaluate = outer
-        return t.Row(tuple(fields))
+        repeated = next((n for n in names.values() if list(names.values()).count(n) > 1), None)
+        if repeated is not None:
+            raise AnnotationError(f"{cls.__name__} has two members {repeated!r}", "give each a name of its own")
+        renamed = {wire: name for name, wire in names.items() if wire != name}
+        if renamed or member_names(cls):
+            setattr(cls, _NAMES, renamed)
+        comments = member_docstrings(cls)
+        return t.Row(tuple(t.Field(names[name], kind, comments.get(name)) for name, kind in kinds.items()))
+
+    def _wire_name(self, cls: type, name: str, hint: Any) -> str:
+        """The name that a member has in the row."""
+        _, marks = unwrap(self._evaluated(hint))
+        said = next((m for m in marks if isinstance(m, Named)), None)
+        if said is None:
+            return name
+        given: object = said.name
+        if not isinstance(given, str) or not given:
+            raise AnnotationError(f"{cls.__name__}.{name} has the name {given!r}", "give Named(...) a text")
+        if typing.is_typeddict(cls):
+            fix = f"write {cls.__name__} = TypedDict({cls.__name__!r}, {{{given!r}: ...}})"
+            raise AnnotationError(f"{cls.__name__}.{name} is Named, but a TypedDict can have any name", fix)
+        return given
 
     def _member(self, cls: type, name: str, hint: Any) -> t.DataType:
         if hint is None:

@@ -47,7 +47,7 @@ def test_every_option_of_the_connector_is_an_argument_and_the_other_way_round() 
 
     assert set(arguments.ARGUMENTS) == options - {
         "startup_timestamp", "startup_offsets", "bounded_timestamp", "bounded_offsets", "semantic",
-    } | {"key", "value", "group_id", "properties"}  # fmt: skip
+    } | {"key", "value", "group_id", "properties", "name", "comment", "key_fields", "primary_key"}  # fmt: skip
 
 
 def test_every_argument_is_documented() -> None:
@@ -176,9 +176,9 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
             "startup= takes the time itself, as an aware datetime",
         ),
         (
-            {"key_fields": ["a"]},
-            "a table class has no argument key_fields=",
-            "mark the columns: Key[...] instead of Col[...]",
+            {"key_fields": "a"},
+            "key_fields= is 'a', which names no columns",
+            "write key_fields=('user_id', 'item_id'), the names of columns",
         ),
         (
             {"bootstrap_servers": "a:1"},

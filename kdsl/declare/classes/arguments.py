@@ -5,7 +5,7 @@ Whatever is wrong with them is recorded as a problem, in the spelling of Python;
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +22,9 @@ from kdsl.functions import FunctionError, name_of
 # One argument stands for three options.
 STARTUP = ("startup", "startup_timestamp", "startup_offsets")
 BOUNDED = ("bounded", "bounded_timestamp", "bounded_offsets")
-OTHER = ("key", "value", "group_id", "properties")
+OTHER = ("name", "comment", "key", "value", "key_fields", "primary_key", "group_id", "properties")
+OWN = ("name", "comment")
+"""What a table does not take over from a class that it inherits from."""
 ARGUMENTS = (
     *(name for name in attrs.fields_dict(KafkaOptions) if name not in (*STARTUP[1:], *BOUNDED[1:], "semantic")),
     *OTHER,
@@ -34,8 +36,6 @@ _MEANT = {
     "bounded_timestamp": "bounded= takes the time itself, as an aware datetime",
     "bounded_offsets": "bounded= takes the offsets themselves, as {0: 42, 1: 300}",
     "semantic": "write delivery=",
-    "key_fields": "mark the columns: Key[...] instead of Col[...]",
-    "primary_key": "mark the columns: PrimaryKey[...] instead of Col[...]",
     "format": "write value=",
     "bootstrap_servers": "say where a table lives when you read or write it: Cluster(bootstrap=...)",
     "bootstrap": "say where a table lives when you read or write it: Cluster(bootstrap=...)",
@@ -44,6 +44,7 @@ _PLACES = {
     "key": ("key.format",),
     "value": ("value.format", "format"),
     "properties": ("properties",),
+    "key_fields": ("key.fields",),
     "group_id": ("properties.group.id",),
 }
 
@@ -66,6 +67,10 @@ class Arguments:
         value: The format of the message value.
         properties: The settings of the Kafka client.
         places: The place of each option, by its Flink key.
+        name: The table's name, where it is not that of the class.
+        comment: What the table means, where no docstring says it.
+        key_fields: The columns of the message key in its order, where the order of the marked ones is another.
+        primary_key: The columns of the primary key, where marks do not say them.
         problems: What is wrong.
     """
 
@@ -74,6 +79,10 @@ class Arguments:
     value: Format | None = None
     properties: dict[str, Any] = attrs.field(factory=dict)
     places: dict[str, Where] = attrs.field(factory=dict)
+    name: str | None = None
+    comment: str | None = None
+    key_fields: tuple[str, ...] | None = None
+    primary_key: tuple[str, ...] | None = None
     problems: list[Problem] = attrs.field(factory=list)
 
 
@@ -90,6 +99,10 @@ def read_arguments(given: Mapping[str, Argument]) -> Arguments:
                 raise _unknown(name)
             if name in ("key", "value"):
                 setattr(made, name, _format(name, argument.value))
+            elif name in ("key_fields", "primary_key"):
+                setattr(made, name, _names(name, argument.value))
+            elif name in OWN:
+                setattr(made, name, _text(name, argument.value))
             elif name == "properties":
                 _set_properties(made, argument)
             elif name != "group_id" and argument.value is not None:
@@ -133,6 +146,20 @@ def _format(side: str, given: Any) -> Format | None:
         raise _WrongError(
             "format-unknown", f"{side}= cannot be read: {e}", "name one of them, or write the format itself"
         ) from None
+
+
+def _names(name: str, given: Any) -> tuple[str, ...] | None:
+    names = None if given is None or isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else ()
+    if given is not None and (not names or not all(isinstance(column, str) for column in names)):
+        message = f"{name}= is {given!r}, which names no columns"
+        raise _WrongError("argument-value", message, f"write {name}=('user_id', 'item_id'), the names of columns")
+    return names
+
+
+def _text(name: str, given: Any) -> str | None:
+    if given is not None and (not isinstance(given, str) or not given):
+        raise _WrongError("argument-value", f"{name}= has the value {given!r}", f"give {name}= a text")
+    return given
 
 
 def _properties(given: Any) -> dict[str, Any]:

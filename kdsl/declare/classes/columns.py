@@ -194,6 +194,7 @@ def col(
 
 
 Raw: TypeAlias = Literal["__raw_key__", "__raw_value__"]
+Writable: TypeAlias = Literal["timestamp", "headers", "header-list", "topic", "__raw_key__", "__raw_value__"]
 
 
 @overload
@@ -201,7 +202,6 @@ def metadata(
     key: Literal["timestamp"],
     *,
     default: datetime = ...,
-    type: SqlType | None = None,
     watermark: str | None = None,
     comment: str | None = None,
     name: str | None = None,
@@ -211,7 +211,6 @@ def metadata(
     key: Literal["timestamp"],
     *,
     default: None,
-    type: SqlType | None = None,
     watermark: str | None = None,
     comment: str | None = None,
     name: str | None = None,
@@ -221,7 +220,6 @@ def metadata(
     key: Literal["headers"],
     *,
     default: Headers = ...,
-    type: SqlType | None = None,
     comment: str | None = None,
     name: str | None = None,
 ) -> Col[Headers]: ...
@@ -230,7 +228,6 @@ def metadata(
     key: Literal["headers"],
     *,
     default: None,
-    type: SqlType | None = None,
     comment: str | None = None,
     name: str | None = None,
 ) -> Col[Headers | None]: ...
@@ -239,7 +236,6 @@ def metadata(
     key: Literal["header-list"],
     *,
     default: list[Header] = ...,
-    type: SqlType | None = None,
     comment: str | None = None,
     name: str | None = None,
 ) -> Col[list[Header]]: ...
@@ -248,7 +244,6 @@ def metadata(
     key: Literal["topic"],
     *,
     default: str = ...,
-    type: SqlType | None = None,
     comment: str | None = None,
     name: str | None = None,
 ) -> Col[str]: ...
@@ -257,10 +252,19 @@ def metadata(
     key: Raw,
     *,
     default: bytes | None = ...,
-    type: SqlType | None = None,
     comment: str | None = None,
     name: str | None = None,
 ) -> Col[bytes | None]: ...
+@overload
+def metadata(
+    key: Writable,
+    *,
+    type: SqlType,
+    default: Any = ...,
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+) -> Any: ...
 def metadata(
     key: str,
     *,
@@ -280,7 +284,7 @@ def metadata(
         key: A metadata key that can be written: ``timestamp``, ``headers``, ``header-list``, ``topic`` (where the table
             has several), ``__raw_key__``, ``__raw_value__``.
         default: As for `col`; of a timestamp that is NULL, the client writes its own time.
-        type: As for `col`.
+        type: As for `col`. Where it is given, the annotation alone says to type checkers what the values are.
         watermark: As for `col`.
         comment: As for `col`.
         name: As for `col`.
@@ -294,7 +298,6 @@ def metadata(
 def virtual(
     key: Literal["partition", "offset"],
     *,
-    type: SqlType | None = None,
     comment: str | None = None,
     name: str | None = None,
     init: Literal[False] = False,
@@ -303,7 +306,6 @@ def virtual(
 def virtual(
     key: Literal["leader-epoch"],
     *,
-    type: SqlType | None = None,
     comment: str | None = None,
     name: str | None = None,
     init: Literal[False] = False,
@@ -312,7 +314,6 @@ def virtual(
 def virtual(
     key: Literal["timestamp"],
     *,
-    type: SqlType | None = None,
     watermark: str | None = None,
     comment: str | None = None,
     name: str | None = None,
@@ -322,7 +323,6 @@ def virtual(
 def virtual(
     key: Literal["topic", "timestamp-type"],
     *,
-    type: SqlType | None = None,
     comment: str | None = None,
     name: str | None = None,
     init: Literal[False] = False,
@@ -331,7 +331,6 @@ def virtual(
 def virtual(
     key: Literal["headers"],
     *,
-    type: SqlType | None = None,
     comment: str | None = None,
     name: str | None = None,
     init: Literal[False] = False,
@@ -340,7 +339,6 @@ def virtual(
 def virtual(
     key: Literal["header-list"],
     *,
-    type: SqlType | None = None,
     comment: str | None = None,
     name: str | None = None,
     init: Literal[False] = False,
@@ -349,11 +347,68 @@ def virtual(
 def virtual(
     key: Raw,
     *,
-    type: SqlType | None = None,
     comment: str | None = None,
     name: str | None = None,
     init: Literal[False] = False,
 ) -> Virtual[bytes | None]: ...
+@overload
+def virtual(
+    key: Literal[
+        "value.schema",
+        "value.source.database",
+        "value.source.schema",
+        "value.source.table",
+        "value.database",
+        "value.table",
+    ],
+    *,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Virtual[str | None]: ...
+@overload
+def virtual(
+    key: Literal["value.ingestion-timestamp", "value.source.timestamp", "value.event-timestamp"],
+    *,
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Virtual[datetime | None]: ...
+@overload
+def virtual(
+    key: Literal["value.source.properties"],
+    *,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Virtual[dict[str, str | None] | None]: ...
+@overload
+def virtual(
+    key: Literal["value.sql-type"],
+    *,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Virtual[dict[str, int | None] | None]: ...
+@overload
+def virtual(
+    key: Literal["value.pk-names", "value.primary-keys", "value.primary-key-columns"],
+    *,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Virtual[list[str | None] | None]: ...
+@overload
+def virtual(
+    key: str,
+    *,
+    type: SqlType,
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Any: ...
 def virtual(
     key: str,
     *,
@@ -371,8 +426,9 @@ def virtual(
 
     Args:
         key: A metadata key: ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestamp-type``, ``leader-epoch``,
-            ``headers``, ``header-list``, ``__raw_key__``, ``__raw_value__``.
-        type: As for `col`.
+            ``headers``, ``header-list``, ``__raw_key__``, ``__raw_value__``, or one of the value's format, as
+            ``value.source.table``.
+        type: As for `col`. Where it is given, the annotation alone says to type checkers what the values are.
         watermark: As for `col`.
         comment: As for `col`.
         name: As for `col`.

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 from pyspark.sql import Column as SparkColumn
 
 from kdsl.declare.classes.columns import Virtual
+from kdsl.declare.classes.sql import BodyError, Recorded
 from kdsl.types.python import SqlType
 
 T = TypeVar("T")
 
 
 class Computed(Virtual[T]):
-    """A column that is worked out from others, made by `computed`.
+    """A column that is worked out from others, made by `computed` or `expression`.
 
     Attributes:
         function: The body, which takes a row, or what stands for it while an expression is made.
+        sql: The expression where it is given as SQL, which only Spark works out.
         by_spark: Whether the body makes Spark columns, so that a row cannot work it out; known once the definition of
             the table was made.
     """
 
-    def __init__(self, function: Callable[[Any], Any], **said: Any) -> None:
+    def __init__(self, function: Callable[[Any], Any], sql: str | None = None, **said: Any) -> None:
         super().__init__(**said)
-        self.function, self.by_spark = function, False
+        self.function, self.sql, self.by_spark = function, sql, False
 
     def absent(self, row: object) -> Any:
         """Work it out from the row's values."""
@@ -77,8 +79,46 @@ def computed(
         comment: What the column means; by default the docstring of the body.
         name: As for `col`.
     """
-    said = {"type": type, "watermark": watermark, "comment": comment, "name": name}
+    said: dict[str, Any] = {"type": type, "watermark": watermark, "comment": comment, "name": name}
     return Computed(function, **said) if function is not None else lambda f: Computed(f, **said)
+
+
+def expression(
+    sql: str,
+    *,
+    type: SqlType | None = None,  # noqa: A002
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+    init: Literal[False] = False,
+) -> Any:
+    """A column that is worked out from others by an expression in Spark's SQL.
+
+    ```python
+    total: Virtual[Decimal] = expression("amount * quantity", type="decimal(12, 2)")
+    ```
+
+    As tables from SQL and YAML have it. `computed` is typed more sharply, and is worked out on rows, too; only rows
+    that were read have this one.
+
+    Args:
+        sql: The expression, over the names of the columns.
+        type: As for `col`; the result is cast to it.
+        watermark: As for `col`.
+        comment: As for `col`.
+        name: As for `col`.
+        init: For type checkers; not to be given.
+    """
+    del init
+
+    given: object = sql  # a class statement may hold anything
+
+    def body(_row: Any) -> Recorded:
+        if not isinstance(given, str) or not given.strip():
+            raise BodyError(f"the expression is {given!r}", "write SQL, as expression('amount * 2')")
+        return Recorded(given, None, compound=True)
+
+    return Computed(body, sql=sql, type=type, watermark=watermark, comment=comment, name=name)
 
 
 def as_value(column: SparkColumn) -> T:  # type: ignore[type-var]  # pyright: ignore[reportInvalidTypeVarUse]

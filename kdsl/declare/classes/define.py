@@ -8,7 +8,7 @@ from typing import Any, get_origin
 
 import attrs
 
-from kdsl.declare.classes.arguments import Argument, read_arguments
+from kdsl.declare.classes.arguments import OWN, Argument, Arguments, read_arguments
 from kdsl.declare.classes.columns import Col, Declared, Virtual
 from kdsl.declare.classes.computed import Computed
 from kdsl.declare.classes.reading import MARKED, Attribute
@@ -16,7 +16,7 @@ from kdsl.declare.classes.recorder import Source, record
 from kdsl.declare.classes.sql import BodyError
 from kdsl.declare.classes.statement import STATEMENT, Statement
 from kdsl.declare.definition import ColumnDef, Expression, TableDef, WatermarkDef
-from kdsl.errors import Problem, Where
+from kdsl.errors import Problem, Where, listing
 from kdsl.types.python import unwrap
 
 
@@ -61,28 +61,49 @@ def definition(cls: type) -> TableDef:
             settings.update(said["properties"].value)
             said["properties"] = attrs.evolve(said["properties"], value=dict(settings))
         given.update(said)
+        for argument in [] if statement is own else OWN:
+            given.pop(argument, None)
     arguments = read_arguments(given)
     columns = [_of_table(a.column, cls.__name__) for a in found.values()]
     computed, told = _expressions(cls, found)
-    problems = [*arguments.problems, *problems, *told, *_outside(cls)]
+    marked = {
+        "key_fields": tuple(a.column.name for a in found.values() if a.column.key),
+        "primary_key": tuple(a.column.name for a in found.values() if a.primary),
+    }
+    problems = [*arguments.problems, *problems, *told, *_outside(cls), *_said_twice(arguments, marked, given)]
+    docstring = vars(cls).get("__doc__")
     return TableDef(
-        name=cls.__name__,
+        name=arguments.name or cls.__name__,
         columns=tuple(attrs.evolve(c, expression=computed[c.name]) if c.name in computed else c for c in columns),
         options=arguments.options,
         key_format=arguments.key,
         value_format=arguments.value,
-        primary_key=tuple(a.column.name for a in found.values() if a.primary),
+        key_fields=arguments.key_fields,
+        primary_key=marked["primary_key"] if arguments.primary_key is None else arguments.primary_key,
         watermarks=tuple(
             WatermarkDef(a.column.name, a.declared.watermark, a.column.where)
             for a in found.values()
             if a.declared.watermark is not None
         ),
         properties=arguments.properties,
-        comment=inspect.cleandoc(vars(cls)["__doc__"]) if vars(cls).get("__doc__") else None,
+        comment=arguments.comment or (inspect.cleandoc(docstring) if docstring else None),
         where=Where(cls.__name__, None, own.file, own.source().line),
         problems=tuple(problems),
         places=arguments.places,
     )
+
+
+def _said_twice(
+    arguments: Arguments, marked: Mapping[str, tuple[str, ...]], given: Mapping[str, Argument]
+) -> Iterator[Problem]:
+    """Columns that are marked, and named by an argument that leaves some of them out or names others."""
+    for name, columns in marked.items():
+        said: tuple[str, ...] | None = getattr(arguments, name)
+        if said is not None and columns and set(said) != set(columns):
+            mark = "Key[...]" if name == "key_fields" else "PrimaryKey[...]"
+            message = f"{name}= names {listing(said)}, but {mark} marks {listing(columns)}"
+            fix = f"name the same columns, or leave {name}= out where the order is that of the class"
+            yield Problem("key-field", message, fix, given[name].where)
 
 
 def _of_table(column: ColumnDef, table: str) -> ColumnDef:
@@ -107,7 +128,7 @@ def _expressions(cls: type, found: Mapping[str, Attribute]) -> tuple[dict[str, E
         except BodyError as e:
             problems.append(Problem("computed", e.message, e.fix, attribute.column.where))
             expression = Expression("NULL")
-        attribute.declared.by_spark = expression.column is not None
+        attribute.declared.by_spark = expression.column is not None or attribute.declared.sql is not None
         made[attribute.column.name] = expression
     return made, problems
 

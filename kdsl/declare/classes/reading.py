@@ -18,7 +18,7 @@ from kdsl.declare.definition import MISSING, ColumnDef
 from kdsl.declare.metadata import METADATA
 from kdsl.errors import Problem, Where, listing
 from kdsl.types import model as t
-from kdsl.types.python import AnnotationError, agree, column_type, evaluated, is_sql_type, unwrap
+from kdsl.types.python import AnnotationError, Named, agree, column_type, evaluated, is_sql_type, unwrap
 
 if TYPE_CHECKING:
     from kdsl.declare.classes.statement import Statement
@@ -144,6 +144,10 @@ class Reading:
         if isinstance(mark, type) and issubclass(mark, KeyField | MetadataMark):
             call = "KeyField()" if issubclass(mark, KeyField) else 'Metadata("offset")'
             self._tell("column-mark", f"{call.split('(')[0]} stands in Annotated without brackets", f"write {call}")
+        elif isinstance(mark, Named):
+            self._tell(
+                "column-mark", f"a column is named by col(name=...), not {mark!r}", f"write col(name={mark.name!r})"
+            )
         elif isinstance(mark, str) or get_origin(mark) is Annotated:
             message = f"{mark!r} in Annotated is neither a mark nor a type"
             self._tell("column-mark", message, "write a Spark type or one of kdsl.types there, or col(type=...)")
@@ -212,7 +216,9 @@ class Reading:
         return next((part for part in parts if isinstance(part, type) and issubclass(part, Enum)), None)
 
     def _comment(self) -> str | None:
-        said = self.declared.comment or self.source.comments.get(self.name)
+        said = self.declared.comment
+        if said is None:
+            said = self.source.comments.get(self.name)
         if said is None and isinstance(self.declared, Computed) and self.declared.function.__doc__:
             said = inspect.cleandoc(self.declared.function.__doc__)
         return said

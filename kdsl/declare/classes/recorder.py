@@ -153,6 +153,8 @@ def _as_column(source: Source, made: Any) -> Column:
     """A column as a Spark column; of a computed one, its expression with its type."""
     if source.body is None:
         return F.col(quoted(source.name))
+    if isinstance(made, Recorded):
+        made = F.expr(made.text)
     return (made if isinstance(made, Column) else F.lit(made)).cast(spark_type(source.type))
 
 

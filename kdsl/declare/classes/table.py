@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, dataclass_transf
 
 from kdsl.declare.classes import rows as row_classes
 from kdsl.declare.classes.columns import col, metadata, virtual
+from kdsl.declare.classes.computed import expression
 from kdsl.declare.classes.define import attributes, definition as define
 from kdsl.declare.classes.statement import record_statement
 from kdsl.declare.connector import Delivery, EmitStrategy, ExactlyOnce, Latency, Naming, Transport, ValueFields
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _DEFINITION = "__kdsl_definition__"
 
 
-@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(col, metadata, virtual))
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(col, metadata, virtual, expression))
 class KafkaTable:
     """A Kafka topic as a table. A subclass declares one; its instances are rows.
 
@@ -54,8 +55,12 @@ class KafkaTable:
     Args:
         topic: The topic, or several: a list, or a text separated by ``;``.
         topic_pattern: Instead of names, a regular expression that the whole name of a topic must match.
+        name: The table's name where it is not that of the class, as one that a catalog knows it by.
+        comment: What the table means, where the docstring of the class says something else.
         key: The format of the message key, or its name.
         value: The format of the message value, or its name.
+        key_fields: The columns of the message key in its order, where that is not the order of those marked ``Key``.
+        primary_key: The columns of the primary key in order, where ``PrimaryKey`` does not mark them.
         key_prefix: A prefix of the key columns' names that the message key itself does not have. Needs EXCEPT_KEY.
         value_prefix: A prefix of the value columns' names that the message value itself does not have.
         value_fields: Whether the key columns stand in the message value, too.
@@ -99,8 +104,12 @@ class KafkaTable:
             *,
             topic: str | Sequence[str] = ...,
             topic_pattern: str = ...,
+            name: str = ...,
+            comment: str = ...,
             key: Format | str = ...,
             value: Format | str = ...,
+            key_fields: Sequence[str] = ...,
+            primary_key: Sequence[str] = ...,
             key_prefix: str = ...,
             value_prefix: str = ...,
             value_fields: ValueFields = ...,

@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin
 import attrs
 
 from kdsl.types import model as t
-from kdsl.types.python import Evaluate, evaluated, inside, members, unwrap
+from kdsl.types.python import Evaluate, evaluated, inside, member_names, members, unwrap
 
 _BITS: dict[type[t.DataType], int] = {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}
 
@@ -67,6 +67,7 @@ def _inside(place: str, value: Any, kind: t.DataType) -> Any:
 def _member(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         return value.get(name)
+    name = member_names(type(value)).get(name, name)
     _must(hasattr(value, name), value, f"an object with the member {name}")
     return getattr(value, name)
 
@@ -170,8 +171,9 @@ def _of_class(value: Mapping[str, Any], fields: tuple[t.Field, ...], cls: Any, e
     annotations = members(cls)
     if annotations is None:
         return {f.name: from_arrow(value[f.name], f.type, Any, evaluate) for f in fields}
-    reading = inside(cls, evaluate)
-    made = {f.name: from_arrow(value[f.name], f.type, annotations[f.name], reading) for f in fields}
+    reading, names = inside(cls, evaluate), member_names(cls)
+    by_attribute = {names.get(f.name, f.name): f for f in fields}
+    made = {n: from_arrow(value[f.name], f.type, annotations[n], reading) for n, f in by_attribute.items()}
     if attrs.has(cls):
         made = {a.alias: made[a.name] for a in attrs.fields(cls) if a.init}
     elif dataclasses.is_dataclass(cls):

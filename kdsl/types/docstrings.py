@@ -1,0 +1,63 @@
+"""The strings under the members of a class, which are the comments of a row's members.
+
+A file is parsed once. In a REPL there may be no source; then there are no comments.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import sys
+from collections.abc import Iterator, Mapping
+
+_parsed: dict[str, tuple[list[str], dict[str, dict[str, str]]]] = {}
+
+
+def member_docstrings(cls: type) -> Mapping[str, str]:
+    """The string under each member of a class that has one, also of those that it inherits."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        module = sys.modules.get(base.__module__)
+        file = getattr(module, "__file__", None)
+        if module is None or file is None:
+            continue
+        lines = linecache.getlines(file, vars(module))
+        known = _parsed.get(file)
+        if known is None or known[0] is not lines:
+            known = _parsed[file] = (lines, dict(_classes("".join(lines))))
+        found.update(known[1].get(base.__qualname__, {}))
+    return found
+
+
+def _classes(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # the file was changed since it was imported
+        return
+    yield from _inside(tree, "")
+
+
+def _inside(node: ast.AST, prefix: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The classes at any depth under their qualified names; only statements are visited, not expressions."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(node, block, ()):
+            match child:
+                case ast.ClassDef():
+                    yield f"{prefix}{child.name}", _docstrings(child)
+                    yield from _inside(child, f"{prefix}{child.name}.")
+                case ast.FunctionDef() | ast.AsyncFunctionDef():
+                    yield from _inside(child, f"{prefix}{child.name}.<locals>.")
+                case _:
+                    yield from _inside(child, prefix)
+
+
+def _docstrings(found: ast.ClassDef) -> dict[str, str]:
+    told: dict[str, str] = {}
+    before: ast.stmt | None = None
+    for node in found.body:
+        text = node.value.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) else None
+        if isinstance(text, str) and isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name):
+            told[before.target.id] = inspect.cleandoc(text)
+        before = node
+    return told
