@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import attrs
 import typer
 from rich.live import Live
 from rich.table import Table as Grid
+from rich.text import Text
 
 from kdsl.cli import load
 from kdsl.cli.clusters import Bootstrap, ClusterFile, ClusterName, Property, given_cluster
 from kdsl.cli.console import out, print_json, progress
-from kdsl.cluster import Cluster
+from kdsl.errors import KdslError
+from kdsl.resolve.model import Topics
 
 if TYPE_CHECKING:
-    from kdsl.inspect.lag import Lag, PartitionLag
+    from kdsl.inspect.lag import Lag, LagReader, PartitionLag
 
+_PATIENCE = 5.0
+"""How long the brokers may take to answer while the table is live, in seconds; then it says that they do not."""
 _NUMBERS = ("current", "LSO", "high watermark", "lag", "lag in seconds")
 
 
@@ -45,66 +50,75 @@ def lag(
 
     Ends with 0, or with 1 where the group, the checkpoint or a broker is not there, or the lag is above --fail-above.
     """
-    from kdsl.inspect.lag import topics_like
+    from kdsl.inspect.lag import LagReader
 
     if group is not None and checkpoint is not None:
         raise typer.BadParameter("write one of --group and --checkpoint", param_hint="--checkpoint")
     given = given_cluster(bootstrap, cluster_file, cluster_name, properties)
     cluster = given
-    find_topics: Callable[[], list[str]] = list
+    topics: Topics | None = None
     if target is not None:
         table = load.table(target)
         plan = table.read_plan(cluster=given)
         cluster = table.cluster(given)
         if checkpoint is None and group is None:
             group = cluster.connector().group_id or plan.group_id
-            of_table, names, pattern = cluster, plan.topics.names, plan.topics.pattern
-            find_topics = lambda: topics_like(of_table, names, pattern)  # noqa: E731
+            topics = plan.topics
     if group is None and checkpoint is None:
         raise typer.BadParameter("write a table, --group or --checkpoint", param_hint="TARGET")
     if cluster is None:
         raise typer.BadParameter("say where the brokers are: --bootstrap, --cluster-file or a table that does")
-    look = _looking(cluster, group, checkpoint, find_topics)
-    with progress(f"asking {cluster.bootstrap_servers}"):
-        found = look()
+    live = not (as_json or once or fail_above is not None) and out.is_terminal
+    with LagReader(cluster, _PATIENCE if live else None) as reader:
+        look = _looking(reader, group, checkpoint, topics)
+        with progress(f"asking {cluster.bootstrap_servers}"):
+            found = look()
+        if live:
+            _live(look, found, every)
     if as_json:
         print_json(_document(found))
-    elif once or fail_above is not None or not out.is_terminal:
+    elif not live:
         out.print(_grid(found))
-    else:
-        _live(look, found, every)
     if fail_above is not None and found.total > fail_above:
         raise typer.Exit(1)
 
 
-def _looking(
-    cluster: Cluster, group: str | None, checkpoint: str | None, topics: Callable[[], list[str]]
-) -> Callable[[], Lag]:
-    from kdsl.inspect.lag import checkpoint_positions, group_positions, lag_of
+def _looking(reader: LagReader, group: str | None, checkpoint: str | None, topics: Topics | None) -> Callable[[], Lag]:
+    from kdsl.inspect.lag import checkpoint_positions
 
     def look() -> Lag:
         if checkpoint is not None:
             batch, positions = checkpoint_positions(checkpoint)
-            return lag_of(f"checkpoint {checkpoint}, batch {batch}", cluster, positions)
+            return reader.lag_of(f"checkpoint {checkpoint}, batch {batch}", positions)
         assert group is not None
-        return lag_of(f"group {group}", cluster, group_positions(cluster, group), topics())
+        more = reader.topics_like(topics.names, topics.pattern) if topics is not None else []
+        return reader.lag_of(f"group {group}", reader.group_positions(group), more)
 
     return look
 
 
 def _live(look: Callable[[], Lag], found: Lag, every: float) -> None:
-    """Show it again and again, until the user has seen enough."""
+    """Show it again and again, until the user has seen enough. What was seen last stays while brokers do not answer."""
+    trouble: tuple[datetime, str] | None = None
     try:
         with Live(_grid(found), console=out, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
-                live.update(_grid(look()), refresh=True)
+                try:
+                    found, trouble = look(), None
+                except KdslError as e:
+                    trouble = (trouble[0] if trouble else datetime.now().astimezone(), str(e))
+                live.update(_grid(found, trouble), refresh=True)
     except KeyboardInterrupt:
         return
 
 
-def _grid(found: Lag) -> Grid:
-    grid = Grid(title=found.of, title_justify="left", show_footer=True)
+def _grid(found: Lag, trouble: tuple[datetime, str] | None = None) -> Grid:
+    """The lag as a table; below it since when, and why, it cannot be had any more."""
+    grid = Grid(title=found.of, title_justify="left", show_footer=True, caption_justify="left")
+    if trouble is not None:
+        since, why = trouble
+        grid.caption = Text(f"as it was before {since:%H:%M:%S}; asked again and again: {why}", style="bold red")
     grid.add_column("topic", "total", overflow="fold")
     grid.add_column("partition", justify="right")
     totals = {"lag": f"{found.total:,}", "lag in seconds": _seconds(found.seconds)}

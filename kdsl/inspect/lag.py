@@ -6,6 +6,8 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
 import attrs
@@ -83,25 +85,142 @@ class Lag:
         return max((p.seconds for p in self.partitions if p.seconds is not None), default=None)
 
 
-def group_positions(cluster: Cluster, group: str) -> dict[TopicPartition, int]:
-    """The offsets that a group has committed.
+class LagReader:
+    """Asks how far readers are behind, as often as wanted, with the same clients. A context manager.
 
-    Raises:
-        LagError: There is no such group, or it has committed nothing.
-        KafkaReadError: The brokers do not answer, or do not allow it.
+    Args:
+        cluster: Where the topics live.
+        patience: How long the brokers may take to answer, in seconds; by default as long as the client settings say
+            (``default.api.timeout.ms``).
     """
-    brokers = Brokers(cluster, _WHO)
-    found = brokers.group_offsets(group)
-    if not found:
-        known = brokers.groups()
+
+    def __init__(self, cluster: Cluster, patience: float | None = None) -> None:
+        if patience is not None:
+            most = min(int(patience * 1000), cluster.connector().api_timeout_ms)
+            cluster = cluster.with_properties({"default.api.timeout.ms": most})
+        self._cluster = cluster
+        self._brokers = Brokers(cluster, _WHO)
+        self._consumer: KeptConsumer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the clients."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def group_positions(self, group: str) -> dict[TopicPartition, int]:
+        """The offsets that a group has committed.
+
+        Raises:
+            LagError: There is no such group, or it has committed nothing.
+            KafkaReadError: The brokers do not answer, or do not allow it.
+        """
+        found = self._brokers.group_offsets(group)
+        if found:
+            return found
+        known = self._brokers.groups()
         if group in known:
             raise LagError(
                 f"the group {group!r} has committed no offsets yet; a stream of kdsl commits after each batch, if a "
                 "group id is declared and 'commit.offsets.on.checkpoint' is not false"
             )
         has = f"; there are {listing(known)}" if known else "; there is none at all"
-        raise LagError(f"{cluster.bootstrap_servers} knows no group {group!r}{nearest(group, known)}{has}")
-    return found
+        raise LagError(f"{self._cluster.bootstrap_servers} knows no group {group!r}{nearest(group, known)}{has}")
+
+    def topics_like(self, names: Iterable[str], pattern: str | None) -> list[str]:
+        """The topics that a table reads."""
+        if pattern is None:
+            return list(names)
+        return [name for name in self._brokers.names() if re.fullmatch(pattern, name)]
+
+    def lag_of(self, of: str, positions: Mapping[TopicPartition, int], topics: Iterable[str] = ()) -> Lag:
+        """How far some positions are behind their topics now.
+
+        Args:
+            of: Whose positions they are.
+            positions: The offset of the next record, by partition.
+            topics: Further topics to show; all partitions of each topic are shown, read or not.
+
+        Raises:
+            LagError: A topic does not exist any more.
+            KafkaReadError: The brokers do not answer, or do not allow it.
+        """
+        names = {topic for topic, _ in positions} | set(topics)
+        known = self._brokers.topics(names)
+        if gone := sorted(names - known.keys()):
+            raise LagError(f"{of}: {self._cluster.bootstrap_servers} has no topic {listing(gone)} (any more)")
+        places = sorted({*positions, *((name, n) for name, topic in known.items() for n in range(topic.partitions))})
+        try:
+            start, stable, end = (
+                self._brokers.earliest(places),
+                self._brokers.latest(places, committed=True),
+                self._brokers.latest(places, committed=False),
+            )
+        except errors.TopicMissingError as e:
+            raise LagError(f"{of}: {e}; the topic was made again with fewer partitions") from e
+        committed = self._cluster.consumer().get("isolation.level") == "read_committed"
+        reach = stable if committed else end
+        lags = {place: max(0, reach[place] - at) for place, at in positions.items()}
+        waiting = {place: max(positions[place], start[place]) for place, lag in lags.items() if lag}
+        ages = self._ages({p: at for p, at in waiting.items() if at < reach[p]}, reach)
+        return Lag(
+            of,
+            tuple(
+                PartitionLag(
+                    *place,
+                    positions.get(place),
+                    start[place],
+                    stable[place],
+                    end[place],
+                    lags.get(place),
+                    ages.get(place) if lags.get(place) else 0.0 if place in lags else None,
+                )
+                for place in places
+            ),
+        )
+
+    def _ages(
+        self, nexts: Mapping[TopicPartition, int], reach: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, float]:
+        """The age of the first record from an offset on, of each partition."""
+        if not nexts:
+            return {}
+        consumer = self._consumer = self._consumer or self._made()
+        found: dict[TopicPartition, float] = {}
+        open_ones = dict(nexts)
+        until = time.monotonic() + _PATIENCE
+        try:
+            consumer.assign([Range(*place, at, reach[place]) for place, at in open_ones.items()])
+            while open_ones and time.monotonic() < until:
+                before = len(open_ones)
+                for message in consumer.consume(500, 0.1):
+                    place = (message.topic() or "", message.partition() or 0)
+                    if place not in open_ones:
+                        continue
+                    if message.error() is None:
+                        found[place] = max(0.0, time.time() - message.timestamp()[1] / 1000)
+                    del open_ones[place]  # or nothing comes: an end, or an offset that is gone
+                if open_ones and len(open_ones) < before:
+                    consumer.assign([Range(*place, at, reach[place]) for place, at in open_ones.items()])
+            consumer.rest()
+        except BaseException:
+            self.close()
+            raise
+        return found
+
+    def _made(self) -> KeptConsumer:
+        one_each = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
+        settings = self._cluster.consumer({**SIZES[0].settings, **one_each, "group.id": "kdsl-lag"})
+        settings["client.id"] = client_id(self._cluster.connector().client_id_prefix or "kdsl", "lag")
+        return KeptConsumer(settings, self._cluster.bootstrap_servers)
 
 
 def checkpoint_positions(place: str) -> tuple[int, dict[TopicPartition, int]]:
@@ -137,90 +256,3 @@ def checkpoint_positions(place: str) -> tuple[int, dict[TopicPartition, int]]:
     if not found:
         raise LagError(f"the query of the checkpoint {str(folder)!r} reads no Kafka topic")
     return batch, found
-
-
-def lag_of(of: str, cluster: Cluster, positions: Mapping[TopicPartition, int], topics: Iterable[str] = ()) -> Lag:
-    """How far some positions are behind their topics now.
-
-    Args:
-        of: Whose positions they are.
-        cluster: Where the topics live.
-        positions: The offset of the next record, by partition.
-        topics: Further topics to show; all partitions of each topic are shown, read or not.
-
-    Raises:
-        LagError: A topic does not exist any more.
-        KafkaReadError: The brokers do not answer, or do not allow it.
-    """
-    brokers = Brokers(cluster, _WHO)
-    names = {topic for topic, _ in positions} | set(topics)
-    known = brokers.topics(names)
-    if gone := sorted(names - known.keys()):
-        raise LagError(f"{of}: {cluster.bootstrap_servers} has no topic {listing(gone)} (any more)")
-    places = sorted({*positions, *((name, n) for name, topic in known.items() for n in range(topic.partitions))})
-    try:
-        start, stable, end = (
-            brokers.earliest(places),
-            brokers.latest(places, committed=True),
-            brokers.latest(places, committed=False),
-        )
-    except errors.TopicMissingError as e:
-        raise LagError(f"{of}: {e}; the topic was made again with fewer partitions") from e
-    committed = cluster.consumer().get("isolation.level") == "read_committed"
-    reach = stable if committed else end
-    lags = {place: max(0, reach[place] - at) for place, at in positions.items()}
-    waiting = {place: max(positions[place], start[place]) for place, lag in lags.items() if lag}
-    ages = _ages(cluster, {p: at for p, at in waiting.items() if at < reach[p]}, reach)
-    return Lag(
-        of,
-        tuple(
-            PartitionLag(
-                *place,
-                positions.get(place),
-                start[place],
-                stable[place],
-                end[place],
-                lags.get(place),
-                ages.get(place) if lags.get(place) else 0.0 if place in lags else None,
-            )
-            for place in places
-        ),
-    )
-
-
-def _ages(
-    cluster: Cluster, nexts: Mapping[TopicPartition, int], reach: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, float]:
-    """The age of the first record from an offset on, of each partition."""
-    if not nexts:
-        return {}
-    one_each = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
-    settings = cluster.consumer({**SIZES[0].settings, **one_each, "group.id": "kdsl-lag"})
-    settings["client.id"] = client_id(cluster.connector().client_id_prefix or "kdsl", "lag")
-    consumer = KeptConsumer(settings, cluster.bootstrap_servers)
-    found: dict[TopicPartition, float] = {}
-    open_ones = dict(nexts)
-    until = time.monotonic() + _PATIENCE
-    try:
-        consumer.assign([Range(*place, at, reach[place]) for place, at in open_ones.items()])
-        while open_ones and time.monotonic() < until:
-            before = len(open_ones)
-            for message in consumer.consume(500, 0.1):
-                place = (message.topic() or "", message.partition() or 0)
-                if place not in open_ones:
-                    continue
-                if message.error() is None:
-                    found[place] = max(0.0, time.time() - message.timestamp()[1] / 1000)
-                del open_ones[place]  # or nothing comes: an end, or an offset that is gone
-            if open_ones and len(open_ones) < before:
-                consumer.assign([Range(*place, at, reach[place]) for place, at in open_ones.items()])
-    finally:
-        consumer.close()
-    return found
-
-
-def topics_like(cluster: Cluster, names: Iterable[str], pattern: str | None) -> list[str]:
-    """The topics that a table reads."""
-    if pattern is None:
-        return list(names)
-    return [name for name in Brokers(cluster, _WHO).names() if re.fullmatch(pattern, name)]

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 import time
 from contextlib import suppress
+from importlib import import_module
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from kdsl.cli.app import app
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
+from kdsl.inspect.lag import Lag, LagReader, PartitionLag
 from kdsl.run.cluster.brokers import Brokers
-from kdsl.testing import Record, RunningKafka
+from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.ports import free_port
 from kdsl.testing.pytest_plugin import MakeTopic
+
+command = import_module("kdsl.cli.lag")
 
 
 def run(*arguments: str) -> Result:
@@ -156,6 +162,56 @@ def test_the_lag_can_fail_a_script(kdsl_kafka: RunningKafka, kdsl_topic: MakeTop
 
     assert run(*common, "--fail-above", "1").exit_code == 1
     assert run(*common, "--fail-above", "2").exit_code == 0
+
+
+def test_the_live_table_stays_while_brokers_are_away_and_goes_on_when_they_are_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def seen(current: int) -> Lag:
+        return Lag("group g", (PartitionLag("orders", 0, current, 0, 9_999, 9_999, 9_999 - current, 1.0),))
+
+    answers: list[Lag | BaseException] = [KdslError("nobody answers"), seen(2_222), KeyboardInterrupt()]
+
+    def look() -> Lag:
+        answer = answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    shown = StringIO()
+    monkeypatch.setattr(command, "out", Console(file=shown, force_terminal=True, width=160, height=50))
+    command._live(look, seen(1_111), 0.0)
+
+    first, away, again = (shown.getvalue().index(text) for text in ("1,111", "nobody answers", "2,222"))
+    assert first < away < again
+    assert "asked again and again: nobody answers" in shown.getvalue()[away - 80 : again]
+    assert "1,111" in shown.getvalue()[away - 2_000 : away]
+    assert "nobody answers" not in shown.getvalue()[again:]
+
+
+@pytest.mark.kafka
+def test_one_reader_asks_again_after_an_outage() -> None:
+    with LocalKafka(topics={"orders": 1}) as kafka:
+        kafka.produce("orders", *"abc")
+        cluster = Cluster(kafka.bootstrap_servers)
+        positions = {("orders", 0): 1}
+        with LagReader(cluster, patience=1.0) as reader:
+            before = reader.lag_of("me", positions)
+            kafka.kill()
+            with pytest.raises(KdslError, match=r"do not answer|does not answer|cannot be"):
+                reader.lag_of("me", positions)
+            kafka.start_broker()
+            until = time.monotonic() + 30
+            while True:
+                try:
+                    after = reader.lag_of("me", positions)
+                    break
+                except KdslError:
+                    assert time.monotonic() < until
+
+    assert (before.total, after.total) == (2, 2)
+    assert before.seconds is not None
+    assert (after.seconds or 0.0) > before.seconds
 
 
 class TestNothingToSee:
