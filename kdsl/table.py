@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 
 from kdsl.cluster import SERVERS, Cluster
+from kdsl.declare.ddl.load import script_definitions, statement_definition
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import load_definitions
 from kdsl.declare.moments import Startup
@@ -319,3 +320,35 @@ def load_tables(path: str | Path) -> list[Table]:
         OSError: The file cannot be read.
     """
     return [Table(definition) for definition in load_definitions(path)]
+
+
+def sql(text: str) -> Table:
+    """The table that one ``CREATE TABLE`` statement of Flink's SQL declares, ready for use.
+
+    ``kdsl.sql("CREATE TABLE orders (…) WITH ('connector' = 'kafka', …)").read(spark)``
+
+    Args:
+        text: The statement. docs/sql.md says what is understood.
+
+    Raises:
+        ResolveError: It is no such statement; every mistake with line, column and the line itself. What is wrong with
+            the table is told when it is resolved.
+    """
+    return Table(statement_definition(text))
+
+
+def load_sql(source: str | Path) -> list[Table]:
+    """The tables that a script of Flink's SQL declares, in their order.
+
+    Its other statements are read, and left to ``kdsl run``; so are tables whose connector only serves scripts
+    (``print``, ``blackhole``, ``datagen``).
+
+    Args:
+        source: A file, or the text of a script. A text without blanks names a file.
+
+    Raises:
+        ResolveError: The script is wrong; every mistake with line, column and the line itself. What is wrong with a
+            table is told when it is resolved.
+        OSError: The file cannot be read.
+    """
+    return [Table(definition) for definition in script_definitions(source)]

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.connectors import CONNECTORS, NAMES
 from kdsl.errors import Problem, Where, nearest
 from kdsl.formats import Format, UnknownFormatError, format_class, format_names
 
 PROPERTIES = "properties."
-CONNECTORS = ("kafka",)
+VERSION = "property-version"
+"""An option of the reference's that only says which version its options are of."""
 
 
 @attrs.frozen
@@ -58,10 +60,12 @@ class _Reader:
         self.unread: set[str] = set()
 
     def read(self) -> WithClause:
-        self._connector()
         properties = {
             key.removeprefix(PROPERTIES): self.rest.pop(key) for key in self.given if key.startswith(PROPERTIES)
         }
+        if not self._connector():
+            return self._unread(properties)
+        self.rest.pop(VERSION, None)
         key_fields = self.rest.pop("key.fields", None)
         value_key = self._value_key()
         key_format, value_format = self._format("key.format"), self._format(value_key)
@@ -81,13 +85,34 @@ class _Reader:
     def _problem(self, code: str, key: str, message: str, fix: str) -> None:
         self.problems.append(Problem(code, message, fix, self.places.get(key, Where())))
 
-    def _connector(self) -> None:
+    def _connector(self) -> bool:
+        """Whether the other options can be read as those of a topic; a connector that there is not is told."""
         name = self.rest.pop("connector", None)
+        known = CONNECTORS.get(name or "")
         if name is None:
             self._problem("connector", "connector", "the option 'connector' is missing", "add 'connector' = 'kafka'")
-        elif name not in CONNECTORS:
-            message = f"there is no connector {name!r}{nearest(name, CONNECTORS)}"
+        elif known is None:
+            message = f"there is no connector {name!r}{nearest(name, NAMES)}"
             self._problem("connector", "connector", message, "use 'kafka'")
+        elif known.use == "later":
+            self._problem("connector-later", "connector", f"the connector {name!r} is not there yet", known.instead)
+        elif known.use == "script":
+            message = f"tables of the connector {name!r} only stand in scripts of SQL"
+            self._problem("connector-script", "connector", message, known.instead)
+        return known is None or known.use == "topic"
+
+    def _unread(self, properties: Mapping[str, str]) -> WithClause:
+        """The clause of a connector whose tables are no topics: only what is wrong with that is told."""
+        topics: dict[str, str] = {key: self.rest[key] for key in ("topic", "topic-pattern") if key in self.rest}
+        return WithClause(
+            options=KafkaOptions.from_strings(topics or {"topic": "none"}),
+            key_format=None,
+            value_format=None,
+            key_fields=None,
+            properties=properties,
+            problems=tuple(self.problems),
+            unread=frozenset({"key", "value"}),
+        )
 
     def _value_key(self) -> str:
         short, long = self.given.get("format"), self.given.get("value.format")

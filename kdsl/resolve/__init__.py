@@ -73,6 +73,7 @@ RULES: tuple[Rule, ...] = (
     formats.value_format,
     formats.format_options,
     columns.primary_key,
+    columns.layout,
     changelog.row_kind,
     metadata.metadata_keys,
     metadata.metadata_types,

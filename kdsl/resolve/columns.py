@@ -93,3 +93,15 @@ def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
         )
         fix = "make them key columns instead of a primary key"
         yield problem(table, "primary-key", message, fix, column=by_name.get(table.primary_key[0]))
+
+
+def layout(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """A topic's partitions and buckets are not the table's to lay out: a sink refuses the clauses that do."""
+    for clause, where in table.layout.items():
+        if direction == "write":
+            message = f"{clause} says how the rows of a table lie, which a sink of the connector 'kafka' cannot obey"
+            fix = "remove it; key columns decide which partition of the topic a row goes to"
+            yield problem(table, "layout", message, fix, where=where)
+        else:
+            message = f"{clause} has no effect on a read from a topic"
+            yield problem(table, "layout", message, "remove it", where=where, severity="warning")

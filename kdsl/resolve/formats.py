@@ -20,14 +20,14 @@ def value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
     if table.value_format is not None or "value" in table.unread:
         return
     option = "value=" if table.spelling is Spelling.PYTHON else "'format'"
-    example = "value=Json()" if table.spelling is Spelling.PYTHON else "'format': json"
+    example = {Spelling.PYTHON: "value=Json()", Spelling.DDL: "'format' = 'json'", Spelling.YAML: "'format': json"}
     raw = any(c.shows == "__raw_value__" and not c.virtual for c in table.columns)
     if value_columns(table):
         message = f"there is no format for the message value ({option} is missing)"
-        yield problem(table, "value-format", message, f"add one, as {example}", option="format")
+        yield problem(table, "value-format", message, f"add one, as {example[table.spelling]}", option="format")
     elif direction == "write" and table.physical and not raw:
         message = f"nothing would write the message value ({option} is missing), so each record would be a tombstone"
-        yield problem(table, "value-format", message, f"add one, as {example}", option="format")
+        yield problem(table, "value-format", message, f"add one, as {example[table.spelling]}", option="format")
 
 
 def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
