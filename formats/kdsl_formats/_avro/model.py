@@ -175,7 +175,7 @@ class _Reader:
         kind = schema.get("type")
         if not isinstance(kind, str):
             if kind is None:
-                raise AvroTypeError(path, f"a schema's object needs a \"type\"; this one has {sorted(schema)}")
+                raise AvroTypeError(path, f'a schema\'s object needs a "type"; this one has {sorted(schema)}')
             return self.read(kind, namespace, path)
         if kind in ("record", "error", "enum", "fixed"):
             return self._definition("record" if kind == "error" else kind, schema, namespace, path)
@@ -267,7 +267,11 @@ def _legal(name: str, path: str) -> None:
 
 def is_name(name: str) -> bool:
     """Whether Avro takes a text as a name (without a namespace); letters and digits of all scripts are."""
-    return bool(name) and (name[0].isalpha() or name[0] == "_") and all(c.isalpha() or c.isdecimal() or c == "_" for c in name)
+    return (
+        bool(name)
+        and (name[0].isalpha() or name[0] == "_")
+        and all(c.isalpha() or c.isdecimal() or c == "_" for c in name)
+    )
 
 
 def _full(name: str, namespace: str) -> str:
