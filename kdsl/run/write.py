@@ -185,7 +185,7 @@ def write_stream(
             query = start_stream(
                 rows, plan, sent, cluster, folder, kept, trigger=trigger, name=name, adopt=adopt, telling=telling
             )
-        writes(query, plan.table, spool)
+        writes(query, plan, spool)
         return query
     if kept is not None:
         leave(kept, plan, cluster)
@@ -199,7 +199,7 @@ def write_stream(
         else:
             writer = in_tasks(rows, sent).writeStream.format(FORMAT).outputMode("append")
             query = started(writer.options(**options(sent, cluster), **telling), checkpoint, trigger, name)
-    writes(query, plan.table, None if jvm else spool)
+    writes(query, plan, None if jvm else spool)
     return query
 
 

@@ -28,7 +28,11 @@ def hold_group(plan: ReadPlan, cluster: Cluster) -> Lease:
         LeaseHeldError: Somebody uses the group; all who do are named.
     """
     group = plan.group_id or ""
-    lease = Lease(cluster, group_lease(group), f"kdsl-{plan.table}", topics=plan.topics.names)
+    meaning = (
+        f"this process was cut off from the brokers for too long, and now another stream uses the consumer group "
+        f"{group!r} of {plan.table}, too: both read all records, and commit over each other; stop one of them"
+    )
+    lease = Lease(cluster, group_lease(group), f"kdsl-{plan.table}", topics=plan.topics.names, meaning=meaning)
     try:
         lease.acquire()
     except LeaseHeldError as e:

@@ -66,6 +66,15 @@ class LeaseHeldError(KdslError):
         super().__init__(message or held)
 
 
+_lost_leases: dict[str, LeaseHeldError] = {}
+
+
+def lost_lease(name: str) -> str | None:
+    """Who took a lease that this process held, and what that means; None where it was not lost."""
+    error = _lost_leases.get(name)
+    return None if error is None else str(error)
+
+
 class Lease:
     """A lease by name on a cluster; a context manager.
 
@@ -75,10 +84,15 @@ class Lease:
         who: Who holds it, for those who are refused; host and process are added.
         topics: Topics that the cluster's user may describe. A member must subscribe to something, and where the
             brokers hide their own topic of offsets from the user, these serve.
-        lost: Called, on another thread, when the lease was lost to somebody else after all: when this process was cut
-            off from the brokers, or stood still, for longer than a session.
+        meaning: What it means when the lease is lost to somebody else after all, as when this process was cut off from
+            the brokers, or stood still, for longer than a session. It goes to the log, and `lost_lease` tells it.
+        lost: Called then, on another thread.
 
     A lease belongs to one process, and is not to be pickled.
+
+    Attributes:
+        name: What is held.
+        lost_to: Who took it, and what that means; None while it was not lost.
     """
 
     def __init__(
@@ -88,6 +102,7 @@ class Lease:
         who: str,
         *,
         topics: Iterable[str] = (),
+        meaning: str = "",
         lost: Callable[[LeaseHeldError], None] | None = None,
     ) -> None:
         self.name = name
@@ -95,7 +110,8 @@ class Lease:
         self._brokers = Brokers(cluster, who)
         self._topics = [*dict.fromkeys([*topics, _OFFSETS])]
         self._who = _UNFIT.sub("-", f"{who}-{socket.gethostname()}-{os.getpid()}")
-        self._lost = lost
+        self._meaning, self._lost = meaning, lost
+        self.lost_to: LeaseHeldError | None = None
         self._membership: _Membership | None = None
 
     @property
@@ -129,6 +145,8 @@ class Lease:
                     if not others:
                         membership.watch(self._brokers, self._taken)
                         self._membership = membership
+                        self.lost_to = None
+                        _lost_leases.pop(self.name, None)
                         atexit.register(self.release)
                         return
                     seen = {member.client: member for member in others}
@@ -161,8 +179,10 @@ class Lease:
         self.release()
 
     def _taken(self, holders: tuple[Member, ...]) -> None:
-        error = LeaseHeldError(self.name, holders)
+        held = LeaseHeldError(self.name, holders)
+        error = LeaseHeldError(self.name, holders, f"{held}; {self._meaning}" if self._meaning else None)
         log.error("%s has lost its lease: %s", self._who, error)
+        self.lost_to = _lost_leases[self.name] = error
         self.release()
         if self._lost is not None:
             self._lost(error)

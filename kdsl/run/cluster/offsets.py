@@ -17,6 +17,8 @@ from kdsl.errors import KdslError
 from kdsl.offsets import TopicPartition
 
 VERSION = 1
+LOST_LEASE = "lost_lease"
+"""Where the latest offsets, as a source reports them, tell that the lease of its group was lost, and to whom."""
 
 
 class OffsetFormatError(KdslError):

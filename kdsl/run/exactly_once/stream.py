@@ -104,7 +104,13 @@ def held(plan: WritePlan, cluster: Cluster) -> Lease:
     """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
-    lease = Lease(cluster, transactions_lease(prefix), f"kdsl-{plan.table}", topics=plan.topics.names)
+    meaning = (
+        f"this process was cut off from the brokers for too long, and another one has taken the "
+        f"transactional_id_prefix {prefix!r} of {plan.table}; exactly-once is kept: as soon as the other one writes, "
+        "the brokers refuse the transactions of this query, and it ends with an error; stop one of them"
+    )
+    name = transactions_lease(prefix)
+    lease = Lease(cluster, name, f"kdsl-{plan.table}", topics=plan.topics.names, meaning=meaning)
     try:
         lease.acquire()
     except LeaseHeldError as e:
@@ -325,7 +331,7 @@ class Watch:
                 if waited >= self._every:
                     waited = 0.0
                     self._refresh()
-            if self._cut_off():
+            if self._begun.lease.lost_to is None and self._cut_off():
                 abort_open(self._begun.work, self._cluster)
         finally:
             with _lock:
@@ -346,6 +352,8 @@ class Watch:
             return True
 
     def _refresh(self) -> None:
+        if self._begun.lease.lost_to is not None:
+            return  # it would fence the one that has the ids now
         try:
             refresh(self._begun.work, self._cluster, self._every / 2)
         except KdslError as e:

@@ -26,7 +26,7 @@ from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan
 from kdsl.run.cluster.group import hold_group
 from kdsl.run.cluster.lease import Lease
-from kdsl.run.cluster.offsets import Offsets, Range, nested
+from kdsl.run.cluster.offsets import LOST_LEASE, Offsets, Range, nested
 from kdsl.run.cluster.subscription import Subscription
 from kdsl.run.librdkafka.assignment import tasks
 from kdsl.run.librdkafka.consumers import KeptConsumer, discard, lend, size_for
@@ -215,7 +215,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if latest is None:
             return None
         held = self._stream.held() if METRICS in dict(self._options) else {}
-        return {**latest.to_json(), "high": nested(held)} if held else latest.to_json()
+        told: dict[str, Any] = {"high": nested(held)} if held else {}
+        if self._lease is not None and self._lease.lost_to is not None:
+            told[LOST_LEASE] = str(self._lease.lost_to)
+        return {**latest.to_json(), **told}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Read up to what is there now, in as many batches as the limits need."""

@@ -67,6 +67,8 @@ class SourceMetrics:
     Attributes:
         table: The table's name.
         read: The id of the read, as in the offsets of the checkpoint.
+        lost_lease: Who has taken the consumer group that this query holds (``check_group``), and what that means; None
+            where nobody has.
         client: What librdkafka tells of each consumer, by client id, under the names of Java's client.
     """
 
@@ -129,6 +131,13 @@ class SourceMetrics:
         "records",
         "Offsets that were deleted before they were read and passed over, since the checkpoint began (S6).",
     )
+    leases_lost: int = _gauge(
+        "leasesLost",
+        "leases",
+        "1 where the consumer group, which this query held (`check_group`), has been taken by another one since; "
+        "`.lost_lease` says by whom.",
+        0,
+    )
     current_offsets: Mapping[TopicPartition, int] = _gauge(
         "currentOffsets", "offset", "The offset of the next record to read.", by_partition=True
     )
@@ -144,6 +153,7 @@ class SourceMetrics:
         "From currentOffsets to the high watermark of each partition, records of open transactions included.",
         by_partition=True,
     )
+    lost_lease: str | None = None
     client: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
 
 
@@ -153,6 +163,8 @@ class SinkMetrics:
 
     Attributes:
         table: The table's name.
+        lost_lease: Who has taken the transactional id prefix that this query holds, and what that means; None where
+            nobody has.
         client: What librdkafka tells of each producer, by client id, under the names of Java's client.
     """
 
@@ -178,6 +190,14 @@ class SinkMetrics:
     records_lost: int = _counter(
         "recordsOutLost", "records", "Records that were not acknowledged, where the delivery promises nothing."
     )
+    leases_lost: int = _gauge(
+        "leasesLost",
+        "leases",
+        "1 where the prefix of transactional ids, which an exactly-once query held, has been taken by another one "
+        "since; `.lost_lease` says by whom. The brokers fence this query when the other one writes: nothing is doubled.",
+        0,
+    )
+    lost_lease: str | None = None
     client: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from kdsl.run.cluster.lease import group_lease, transactions_lease
 from kdsl.run.metrics.model import QueryMetrics
 from kdsl.run.metrics.sink_reports import Spool
 from kdsl.run.metrics.tracker import Named, Tracker, in_order
@@ -16,7 +17,9 @@ from kdsl.run.queries.commits import counts_of
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from kdsl.plan.model import WritePlan
     from kdsl.run.queries.events import Progress, Query, ReadProgress
+    from kdsl.run.queries.reads import Read
 
 KEPT = 200
 """How many queries are remembered; of too many, those that have ended go first."""
@@ -34,7 +37,7 @@ class MetricsObserver:
 
     def progressed(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
         """A batch has ended."""
-        names = {one.source: Named(one.read.id, one.read.plan.table) for one in reads}
+        names = {one.source: Named(one.read.id, one.read.plan.table, _lease(one.read)) for one in reads}
         _tracker(progress.query.id).progressed(progress.document, names)
 
     def idle(self, query: Query) -> None:
@@ -49,9 +52,15 @@ class MetricsObserver:
 METRICS = MetricsObserver()
 
 
-def writes(query: StreamingQuery, table: str, spool: Spool | None) -> None:
+def _lease(read: Read) -> str:
+    """The lease that this process holds for a read: of a group that Spark's own source, which cannot hold it, uses."""
+    return group_lease(read.group) if read.plan.check_group and read.plan.transport == "jvm" else ""
+
+
+def writes(query: StreamingQuery, plan: WritePlan, spool: Spool | None) -> None:
     """Tell what a query writes, right after it was started."""
-    _tracker(str(query.id)).writes(table, spool, str(query.runId))
+    lease = transactions_lease(plan.transactions.prefix) if plan.transactions is not None else ""
+    _tracker(str(query.id)).writes(plan.table, spool, str(query.runId), lease)
 
 
 def metrics(query: StreamingQuery) -> QueryMetrics:

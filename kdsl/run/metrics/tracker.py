@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import attrs
 
 from kdsl.offsets import TopicPartition
-from kdsl.run.cluster.offsets import by_partition, offset_document, positions_of
+from kdsl.run.cluster.lease import lost_lease
+from kdsl.run.cluster.offsets import LOST_LEASE, by_partition, offset_document, positions_of
 from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 from kdsl.run.metrics.sink_reports import SinkCounts, Spool
 from kdsl.run.metrics.source_reports import OBSERVED, SourceCounts, read_of, read_reports
@@ -43,10 +44,17 @@ Commits = Callable[[str], Counts]
 
 @attrs.frozen
 class Named:
-    """A read that a query's source is: its id, and its table's name."""
+    """A read that a query's source is.
+
+    Attributes:
+        read: Its id.
+        table: Its table's name.
+        lease: The lease that this process holds for it; empty where it holds none.
+    """
 
     read: str
     table: str
+    lease: str = ""
 
 
 @attrs.define
@@ -73,6 +81,7 @@ class _Source:
     latest: dict[TopicPartition, int] | None = None
     high: dict[TopicPartition, int] | None = None
     lost: int = 0
+    lost_lease: str | None = None
     busy: float | None = None
     clients: _Clients = attrs.field(factory=_Clients)
 
@@ -81,6 +90,7 @@ class _Source:
 class _Sink:
     table: str
     spool: Spool | None
+    lease: str = ""
     before: SinkCounts = attrs.field(factory=SinkCounts)
     records: int = 0
     bytes: int | None = None
@@ -122,11 +132,11 @@ class Tracker:
         self._before: float | None = None
         self._seconds = 0.001
 
-    def writes(self, table: str, spool: Spool | None, run: str) -> None:
-        """Tell what the query writes, and where its commits leave their numbers."""
+    def writes(self, table: str, spool: Spool | None, run: str, lease: str = "") -> None:
+        """Tell what the query writes, where its commits leave their numbers, and which lease is held for it."""
         with self._lock:
             self._begin(run)
-            self._sink = _Sink(table, spool)
+            self._sink = _Sink(table, spool, lease)
 
     def begin(self, run: str, name: str | None = None) -> None:
         """A run begins."""
@@ -195,7 +205,7 @@ class Tracker:
         self._past.add(self.run)
         self._reset(run)
         if again and self._sink is not None:
-            self._sink = _Sink(self._sink.table, None)
+            self._sink = _Sink(self._sink.table, None, self._sink.lease)
 
     def _source(self, named: Named) -> _Source:
         return self._sources.setdefault(named.read, _Source(named))
@@ -248,6 +258,7 @@ class Tracker:
             current = {place: min(at, source.current.get(place, at)) for place, at in current.items()}
         source.current = current
         source.latest = None if latest is None else positions_of(latest)
+        source.lost_lease = None if latest is None else latest.get(LOST_LEASE)
         source.high = {**(source.latest or {}), **by_partition(latest.get("high", {}))} if latest is not None else None
         if "version" in end:
             source.lost = sum(by_partition(end.get("lost", {})).values())
@@ -288,6 +299,7 @@ class Tracker:
         pending = None if lags is None else sum(lags.values())
         high_lags = lags if source.high is None else _lags(source.current, source.high)
         each = source.bytes / source.records if source.bytes is not None and source.records else None
+        lost_to = source.lost_lease or lost_lease(source.named.lease)
         age = None if source.last.event is None else max(0.0, now - source.last.event / 1000)
         return SourceMetrics(
             table=source.named.table,
@@ -314,11 +326,14 @@ class Tracker:
             committed_offsets={} if commits is None else dict(commits.committed),
             partition_lags=lags or {},
             high_watermark_lags=high_lags or {},
+            leases_lost=int(lost_to is not None),
+            lost_lease=lost_to,
             client=source.clients.now(now),
         )
 
     @staticmethod
     def _shown_sink(sink: _Sink, now: float) -> SinkMetrics:
+        lost_to = lost_lease(sink.lease)
         return SinkMetrics(
             table=sink.table,
             num_records_out=sink.records,
@@ -327,6 +342,8 @@ class Tracker:
             num_bytes_out_per_second=sink.byte_rate,
             current_send_time=sink.send_time,
             records_lost=sink.lost,
+            leases_lost=int(lost_to is not None),
+            lost_lease=lost_to,
             client=sink.clients.now(now),
         )
 

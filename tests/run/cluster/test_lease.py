@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 HOLDER = """
 import sys, time
 from kdsl.cluster import Cluster
-from kdsl.run.cluster.lease import Lease
+from kdsl.run.cluster.lease import Lease, lost_lease
 lease = Lease(Cluster(sys.argv[1]), sys.argv[2], "the-killed-one")
 lease.acquire()
 print("held", flush=True)
@@ -110,7 +110,9 @@ def test_a_process_that_was_killed_holds_it_no_longer_than_its_session(cluster: 
 
 
 def test_a_holder_that_stood_still_for_too_long_is_told_that_it_lost_the_lease(cluster: Cluster, name: str) -> None:
-    script = HOLDER.replace('"the-killed-one")', '"the-stopped-one", lost=lambda e: print("lost", e, flush=True))')
+    script = HOLDER.replace('"the-killed-one")', '"the-stopped-one", meaning="stop one", lost=told)').replace(
+        "lease =", "told = lambda e: print('lost', e, lost_lease(sys.argv[2]) == str(e), flush=True)\nlease ="
+    )
     path = os.pathsep.join([str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(
         [sys.executable, "-c", script, cluster.bootstrap_servers, name],
@@ -128,6 +130,7 @@ def test_a_holder_that_stood_still_for_too_long_is_told_that_it_lost_the_lease(c
 
                 assert told.startswith("lost the lease"), told
                 assert "the-other-one" in told
+                assert told.endswith("; stop one True\n")
                 assert lease.held
         finally:
             process.kill()

@@ -205,6 +205,15 @@ class TestTracker:
 
         assert (shown(tracker).records_lost, shown(tracker).uncommitted_records) == (3, 4)
 
+    def test_a_group_that_somebody_else_has_taken_is_told_as_long_as_it_is_so(self, tracker: Tracker) -> None:
+        told = document(0, 5, 5, report("a", "1", 5))
+        told["sources"][0]["latestOffset"] |= {"lost_lease": "g is held by x"}
+        tracker.progressed(told)
+        assert (shown(tracker).leases_lost, shown(tracker).lost_lease) == (1, "g is held by x")
+
+        tracker.progressed(document(1, 6, 6, report("b", "1", 1)))
+        assert (shown(tracker).leases_lost, shown(tracker).lost_lease) == (0, None)
+
     def test_what_became_of_commits_is_asked_for(self, clock: Clock) -> None:
         @attrs.define
         class Counts:
