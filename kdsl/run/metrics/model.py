@@ -194,7 +194,7 @@ class SinkMetrics:
         "leasesLost",
         "leases",
         "1 where the prefix of transactional ids, which an exactly-once query held, has been taken by another one "
-        "since; `.lost_lease` says by whom. The brokers fence this query when the other one writes: nothing is doubled.",
+        "since; `.lost_lease` says by whom. The brokers fence this query when that one writes: nothing is doubled.",
         0,
     )
     lost_lease: str | None = None
