@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         ResolveError as ResolveError,
         Where as Where,
     )
-    from kdsl.formats import Format as Format
+    from kdsl.formats import ROW_KIND as ROW_KIND, Format as Format
     from kdsl.offsets import OffsetsRetriever as OffsetsRetriever
     from kdsl.options import option as option
     from kdsl.partitioner import PartitionerInput as PartitionerInput
@@ -85,16 +85,24 @@ if TYPE_CHECKING:
         TimestampLtz as TimestampLtz,
         TimestampNtz as TimestampNtz,
     )
+    from kdsl_formats.cdc_json import (
+        CanalJson as CanalJson,
+        DebeziumJson as DebeziumJson,
+        MaxwellJson as MaxwellJson,
+        OggJson as OggJson,
+    )
     from kdsl_formats.csv import Csv as Csv
     from kdsl_formats.json import Json as Json
     from kdsl_formats.raw import Raw as Raw
 
 # The same names as above and below; a test holds them equal.
 _PUBLIC = {
+    "CanalJson": "kdsl_formats.cdc_json",
     "CheckpointError": "kdsl.run.checkpoint.kept",
     "Cluster": "kdsl.cluster",
     "Col": "kdsl.declare.classes.columns",
     "Csv": "kdsl_formats.csv",
+    "DebeziumJson": "kdsl_formats.cdc_json",
     "DeliveryGuarantee": "kdsl.builders.sink",
     "ExactlyOnceError": "kdsl.run.librdkafka.transactions.token",
     "Float32": "kdsl.types.python",
@@ -118,6 +126,7 @@ _PUBLIC = {
     "Key": "kdsl.declare.classes.columns",
     "KeyField": "kdsl.declare.classes.columns",
     "LeaseHeldError": "kdsl.run.cluster.lease",
+    "MaxwellJson": "kdsl_formats.cdc_json",
     "Metadata": "kdsl.declare.classes.columns",
     "MetricsServer": "kdsl.run.metrics.prometheus",
     "Named": "kdsl.types.python",
@@ -125,10 +134,12 @@ _PUBLIC = {
     "OffsetResetStrategy": "kdsl.builders.offsets",
     "OffsetsInitializer": "kdsl.builders.offsets",
     "OffsetsRetriever": "kdsl.offsets",
+    "OggJson": "kdsl_formats.cdc_json",
     "PartitionerInput": "kdsl.partitioner",
     "PrimaryKey": "kdsl.declare.classes.columns",
     "Problem": "kdsl.errors",
     "QueryMetrics": "kdsl.run.metrics.model",
+    "ROW_KIND": "kdsl.formats",
     "Raw": "kdsl_formats.raw",
     "RecordError": "kdsl.errors",
     "Ref": "kdsl.declare.classes.ref",
@@ -163,10 +174,13 @@ _PUBLIC = {
 }
 
 __all__ = [
+    "ROW_KIND",
+    "CanalJson",
     "CheckpointError",
     "Cluster",
     "Col",
     "Csv",
+    "DebeziumJson",
     "DeliveryGuarantee",
     "ExactlyOnceError",
     "Float32",
@@ -190,6 +204,7 @@ __all__ = [
     "Key",
     "KeyField",
     "LeaseHeldError",
+    "MaxwellJson",
     "Metadata",
     "MetricsServer",
     "Named",
@@ -197,6 +212,7 @@ __all__ = [
     "OffsetResetStrategy",
     "OffsetsInitializer",
     "OffsetsRetriever",
+    "OggJson",
     "PartitionerInput",
     "PrimaryKey",
     "Problem",

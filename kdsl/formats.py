@@ -24,7 +24,15 @@ from kdsl.types import model as t
 Direction = Literal["read", "write"]
 Side = Literal["key", "value"]
 GROUP = "kdsl.formats"
-BUILT_IN = {"csv": "kdsl_formats.csv:Csv", "json": "kdsl_formats.json:Json", "raw": "kdsl_formats.raw:Raw"}
+BUILT_IN = {
+    "canal-json": "kdsl_formats.cdc_json:CanalJson",
+    "csv": "kdsl_formats.csv:Csv",
+    "debezium-json": "kdsl_formats.cdc_json:DebeziumJson",
+    "json": "kdsl_formats.json:Json",
+    "maxwell-json": "kdsl_formats.cdc_json:MaxwellJson",
+    "ogg-json": "kdsl_formats.cdc_json:OggJson",
+    "raw": "kdsl_formats.raw:Raw",
+}
 
 ROW_KIND = "_row_kind"
 """The first column of a changelog's DataFrame."""

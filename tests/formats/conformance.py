@@ -2,7 +2,8 @@
 
 A case stands in one line of ``data/*-cases.jsonl``. Values are compared after `expected` and `shown` have brought the
 record's shape and Arrow's to the same: DECIMAL as text at its scale, dates as days, times and timestamps as
-nanoseconds, bytes as ``0x…``, rows and arrays as lists, maps as lists of pairs in the order of their keys.
+nanoseconds, bytes as ``0x…``, rows and arrays as lists, maps as lists of pairs in the order of their keys. A row of a
+format that carries changes is a pair of its kind and its values; those of metadata stand behind the columns'.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from kdsl.formats import Direction, Format, format_class
+from kdsl.formats import ALONE, ROW_KINDS, Decoded, Direction, Format, Use, format_class
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl.types.parse import parse_type
@@ -43,6 +44,8 @@ class Case:
         options: Flink's keys and texts.
         input: The message to decode; None is a null message.
         values: The row to encode, in the record's shape.
+        kind_of_row: What that row says, one of `ROW_KINDS`.
+        metadata: The keys of the metadata that is decoded, too.
         answer: The rows in the record's shape, or the message, or `ERROR`.
     """
 
@@ -54,6 +57,13 @@ class Case:
     input: bytes | None
     values: Any
     answer: Any
+    kind_of_row: str = "+I"
+    metadata: tuple[str, ...] = ()
+
+    @property
+    def use(self) -> Use:
+        """How the table uses the format."""
+        return attrs.evolve(ALONE, metadata=self.metadata)
 
     def table_format(self) -> Format:
         """The format with the case's options."""
@@ -115,6 +125,11 @@ def differences(name: str) -> list[Difference]:
 
 def _case(record: dict[str, Any]) -> Case:
     row = t.Row(tuple(t.Field(name, parse_type(kind)) for name, kind in record["columns"]))
+    metadata = tuple(record.get("metadata", ()))
+    kind = format_class(record["format"])
+    if metadata == ("*",):
+        metadata = tuple(kind.metadata)
+    extended = t.Row((*row.fields, *(t.Field(f"value.{key}", kind.metadata[key]) for key in metadata)))
     message = record.get("input")
     if "input_b64" in record:
         data: bytes | None = base64.b64decode(record["input_b64"])
@@ -122,11 +137,16 @@ def _case(record: dict[str, Any]) -> Case:
         data = None if message is None else message.encode()
     answer: Any = ERROR
     if "rows" in record:
-        answer = [None if r is None else expected(r[1], row) for r in record["rows"]]
+        answer = [None if r is None else expected(r[1], extended) for r in record["rows"]]
+        if not kind.insert_only:
+            answer = [None if r is None else (r[0], v) for r, v in zip(record["rows"], answer, strict=True)]
     elif "error" not in record:
         answer = _message(record)
     values = record["row"][1] if "row" in record else None
-    return Case(record["id"], record["kind"], record["format"], row, record["options"], data, values, answer)
+    says = record["row"][0] if "row" in record else "+I"
+    return Case(
+        record["id"], record["kind"], record["format"], row, record["options"], data, values, answer, says, metadata
+    )
 
 
 def _message(record: dict[str, Any]) -> bytes | None:
@@ -150,13 +170,31 @@ def answer(case: Case) -> Any:
     if any(True for _ in made.problems()) or any(p.severity == "error" for p in made.check(case.row, direction)):
         return ERROR
     if case.kind == "decode":
-        decoded = made.decoder(case.row).decode(pa.array([case.input], pa.binary()))
-        assert decoded.rows.type == arrow_type(case.row)
-        decoded.rows.validate(full=True)
-        return ERROR if decoded.bad else [shown(v, case.row) for v in python_rows(decoded.rows)]
+        decoded = made.decoder(case.row, case.use).decode(pa.array([case.input], pa.binary()))
+        return ERROR if decoded.bad else decoded_answer(case, decoded)
     rows = pa.array([arrow_value(case.values, case.row)], arrow_type(case.row))
-    encoded = made.encoder(case.row).encode(rows)
+    kinds = None if made.insert_only else pa.array([ROW_KINDS.index(case.kind_of_row)], pa.int8())
+    encoded = made.encoder(case.row).encode(rows, kinds)
     return ERROR if encoded.bad else encoded.messages[0].as_py()
+
+
+def decoded_answer(case: Case, decoded: Decoded) -> list[Any]:
+    """The rows of a decoded batch, in the form of `Case.answer`; looks at the types, too."""
+    made = case.table_format()
+    assert decoded.rows.type == arrow_type(case.row)
+    decoded.rows.validate(full=True)
+    assert list(decoded.metadata) == list(case.metadata)
+    columns = [[shown(v, case.row) for v in python_rows(decoded.rows)]]
+    for key, array in decoded.metadata.items():
+        kind = type(made).metadata[key]
+        assert array.type == arrow_type(kind)
+        array.validate(full=True)
+        columns.append([[shown(v, kind)] for v in python_rows(array)])
+    rows = [sum(values, []) for values in zip(*columns, strict=True)]
+    if made.insert_only:
+        return rows
+    kinds = [0] * len(rows) if decoded.kinds is None else decoded.kinds.to_pylist()
+    return [(ROW_KINDS[kind], row) for kind, row in zip(kinds, rows, strict=True)]
 
 
 def python_rows(array: pa.Array) -> Iterator[Any]:

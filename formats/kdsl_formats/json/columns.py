@@ -15,13 +15,14 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._text import reading
 from kdsl_formats.json.members import BARE, TEXT, Parts, elements, members, outline
-from kdsl_formats.json.objects import ObjectFinder, Values
+from kdsl_formats.json.objects import Found, ObjectFinder, Values
 from kdsl_formats.json.reference_decoder import ReadingRules, time_unit
 from kdsl_formats.json.source import Mask, Places, Source, Spans
 from kdsl_formats.json.validity import LONGEST_NUMBER, NUMBER, are_numbers
 
 _NULL, _TRUE, _FALSE = (np.uint64(int.from_bytes(word, "little")) for word in (b"null", b"true", b"false"))
 _FOUR_BYTES, _FIVE_BYTES = np.uint64(2**32 - 1), np.uint64(2**40 - 1)
+_INTEGER = r"^(0|-?[1-9][0-9]*)$"
 _FRACTION = r"^(-?[0-9]{1,18})\.[0-9]+$"
 
 
@@ -74,14 +75,9 @@ class ColumnReader:
     def rows(self, source: Source, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
         """A struct column of objects, and which of them are in doubt; what is not present is NULL."""
         place = np.flatnonzero(present)
-        found = self.finder.find(source, spans.pick(place))
+        found, columns, wrong = self.members(source, spans.pick(place))
         doubts = np.zeros(len(present), dtype=bool)
-        doubts[place[found.doubts]] = True
-        columns = []
-        for values, reader in zip(found.columns, self.inner, strict=True):
-            column, inner = reader.read(source, values)
-            columns.append(column)
-            doubts[place[found.which[inner]]] = True
+        doubts[place[wrong]] = True
         made = pa.Array.from_buffers(self.type, len(found.which), [None], children=columns)
         if len(found.which) == len(present):
             return made, doubts
@@ -90,6 +86,18 @@ class ColumnReader:
         index[place[found.which]] = np.arange(len(found.which))
         absent[place[found.which]] = False
         return made.take(pa.array(index, mask=absent)), doubts
+
+    def members(self, source: Source, objects: Spans) -> tuple[Found, list[pa.Array], Mask]:
+        """What is found in objects; the column of each member, for those that are understood; which are in doubt."""
+        found = self.finder.find(source, objects)
+        doubts = np.zeros(len(objects), dtype=bool)
+        doubts[found.doubts] = True
+        columns = []
+        for values, reader in zip(found.columns, self.inner, strict=True):
+            column, inner = reader.read(source, values)
+            columns.append(column)
+            doubts[found.which[inner]] = True
+        return found, columns, doubts
 
     def _from_text(self, texts: pa.StringArray) -> tuple[pa.Array, Mask]:
         match self.kind:
@@ -162,6 +170,8 @@ class ColumnReader:
             place = np.flatnonzero((first == 0x7B) | (first == 0x5B))
             sound = outline(source, spans.pick(place), b"{[")[0]
             good[place] = [is_fine and _is_compact(texts[i].as_py()) for i, is_fine in zip(place, sound, strict=True)]
+        else:  # the tree reader spells integers alone as they were
+            good |= (size <= LONGEST_NUMBER) & np.asarray(pc.match_substring_regex(texts, _INTEGER))
         return good
 
     def _arrays(self, source: Source, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:

@@ -13,6 +13,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._text.reading import pieces
 from kdsl_formats.json.columns import ColumnReader
+from kdsl_formats.json.documents import documents, enclosed
 from kdsl_formats.json.members import BARE, TEXT, elements
 from kdsl_formats.json.objects import Values
 from kdsl_formats.json.reference_decoder import ReadingRules, ReferenceDecoder
@@ -76,13 +77,11 @@ class JsonDecoder:
 
     def _objects(self, source: Source, held: Mask) -> _Objects:
         """The messages that may be objects, and the elements of those that are arrays of objects."""
-        spans = _trimmed(source, source.messages)
-        good = held & (spans.end > spans.start) & _are_utf8(source, spans)
-        first, last = source.data[spans.start], source.data[np.maximum(spans.end - 1, 0)]
-        place = np.flatnonzero(good & (first == 0x7B) & (last == 0x7D))
+        spans, good = documents(source, held)
+        place = enclosed(source, spans, good, b"{")
         whole = len(place) == len(held)
         found = _Objects(spans if whole else spans.pick(place), place, place)
-        listed = np.flatnonzero(good & (first == 0x5B) & (last == 0x5D))
+        listed = enclosed(source, spans, good, b"[")
         if len(listed) < self.few:
             return found
         parts = elements(source, spans.pick(listed))
@@ -177,34 +176,3 @@ def _joined(values: Values, more: Values, index: Places) -> Values:
     start = np.concatenate([values.spans.start, more.spans.start])
     end = np.concatenate([values.spans.end, more.spans.end])
     return Values(Spans(start[index], end[index]), np.concatenate([values.what, more.what])[index])
-
-
-def _trimmed(source: Source, spans: Spans) -> Spans:
-    """The messages without the blanks around them."""
-    start, end = spans.start, spans.end
-    if (source.data[start] != 0x7B).any():
-        start = source.after_blanks(start, end)
-    if (source.data[np.maximum(end - 1, 0)] != 0x7D).any():
-        end = source.before_blanks(end, start)
-    return Spans(start, end)
-
-
-def _are_utf8(source: Source, spans: Spans) -> Mask:
-    good = np.ones(len(spans), dtype=bool)
-    if source.data.max() < 0x80:
-        return good
-    if not _is_utf8(source.data):
-        high = np.flatnonzero(source.data >= 0x80)
-        some = np.flatnonzero(np.searchsorted(high, spans.start) < np.searchsorted(high, spans.end))
-        good[some] = [_is_utf8(source.data[spans.start[i] : spans.end[i]]) for i in some.tolist()]
-    return good
-
-
-def _is_utf8(data: Bytes) -> bool:
-    offsets = pa.py_buffer(np.array([0, len(data)], dtype=np.int64))
-    text = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(data)])
-    try:
-        text.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True

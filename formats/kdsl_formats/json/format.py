@@ -71,8 +71,7 @@ class Json(Format):
                 "(ignore-parse-errors)",
                 "set only one of the two",
             )
-        for field in row.fields:
-            yield from (_key_problem(field, kind) for kind in _maps(field.type))
+        yield from map_key_problems(row)
 
     def prunable(self) -> bool:
         """Members are found by name, so columns that are not wanted are read over; not where each must be there."""
@@ -104,6 +103,12 @@ class Json(Format):
             plain_decimals=self.decimal_as_plain_number,
             ignore_null_fields=self.ignore_null_fields,
         )
+
+
+def map_key_problems(row: t.Row) -> Iterator[Problem]:
+    """The columns with maps whose keys are no texts, which JSON cannot hold (RULES F-4)."""
+    for field in row.fields:
+        yield from (_key_problem(field, kind) for kind in _maps(field.type))
 
 
 def _maps(kind: t.DataType) -> Iterator[t.Map | t.Multiset]:

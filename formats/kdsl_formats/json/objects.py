@@ -33,6 +33,10 @@ class Values:
     spans: Spans
     what: npt.NDArray[np.int8]
 
+    def pick(self, which: Places | Mask) -> Values:
+        """Some of the values."""
+        return Values(self.spans.pick(which), self.what[which])
+
 
 @attrs.frozen(eq=False)
 class Found:

@@ -75,6 +75,17 @@ class ReferenceDecoder:
                 raise
             return []
 
+    def record(self, document: Any) -> dict[str, Any]:
+        """The row of a document that is an object.
+
+        Raises:
+            FieldError: It is none, or a value cannot be read.
+        """
+        if not isinstance(document, dict):
+            raise FieldError(f"the message is {_KINDS[type(document)]}, not an object")
+        row: dict[str, Any] = self._convert(document)
+        return row
+
     def _rows(self, document: Any) -> list[dict[str, Any]]:
         if isinstance(document, dict):
             return [self._convert(document)]

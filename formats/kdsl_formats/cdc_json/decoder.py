@@ -1,0 +1,311 @@
+"""The decoder of change data: plain messages by whole columns, the others by the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.formats import BadRecord, Decoded
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_type
+from kdsl_formats._text.reading import pieces
+from kdsl_formats.cdc_json.layouts import Layout, begins, layout
+from kdsl_formats.cdc_json.metadata import Piece, piece_type
+from kdsl_formats.cdc_json.reference import PAYLOAD, ChangeReader, Meaning
+from kdsl_formats.json.columns import ColumnReader
+from kdsl_formats.json.document import parse
+from kdsl_formats.json.documents import documents, enclosed
+from kdsl_formats.json.fast_decoder import FEW
+from kdsl_formats.json.members import TEXT
+from kdsl_formats.json.objects import ObjectFinder, Values
+from kdsl_formats.json.reference_decoder import ReadingRules, ReferenceDecoder
+from kdsl_formats.json.source import Mask, Places, Scratch, Source, Spans
+
+_BRACE = 0x7B
+_TREE = ReadingRules(streaming=False)
+
+
+@attrs.frozen(eq=False)
+class _Odd:
+    """What the reference made of some messages, as values: for each row its message, kind and metadata."""
+
+    rows: list[dict[str, Any]]
+    owner: list[int]
+    kinds: list[int]
+    metadata: list[tuple[Any, ...]]
+    bad: tuple[BadRecord, ...]
+
+
+@attrs.frozen(eq=False)
+class _Found:
+    """Changes found in the buffer: the message of each, its members, and those beside its payload."""
+
+    owner: Places
+    columns: list[Values]
+    beside: list[Values]
+
+
+class ChangeDecoder:
+    """Reads messages into changelog rows.
+
+    Args:
+        meaning: What is wanted of them.
+        few: Below how many messages of a kind they are read one by one.
+    """
+
+    def __init__(self, meaning: Meaning, *, few: int = FEW) -> None:
+        self.type = arrow_type(meaning.row)
+        self.meaning = meaning
+        self.few = few
+        self.reference = ChangeReader(meaning)
+        self._scratch = Scratch()
+        self._image = ColumnReader(meaning.row, meaning.rules, few=few)
+        fields = {f.name: f.type for f in meaning.fields()}
+        fields.update((c.member, t.STRING) for c in meaning.include if c.member not in fields)
+        self._names = tuple(fields)
+        self._change = ObjectFinder(self._names, all_needed=False, few=few)
+        self._outer = ObjectFinder((PAYLOAD, *(f.name for f in meaning.beside())), all_needed=False, few=few)
+        exact = any(isinstance(kind, t.Decimal) for kind in _nested(meaning.row))
+        self._metadata = _MetadataReader(meaning, fields, exact=exact, few=few)
+
+    def decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Read an array of messages; null and empty ones give no rows."""
+        source = Source.of(messages, self._scratch)
+        held = source.messages.end > source.messages.start
+        if messages.null_count:
+            held &= np.asarray(messages.is_valid())
+        if len(messages) >= self.few:
+            spans, good = documents(source, held)
+            place = enclosed(source, spans, good, b"{")
+            if len(place) >= self.few:
+                return self._together(messages, source, held, spans.pick(place), place)
+        odd = self._one_by_one(messages, np.flatnonzero(held))
+        return Decoded(
+            pa.array(odd.rows, self.type),
+            pa.array(odd.owner, pa.int64()),
+            odd.bad,
+            pa.array(odd.kinds, pa.int8()),
+            dict(zip(self.meaning.metadata, self._odd_metadata(odd), strict=True)),
+        )
+
+    def _one_by_one(self, messages: pa.BinaryArray, which: Places) -> _Odd:
+        odd = _Odd([], [], [], [], ())
+        bad: list[BadRecord] = []
+        for i, message in zip(which.tolist(), messages.take(pa.array(which)).to_pylist(), strict=True):
+            try:
+                made = self.reference.changes(message)
+            except ValueError as e:
+                bad.append(BadRecord(i, str(e)))
+                continue
+            odd.rows.extend(made.rows)
+            odd.kinds.extend(made.kinds)
+            odd.owner.extend([i] * len(made.rows))
+            odd.metadata.extend([made.metadata] * len(made.rows))
+        return attrs.evolve(odd, bad=tuple(bad))
+
+    def _odd_metadata(self, odd: _Odd) -> list[pa.Array]:
+        return [
+            pa.array([values[i] for values in odd.metadata], piece_type(piece))
+            for i, piece in enumerate(self.meaning.pieces)
+        ]
+
+    def _find(self, source: Source, objects: Spans, owner: Places) -> _Found:
+        """The changes among some objects; the messages of the others are left out."""
+        outside: list[Values] = []
+        if self.meaning.payload:
+            outer = self._outer.find(source, objects)
+            payload, *outside = outer.columns
+            place = np.flatnonzero(begins(source, payload, _BRACE))
+            objects, owner = payload.spans.pick(place), owner[outer.which[place]]
+            outside = [values.pick(place) for values in outside]
+        found = self._change.find(source, objects)
+        return _Found(owner[found.which], found.columns, [values.pick(found.which) for values in outside])
+
+    def _together(self, messages: pa.BinaryArray, source: Source, held: Mask, objects: Spans, place: Places) -> Decoded:
+        """Read changes by columns, and all messages that are in doubt one by one."""
+        found = self._find(source, objects, place)
+        by_name = dict(zip(self._names, found.columns, strict=True))
+        conditions = [(c, by_name[c.member]) for c in self.meaning.include]
+        laid = layout(source, self.meaning.dialect, found.columns, conditions)
+        doubts = laid.doubts
+        images = _Images(self._image, source, laid.images)
+        doubts[laid.owner[images.doubts[laid.index]]] = True
+        olds = None
+        if len(laid.olds):
+            olds = _Images(self._image, source, laid.olds)
+            changed = np.flatnonzero(laid.over >= 0)
+            doubts[laid.owner[changed[olds.doubts[laid.over[changed]]]]] = True
+        pieces_found, wrong = self._metadata.read(source, by_name, found.beside)
+        doubts |= wrong
+        rest = held.copy()
+        rest[found.owner[~doubts]] = False
+        odd = self._one_by_one(messages, np.flatnonzero(rest))
+        return self._merged(found, laid, images, olds, pieces_found, ~doubts[laid.owner], odd)
+
+    def _merged(
+        self,
+        found: _Found,
+        laid: Layout,
+        images: _Images,
+        olds: _Images | None,
+        pieces_found: list[pa.Array],
+        kept: Mask,
+        odd: _Odd,
+    ) -> Decoded:
+        """The rows read by columns and those read one by one, in the order of their messages."""
+        rows = np.flatnonzero(kept)
+        owner = found.owner[laid.owner[rows]]
+        count = images.count + (olds.count if olds else 0)
+        behind = np.searchsorted(owner, odd.owner) if odd.rows else None
+        order = _with_odd(images.place[laid.index[rows]], count, behind)
+        replaced = None if olds is None else _Replaced(images, olds, laid, rows)
+        more = [pa.array([row[f.name] for row in odd.rows], f.type) for f in self.type]
+        columns = []
+        for i, (column, added) in enumerate(zip(images.columns, more, strict=True)):
+            pool, index = [column], order
+            if olds is not None and replaced is not None:
+                pool.append(olds.columns[i])
+                index = _with_odd(replaced.index(i), count, behind)
+            if odd.rows:
+                pool.append(added)
+            columns.append(_take(pa.concat_arrays(pool) if len(pool) > 1 else column, index))
+        made = pa.Array.from_buffers(self.type, len(order), [None], children=columns)
+        kinds = _with_values(laid.kinds[rows], behind, odd.kinds)
+        change = _with_odd(laid.owner[rows], len(found.owner), behind)
+        metadata = {
+            key: _take(pa.concat_arrays([column, added]) if odd.rows else column, change)
+            for key, column, added in zip(self.meaning.metadata, pieces_found, self._odd_metadata(odd), strict=True)
+        }
+        owners = _with_values(owner, behind, odd.owner)
+        return Decoded(made, pa.array(owners, pa.int64()), odd.bad, pa.array(kinds, pa.int8()), metadata)
+
+
+class _Images:
+    """Objects that are read as rows.
+
+    Attributes:
+        columns: Their columns, without those in doubt.
+        count: How many rows these have.
+        place: For each object its row.
+        doubts: Which objects are in doubt; their rows mean nothing.
+    """
+
+    def __init__(self, reader: ColumnReader, source: Source, objects: Spans) -> None:
+        found, self.columns, self.doubts = reader.members(source, objects)
+        self.count = len(found.which)
+        self.place = np.zeros(len(objects), dtype=np.int64)
+        self.place[found.which] = np.arange(self.count)
+        self._found = found
+
+    def has(self, column: int, objects: Places) -> Mask:
+        """Which of some objects, none of them in doubt, have a member for a column."""
+        held: Mask = self._found.columns[column].what[self.place[objects]] != 0
+        return held
+
+
+class _Replaced:
+    """The rows before a change: those after it, with the members of the old ones."""
+
+    def __init__(self, images: _Images, olds: _Images, laid: Layout, rows: Places) -> None:
+        self._olds = olds
+        self._index = images.place[laid.index[rows]]
+        over = laid.over[rows]
+        self._which = np.flatnonzero(over >= 0)
+        self._old = over[self._which]
+        self._replacing = images.count + olds.place[self._old]
+
+    def index(self, column: int) -> Places:
+        """For each row the place of its value among those of the images and, behind them, of the old ones."""
+        index = self._index.copy()
+        has = self._olds.has(column, self._old)
+        index[self._which[has]] = self._replacing[has]
+        return index
+
+
+class _MetadataReader:
+    """Reads the pieces of metadata of many changes."""
+
+    def __init__(self, meaning: Meaning, fields: Mapping[str, t.DataType], *, exact: bool, few: int) -> None:
+        self._pieces = meaning.pieces
+        self._payload = meaning.payload
+        self._beside = [f.name for f in meaning.beside()]
+        self._texts = ReferenceDecoder(t.row(text=t.STRING, **({"exact": t.Decimal(1)} if exact else {})), _TREE)
+        self._readers = {p.member: ColumnReader(fields[p.member], _TREE, few=few) for p in self._pieces if not p.beside}
+        within: dict[str, None] = {p.of: None for p in self._pieces if p.of is not None}
+        self._within = list(within)
+        self._source = ColumnReader(t.row(**dict.fromkeys(within, t.STRING)), _TREE, few=few) if within else None
+
+    def read(self, source: Source, found: Mapping[str, Values], beside: list[Values]) -> tuple[list[pa.Array], Mask]:
+        """The columns of the pieces, and which changes are in doubt."""
+        count = len(next(iter(found.values())).what)
+        doubts = np.zeros(count, dtype=bool)
+        held: dict[str, pa.Array] = {}
+        parts: dict[str, pa.Array] = {}
+        for piece in self._pieces:
+            if piece.beside:
+                continue
+            if piece.of is None and piece.member not in held:
+                held[piece.member], wrong = self._readers[piece.member].read(source, found[piece.member])
+                doubts |= wrong
+            elif piece.of is not None and not parts and self._source is not None:
+                made, wrong = self._source.read(source, found[piece.member])
+                doubts |= wrong
+                parts = dict(zip(self._within, made.flatten(), strict=True))
+        columns = []
+        for piece in self._pieces:
+            if piece.beside:
+                column, wrong = self._outside(source, piece, beside, count)
+            else:
+                column, wrong = piece.column(parts[piece.of] if piece.of is not None else held[piece.member])
+            columns.append(column)
+            doubts |= wrong
+        return columns, doubts
+
+    def _outside(self, source: Source, piece: Piece, beside: list[Values], count: int) -> tuple[pa.Array, Mask]:
+        """A text beside the payload; there are few different ones, and each is looked at once."""
+        if not self._payload:
+            return pa.nulls(count, piece_type(piece)), np.zeros(count, dtype=bool)
+        values = beside[self._beside.index(piece.member)]
+        present = (values.what != 0) & (values.what != TEXT)
+        texts = pieces(source.data, values.spans.start, values.spans.end, present, pa.string())
+        coded = texts.dictionary_encode()
+        made = [self._text(text) for text in coded.dictionary.to_pylist()]
+        lost = np.array([reason for _, reason in made], dtype=bool)
+        doubts = values.what == TEXT
+        if lost.any():
+            doubts |= np.asarray(pc.fill_null(pa.array(lost).take(coded.indices), False))
+        return pa.array([text for text, _ in made], pa.string()).take(coded.indices), doubts
+
+    def _text(self, spelled: str) -> tuple[str | None, bool]:
+        """A value other than a text as a text, and whether it is in doubt."""
+        try:
+            orjson.loads(spelled)
+            text: str | None = self._texts.record({"text": parse(spelled.encode())})["text"]
+        except ValueError:
+            return None, True
+        return text, False
+
+
+def _with_odd(index: Places, count: int, behind: Places | None) -> Places:
+    """An index of rows, with those read one by one (from `count` on) put in."""
+    return index if behind is None else np.insert(index, behind, count + np.arange(len(behind)))
+
+
+def _with_values(values: Places, behind: Places | None, added: list[int]) -> Places:
+    return values if behind is None else np.insert(values, behind, added)
+
+
+def _take(column: pa.Array, index: Places) -> pa.Array:
+    if len(index) == len(column) and bool((index == np.arange(len(index))).all()):
+        return column
+    return column.take(pa.array(index))
+
+
+def _nested(kind: t.DataType) -> list[t.DataType]:
+    return [kind, *(inner for child in t.children(kind) for inner in _nested(child))]
