@@ -1,9 +1,426 @@
-"""stub"""
+"""Whole queries: ``SELECT`` and what is around it, from Flink SQL to Spark SQL."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NoReturn
 
-class Query: ...
+import attrs
+
+from kdsl.declare.translate import tree as n
+from kdsl.declare.translate.casts import cast
+from kdsl.declare.translate.errors import UntranslatableError
+from kdsl.declare.translate.grouping import Expressions, aggregates, window_bound, window_text
+from kdsl.declare.translate.query_reader import read_query
+from kdsl.declare.translate.scopes import Relation, Relations, relation
+from kdsl.declare.translate.values import NoCommonTypeError, Value, common, same_in_spark
+from kdsl.errors import nearest
+from kdsl.types import model as t
+from kdsl.types.sql import quoted
+
+_WINDOW = "__window"
+_LIMIT_FIX = "write a number"
 
 
-def translate_query(text, tables): ...
+@attrs.frozen
+class Note:
+    """Something of a query that a stream may not be able to do.
+
+    Attributes:
+        kind: ``aggregate``, ``distinct``, ``over``, ``order``, ``offset``, ``join``, ``set``, ``nested``.
+        name: The word in the query.
+        position: Its place in the query.
+    """
+
+    kind: str
+    name: str
+    position: int
+
+
+@attrs.frozen
+class TimeWindow:
+    """A window of event time: its kind, its place, the SQL of its time column, and its length in milliseconds."""
+
+    kind: str
+    position: int
+    time: str
+    zoned: bool
+    size: int
+
+
+class Facts:
+    """What is found out about a query on the way."""
+
+    def __init__(self) -> None:
+        self.notes: list[Note] = []
+        self.windows: list[TimeWindow] = []
+        self.tables: list[str] = []
+        self.aggregates = False
+
+    def note(self, kind: str, name: str, at: int) -> None:
+        """Note a thing that streams may not do."""
+        self.notes.append(Note(kind, name, at))
+
+    def windowed(self, kind: str, at: int, time: Value, size: int) -> None:
+        """Note a window."""
+        self.windows.append(TimeWindow(kind, at, time.text, isinstance(time.type, t.TimestampLtz), size))
+
+
+@attrs.frozen
+class Query:
+    """A translated query.
+
+    Attributes:
+        text: The Spark SQL.
+        columns: The columns of the result.
+        tables: The tables that it reads, in the order of their first use.
+        notes: What a stream may not be able to do.
+        windows: The windows of event time that it groups by.
+    """
+
+    text: str
+    columns: t.Row
+    tables: tuple[str, ...]
+    notes: tuple[Note, ...] = ()
+    windows: tuple[TimeWindow, ...] = ()
+
+
+def translate_query(text: str, tables: Mapping[str, t.Row]) -> Query:
+    """A query of Flink SQL as Spark SQL, with the columns of its result.
+
+    Args:
+        text: The query.
+        tables: The columns of each table that it may use; its views in Spark have the same names.
+
+    Raises:
+        UntranslatableError: It is no query, uses unknown names, or has no equal in Spark.
+    """
+    facts = Facts()
+    made, row = _Queries(text, tables, facts).query(read_query(text), Relations())
+    return Query(made, row, tuple(dict.fromkeys(facts.tables)), tuple(facts.notes), tuple(facts.windows))
+
+
+class _Queries:
+    def __init__(self, text: str, tables: Mapping[str, t.Row], facts: Facts) -> None:
+        self.source, self.facts = text, facts
+        self.tables = tables
+        self.named: dict[str, t.Row] = {}
+
+    def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
+        raise UntranslatableError(name, reason, fix, self.source, node.at)
+
+    def expressions(self, scope: Relations) -> Expressions:
+        return Expressions(self.source, scope, self.facts, self.query)
+
+    def query(self, node: n.Node, outer: Relations) -> tuple[str, t.Row]:
+        """A query with what stands around it, as SQL and as columns."""
+        assert isinstance(node, n.Finished)
+        before = dict(self.named)
+        named = []
+        for name, columns, inner in node.named:
+            text, row = self.query(inner, Relations())
+            row = self.renamed(inner, row, columns)
+            listed = f" ({', '.join(map(quoted, row.names))})"
+            named.append(f"{quoted(name)}{listed} AS ({text})")
+            self.named[name] = row
+        text, row = self.body(node.body, outer, node.order)
+        if node.limit is not None:
+            text += f" LIMIT {self.count(node.limit)}"
+        if node.offset is not None:
+            self.facts.note("offset", "OFFSET", node.offset.at)
+            text += f" OFFSET {self.count(node.offset)}"
+        self.named = before
+        return (f"WITH {', '.join(named)} {text}" if named else text), row
+
+    def count(self, node: n.Node) -> int:
+        if not isinstance(node, n.Literal) or not node.text.isdigit():
+            self.fail(node, "LIMIT", "the number of rows is a constant", _LIMIT_FIX)
+        return int(node.text)
+
+    def renamed(self, node: n.Node, row: t.Row, names: tuple[str, ...]) -> t.Row:
+        if not names:
+            return row
+        if len(names) != len(row.fields):
+            reason = f"{len(names)} names are given for {len(row.fields)} columns"
+            self.fail(node, names[0], reason, "name each column")
+        return t.Row(tuple(attrs.evolve(f, name=name) for f, name in zip(row.fields, names, strict=True)))
+
+    def body(self, node: n.Node, outer: Relations, order: tuple[n.Order, ...] = ()) -> tuple[str, t.Row]:
+        if order:
+            self.facts.note("order", "ORDER BY", order[0].at)
+        match node:
+            case n.Select():
+                return self.select(node, outer, order)
+            case n.Combined():
+                text, row = self.combined(node, outer)
+            case n.Values():
+                text, row = self.values(node, outer)
+            case _:
+                text, row = self.query(node, outer)
+                text = f"({text})"
+        if order:
+            scope = self.expressions(Relations((relation("__all", row),)))
+            keys = ", ".join(self.order_key(scope, key, row) for key in order)
+            text = f"SELECT * FROM ({text}) AS `__all` ORDER BY {keys}"
+        return text, row
+
+    def order_key(self, scope: Expressions, key: n.Order, row: t.Row) -> str:
+        """A key of ORDER BY: a column of the result by name or by number, or an expression."""
+        value, nulls = key.value, f" NULLS {key.nulls}" if key.nulls else ""
+        behind = f"{' DESC' if key.descending else ''}{nulls}"
+        if isinstance(value, n.Literal) and value.text.isdigit() and 0 < int(value.text) <= len(row.fields):
+            return f"{int(value.text)}{behind}"
+        if isinstance(value, n.Name) and len(value.parts) == 1 and value.parts[0] in row.names:
+            return f"{quoted(value.parts[0])}{behind}"
+        return scope.order(key)
+
+    # SELECT
+
+    def select(self, node: n.Select, outer: Relations, order: tuple[n.Order, ...]) -> tuple[str, t.Row]:
+        source, found = ("", ()) if node.source is None else self.tables_of(node.source, outer)
+        scope = Relations(found, outer if outer.found else None)
+        expressions = self.expressions(scope)
+        where = "" if node.where is None else f" WHERE {self.condition(expressions, node.where, 'WHERE')}"
+        groups = self.groups(expressions, node)
+        around = self.facts.aggregates
+        self.facts.aggregates = False
+        expressions.grouped = frozenset(groups) if groups or any(map(_is_aggregate, node.items)) else None
+        if expressions.grouped is not None:
+            expressions.grouped |= {f"{g}.{part}" for g in groups for part in ("start", "end") if _WINDOW in g}
+        items = self.items(expressions, node, found)
+        having = "" if node.having is None else f" HAVING {self.condition(expressions, node.having, 'HAVING')}"
+        if (groups or self.facts.aggregates) and not self.windowed(groups):
+            self.facts.note("aggregate", "GROUP BY" if groups else "SELECT", node.at)
+        self.facts.aggregates = around
+        if node.distinct:
+            self.facts.note("distinct", "DISTINCT", node.at)
+        row = t.Row(tuple(t.Field(name, value.type or t.STRING) for name, value in items), nullable=False)
+        listed = ", ".join(f"{value.text} AS {quoted(name)}" for name, value in items)
+        group = f" GROUP BY {', '.join(groups)}" if groups else ""
+        keys = ", ".join(self.order_key(expressions, key, row) for key in order)
+        text = f"SELECT {'DISTINCT ' if node.distinct else ''}{listed}{source and f' FROM {source}'}{where}{group}"
+        return f"{text}{having}{keys and f' ORDER BY {keys}'}", row
+
+    def windowed(self, groups: list[str]) -> bool:
+        return any(_WINDOW in g or g.startswith(("window(", "session_window(")) for g in groups)
+
+    def condition(self, expressions: Expressions, node: n.Node, what: str) -> str:
+        value = expressions(node)
+        expressions.need(node, value, "boolean", what)
+        return value.text
+
+    def items(self, expressions: Expressions, node: n.Select, found: tuple[Relation, ...]) -> list[tuple[str, Value]]:
+        made: list[tuple[str, Value]] = []
+        for item in node.items:
+            if isinstance(item, n.Star):
+                chosen = [r for r in found if item.table in (None, r.alias)]
+                if not chosen:
+                    shown = "*" if item.table is None else f"{item.table}.*"
+                    self.fail(item, shown, f"{shown} means no table", "name a table behind FROM")
+                if expressions.grouped is not None:
+                    self.fail(item, "*", "* cannot stand in a grouped query", "name the columns")
+                made += [column for r in chosen for column in r.columns]
+                continue
+            assert isinstance(item, n.Item)
+            value = expressions(item.value)
+            name = item.alias
+            if name is None:
+                name = item.value.parts[-1] if isinstance(item.value, n.Name) else f"EXPR${len(made)}"
+            if isinstance(item.value, n.Member) and item.alias is None:
+                name = item.value.name
+            made.append((name, value))
+        return made
+
+    def groups(self, expressions: Expressions, node: n.Select) -> list[str]:
+        """The keys of the groups; both ends of a window are one key, which Spark can follow by its watermark."""
+        made: list[str] = []
+        for key in node.group:
+            if isinstance(key, n.Literal):
+                self.fail(key, key.text, "GROUP BY takes columns, not their numbers", "write the column")
+            window = expressions.group_window(key) if isinstance(key, n.Call) else None
+            made.append((window or expressions(key)).text)
+        windows = dict.fromkeys(text[: text.index(_WINDOW) + len(_WINDOW) + 1] for text in made if _WINDOW in text)
+        for each in windows:
+            bare = each.removeprefix("CAST(")
+            ends = {part for part in ("start", "end") for text in made if f"{bare}.{part}" in text}
+            if ends != {"start", "end"}:
+                self.fail(
+                    node.group[0],
+                    "GROUP BY",
+                    "a query over a window table groups by window_start and window_end, both",
+                    "write GROUP BY window_start, window_end, …",
+                )
+        kept = [text for text in made if not any(text.startswith(each) for each in windows)]
+        return [*dict.fromkeys(each.removeprefix("CAST(") for each in windows), *kept]
+
+    # FROM
+
+    def tables_of(self, node: n.Node, outer: Relations) -> tuple[str, tuple[Relation, ...]]:
+        """The tables behind FROM, as SQL and as what names are looked up in."""
+        match node:
+            case n.Table(name=name, alias=alias):
+                row = self.table(node, name)
+                shown = alias or name[-1]
+                return f"{quoted(name[-1])} AS {quoted(shown)}", (relation(shown, row),)
+            case n.Derived(query=query, alias=alias, columns=columns):
+                text, row = self.query(query, outer)
+                row = self.renamed(query, row, columns)
+                shown = alias or f"__derived{node.at}"
+                listed = f" ({', '.join(map(quoted, columns))})" if columns else ""
+                return f"({text}) AS {quoted(shown)}{listed}", (relation(shown, row),)
+            case n.Windowed():
+                return self.window_table(node)
+            case n.Join():
+                return self.join(node, outer)
+        self.fail(node, "UNNEST", "UNNEST stands behind a table", "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)")
+
+    def table(self, node: n.Node, name: tuple[str, ...]) -> t.Row:
+        found = self.named.get(name[-1]) if len(name) == 1 else None
+        if found is not None:
+            return found
+        if name[-1] not in self.tables:
+            names = [*self.named, *self.tables]
+            hint = nearest(name[-1], names)
+            fix = f"use one of {', '.join(names)}" if names else "declare it with CREATE TABLE before"
+            self.fail(node, name[0], f"there is no table {'.'.join(name)!r}{hint}", fix)
+        self.facts.tables.append(name[-1])
+        return self.tables[name[-1]]
+
+    def window_table(self, node: n.Windowed) -> tuple[str, tuple[Relation, ...]]:
+        row = self.table(node.table, node.table.name)
+        alias = node.alias or node.table.name[-1]
+        base = relation(alias, row)
+        time = base.get(node.time)
+        if time is None:
+            hint = nearest(node.time, row.names)
+            self.fail(node, node.kind, f"there is no column {node.time!r}{hint}", f"use one of {', '.join(row.names)}")
+        if time.family != "timestamp" or time.type is None:
+            self.fail(node, node.kind, f"a window needs a TIMESTAMP, and {node.time!r} is {time.spelling}", "CAST it")
+        if node.kind == "CUMULATE":
+            self.fail(node, "CUMULATE", "Spark has no windows that grow", "use TUMBLE, and add up in the reader")
+        if node.kind == "SESSION":
+            fix = "write GROUP BY keys, SESSION(ts, INTERVAL …), with SESSION_START and SESSION_END"
+            self.fail(node, "SESSION", "Spark has windows of sessions only as keys of GROUP BY", fix)
+        expressions = self.expressions(Relations())
+        spans = [expressions.milliseconds(s) for s in node.spans]
+        if node.kind == "HOP":
+            slide, size, *rest = spans
+            if size % slide:
+                reason = f"the size of a HOP is a multiple of its slide, and {size} ms is none of {slide} ms"
+                self.fail(node, "HOP", reason, "choose another slide")
+            spans = [size, slide, *rest]
+        else:
+            spans = [spans[0], spans[0], *spans[1:]] if len(spans) > 1 else spans
+        self.facts.windowed(node.kind, node.at, attrs.evolve(time, text=f"{node.table.name[-1]}.{node.time}"), spans[0])
+        window = f"{quoted(alias)}.{quoted(_WINDOW)}"
+        inner = window_text(node.kind, quoted(node.time), spans)
+        text = f"(SELECT *, {inner} AS {quoted(_WINDOW)} FROM {quoted(node.table.name[-1])}) AS {quoted(alias)}"
+        end = Value(f"({window}.end - INTERVAL '0.001' SECOND)", time.type)
+        ends = [("window_start", window_bound(f"{window}.start", time.type))]
+        ends += [("window_end", window_bound(f"{window}.end", time.type)), ("window_time", end)]
+        return text, (Relation(alias, (*base.columns, *ends)),)
+
+    def join(self, node: n.Join, outer: Relations) -> tuple[str, tuple[Relation, ...]]:
+        left_text, left = self.tables_of(node.left, outer)
+        if isinstance(node.right, n.Unnest):
+            return self.unnested(node, node.right, left_text, left, outer)
+        right_text, right = self.tables_of(node.right, outer)
+        if "LATERAL VIEW" in left_text or "LATERAL VIEW" in right_text:
+            self.fail(node, "JOIN", "UNNEST stands behind all joins", "put it last")
+        if isinstance(node.right, n.Join):
+            right_text = f"({right_text})"
+        same = {r.alias for r in left} & {r.alias for r in right}
+        if same:
+            self.fail(
+                node, "JOIN", f"two tables are called {sorted(same)[0]!r}", "give one of them another name with AS"
+            )
+        self.facts.note("join" if node.kind in ("INNER", "CROSS") else "outer join", "JOIN", node.at)
+        if node.using:
+            self.fail(node, "USING", "USING cannot be translated", "write ON a.x = b.x")
+        found = (
+            *(r.as_nullable() if node.kind in ("RIGHT", "FULL") else r for r in left),
+            *(r.as_nullable() if node.kind in ("LEFT", "FULL") else r for r in right),
+        )
+        if node.on is None:
+            return f"{left_text} CROSS JOIN {right_text}", found
+        scope = Relations((*left, *right), outer if outer.found else None)
+        condition = self.condition(self.expressions(scope), node.on, "ON")
+        return f"{left_text} {node.kind} JOIN {right_text} ON {condition}", found
+
+    def unnested(
+        self, node: n.Join, unnest: n.Unnest, text: str, left: tuple[Relation, ...], outer: Relations
+    ) -> tuple[str, tuple[Relation, ...]]:
+        constant = isinstance(node.on, n.Literal) and node.on.text == "TRUE"
+        if node.kind not in ("CROSS", "INNER", "LEFT") or not (node.on is None or constant):
+            self.fail(node, "UNNEST", "UNNEST is joined by CROSS JOIN, or LEFT JOIN … ON TRUE", "write one of these")
+        if unnest.ordinal:
+            self.fail(unnest, "UNNEST", "WITH ORDINALITY cannot be translated", "leave it out")
+        value = self.expressions(Relations(left, outer if outer.found else None))(unnest.value)
+        match value.type:
+            case t.Array(element=t.Row(fields=fields)):
+                function, found = "inline", [(f.name, f.type) for f in fields]
+            case t.Array(element=element):
+                function, found = "explode", [("EXPR$0", element)]
+            case t.Map(key=key, value=inner):
+                function, found = "explode", [("KEY", key), ("VALUE", inner)]
+            case _:
+                self.fail(unnest, "UNNEST", f"UNNEST takes an ARRAY or a MAP, not {value.spelling}", "name one")
+        names = unnest.columns or tuple(name for name, _ in found)
+        if len(names) != len(found):
+            self.fail(unnest, "UNNEST", f"{len(names)} names are given for {len(found)} columns", "name each")
+        row = t.Row(tuple(t.Field(name, kind.as_nullable()) for name, (_, kind) in zip(names, found, strict=True)))
+        alias = unnest.alias or f"__unnest{unnest.at}"
+        word = "OUTER " if node.kind == "LEFT" else ""
+        view = f"LATERAL VIEW {word}{function}({value.text}) {quoted(alias)} AS {', '.join(map(quoted, names))}"
+        return f"{text} {view}", (*left, relation(alias, row))
+
+    # several queries as one
+
+    def combined(self, node: n.Combined, outer: Relations) -> tuple[str, t.Row]:
+        sides = [self.body(side, outer) for side in (node.left, node.right)]
+        (_, left), (_, right) = sides
+        if not node.every or node.operator != "UNION":
+            self.facts.note("set", node.operator, node.at)
+        if len(left.fields) != len(right.fields):
+            reason = f"{node.operator} joins {len(left.fields)} columns with {len(right.fields)}"
+            self.fail(node, node.operator, reason, "select the same number of columns")
+        fields = []
+        for a, b in zip(left.fields, right.fields, strict=True):
+            try:
+                kind = common([a.type, b.type])
+            except NoCommonTypeError:
+                reason = f"{node.operator} joins {a.name!r}, {a.type.spelling}, with {b.name!r}, {b.type.spelling}"
+                self.fail(node, node.operator, reason, "CAST one to the type of the other")
+            assert kind is not None
+            fields.append(t.Field(a.name, kind))
+        row = t.Row(tuple(fields), nullable=False)
+        texts = [self.as_row(text, had, row) for text, had in sides]
+        return f" {node.operator}{' ALL' if node.every else ''} ".join(texts), row
+
+    def as_row(self, text: str, had: t.Row, want: t.Row) -> str:
+        pairs = list(zip(had.fields, want.fields, strict=True))
+        if all(same_in_spark(a.type, b.type) for a, b in pairs):
+            return f"({text})"
+        values = [Value(f"c{i}", f.type) for i, f in enumerate(had.fields)]
+        made = [
+            v.text if same_in_spark(a.type, b.type) else cast(v, b.type).text
+            for v, (a, b) in zip(values, pairs, strict=True)
+        ]
+        listed = ", ".join(f"{text_} AS {quoted(b.name)}" for text_, (_, b) in zip(made, pairs, strict=True))
+        return f"(SELECT {listed} FROM ({text}) AS `__side` ({', '.join(v.text for v in values)}))"
+
+    def values(self, node: n.Values, outer: Relations) -> tuple[str, t.Row]:
+        expressions = self.expressions(outer)
+        rows = [[expressions(v) for v in row] for row in node.rows]
+        if len({len(row) for row in rows}) > 1:
+            self.fail(node, "VALUES", "the rows of VALUES have different lengths", "give each as many values")
+        columns = [expressions.together(node, "VALUES", list(column)) for column in zip(*rows, strict=True)]
+        names = [f"EXPR${i}" for i in range(len(columns))]
+        texts = [f"({', '.join(texts[i] for _, texts in columns)})" for i in range(len(rows))]
+        fields = tuple(t.Field(name, kind or t.STRING) for name, (kind, _) in zip(names, columns, strict=True))
+        listed = ", ".join(map(quoted, names))
+        return f"SELECT * FROM VALUES {', '.join(texts)} AS `__values` ({listed})", t.Row(fields, nullable=False)
+
+
+def _is_aggregate(item: n.Node) -> bool:
+    return isinstance(item, n.Item) and aggregates(item.value)

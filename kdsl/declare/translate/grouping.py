@@ -1,0 +1,276 @@
+"""Expressions of a query: aggregates, windows of groups, analytic functions, nested queries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import attrs
+
+from kdsl.declare.translate import tree as n
+from kdsl.declare.translate.casts import cast
+from kdsl.declare.translate.scalar import Scalar
+from kdsl.declare.translate.scopes import AmbiguousError, Relations
+from kdsl.declare.translate.values import INTEGERS, Value
+from kdsl.types import model as t
+
+if TYPE_CHECKING:
+    from kdsl.declare.translate.query import Facts
+
+_RANKING = ("ROW_NUMBER", "RANK", "DENSE_RANK", "NTILE", "PERCENT_RANK", "CUME_DIST", "LAG", "LEAD")
+_MOMENTS = {
+    "STDDEV_POP": "stddev_pop", "STDDEV_SAMP": "stddev_samp", "STDDEV": "stddev_samp",
+    "VAR_POP": "var_pop", "VAR_SAMP": "var_samp", "VARIANCE": "var_samp",
+}  # fmt: skip
+_LEGACY = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
+_PARTS = ("START", "END", "ROWTIME", "PROCTIME")
+Nested = Callable[[n.Node, Relations], tuple[str, t.Row]]
+
+
+class Expressions(Scalar):
+    """Translates the expressions of a SELECT.
+
+    Attributes:
+        grouped: The Spark SQL of the keys of the groups; None where rows are not grouped.
+        windows: The windows of groups that ``GROUP BY TUMBLE(…)`` and its kin made, by their tree.
+    """
+
+    def __init__(self, text: str, scope: Relations, facts: Facts, query: Nested) -> None:
+        super().__init__(text, scope)
+        self.relations, self.facts, self.query = scope, facts, query
+        self.grouped: frozenset[str] | None = None
+        self.windows: dict[tuple[str, tuple[n.Node, ...]], tuple[str, t.DataType]] = {}
+        self.inside = False
+
+    def __call__(self, node: n.Node) -> Value:
+        """The translation of a node; in a grouped query it must follow from the groups."""
+        grouped, self.grouped = self.grouped, None
+        if grouped is None or self.inside:
+            value = super().__call__(node)
+            self.grouped = grouped
+            return value
+        if not isinstance(node, n.Literal | n.Span):
+            try:
+                whole = super().__call__(node) if not aggregates(node) else None
+            finally:
+                self.grouped = grouped
+            if whole is not None and whole.text in grouped:
+                return whole
+            if isinstance(node, n.Name) and whole is not None:
+                shown = ".".join(node.parts)
+                self.fail(node, node.parts[0], f"{shown!r} is neither grouped by nor aggregated", "add it to GROUP BY")
+        self.grouped = grouped
+        return super().__call__(node)
+
+    def name(self, node: n.Node, parts: tuple[str, ...]) -> Value:
+        """A column; its name may be one of several tables."""
+        try:
+            return super().name(node, parts)
+        except AmbiguousError as e:
+            fix = f"write {e.tables[0]}.{e.name}"
+            self.fail(node, e.name, f"{e.name!r} is a column of {' and of '.join(e.tables)}", fix)
+
+    def aggregate(self, node: n.Call) -> Value:
+        """An aggregate, an analytic function, or a part of a window of groups."""
+        name = node.name.upper()
+        kind, _, part = name.partition("_")
+        if kind in _LEGACY and part in _PARTS:
+            return self.window_part(node, kind, part)
+        if kind in _LEGACY and not part:
+            self.fail(node, node.name, f"{name} stands in GROUP BY only", f"write {name}_START to see where it begins")
+        if name not in ("COUNT", "SUM", "AVG", "MIN", "MAX", "LISTAGG", *_RANKING, *_MOMENTS):
+            return super().aggregate(node)
+        if self.inside:
+            self.fail(node, node.name, f"{name} stands inside of another aggregate", "use a nested query")
+        self.inside = True
+        try:
+            values = [self(a) for a in node.arguments]
+            condition = "" if node.filter is None else f" FILTER (WHERE {self(node.filter).text})"
+        finally:
+            self.inside = False
+        over = "" if node.over is None else self.over(node.over)
+        if node.over is not None:
+            self.facts.note("over", node.name, node.at)
+        elif name in _RANKING:
+            self.fail(node, node.name, f"{name} needs OVER (…)", "write OVER (PARTITION BY … ORDER BY …)")
+        else:
+            self.facts.aggregates = True
+        return self._made(node, name, values, condition + over)
+
+    def over(self, node: n.Over) -> str:
+        """The window of an analytic function."""
+        self.inside = True
+        try:
+            partition = ", ".join(self(p).text for p in node.partition)
+            order = ", ".join(self.order(o) for o in node.order)
+        finally:
+            self.inside = False
+        if node.frame and not re.fullmatch(r"(?i)(ROWS|RANGE)\s+BETWEEN\s+[\w\s]+AND\s+CURRENT\s+ROW", node.frame):
+            self.fail(node, "OVER", f"the frame {node.frame!r} cannot be translated", "write … AND CURRENT ROW")
+        if "RANGE" in node.frame.upper() and "INTERVAL" in node.frame.upper():
+            self.fail(node, "OVER", "a frame of times cannot be translated", "use ROWS BETWEEN")
+        parts = [f"PARTITION BY {partition}" if partition else "", f"ORDER BY {order}" if order else "", node.frame]
+        return f" OVER ({' '.join(filter(None, parts))})"
+
+    def order(self, node: n.Order) -> str:
+        """One of the things that rows are ordered by; NULL is the least, in both engines."""
+        nulls = f" NULLS {node.nulls}" if node.nulls else ""
+        return f"{self(node.value).text}{' DESC' if node.descending else ''}{nulls}"
+
+    def _made(self, node: n.Call, name: str, values: list[Value], behind: str) -> Value:
+        word = "DISTINCT " if node.distinct else ""
+        if name == "COUNT":
+            inner = "*" if node.star or not values else ", ".join(v.text for v in values)
+            return Value(f"count({word}{inner}){behind}", t.BigInt(nullable=False))
+        if name in ("ROW_NUMBER", "RANK", "DENSE_RANK"):
+            return Value(f"CAST({name.lower()}(){behind} AS BIGINT)", t.BigInt(nullable=False))
+        if name in ("PERCENT_RANK", "CUME_DIST"):
+            return Value(f"{name.lower()}(){behind}", t.Double(nullable=False))
+        if not values:
+            self.fail(node, node.name, f"{name} needs an argument", "give it one")
+        value, text = values[0], values[0].text
+        if name == "NTILE":
+            return Value(f"CAST(ntile({text}){behind} AS BIGINT)", t.BigInt(nullable=False))
+        if name in ("LAG", "LEAD"):
+            return Value(f"{name.lower()}({', '.join(v.text for v in values)}){behind}", _nullable(value))
+        if name in ("MIN", "MAX"):
+            if value.family == "other":
+                self.fail(node, node.name, f"{name} of {value.spelling} has no order", "take it of a member")
+            return Value(f"{name.lower()}({word}{text}){behind}", _nullable(value))
+        if name == "LISTAGG":
+            self.need(node, value, "text", name)
+            separator = values[1].text if len(values) > 1 else "','"
+            return Value(f"listagg({word}{text}, {separator}){behind}", t.STRING)
+        self.need(node, value, "number", name)
+        if name in _MOMENTS:
+            return Value(f"{_MOMENTS[name]}({word}{cast(value, t.Double()).text}){behind}", t.Double())
+        return _sum(value, word, behind) if name == "SUM" else self._average(node, value, word, behind)
+
+    def _average(self, node: n.Call, value: Value, word: str, behind: str) -> Value:
+        text = value.text
+        count = f"nullif(count({word}{text}){behind}, 0)"
+        match value.type:
+            case t.Decimal(scale=scale):
+                if scale > 6:
+                    self.fail(node, "AVG", "AVG of more than 6 digits behind the point rounds otherwise", "CAST before")
+                total = f"sum({word}CAST({text} AS DECIMAL(38, {scale}))){behind}"
+                kind = t.Decimal(38, max(6, scale))
+                return Value(f"CAST({total} / {count} AS DECIMAL(38, {kind.scale}))", kind)
+            case kind if isinstance(kind, INTEGERS):
+                return Value(f"CAST(sum({word}{text}){behind} DIV {count} AS {kind.name})", _nullable(value))
+            case t.Float():
+                return Value(f"CAST(avg({word}{text}){behind} AS FLOAT)", t.Float())
+        return Value(f"avg({word}{text}){behind}", t.Double())
+
+    # windows of groups: GROUP BY TUMBLE(ts, INTERVAL …)
+
+    def group_window(self, node: n.Call) -> Value | None:
+        """A window of groups as a key of GROUP BY; None for anything else."""
+        kind = node.name.upper()
+        if kind not in _LEGACY:
+            return None
+        if len(node.arguments) != _LEGACY[kind] + 1:
+            self.fail(node, node.name, f"{kind} takes {_LEGACY[kind] + 1} arguments", f"write {kind}(ts, INTERVAL …)")
+        time = super().__call__(node.arguments[0])
+        if time.family != "timestamp" or time.type is None:
+            self.fail(
+                node, node.name, f"{kind} needs a TIMESTAMP, not {time.spelling}", "name the column of event time"
+            )
+        spans = [self.milliseconds(a) for a in node.arguments[1:]]
+        text = window_text(kind, time.text, [spans[-1], *spans[:-1]])
+        self.windows[kind, node.arguments] = (text, time.type)
+        self.facts.windowed(kind, node.at, time, spans[-1])
+        return Value(text, t.row(start=t.Timestamp(3), end=t.Timestamp(3)))
+
+    def window_part(self, node: n.Call, kind: str, part: str) -> Value:
+        """``TUMBLE_START`` and its kin."""
+        found = self.windows.get((kind, node.arguments))
+        if found is None:
+            shown = self.source[node.at :].partition("(")[0]
+            self.fail(node, node.name, f"{shown} belongs to no window of GROUP BY", f"GROUP BY {kind}(…) alike")
+        text, time = found
+        if part == "PROCTIME":
+            self.fail(node, node.name, f"{node.name} cannot be translated", f"use {kind}_END")
+        if part == "ROWTIME":
+            return Value(f"({text}.end - INTERVAL '0.001' SECOND)", time)
+        return window_bound(f"{text}.{part.lower()}", time)
+
+    def milliseconds(self, node: n.Node) -> int:
+        """The length of an interval of days to seconds."""
+        if not isinstance(node, n.Span) or node.unit in ("YEAR", "QUARTER", "MONTH"):
+            self.fail(
+                node, "INTERVAL", "the length of a window is an INTERVAL of fixed length", "write INTERVAL '1' DAY"
+            )
+        each = {"WEEK": 604_800_000, "DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1000}
+        if node.unit != node.until or not re.fullmatch(r"\d+(\.\d{1,3})?", node.text):
+            self.fail(node, "INTERVAL", "the length of a window is written in one unit", "write INTERVAL '90' SECOND")
+        return round(float(node.text) * each[node.unit])
+
+    # queries inside of expressions
+
+    def in_query(self, node: n.In, value: Value) -> Value:
+        """``IN (SELECT …)``."""
+        assert node.query is not None
+        text, row = self.query(node.query, self.relations)
+        if len(row.fields) != 1:
+            self.fail(node, "IN", f"the query behind IN gives {len(row.fields)} columns", "select one")
+        self.comparable(node, value, Value("x", row.fields[0].type), "IN")
+        self.facts.note("nested", "IN", node.at)
+        return Value(f"({value.text} {'NOT ' if node.negated else ''}IN ({text}))", t.Boolean())
+
+    def nested(self, node: n.Nested) -> Value:
+        """``EXISTS``, or a query that gives one value."""
+        text, row = self.query(node.query, self.relations)
+        self.facts.note("nested", "SELECT", node.at)
+        if node.exists:
+            return Value(f"EXISTS ({text})", t.Boolean(nullable=False))
+        if len(row.fields) != 1:
+            self.fail(node, "SELECT", f"a query as a value gives {len(row.fields)} columns", "select one")
+        return Value(f"({text})", row.fields[0].type.as_nullable())
+
+
+def window_text(kind: str, time: str, spans: list[int]) -> str:
+    """Spark's window of a time: size, slide, offset in milliseconds."""
+    if kind == "SESSION":
+        return f"session_window({time}, '{spans[0]} milliseconds')"
+    size = f"'{spans[0]} milliseconds'"
+    more = "".join(f", '{span} milliseconds'" for span in spans[1:])
+    return f"window({time}, {size}{more})"
+
+
+def window_bound(text: str, time: t.DataType) -> Value:
+    """Where a window begins or ends: always a wall-clock time, in the session's zone."""
+    if isinstance(time, t.TimestampLtz):
+        text = f"CAST({text} AS TIMESTAMP_NTZ)"
+    return Value(text, t.Timestamp(3, nullable=False))
+
+
+def _nullable(value: Value) -> t.DataType | None:
+    return value.type and value.type.as_nullable()
+
+
+def _sum(value: Value, word: str, behind: str) -> Value:
+    match value.type:
+        case t.Decimal(scale=scale):
+            text = f"sum({word}CAST({value.text} AS DECIMAL(38, {scale}))){behind}"
+            return Value(f"CAST({text} AS DECIMAL(38, {scale}))", t.Decimal(38, scale))
+        case t.Double() | t.BigInt() | None:
+            return Value(f"sum({word}{value.text}){behind}", _nullable(value) or t.BigInt())
+        case kind:
+            return Value(f"CAST(sum({word}{value.text}){behind} AS {kind.name})", kind.as_nullable())
+
+
+def aggregates(node: object) -> bool:
+    """Whether an aggregate stands somewhere in a tree."""
+    if isinstance(node, n.Call):
+        name = node.name.upper()
+        if name in ("COUNT", "SUM", "AVG", "MIN", "MAX", "LISTAGG", *_MOMENTS) and node.over is None:
+            return True
+        if name.partition("_")[0] in _LEGACY and name.partition("_")[2] in _PARTS:
+            return True
+    if isinstance(node, tuple):
+        return any(map(aggregates, node))
+    if isinstance(node, n.Nested) or not isinstance(node, n.Node):
+        return False
+    return any(aggregates(getattr(node, a.name)) for a in attrs.fields(type(node)) if a.name != "at")

@@ -1,0 +1,83 @@
+"""Where a query looks its names up: the tables behind FROM with their columns, and what is around a nested query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from kdsl.declare.translate.values import Value
+from kdsl.types import model as t
+from kdsl.types.sql import quoted
+
+
+@attrs.frozen
+class Relation:
+    """A table of a query under the name that it has there.
+
+    Attributes:
+        alias: Its name.
+        columns: Its columns, in order.
+        shown: Whether ``*`` means each of them.
+    """
+
+    alias: str
+    columns: tuple[tuple[str, Value], ...]
+
+    def get(self, name: str) -> Value | None:
+        """A column by its name."""
+        return next((value for column, value in self.columns if column == name), None)
+
+    def as_nullable(self) -> Relation:
+        """The same, as the side of an outer join that may be missing."""
+        return attrs.evolve(
+            self,
+            columns=tuple(
+                (name, attrs.evolve(value, type=value.type and value.type.as_nullable()))
+                for name, value in self.columns
+            ),
+        )
+
+
+def relation(alias: str, row: t.Row) -> Relation:
+    """The columns of a table under an alias."""
+    prefix = quoted(alias)
+    return Relation(alias, tuple((f.name, Value(f"{prefix}.{quoted(f.name)}", f.type)) for f in row.fields))
+
+
+class AmbiguousError(Exception):
+    """A name means columns of several tables."""
+
+    def __init__(self, name: str, tables: list[str]) -> None:
+        super().__init__(name)
+        self.name, self.tables = name, tables
+
+
+@attrs.frozen
+class Relations:
+    """The tables of a query; those of the query around it are looked at last."""
+
+    found: tuple[Relation, ...] = ()
+    outer: Relations | None = None
+
+    def column(self, parts: tuple[str, ...]) -> tuple[Value, tuple[str, ...]] | None:
+        """See `kdsl.declare.translate.scalar.Scope`; a table's name before the column is understood.
+
+        Raises:
+            AmbiguousError: Several tables have a column of this name.
+        """
+        if len(parts) > 1:
+            for each in self.found:
+                if each.alias == parts[0] and (value := each.get(parts[1])) is not None:
+                    return value, parts[2:]
+        hits = [(each.alias, value) for each in self.found if (value := each.get(parts[0])) is not None]
+        if len(hits) > 1:
+            raise AmbiguousError(parts[0], [alias for alias, _ in hits])
+        if hits:
+            return hits[0][1], parts[1:]
+        return None if self.outer is None else self.outer.column(parts)
+
+    def names(self) -> Iterable[str]:
+        """The columns that there are, for messages."""
+        several = len(self.found) > 1
+        return [f"{each.alias}.{name}" if several else name for each in self.found for name, _ in each.columns]
