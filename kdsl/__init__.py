@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         TimestampLtz as TimestampLtz,
         TimestampNtz as TimestampNtz,
     )
+    from kdsl_formats.avro_confluent import AvroConfluent as AvroConfluent
     from kdsl_formats.cdc_json import (
         CanalJson as CanalJson,
         DebeziumJson as DebeziumJson,
@@ -92,16 +93,20 @@ if TYPE_CHECKING:
         OggJson as OggJson,
     )
     from kdsl_formats.csv import Csv as Csv
+    from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent as DebeziumAvroConfluent
     from kdsl_formats.json import Json as Json
+    from kdsl_formats.protobuf import Protobuf as Protobuf
     from kdsl_formats.raw import Raw as Raw
 
 # The same names as above and below; a test holds them equal.
 _PUBLIC = {
+    "AvroConfluent": "kdsl_formats.avro_confluent",
     "CanalJson": "kdsl_formats.cdc_json",
     "CheckpointError": "kdsl.run.checkpoint.kept",
     "Cluster": "kdsl.cluster",
     "Col": "kdsl.declare.classes.columns",
     "Csv": "kdsl_formats.csv",
+    "DebeziumAvroConfluent": "kdsl_formats.debezium_avro_confluent",
     "DebeziumJson": "kdsl_formats.cdc_json",
     "DeliveryGuarantee": "kdsl.builders.sink",
     "ExactlyOnceError": "kdsl.run.librdkafka.transactions.token",
@@ -140,6 +145,7 @@ _PUBLIC = {
     "Problem": "kdsl.errors",
     "QueryMetrics": "kdsl.run.metrics.model",
     "ROW_KIND": "kdsl.formats",
+    "Protobuf": "kdsl_formats.protobuf",
     "Raw": "kdsl_formats.raw",
     "RecordError": "kdsl.errors",
     "Ref": "kdsl.declare.classes.ref",
@@ -216,6 +222,7 @@ __all__ = [
     "PartitionerInput",
     "PrimaryKey",
     "Problem",
+    "Protobuf",
     "QueryMetrics",
     "Raw",
     "RecordError",

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, ClassVar, Final, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol, Self
 
 import attrs
 import pyarrow as pa
@@ -25,12 +25,15 @@ Direction = Literal["read", "write"]
 Side = Literal["key", "value"]
 GROUP = "kdsl.formats"
 BUILT_IN = {
+    "avro-confluent": "kdsl_formats.avro_confluent:AvroConfluent",
     "canal-json": "kdsl_formats.cdc_json:CanalJson",
     "csv": "kdsl_formats.csv:Csv",
+    "debezium-avro-confluent": "kdsl_formats.debezium_avro_confluent:DebeziumAvroConfluent",
     "debezium-json": "kdsl_formats.cdc_json:DebeziumJson",
     "json": "kdsl_formats.json:Json",
     "maxwell-json": "kdsl_formats.cdc_json:MaxwellJson",
     "ogg-json": "kdsl_formats.cdc_json:OggJson",
+    "protobuf": "kdsl_formats.protobuf:Protobuf",
     "raw": "kdsl_formats.raw:Raw",
 }
 
@@ -183,6 +186,17 @@ class Format(Options):
         So for formats that find columns by name; not for those that count positions or look at all of them.
         """
         return False
+
+    def portable(self) -> Self:
+        """The format as it travels: what it reads from files or classes of this process is inside it.
+
+        A plan holds this one. Only asked of a format that `check` has nothing against.
+        """
+        return self
+
+    def shown_options(self) -> Mapping[str, str]:
+        """The options that differ from their defaults, for people; what is long may be cut or told by its digest."""
+        return self.to_strings()
 
     @abstractmethod
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:

@@ -273,7 +273,7 @@ class KafkaSink(Connected):
             )
         assert serializer.value is not None
         fields = serializer.value.fields("value")
-        value = Part(serializer.value.format, t.Row(fields, nullable=False), tuple(f.name for f in fields))
+        value = Part(serializer.value.format.portable(), t.Row(fields, nullable=False), tuple(f.name for f in fields))
         return attrs.evolve(made, value=value, properties=self.properties)
 
     def _prepared(self, df: DataFrame, plan: WritePlan) -> DataFrame:

@@ -154,7 +154,7 @@ def _watermark(watermark: Watermark) -> str:
 def _part(name: str, part: Part | None, arrow: str, names: set[str] | None = None) -> Iterator[str]:
     if part is None:
         return
-    options = ", ".join(f"{key} = {value!r}" for key, value in part.format.to_strings().items())
+    options = ", ".join(f"{key} = {value!r}" for key, value in part.format.shown_options().items())
     yield _step(name, [f"{part.format.identifier}{f' ({options})' if options else ''}", *_members(part, arrow, names)])
 
 

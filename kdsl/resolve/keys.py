@@ -48,7 +48,7 @@ def _part(chosen: Format | None, columns: Sequence[ColumnDef], prefix: str) -> P
     if chosen is None:
         return None
     fields = tuple(t.Field(c.name.removeprefix(prefix), c.type, c.comment) for c in columns)
-    return Part(chosen, t.Row(fields, nullable=False), tuple(c.name for c in columns))
+    return Part(chosen.portable(), t.Row(fields, nullable=False), tuple(c.name for c in columns))
 
 
 def key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:

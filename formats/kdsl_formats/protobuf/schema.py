@@ -93,6 +93,7 @@ class _Rows:
     def _type(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.DataType:
         if is_map(field):
             entry = field.message_type
+            assert entry is not None
             key, value = (self._single(entry.fields_by_name[name], outer) for name in ("key", "value"))
             return t.Map(key.as_nullable(False), value.as_nullable(self._nullable))
         if field.is_repeated:

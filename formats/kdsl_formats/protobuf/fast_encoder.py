@@ -1,0 +1,459 @@
+"""The Protobuf encoder: rows to messages by whole columns; rows in doubt by the reference encoder.
+
+A message is made of pieces: short ones that are made here (tags, lengths, numbers), and those that are there already
+(texts, bytes, the messages inside). Arrow puts the pieces of all rows one behind the other in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf.descriptor import FieldDescriptor
+
+from kdsl.formats import BadRecord, Encoded
+from kdsl.types import model as t
+from kdsl_formats._text.reading import bounds
+from kdsl_formats.protobuf.layout import Layout, Member
+from kdsl_formats.protobuf.reference_decoder import BadMessageError
+from kdsl_formats.protobuf.reference_encoder import ReferenceEncoder, WritingRules, is_unsigned
+from kdsl_formats.protobuf.wire import (
+    FIXED32,
+    FIXED64,
+    LENGTH,
+    VARINT,
+    Bytes,
+    Mask,
+    Numbers,
+    Places,
+    varint_sizes,
+    write_varints,
+    zigzag,
+)
+
+FEW = 4  # rows, below which looking at them one by one is quicker
+_F = FieldDescriptor
+_FIXED64 = (_F.TYPE_DOUBLE, _F.TYPE_FIXED64, _F.TYPE_SFIXED64)
+_FIXED32 = (_F.TYPE_FLOAT, _F.TYPE_FIXED32, _F.TYPE_SFIXED32)
+
+
+@attrs.frozen(eq=False)
+class Values:
+    """Values of a field, one of each row, of one of the three shapes.
+
+    Attributes:
+        numbers: What varints say.
+        fixed: The bytes of fixed numbers, a row each.
+        data: Stretches of bytes; NULL has none.
+    """
+
+    numbers: Numbers | None = None
+    fixed: npt.NDArray[np.uint8] | None = None
+    data: pa.BinaryArray | None = None
+
+
+@attrs.frozen(eq=False)
+class Short:
+    """A tag, and a number behind it.
+
+    Attributes:
+        tag: The bytes of the tag.
+        present: The rows that have it; None is all of them.
+        numbers: The varint behind it.
+        fixed: The fixed number behind it.
+    """
+
+    tag: bytes
+    present: Mask | None
+    numbers: Numbers | None = None
+    fixed: npt.NDArray[np.uint8] | None = None
+
+
+class ProtobufEncoder:
+    """Writes rows of one type as messages.
+
+    Args:
+        layout: The message and the row type.
+        rules: What the options of the format mean.
+        few: How many rows are written one by one, because columns are not worth it.
+    """
+
+    def __init__(self, layout: Layout, rules: WritingRules, *, few: int = FEW) -> None:
+        self.few = few
+        self.reference = ReferenceEncoder(layout, rules)
+        self.writer = RowWriter(layout, rules)
+
+    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
+        """Write rows."""
+        if len(rows) <= self.few:
+            return self._mended(rows, pa.nulls(len(rows), pa.binary()), np.ones(len(rows), dtype=bool))
+        doubts = np.zeros(len(rows), dtype=bool)
+        made = self.writer.messages(rows.flatten(), len(rows), doubts)
+        return self._mended(rows, made, doubts) if doubts.any() else Encoded(made)
+
+    def _mended(self, rows: pa.StructArray, made: pa.BinaryArray, doubts: Mask) -> Encoded:
+        """The messages, with those of rows in doubt from the reference."""
+        where = np.flatnonzero(doubts)
+        written: list[bytes | None] = []
+        bad = []
+        for i, row in zip(where.tolist(), _python(rows.take(pa.array(where))), strict=True):
+            try:
+                written.append(self.reference.message(row))
+            except BadMessageError as e:
+                written.append(None)
+                bad.append(BadRecord(i, str(e)))
+        index = np.arange(len(rows))
+        index[where] = len(rows) + np.arange(len(where))
+        whole = pa.concat_arrays([made, pa.array(written, pa.binary())])
+        return Encoded(whole.take(pa.array(index)), tuple(bad))
+
+
+class RowWriter:
+    """Writes struct columns as messages."""
+
+    def __init__(self, layout: Layout, rules: WritingRules) -> None:
+        self.writers = tuple(MemberWriter(m, rules) for m in layout.members)
+        numbers = [m.field.number for m in layout.members]
+        self._order = sorted(range(len(numbers)), key=numbers.__getitem__)
+        oneofs = [m.oneof for m in layout.members]
+        self._later = [
+            [j for j in range(i + 1, len(oneofs)) if name is not None and oneofs[j] == name]
+            for i, name in enumerate(oneofs)
+        ]
+
+    def messages(self, columns: Sequence[pa.Array], count: int, doubts: Mask) -> pa.BinaryArray:
+        """The messages of rows.
+
+        Args:
+            columns: A column for each member.
+            count: How many rows there are.
+            doubts: The rows in doubt, to which others are added.
+        """
+        pieces: list[Short | pa.BinaryArray] = []
+        for i in self._order:
+            later = [columns[j] for j in self._later[i] if columns[j].null_count < count]
+            pieces += self.writers[i].pieces(columns[i], later, doubts)
+        return _joined(pieces, count)
+
+
+class MemberWriter:
+    """Writes one column as a field."""
+
+    def __init__(self, member: Member, rules: WritingRules) -> None:
+        self.member = member
+        self.field = member.field
+        self._rules = rules
+        self.inside = None
+        if member.inside is not None and member.form != "json":
+            self.inside = RowWriter(member.inside, rules)
+        self._first = next(iter(member.names), 0)
+
+    def pieces(self, column: pa.Array, later: Sequence[pa.Array], doubts: Mask) -> list[Short | pa.BinaryArray]:
+        """The pieces of the field in each row; columns that come later in the same oneof win."""
+        present = _valid(column)
+        if self.field.is_required and present is not None:
+            doubts |= ~present
+        for other in later:
+            absent = ~_mask(other)
+            present = absent if present is None else present & absent
+        if present is not None and not present.any():
+            return []
+        if self.member.form == "json" or self.field.type == _F.TYPE_GROUP:
+            doubts |= True if present is None else present
+            return []
+        if self.member.shape != "one":
+            return self._repeated(column, present, doubts)
+        values = self._values(column, doubts, None, present)
+        if not self.member.presence:
+            zero = _is_default(values)
+            if zero is not None:
+                present = ~zero if present is None else present & ~zero
+        return self._tagged(values, present)
+
+    def _tagged(self, values: Values, present: Mask | None) -> list[Short | pa.BinaryArray]:
+        if values.data is None:
+            wire = VARINT if values.fixed is None else FIXED64 if values.fixed.shape[1] == 8 else FIXED32
+            return [Short(_tag(self.field, wire), present, values.numbers, values.fixed)]
+        start, end = bounds(values.data)
+        lengths = end - start
+        data = values.data
+        if present is not None:
+            data = pc.if_else(pa.array(present), data, pa.scalar(None, data.type))
+            lengths = np.where(present, lengths, 0)
+        return [Short(_tag(self.field, LENGTH), present, lengths.astype(np.uint64)), data]
+
+    def _values(self, array: pa.Array, doubts: Mask, owner: Places | None, present: Mask | None) -> Values:
+        """Values as they are written; what NULL becomes does not matter where nothing is present."""
+        kind = self.field.type
+        if self.inside is not None:
+            wrong = np.zeros(len(array), dtype=bool)
+            made = self.inside.messages(_parts(self.member, array), len(array), wrong)
+            _blame(doubts, owner, wrong if present is None else wrong & present)
+            return Values(data=made)
+        if kind in (_F.TYPE_STRING, _F.TYPE_BYTES):
+            return Values(data=array.cast(pa.binary()))
+        numbers, wrong_numbers = self._numbers(array)
+        if wrong_numbers is not None:
+            _blame(doubts, owner, wrong_numbers if present is None else wrong_numbers & present)
+        if kind in _FIXED64:
+            return Values(fixed=numbers.view(np.uint8).reshape(-1, 8))
+        if kind in _FIXED32:
+            return Values(fixed=numbers.astype(np.uint32).view(np.uint8).reshape(-1, 4))
+        return Values(numbers=numbers)
+
+    def _numbers(self, array: pa.Array) -> tuple[Numbers, Mask | None]:
+        """Numbers as the bits that are written, and which of them are in doubt."""
+        member, kind = self.member, self.field.type
+        if member.form == "enum":
+            return self._enums(array)
+        if kind == _F.TYPE_BOOL:
+            return np.asarray(pc.fill_null(array, False)).astype(np.uint64), None
+        if isinstance(member.kind, t.Decimal):
+            return _unsigned(array)
+        plain = np.asarray(pc.fill_null(array, 0) if array.null_count else array)
+        if kind == _F.TYPE_DOUBLE:
+            return np.ascontiguousarray(plain).view(np.uint64), None
+        if kind == _F.TYPE_FLOAT:
+            return np.ascontiguousarray(plain).view(np.uint32).astype(np.uint64), None
+        numbers = plain.astype(np.int64)
+        if kind in (_F.TYPE_SINT32, _F.TYPE_SINT64):
+            return zigzag(numbers), None
+        if is_unsigned(member) and self.field.cpp_type == _F.CPPTYPE_UINT32:
+            wrong = None
+            if isinstance(member.kind, t.BigInt):
+                wrong = (numbers < 0) | (numbers >= 1 << 32)
+            return numbers.view(np.uint64) & np.uint64(0xFFFFFFFF), wrong
+        return numbers.view(np.uint64), None
+
+    def _enums(self, array: pa.Array) -> tuple[Numbers, Mask | None]:
+        member = self.member
+        if member.by_name:
+            known = pa.array(list(member.numbers), pa.string())
+            place = pc.index_in(array, value_set=known)
+            unknown = np.asarray(place.is_null()) if place.null_count else None
+            numbers = np.array(list(member.numbers.values()), dtype=np.int64)
+            made = numbers[np.asarray(pc.fill_null(place, 0))]
+        else:
+            made = np.asarray(pc.fill_null(array, self._first)).astype(np.int64)
+            unknown = ~np.isin(made, np.array(list(member.names), dtype=np.int64))
+        if unknown is None or not unknown.any():
+            return made.view(np.uint64), None
+        made = np.where(unknown, self._first, made)
+        given = unknown & _mask(array)
+        return made.view(np.uint64), given if self._rules.unknown_fails and given.any() else None
+
+    def _repeated(self, column: pa.Array, present: Mask | None, doubts: Mask) -> list[Short | pa.BinaryArray]:
+        count = len(column)
+        flat, sizes = _flat(column)
+        if present is not None:  # lost to another of its oneof, or NULL: neither has elements here
+            sizes = np.where(present, sizes, 0)
+        if not len(flat):
+            return []
+        owner = np.repeat(np.arange(count), sizes)
+        ends = np.cumsum(sizes)
+        values = self._elements(flat, doubts, owner)
+        if self.field.is_packed:
+            data = _joined([Short(b"", None, values.numbers, values.fixed)], len(flat))
+            return self._tagged(Values(data=_regrouped(data, ends)), sizes > 0)
+        return [_regrouped(_joined(self._tagged(values, None), len(flat)), ends)]
+
+    def _elements(self, flat: pa.Array, doubts: Mask, owner: Places) -> Values:
+        """Values of which none is NULL."""
+        if self.member.shape == "map":
+            assert self.inside is not None
+            wrong = np.zeros(len(flat), dtype=bool)
+            key, value = self.inside.writers
+            made = self.inside.messages([flat.field(0), value.filled(flat.field(1))], len(flat), wrong)
+            _blame(doubts, owner, wrong)
+            if key.member.form == "json" or value.member.form == "json":
+                _blame(doubts, owner, np.ones(len(flat), dtype=bool))
+            return Values(data=made)
+        return self._values(self.filled(flat), doubts, owner, None)
+
+    def filled(self, array: pa.Array) -> pa.Array:
+        """The values with the default in the place of NULL, as is done inside arrays and maps."""
+        if not array.null_count:
+            return array
+        member = self.member
+        if member.form == "message":
+            return pa.StructArray.from_arrays(array.flatten(), fields=list(array.type))
+        if member.form == "enum":
+            first = member.names[self._first] if member.by_name else self._first
+            return pc.fill_null(array, pa.scalar(first, array.type))
+        match member.kind:
+            case t.Char() | t.VarChar():
+                default: Any = self._rules.null_text
+            case t.Binary() | t.VarBinary():
+                default = b""
+            case t.Boolean():
+                default = False
+            case _:
+                default = 0
+        return array if member.inside is not None else pc.fill_null(array, pa.scalar(default, array.type))
+
+
+def _parts(member: Member, array: pa.Array) -> list[pa.Array]:
+    """The columns of the messages that a column's values are."""
+    match member.form:
+        case "timestamp":
+            micros = (
+                array.view(pa.int64()) if not array.offset else pa.concat_arrays([array, array[:0]]).view(pa.int64())
+            )
+            plain = np.asarray(pc.fill_null(micros, 0))
+            seconds, rest = np.floor_divide(plain, 1_000_000), np.mod(plain, 1_000_000)
+            absent = None if not array.null_count else ~_mask(array)
+            return [
+                pa.array(seconds, pa.int64(), mask=absent),
+                pa.array((rest * 1000).astype(np.int32), pa.int32(), mask=absent),
+            ]
+        case "wrapper":
+            return [array]
+        case _:
+            made: list[pa.Array] = array.flatten()
+            return made
+
+
+def _joined(pieces: Sequence[Short | pa.BinaryArray], count: int) -> pa.BinaryArray:
+    """Pieces of rows, one behind the other in each row, as one array."""
+    whole: list[pa.BinaryArray] = []
+    short: list[Short] = []
+    for piece in pieces:
+        if isinstance(piece, Short):
+            short.append(piece)
+            continue
+        if short:
+            whole.append(_written(short, count))
+            short = []
+        whole.append(piece)
+    if short:
+        whole.append(_written(short, count))
+    if not whole:
+        return pa.array([b""] * count, pa.binary())
+    if len(whole) == 1 and not whole[0].null_count:
+        return whole[0]
+    kinds = len(whole)
+    index = np.arange(count * kinds, dtype=np.int64).reshape(kinds, count).T.ravel()
+    spread = pa.concat_arrays(whole).take(pa.array(index))
+    return _regrouped(spread, np.arange(kinds, (count + 1) * kinds, kinds)[:count])
+
+
+def _regrouped(array: pa.BinaryArray, ends: Places) -> pa.BinaryArray:
+    """Neighbours made one: the n-th has the elements up to the n-th end."""
+    _, end = bounds(array)
+    base = int(np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset])
+    offsets = np.zeros(len(ends) + 1, dtype=np.int32)
+    closes = np.concatenate([[0], end])
+    offsets[1:] = closes[ends] + base
+    offsets[0] = base
+    return pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), array.buffers()[2]])
+
+
+def _written(parts: Sequence[Short], count: int) -> pa.BinaryArray:
+    """Tags and numbers as bytes."""
+    sizes = []
+    numbers: list[Places | None] = []
+    total = np.zeros(count, dtype=np.int64)
+    for part in parts:
+        inner = None if part.numbers is None else varint_sizes(part.numbers)
+        width = len(part.tag) if part.fixed is None else len(part.tag) + part.fixed.shape[1]
+        size: Any = width if inner is None else inner + width
+        if part.present is not None:
+            size = np.where(part.present, size, 0)
+        total += size
+        sizes.append(size)
+        numbers.append(inner)
+    offsets = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum(total, out=offsets[1:])
+    target: Bytes = np.empty(int(offsets[-1]), dtype=np.uint8)
+    cursor = offsets[:-1].astype(np.int64)
+    for part, size, inner in zip(parts, sizes, numbers, strict=True):
+        some = part.present is not None and not part.present.all()
+        which: Any = np.flatnonzero(part.present) if some and part.present is not None else slice(None)
+        places = cursor[which]
+        for i, byte in enumerate(part.tag):
+            target[places + i] = byte
+        places = places + len(part.tag)
+        if part.numbers is not None and inner is not None:
+            write_varints(target, places, part.numbers[which], inner[which])
+        if part.fixed is not None:
+            for i in range(part.fixed.shape[1]):
+                target[places + i] = part.fixed[which, i]
+        cursor += size
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(target)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers)
+
+
+def _tag(field: FieldDescriptor, wire: int) -> bytes:
+    number = field.number << 3 | wire
+    made = b""
+    while number > 0x7F:
+        made += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return made + bytes([number])
+
+
+def _is_default(values: Values) -> Mask | None:
+    """Which values a field without presence leaves out."""
+    if values.data is not None:
+        start, end = bounds(values.data)
+        zero: Any = start == end
+    elif values.fixed is not None:
+        zero = ~values.fixed.any(axis=1)
+    else:
+        zero = values.numbers == 0
+    return zero if zero.any() else None
+
+
+def _unsigned(array: pa.Array) -> tuple[Numbers, Mask]:
+    """Decimals without a fraction as unsigned numbers."""
+    wide = np.frombuffer(array.buffers()[1], dtype=np.uint64).reshape(-1, 2)[array.offset : array.offset + len(array)]
+    valid = _mask(array)
+    return np.where(valid, wide[:, 0], np.uint64(0)), (wide[:, 1] != 0) & valid
+
+
+def _flat(column: pa.Array) -> tuple[pa.Array, Places]:
+    """The elements of a list or map column (a map's are structs), and how many each row has."""
+    if pa.types.is_map(column.type):
+        entry = pa.struct([pa.field("key", column.type.key_type), pa.field("value", column.type.item_type)])
+        column = column.cast(pa.list_(entry))
+    sizes = np.asarray(pc.fill_null(pc.list_value_length(column), 0)).astype(np.int64)
+    return column.flatten(), sizes
+
+
+def _valid(array: pa.Array) -> Mask | None:
+    return np.asarray(array.is_valid()) if array.null_count else None
+
+
+def _mask(array: pa.Array) -> Mask:
+    return np.asarray(array.is_valid())
+
+
+def _blame(doubts: Mask, owner: Places | None, wrong: Mask) -> None:
+    if owner is None:
+        doubts |= wrong
+    elif wrong.any():
+        doubts[owner[wrong]] = True
+
+
+def _python(rows: pa.StructArray) -> list[dict[str, Any]]:
+    """Rows as Python values; instants are microseconds."""
+    kind = _numeric(rows.type)
+    made: list[dict[str, Any]] = (rows if kind == rows.type else rows.cast(kind)).to_pylist()
+    return made
+
+
+def _numeric(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_numeric(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_numeric(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(_numeric(kind.key_type), kind.item_field.with_type(_numeric(kind.item_type)))
+    return kind

@@ -1,0 +1,203 @@
+"""The options of the format ``protobuf``, its plan-time rules, and the way to its decoder and encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import attrs
+from google.protobuf.descriptor import Descriptor
+
+from kdsl.errors import Problem
+from kdsl.formats import ALONE, Decoder, Direction, Encoder, Format, Use
+from kdsl.options import option
+from kdsl.types import model as t
+from kdsl_formats.protobuf.fast_decoder import ProtobufDecoder
+from kdsl_formats.protobuf.fast_encoder import ProtobufEncoder
+from kdsl_formats.protobuf.layout import layout_of, problems
+from kdsl_formats.protobuf.reference_decoder import ReadingRules
+from kdsl_formats.protobuf.reference_encoder import WritingRules
+from kdsl_formats.protobuf.sources import (
+    Schema,
+    SchemaError,
+    compiled,
+    compiled_text,
+    importable,
+    read_file,
+    read_set,
+    read_set_text,
+    schema_of,
+    schema_of_class,
+)
+
+_SOURCES = ("descriptor_set", "descriptor_file", "proto_file", "proto_text")
+
+
+class Protobuf(Format):
+    """One Protobuf message per Kafka message, columns by the names of its fields (Flink's format ``protobuf``).
+
+    The message is a class that protoc made (``message_class_name=Order``, or its name ``shop_pb2:Order``); or the name
+    of a message (``shop.Order``, or as Java has it, ``com.shop.Orders$Order``) in a descriptor set
+    (``descriptor_file=``), a ``.proto`` file (``proto_file=``) or the text of one (``proto_text=``). Only the driver
+    looks there: the descriptor travels to the executors in the plan.
+    """
+
+    identifier = "protobuf"
+
+    message_class_name: str | type = option(
+        "message-class-name",
+        "The message: the name of a generated Python class (`module:Class`), its full name in Protobuf, or that of its "
+        "Java class. In Python the class itself, too.",
+    )
+    ignore_parse_errors: bool = option(
+        "ignore-parse-errors",
+        "Read: whether an unreadable message gives no row, instead of an error.",
+        default=False,
+    )
+    read_default_values: bool = option(
+        "read-default-values",
+        "Read: whether what is absent has its default value; otherwise the column is NULL. Fields of proto3 without "
+        "`optional` always have theirs.",
+        default=False,
+    )
+    write_null_string_literal: str = option(
+        "write-null-string-literal",
+        "Write: what a NULL text inside an array or a map becomes.",
+        default="",
+    )
+    write_unknown_enum: Literal["first", "fail"] = option(
+        "write-unknown-enum",
+        "Write: what a name or number does that the enum does not have: become the enum's first value, or fail the "
+        "row.",
+        default="first",
+        ignore_case=True,
+    )
+    descriptor_file: str | None = option(
+        "descriptor-file",
+        "The path of a descriptor set with the message, as `protoc --include_imports --descriptor_set_out` makes it.",
+        default=None,
+    )
+    descriptor_set: str | None = option(
+        "descriptor-set",
+        "A descriptor set with the message, in base64.",
+        default=None,
+    )
+    proto_file: str | None = option(
+        "proto-file",
+        "The path of a `.proto` file with the message; needs kdsl[protobuf] or protoc on the driver.",
+        default=None,
+    )
+    proto_text: str | None = option(
+        "proto-text",
+        "The text of a `.proto` file with the message; needs kdsl[protobuf] or protoc on the driver.",
+        default=None,
+    )
+    proto_path: tuple[str, ...] = option(
+        "proto-path",
+        "The folders in which the imports of proto-file and proto-text are looked for.",
+        default=(),
+    )
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **given: Any) -> None:
+            super().__init__(**_by_name(given))
+
+    def schema(self) -> Schema:
+        """The message with its descriptors.
+
+        Raises:
+            SchemaError: It cannot be found.
+        """
+        return _schema(self)
+
+    def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
+        """The message can be found, and has a field for each column that fits it."""
+        if self.message_class_name is None:
+            return
+        try:
+            schema = self.schema()
+        except SchemaError as e:
+            yield Problem("protobuf-message", e.message, e.fix)
+            return
+        yield from problems(schema.message, row, writing=direction == "write")
+
+    def prunable(self) -> bool:
+        """Fields are found by name, so fields that are not wanted are read over."""
+        return True
+
+    def portable(self) -> Self:
+        """The format with the message's name and descriptors, in the place of wherever they come from."""
+        schema = self.schema()
+        if (self.message_class_name, self.descriptor_set) == (schema.name, schema.text):
+            return self
+        kept = {name: getattr(self, name) for name in attrs.fields_dict(type(self))}
+        kept |= dict.fromkeys(_SOURCES) | {"proto_path": ()}
+        return type(self)(**{**kept, "message_class_name": schema.name, "descriptor_set": schema.text})
+
+    def shown_options(self) -> Mapping[str, str]:
+        """The options for people: the descriptors are told by their digest."""
+        return shown_without_descriptors(self.to_strings(), self)
+
+    def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
+        """A decoder for rows of this type."""
+        return ProtobufDecoder(layout_of(self.schema(), row), row, self.reading_rules(use))
+
+    def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
+        """An encoder for rows of this type."""
+        return ProtobufEncoder(layout_of(self.schema(), row), self.writing_rules())
+
+    def reading_rules(self, use: Use = ALONE) -> ReadingRules:
+        """What the options mean for the decoder; a null key is none, a null value is no message."""
+        return ReadingRules(
+            ignore_parse_errors=self.ignore_parse_errors,
+            read_default_values=self.read_default_values,
+            null_fails=use.side == "value",
+        )
+
+    def writing_rules(self) -> WritingRules:
+        """What the options mean for the encoder."""
+        return WritingRules(null_text=self.write_null_string_literal, unknown_fails=self.write_unknown_enum == "fail")
+
+
+def _by_name(given: dict[str, Any]) -> dict[str, Any]:
+    """A class in the options as its name and its descriptors, so that nobody needs to import it again."""
+    kind = given.get("message_class_name")
+    if isinstance(kind, type) and isinstance(getattr(kind, "DESCRIPTOR", None), Descriptor):
+        schema = schema_of_class(kind)
+        return {"descriptor_set": schema.text, **given, "message_class_name": schema.name}
+    return given
+
+
+def _schema(options: Protobuf) -> Schema:
+    name = options.message_class_name
+    if not isinstance(name, str):
+        return schema_of_class(name)
+    given = {n: value for n in _SOURCES if (value := getattr(options, n)) is not None}
+    if len(given) > 1:
+        keys = [repr(getattr(attrs.fields(type(options)), n).metadata["key"]) for n in given]
+        raise SchemaError(f"both {' and '.join(keys)} say where the message {name!r} is", "give one of them")
+    for source, value in given.items():
+        match source:
+            case "descriptor_set":
+                return schema_of(name, read_set_text(value))
+            case "descriptor_file":
+                return schema_of(name, read_set(read_file(value), f"the file {value!r}"))
+            case "proto_file":
+                return schema_of(name, compiled([value], options.proto_path))
+            case _:
+                return schema_of(name, compiled_text(value, options.proto_path))
+    found = importable(name)
+    if found is None:
+        raise SchemaError(
+            f"there is no class {name!r} that Python can import, and nothing else says where the message is",
+            "give 'module:Class', or name it and give descriptor-file, proto-file or proto-text",
+        )
+    return found
+
+
+def shown_without_descriptors(texts: dict[str, str], options: Protobuf) -> dict[str, str]:
+    """Options as texts, with a digest in the place of descriptors."""
+    if "descriptor-set" in texts:
+        texts["descriptor-set"] = f"sha256:{options.schema().digest}"
+    return texts

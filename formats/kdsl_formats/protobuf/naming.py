@@ -1,0 +1,59 @@
+"""The names of messages: in Protobuf, and as Java has them, which is how Flink's users write them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
+
+
+def message_names(file: FileDescriptorProto) -> Iterator[str]:
+    """The full names of the messages of a file, without the entries of maps."""
+    prefix = f"{file.package}." if file.package else ""
+    yield from (prefix + name for name in _nested(file.message_type))
+
+
+def java_names(file: FileDescriptorProto) -> Iterator[tuple[str, str]]:
+    """The names of a file's messages in Java, with a dot for each ``$``, and their full names.
+
+    Each message is named with its outer class and without it, so that it does not matter whether the file says
+    ``java_multiple_files``.
+    """
+    package = file.options.java_package if file.options.HasField("java_package") else file.package
+    before = f"{package}." if package else ""
+    own = f"{file.package}." if file.package else ""
+    outer = outer_class(file)
+    for name in _nested(file.message_type):
+        yield f"{before}{name}", own + name
+        yield f"{before}{outer}.{name}", own + name
+
+
+def outer_class(file: FileDescriptorProto) -> str:
+    """The name of the class that Java makes of a file."""
+    if file.options.HasField("java_outer_classname"):
+        return file.options.java_outer_classname
+    stem = file.name.rpartition("/")[2].removesuffix(".proto")
+    made, upper = "", True
+    for letter in stem:
+        if letter.isascii() and letter.isalpha():
+            made += letter.upper() if upper else letter
+            upper = False
+        else:
+            made += letter if letter.isdigit() else ""
+            upper = True
+    inside = [*_names_in(file.message_type), *(e.name for e in file.enum_type), *(s.name for s in file.service)]
+    return f"{made}OuterClass" if made in inside else made
+
+
+def _names_in(messages: Iterable[DescriptorProto]) -> Iterator[str]:
+    for message in messages:
+        yield message.name
+        yield from (enum.name for enum in message.enum_type)
+        yield from _names_in(message.nested_type)
+
+
+def _nested(messages: Iterable[DescriptorProto], prefix: str = "") -> Iterator[str]:
+    for message in messages:
+        if not message.options.map_entry:
+            yield prefix + message.name
+            yield from _nested(message.nested_type, f"{prefix}{message.name}.")

@@ -1,0 +1,335 @@
+"""Where a message type comes from: a generated class, a descriptor set, a ``.proto`` file or its text.
+
+All of them end in a `Schema`: the message's name and the descriptors that it needs. That is what a plan holds, so that
+executors need neither the file nor the class.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import attrs
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.message import DecodeError
+
+from kdsl.errors import KdslError, listing, nearest
+from kdsl_formats.protobuf.naming import java_names, message_names
+
+TEXT_NAME = "message.proto"
+_WELL_KNOWN = "google/protobuf/"
+_MANY = 20
+
+
+class SchemaError(KdslError):
+    """A message type cannot be found, or its source cannot be read.
+
+    Attributes:
+        message: What is wrong.
+        fix: What to do instead.
+    """
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(f"{message}; {fix}")
+        self.message = message
+        self.fix = fix
+
+
+@attrs.frozen
+class Schema:
+    """A message type with everything that it needs.
+
+    Attributes:
+        name: The message's full name, as ``shop.Order``.
+        files: A serialised FileDescriptorSet: the message's file and those it imports, each behind what it imports;
+            equal for equal ``.proto`` files.
+    """
+
+    name: str
+    files: bytes
+
+    @cached_property
+    def digest(self) -> str:
+        """The beginning of the SHA-256 of the descriptors."""
+        return sha256(self.files).hexdigest()[:12]
+
+    @property
+    def message(self) -> Descriptor:
+        """The descriptor."""
+        return _descriptor(self.name, self.files)
+
+    @property
+    def text(self) -> str:
+        """The descriptors as base64, the form of the option ``descriptor-set``."""
+        return base64.b64encode(self.files).decode("ascii")
+
+
+@lru_cache(maxsize=64)
+def _descriptor(name: str, files: bytes) -> Descriptor:
+    return pool_of(FileDescriptorSet.FromString(files)).FindMessageTypeByName(name)
+
+
+def schema_of_class(kind: Any) -> Schema:
+    """The schema of a generated message class."""
+    descriptor = getattr(kind, "DESCRIPTOR", None)
+    if not isinstance(descriptor, Descriptor):
+        raise SchemaError(
+            f"{kind!r} is no class of Protobuf messages", "give a class that protoc made, or a message's name"
+        )
+    return schema_of(descriptor.full_name, _files_of(descriptor.file))
+
+
+def schema_of(name: str, files: FileDescriptorSet) -> Schema:
+    """The schema of a message in a set of files.
+
+    Args:
+        name: The full name (``shop.Order``), a name as Java has it (``com.shop.Orders$Order``), or the bare name of a
+            message where only one has it.
+        files: The files; those of ``google/protobuf/`` may be missing.
+
+    Raises:
+        SchemaError: There is no such message, or the set lacks files.
+    """
+    complete = _complete(files)
+    found = _find(name, complete.values())
+    owner = next(f.name for f in complete.values() if found in set(message_names(f)))
+    needed = FileDescriptorSet(file=[_bare(complete[n]) for n in _needed(owner, complete)])
+    schema = Schema(found, needed.SerializeToString(deterministic=True))
+    try:
+        _ = schema.message
+    except (TypeError, KeyError) as e:
+        raise SchemaError(f"the descriptors of the message {found!r} do not fit together: {e}", "make them anew") from e
+    return schema
+
+
+def importable(name: str) -> Schema | None:
+    """The schema of a generated class by its name in Python: ``shop_pb2:Order`` or ``shop_pb2.Order``; None if none.
+
+    Raises:
+        SchemaError: The name is one of Python's (``module:Class``), and it cannot be imported or is something else.
+    """
+    module, colon, inside = name.partition(":")
+    parts = name.split(".")
+    places = (
+        [(module, inside.split("."))]
+        if colon
+        else [(".".join(parts[:i]), parts[i:]) for i in range(len(parts) - 1, 0, -1)]
+    )
+    for place, names in places:
+        try:
+            found: Any = importlib.import_module(place)
+            for part in names:
+                found = getattr(found, part)
+        except (ImportError, AttributeError, ValueError, TypeError) as e:
+            if colon:
+                raise SchemaError(f"{name!r} cannot be imported: {e}", "give the module and the class's name") from e
+            continue
+        if colon or isinstance(getattr(found, "DESCRIPTOR", None), Descriptor):
+            return schema_of_class(found)
+    try:
+        descriptor = descriptor_pool.Default().FindMessageTypeByName(name)
+    except KeyError:
+        return None
+    return schema_of(name, _files_of(descriptor.file))
+
+
+def read_set(data: bytes, where: str) -> FileDescriptorSet:
+    """A FileDescriptorSet from its bytes, which ``protoc --descriptor_set_out`` writes.
+
+    Args:
+        data: The bytes.
+        where: What they are, for the message.
+    """
+    try:
+        files = FileDescriptorSet.FromString(data)
+    except DecodeError as e:
+        raise SchemaError(
+            f"{where} holds no descriptor set", "make one with protoc --include_imports --descriptor_set_out=FILE"
+        ) from e
+    if not any(file.name for file in files.file):
+        raise SchemaError(
+            f"{where} holds no descriptors", "make a set with protoc --include_imports --descriptor_set_out=FILE"
+        )
+    return files
+
+
+def read_set_text(text: str) -> FileDescriptorSet:
+    """A FileDescriptorSet from its base64."""
+    try:
+        return read_set(base64.b64decode(text, validate=True), "descriptor-set")
+    except (binascii.Error, ValueError) as e:
+        raise SchemaError(f"descriptor-set is no base64: {e}", "give the base64 of a descriptor set") from e
+
+
+def read_file(path: str) -> bytes:
+    """The bytes of a file that an option names."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as e:
+        raise SchemaError(
+            f"the file {path!r} cannot be read: {e.strerror or e}",
+            f"give a path that exists; it is looked up in {Path.cwd()}",
+        ) from e
+
+
+def compiled(files: Sequence[str | Path], folders: Sequence[str | Path] = ()) -> FileDescriptorSet:
+    """Compile ``.proto`` files, with the comments and with everything they import.
+
+    Args:
+        files: The files.
+        folders: Where imports are looked for; the folder of each file is looked into last.
+
+    Raises:
+        SchemaError: A file is missing or wrong, or there is no compiler.
+    """
+    for file in files:
+        read_file(str(file))
+    roots = list(dict.fromkeys([*map(Path, folders), *(Path(file).parent for file in files)]))
+    with tempfile.TemporaryDirectory(prefix="kdsl-protoc-") as folder:
+        target = Path(folder, "descriptors")
+        command = [
+            *_compiler(),
+            *(f"--proto_path={root}" for root in roots),
+            "--include_imports",
+            "--include_source_info",
+            f"--descriptor_set_out={target}",
+            *map(str, files),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if "warning" not in line.lower()]
+            raise SchemaError(
+                f"{listing([str(f) for f in files])} cannot be compiled: {' '.join(lines) or 'protoc failed'}",
+                "mend the file, or name the folders of its imports in proto-path",
+            )
+        return read_set(target.read_bytes(), "what protoc wrote")
+
+
+def compiled_text(text: str, folders: Sequence[str | Path] = ()) -> FileDescriptorSet:
+    """Compile the text of a ``.proto`` file (see `compiled`)."""
+    with tempfile.TemporaryDirectory(prefix="kdsl-proto-") as folder:
+        path = Path(folder, TEXT_NAME)
+        path.write_text(text, encoding="utf-8")
+        try:
+            return compiled([path], folders)
+        except SchemaError as e:
+            raise SchemaError(
+                e.message.replace(f"{folder}{os.sep}", "").replace(repr(TEXT_NAME), "proto-text"), e.fix
+            ) from e
+
+
+def pool_of(files: FileDescriptorSet) -> descriptor_pool.DescriptorPool:
+    """A pool of its own that holds the files of a set, whose imports come first."""
+    pool = descriptor_pool.DescriptorPool()
+    for file in files.file:
+        pool.AddSerializedFile(file.SerializeToString())
+    return pool
+
+
+def _compiler() -> list[str]:
+    if find_spec("grpc_tools") is not None:
+        return [sys.executable, "-m", "grpc_tools.protoc"]
+    if (found := shutil.which("protoc")) is not None:
+        return [found]
+    raise SchemaError(
+        "there is no compiler of .proto files here",
+        "install kdsl[protobuf] (grpcio-tools) or protoc, or give a class, or a descriptor-file made elsewhere",
+    )
+
+
+def _files_of(file: FileDescriptor) -> FileDescriptorSet:
+    """A file of a pool and everything that it imports."""
+    found: dict[str, FileDescriptorProto] = {}
+
+    def add(one: FileDescriptor) -> None:
+        if one.name in found:
+            return
+        for needed in one.dependencies:
+            add(needed)
+        found[one.name] = FileDescriptorProto.FromString(one.serialized_pb)
+
+    add(file)
+    return FileDescriptorSet(file=found.values())
+
+
+def _complete(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProto]:
+    """The files by name, with google's own that are missing."""
+    found = {file.name: file for file in files.file}
+    missing = {name for file in files.file for name in file.dependency if name not in found}
+    while missing:
+        name = min(missing)
+        if not name.startswith(_WELL_KNOWN):
+            raise SchemaError(
+                f"the descriptor set lacks {name!r}, which a file in it imports",
+                "make the set with protoc --include_imports",
+            )
+        module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
+        try:
+            made: FileDescriptor = importlib.import_module(module).DESCRIPTOR
+        except ImportError as e:
+            raise SchemaError(f"there is no {name!r}, which a file imports", "give proto-path its folder") from e
+        found[name] = FileDescriptorProto.FromString(made.serialized_pb)
+        missing |= set(found[name].dependency)
+        missing -= set(found)
+    return found
+
+
+def _find(name: str, files: Iterable[FileDescriptorProto]) -> str:
+    own = [f for f in files if not f.name.startswith(_WELL_KNOWN)] or list(files)
+    names = [full for file in own for full in message_names(file)]
+    every = {full for file in files for full in message_names(file)}
+    if name in every:
+        return name
+    java = [full for file in own for spelled, full in java_names(file) if spelled == name.replace("$", ".")]
+    if java:
+        return java[0]
+    bare = [full for full in names if full.rpartition(".")[2] == name]
+    if len(bare) == 1:
+        return bare[0]
+    if bare:
+        raise SchemaError(f"several messages are called {name!r}: {listing(bare)}", "give the full name of one")
+    known = listing(names[:_MANY]) + (f" and {len(names) - _MANY} more" if len(names) > _MANY else "")
+    close = nearest(name, names) or nearest(name.replace("$", ".").rpartition(".")[2], names)
+    raise SchemaError(f"there is no message {name!r}{close}", f"give the name of one that is there: {known or 'none'}")
+
+
+def _needed(name: str, files: Mapping[str, FileDescriptorProto]) -> list[str]:
+    """A file's name behind those of all that it imports."""
+    found: dict[str, None] = {}
+
+    def add(one: str) -> None:
+        if one not in found:
+            for needed in files[one].dependency:
+                add(needed)
+            found[one] = None
+
+    add(name)
+    return list(found)
+
+
+def _bare(file: FileDescriptorProto) -> FileDescriptorProto:
+    """The file without what no message needs: comments and services."""
+    kept = FileDescriptorProto()
+    kept.CopyFrom(file)
+    for name in ("source_code_info", "service"):
+        kept.ClearField(name)
+    return kept
+
+
+def messages_in(files: FileDescriptorSet) -> Iterator[str]:
+    """The full names of all messages that a set declares, without google's own."""
+    yield from (name for file in files.file if not file.name.startswith(_WELL_KNOWN) for name in message_names(file))
