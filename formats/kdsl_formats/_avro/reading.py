@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pyarrow as pa
 
-from kdsl.formats import Decoded
+from kdsl.formats import BadRecord, Decoded
 from kdsl.types import model as t
-from kdsl_formats._avro.model import Json
+from kdsl.types.arrow import arrow_type
+from kdsl_formats._avro.columns import column_of
+from kdsl_formats._avro.cursor import Bodies, Cursor
+from kdsl_formats._avro.model import Json, schema_type
+from kdsl_formats._avro.reference_reader import BodyError, ReferenceReader
+from kdsl_formats._avro.resolution import resolve
+from kdsl_formats._text.reading import Positions, bounds, content
+
+FEW = 32  # bodies, below which reading them one by one is quicker
 
 
 class AvroReader:
@@ -15,20 +26,78 @@ class AvroReader:
     Args:
         writer_schema: The schema that the bodies were written with.
         row: The type of the rows.
-        reader_schema: The schema of the table: what the writer's is resolved to. Its fields are the row's, by name.
-        exact_units: Whether a timestamp or time is what the writer's logical type says it is; otherwise its number is
-            milliseconds, whatever the schema says, as in the reference.
+        reader_schema: The schema of the table: what the writer's is resolved to. It has a field for each column, by
+            name.
+        exact_units: Whether the number of a timestamp, time or decimal is what the writer's logical type says it is;
+            otherwise a time counts milliseconds and a decimal has the table's scale, as in the reference.
+        few: Below how many bodies they are read one by one.
 
     A pair of schemas that cannot be resolved is no error here: each record that meets the mismatch is bad, as in Java.
+
+    Raises:
+        AvroTypeError: A schema is none, or the table's has no field for a column, or one of another type.
     """
 
-    def __init__(self, writer_schema: Json, row: t.Row, reader_schema: Json, *, exact_units: bool = True) -> None:
-        raise NotImplementedError
+    def __init__(
+        self,
+        writer_schema: Json,
+        row: t.Row,
+        reader_schema: Json,
+        *,
+        exact_units: bool = True,
+        few: int = FEW,
+    ) -> None:
+        step = resolve(schema_type(writer_schema), schema_type(reader_schema), row, exact_units=exact_units)
+        self.type = arrow_type(row)
+        self.few = few
+        self.reference = ReferenceReader(step)
+        self._column = column_of(step, row)
 
     def read(self, payloads: pa.BinaryArray) -> Decoded:
-        """Read bodies: nothing before or after them but what the reference ignores, too (bytes behind the body).
+        """Read bodies; bytes behind a body are ignored, as in the reference.
 
         A null body, and one that is the null of a union at the top, gives no row. `Decoded.messages` is None when each
         body gives a row.
         """
-        raise NotImplementedError
+        held = np.flatnonzero(np.asarray(payloads.is_valid())) if payloads.null_count else np.arange(len(payloads))
+        if len(held) < self.few or self._column.hopeless:
+            return self._all(payloads, held, None, np.zeros(0, dtype=np.int64))
+        start, end = bounds(payloads)
+        bodies = Bodies.of(content(payloads), end[held])
+        cursor = Cursor(bodies, start[held].astype(np.int64))
+        with np.errstate(over="ignore"):
+            self._column.start(len(held), None)
+            self._column.scan(cursor, None)
+            bodies.doubts[cursor.at > bodies.end] = True
+            rows = self._column.build(cursor)
+        present = self._column.valid
+        good = ~bodies.doubts if present is None else ~bodies.doubts & present
+        if good.all():
+            whole = len(held) == len(payloads)
+            return Decoded(rows, None if whole else pa.array(held))
+        return self._all(payloads, held[bodies.doubts], rows.take(pa.array(np.flatnonzero(good))), held[good])
+
+    def _all(
+        self, payloads: pa.BinaryArray, doubts: Positions, rows: pa.StructArray | None, read: Positions
+    ) -> Decoded:
+        """The rows of the bodies that are read already, and those of the ones that are in doubt, in their order."""
+        made: list[Any] = []
+        owner: list[int] = []
+        bad: list[BadRecord] = []
+        for i, body in zip(doubts.tolist(), payloads.take(pa.array(doubts)).to_pylist(), strict=True):
+            try:
+                value = self.reference.value(body)
+            except BodyError as e:
+                bad.append(BadRecord(i, str(e)))
+                continue
+            if value is not None:
+                made.append(value)
+                owner.append(i)
+        more = pa.array(made, self.type)
+        owners = np.concatenate([read, np.array(owner, dtype=np.int64)])
+        both = more if rows is None else pa.concat_arrays([rows, more]) if made else rows
+        if rows is not None and made:
+            order = np.argsort(owners, kind="stable")
+            both, owners = both.take(pa.array(order)), owners[order]
+        whole = len(owners) == len(payloads)
+        return Decoded(both, None if whole else pa.array(owners, pa.int64()), tuple(bad))

@@ -32,7 +32,7 @@ Reading = Callable[[bytes, int], tuple[Any, int]]
 """The value at a place of a body, and the place behind it."""
 
 _HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-MOST_EMPTY = 1 << 20  # items of an array that take no bytes; more are a body that is broken
+MOST_EMPTY = 1 << 20  # elements of a body's arrays that take no bytes; more are a body that is broken
 
 
 class BodyError(ValueError):
@@ -48,11 +48,29 @@ class BodyError(ValueError):
         return f"field {path!r}: {self.reason}" if path else self.reason
 
 
+class Empty:
+    """How many elements of no bytes a body had so far: nothing else bounds them."""
+
+    def __init__(self) -> None:
+        self.found = 0
+
+    def one_more(self) -> None:
+        """Count one.
+
+        Raises:
+            BodyError: There are too many.
+        """
+        self.found += 1
+        if self.found > MOST_EMPTY:
+            raise BodyError(f"arrays and maps have more than {MOST_EMPTY} items of no bytes")
+
+
 class ReferenceReader:
     """Reads one body at a time along the steps of a resolution."""
 
     def __init__(self, step: Step) -> None:
-        self._read = _Compiling().of(step)
+        self._empty = Empty()
+        self._read = _Compiling(self._empty).of(step)
 
     def value(self, body: bytes) -> Any:
         """The value of a body as Arrow takes it: a row as a dict, a map as pairs, times as numbers.
@@ -60,6 +78,7 @@ class ReferenceReader:
         Raises:
             BodyError: The body cannot be read.
         """
+        self._empty.found = 0
         try:
             return self._read(body, 0)[0]
         except RecursionError:
@@ -138,7 +157,7 @@ def _fixed(size: int) -> Reading:
     return read
 
 
-def _nothing(body: bytes, at: int) -> tuple[None, int]:
+def _nothing(_body: bytes, at: int) -> tuple[None, int]:
     return None, at
 
 
@@ -158,7 +177,8 @@ _WIRE: dict[str, Reading] = {
 class _Compiling:
     """Makes functions of steps; knows the types that are being skipped, which may hold themselves."""
 
-    def __init__(self) -> None:
+    def __init__(self, empty: Empty) -> None:
+        self.empty = empty
         self.skipping: dict[int, Reading] = {}
 
     def of(self, step: Step) -> Reading:
@@ -174,9 +194,9 @@ class _Compiling:
             case Union(branches=branches):
                 return _union([self.of(branch) for branch in branches])
             case Items(inner=inner):
-                return _items(self.of(inner))
+                return _items(self.of(inner), self.empty)
             case Entries(inner=inner):
-                return _entries(self.of(inner))
+                return _entries(self.of(inner), self.empty)
             case Chosen(name=name, inner=inner, column=column):
                 return _chosen(name, self.of(inner), column.names)
             case Record(steps=steps, constants=constants):
@@ -199,9 +219,9 @@ class _Compiling:
             case "record":
                 made = _passing([self.skip(f.type) for f in kind.fields])
             case "array":
-                made = _skipping(self.skip(kind.items), keyed=False)
+                made = _skipping(self.skip(kind.items), self.empty, keyed=False)
             case _:
-                made = _skipping(self.skip(kind.items), keyed=True)
+                made = _skipping(self.skip(kind.items), self.empty, keyed=True)
         self.skipping[id(kind)] = made
         return made
 
@@ -229,7 +249,7 @@ def _text(wire: Reading, body: bytes, at: int) -> tuple[str, int]:
 
 
 def _failing(message: str) -> Reading:
-    def read(body: bytes, at: int) -> tuple[Any, int]:
+    def read(_body: bytes, _at: int) -> tuple[Any, int]:
         raise BodyError(message)
 
     return read
@@ -258,16 +278,16 @@ def _union(branches: list[Reading]) -> Reading:
     return read
 
 
-def _blocks(body: bytes, at: int, use: Callable[[int], int], *, whole: bool) -> int:
+def _blocks(body: bytes, at: int, use: Callable[[int], int], empty: Empty, *, whole: bool) -> int:
     """Go through the blocks of an array or map; returns the place behind them.
 
     Args:
         body: The body.
         at: The place of the first block.
         use: Reads an item at a place and returns the place behind it.
+        empty: Counts items of no bytes.
         whole: Whether a block that tells its size is passed over by it.
     """
-    empty = 0
     while True:
         count, at = read_long(body, at)
         if count == 0:
@@ -283,12 +303,11 @@ def _blocks(body: bytes, at: int, use: Callable[[int], int], *, whole: bool) -> 
         for _ in range(count):
             before = at
             at = use(at)
-            empty += at == before
-            if empty > MOST_EMPTY:
-                raise BodyError(f"an array or map has more than {MOST_EMPTY} items of no bytes")
+            if at == before:
+                empty.one_more()
 
 
-def _items(inner: Reading) -> Reading:
+def _items(inner: Reading, empty: Empty) -> Reading:
     def read(body: bytes, at: int) -> tuple[list[Any], int]:
         made: list[Any] = []
 
@@ -301,13 +320,13 @@ def _items(inner: Reading) -> Reading:
             made.append(value)
             return place
 
-        at = _blocks(body, at, use, whole=False)
+        at = _blocks(body, at, use, empty, whole=False)
         return made, at
 
     return read
 
 
-def _entries(inner: Reading) -> Reading:
+def _entries(inner: Reading, empty: Empty) -> Reading:
     def read(body: bytes, at: int) -> tuple[list[tuple[str, Any]], int]:
         made: dict[str, Any] = {}
 
@@ -320,18 +339,18 @@ def _entries(inner: Reading) -> Reading:
                 raise
             return place
 
-        at = _blocks(body, at, use, whole=False)
+        at = _blocks(body, at, use, empty, whole=False)
         return list(made.items()), at
 
     return read
 
 
-def _skipping(inner: Reading, *, keyed: bool) -> Reading:
+def _skipping(inner: Reading, empty: Empty, *, keyed: bool) -> Reading:
     def read(body: bytes, at: int) -> tuple[None, int]:
         def use(place: int) -> int:
             return inner(body, _bytes(body, place)[1] if keyed else place)[1]
 
-        return None, _blocks(body, at, use, whole=True)
+        return None, _blocks(body, at, use, empty, whole=True)
 
     return read
 

@@ -1,7 +1,7 @@
 """How a body of one schema becomes a row of a table: Avro's schema resolution, worked out once per writer schema.
 
-The result is a tree of steps in the order of the bytes. Where two schemas do not fit there is a step that fails: whether
-a record meets it depends on the record, as in Java.
+The result is a tree of steps in the order of the bytes. Where two schemas do not fit there is a step that fails:
+whether a record meets it depends on the record, as in Java.
 """
 
 from __future__ import annotations
@@ -81,18 +81,20 @@ class Symbol(Step):
 
 @attrs.frozen(eq=False)
 class Items(Step):
-    """An array."""
+    """An array, and the type of its items on the wire."""
 
     inner: Step
     column: t.Array
+    wire: Type
 
 
 @attrs.frozen(eq=False)
 class Entries(Step):
-    """A map; its keys are texts."""
+    """A map, and the type of its values on the wire; its keys are texts."""
 
     inner: Step
     column: t.Map | t.Multiset
+    wire: Type
 
 
 @attrs.frozen(eq=False)
@@ -144,11 +146,11 @@ class _Resolving:
                     return self._record(w, r, column, path)
                 case "array":
                     kind = _expect(column, t.Array, r, path)
-                    return Items(self.of(w.items, r.items, kind.element, f"{path}[]"), kind)
+                    return Items(self.of(w.items, r.items, kind.element, f"{path}[]"), kind, w.items)
                 case "map":
                     entries = _entries(column, r, path)
                     value = entries.value if isinstance(entries, t.Map) else t.Int()
-                    return Entries(self.of(w.items, r.items, value, f"{path}[]"), entries)
+                    return Entries(self.of(w.items, r.items, value, f"{path}[]"), entries, w.items)
                 case "enum" | "fixed" if not _same_name(w, r):
                     return Fail(f"Found {w.name}, expecting {r.name}")
                 case "enum":
@@ -186,9 +188,10 @@ class _Resolving:
                 continue
             if not w.name or w.name == branch.name:
                 return i
-            if w.kind == "record" and _fits(w, branch, ()) and (fitting is None or w.short == branch.short):
-                fitting = i
-            elif w.kind in ("enum", "fixed") and fitting is None and w.name in branch.aliases:
+            if w.kind == "record":
+                better = fitting is None or w.short == branch.short
+                fitting = i if better and _fits(w, branch, ()) else fitting
+            elif fitting is None and w.name in branch.aliases:
                 fitting = i
         if fitting is not None:
             return fitting
@@ -216,7 +219,7 @@ class _Resolving:
             if fields[name].default is MISSING:
                 return Fail(f"Found {w.name}, expecting {r.name}, missing required field {name}")
             constants[name] = self._default(fields[name], kind, inside)
-        steps = []
+        steps: list[tuple[Step, str | None]] = []
         for field in w.fields:
             target = taken.get(field.name)
             if target is None:
@@ -334,7 +337,7 @@ def _decimal(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal.Decimal |
     def convert(data: bytes) -> decimal.Decimal | None:
         if not data:
             raise ValueError("a decimal of no bytes is no number")
-        if len(data) > 64:  # noqa: PLR2004 - far beyond every decimal; the digits of more would take long
+        if len(data) > 64:  # far beyond every decimal, and slow to make
             return None
         number = decimal.Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, _EXACT)
         if scale != kind.scale:

@@ -1,8 +1,8 @@
 """Avro schemas from column types, as the reference derives them, and column types from Avro schemas.
 
 A table's columns become the record ``org.apache.flink.avro.generated.record``; a ROW in the column ``f`` the record
-``record_f`` (deeper ones ``record_f_g``); a nullable type the union ``["null", T]``, with the default null where it is a
-field (FORMATS section 3).
+``record_f`` (deeper ones ``record_f_g``); a nullable type the union ``["null", T]``, with the default null where it is
+a field (FORMATS section 3).
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ def avro_schema(row: t.Row, *, legacy_timestamps: bool = True) -> Any:
 def avro_type_problems(row: t.Row, legacy_timestamps: bool) -> Iterator[Problem]:
     """What `avro_schema` would refuse, all of it, with the column and what to write instead (rules F-11 and F-12)."""
     for refusal in _refusals(row, "", legacy_timestamps):
-        column = refusal.path.partition(".")[0].removesuffix("[]")
+        names = (n for n in row.names if refusal.path == n or refusal.path.startswith((f"{n}.", f"{n}[]")))
+        column = next(names, None)
         inside = f" (at {refusal.path})" if refusal.path != column else ""
-        yield Problem(refusal.code, refusal.message + inside, refusal.fix, Where(column=column or None))
+        yield Problem(refusal.code, refusal.message + inside, refusal.fix, Where(column=column))
 
 
 @attrs.frozen
