@@ -59,6 +59,7 @@ def option(
     ignore_case: bool = False,
     secret: Secrecy = False,
     aliases: tuple[str, ...] = (),
+    side: Literal["read", "write"] | None = None,
 ) -> T: ...
 @overload
 def option(
@@ -69,6 +70,7 @@ def option(
     ignore_case: bool = False,
     secret: Secrecy = False,
     aliases: tuple[str, ...] = (),
+    side: Literal["read", "write"] | None = None,
 ) -> Any: ...
 def option(
     key: str,
@@ -79,6 +81,7 @@ def option(
     ignore_case: bool = False,
     secret: Secrecy = False,
     aliases: tuple[str, ...] = (),
+    side: Literal["read", "write"] | None = None,
 ) -> Any:
     """Declare an option of an `Options` class.
 
@@ -92,6 +95,7 @@ def option(
         secret: Whether the text is a secret: written out it becomes a `kdsl.secrets.Secret`, which never shows and
             never pickles; a reference (``${env:NAME}``) stays text. ``"address"``: only a password within it is one.
         aliases: Older keys that mean the same.
+        side: The only direction that looks at it; in the other one a wrong value is told as a warning.
     """
     metadata = {
         "key": key,
@@ -100,6 +104,7 @@ def option(
         "ignore_case": ignore_case,
         "secret": secret,
         "aliases": aliases,
+        "side": side,
     }
     return attrs.field(default=default, metadata=metadata)
 
@@ -148,7 +153,7 @@ class Options:
         """
         by_key = {a.metadata["key"]: a for a in attrs.fields(cls)}
         by_any = {**{alias: a for a in by_key.values() for alias in a.metadata["aliases"]}, **by_key}
-        free = {key.removesuffix("*"): a for key, a in by_key.items() if key.endswith(_FREE)}
+        free = {key.removesuffix("*"): a for key, a in by_any.items() if key.endswith(_FREE)}
         values: dict[str, Any] = {}
         written: dict[str, str] = {}
         recorded: list[Problem] = []

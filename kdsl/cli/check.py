@@ -22,7 +22,9 @@ READ_ONLY_IN_SQL = READ_ONLY | {"metadata-read-only", "raw-key", "raw-value"}
 
 
 def check(
-    targets: Annotated[list[str], typer.Argument(help="orders.py, package.module or tables.yaml, also with :Name")],
+    targets: Annotated[
+        list[str], typer.Argument(help="orders.py, package.module, tables.yaml or tables.sql, also with :Name")
+    ],
     direction: Annotated[str, typer.Option(help="read, write or both")] = "both",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -61,6 +63,7 @@ def judge(table: Table, directions: Sequence[Direction]) -> list[Problem]:
     """The problems of a table, each once; what only stops a write of a table that can be read is a warning."""
     by_direction = {d: problems(table.definition, d) for d in directions}
     found = list(dict.fromkeys(p for told in by_direction.values() for p in told))
+    found = [p for p in found if p.severity == "error" or attrs.evolve(p, severity="error") not in found]
     if len(directions) == 1:
         return found
     in_python = table.definition.spelling is Spelling.PYTHON

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from textwrap import indent
 from typing import Any
 
 import attrs
@@ -52,4 +53,6 @@ def print_problem(problem: Problem) -> None:
     line = Text.assemble((place, "bold"), ": " if place else "", (problem.severity, colour))
     line.append(f" {name}: {problem.message}" if name else f": {problem.message}")
     fix = Text.assemble("    ", ("fix:", "green"), f" {problem.fix} ", (f"[{problem.code}]", "dim"))
-    out.print(line, fix, sep="\n", highlight=False, soft_wrap=True)
+    excerpt = problem.where.excerpt
+    lines = [line, *([Text(indent(excerpt, "    "))] if excerpt else []), fix]
+    out.print(*lines, sep="\n", highlight=False, soft_wrap=True)

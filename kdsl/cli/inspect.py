@@ -11,7 +11,9 @@ from kdsl.cli import load
 from kdsl.cli.console import out, print_json
 from kdsl.plan.text import plan_text
 
-Target = Annotated[str, typer.Argument(help="orders.py:Orders, package.module:Orders or tables.yaml:orders")]
+Target = Annotated[
+    str, typer.Argument(help="orders.py:Orders, package.module:Orders, tables.yaml:orders, tables.sql:orders")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 

@@ -1,4 +1,4 @@
-"""Find the tables that a command was pointed at: a Python file or module, or a YAML document."""
+"""Find the tables that a command was pointed at: a Python file or module, a YAML document, or a script of SQL."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from types import ModuleType
 from typing import Any
 
 from kdsl.declare.classes.table import KafkaTable
+from kdsl.declare.ddl.load import ENDINGS
 from kdsl.errors import KdslError, Problem, ResolveError, Where, listing, nearest
-from kdsl.table import Table, load_tables
+from kdsl.table import Table, load_sql, load_tables
 
 YAML = (".yaml", ".yml")
 
@@ -26,25 +27,26 @@ def tables(target: str) -> list[Table]:
     """The tables of a target.
 
     Args:
-        target: ``orders.py``, ``package.module``, ``tables.yaml``, each optionally with ``:Name`` for one table.
+        target: ``orders.py``, ``package.module``, ``tables.yaml``, ``tables.sql``, each optionally with ``:Name`` for
+            one table.
 
     Raises:
         TargetError: There is no such file, module or table.
         ResolveError: The file cannot be read as what it is; with the places of all errors.
     """
     source, name = _split(target)
-    if source.lower().endswith(YAML):
+    if source.lower().endswith((*YAML, *ENDINGS)):
         if not Path(source).is_file():
             raise TargetError(f"there is no file {source!r}")
         try:
-            found = load_tables(source)
+            found = load_sql(Path(source)) if source.lower().endswith(ENDINGS) else load_tables(source)
         except OSError as e:
             raise TargetError(f"the file {source!r} cannot be read: {e.strerror}") from e
     else:
         found = _of_module(_module(source))
     if not found:
         raise TargetError(
-            f"{source!r} declares no table; write a class of kdsl.KafkaTable, or a YAML document of tables"
+            f"{source!r} declares no table; write a class of kdsl.KafkaTable, a YAML document, or CREATE TABLE in SQL"
         )
     if not name:
         return found
@@ -57,7 +59,7 @@ def tables(target: str) -> list[Table]:
 
 def _split(target: str) -> tuple[str, str]:
     """The file or module, and the name of a table; a path may hold colons, as ``C:/jobs/orders.py`` does."""
-    if target.lower().endswith((".py", *YAML)) or Path(target).is_file():
+    if target.lower().endswith((".py", *YAML, *ENDINGS)) or Path(target).is_file():
         return target, ""
     source, colon, name = target.rpartition(":")
     return (source, name) if colon else (target, "")
@@ -86,7 +88,9 @@ def _module(source: str) -> ModuleType:
         raise TargetError(f"there is no file {source!r}")
     if not source.endswith(".py") and not all(part.isidentifier() for part in source.split(".")):
         what = f"{source!r} is a folder" if source and path.is_dir() else f"there is no module or file {source!r}"
-        raise TargetError(f"{what}; name a file, as orders.py or tables.yaml, or a module, as package.orders")
+        raise TargetError(
+            f"{what}; name a file, as orders.py, tables.yaml or tables.sql, or a module, as package.orders"
+        )
     sys.path.insert(0, str(path.parent.resolve()) if source.endswith(".py") else str(Path.cwd()))
     try:
         if not source.endswith(".py"):

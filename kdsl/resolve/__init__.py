@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kdsl.client.connector import connector_settings
+from kdsl.cluster import Cluster
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, fail_on
 from kdsl.formats import Direction
@@ -35,7 +36,7 @@ from kdsl.resolve.model import (
     Topics,
     Transactions,
 )
-from kdsl.resolve.rule import Rule, problem
+from kdsl.resolve.rule import Rule, problem, value_severity
 
 __all__ = [
     "RULES",
@@ -72,6 +73,7 @@ RULES: tuple[Rule, ...] = (
     keys.unused_key_options,
     formats.value_format,
     formats.format_options,
+    formats.literal_secrets,
     columns.primary_key,
     columns.layout,
     changelog.row_kind,
@@ -91,34 +93,39 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def problems(table: TableDef, direction: Direction) -> list[Problem]:
+def problems(table: TableDef, direction: Direction, cluster: Cluster | None = None) -> list[Problem]:
     """Everything that is wrong or odd with a table in a direction, in the order of the rules.
 
     Args:
         table: The declared table.
         direction: ``"read"`` or ``"write"``.
+        cluster: Where the table lives, if that is known: whether there is a schema registry is judged then.
     """
     found = [p.at(attrs.evolve(table.where, table=table.name)) for p in table.problems]
     for attribute, told in table.options.complaints(table.option_name):
-        found.append(problem(table, told.code, told.message, told.fix, option=attribute))
+        severity = value_severity(table, type(table.options), attribute, direction)
+        found.append(problem(table, told.code, told.message, told.fix, option=attribute, severity=severity))
     judged = attrs.evolve(table, options=table.options.valid())
     for rule in RULES:
         found.extend(rule(judged, direction))
+    if cluster is not None:
+        found.extend(formats.registry(judged, cluster.registry))
     return list(dict.fromkeys(found))
 
 
-def resolve(table: TableDef, direction: Direction) -> ResolvedTable:
+def resolve(table: TableDef, direction: Direction, cluster: Cluster | None = None) -> ResolvedTable:
     """Judge a table for a direction.
 
     Args:
         table: The declared table.
         direction: ``"read"`` or ``"write"``; rules that concern only the other one are not asked.
+        cluster: Where the table lives, if that is known: whether there is a schema registry is judged then.
 
     Raises:
         ResolveError: All problems at once, each with its place and what to write instead.
     """
     where = f" ({table.where.file}:{table.where.line})" if table.where.file else ""
-    warnings = fail_on(problems(table, direction), f"{table.name}{where}")
+    warnings = fail_on(problems(table, direction, cluster), f"{table.name}{where}")
     group = connector_settings(table.properties.revealed()).group_id
     return ResolvedTable(
         table=table,

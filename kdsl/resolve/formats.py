@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from kdsl.declare.definition import TableDef
+from kdsl.cluster import Registry
+from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.errors import Problem
-from kdsl.formats import Direction, Format
+from kdsl.formats import Direction, Format, Side, Use
 from kdsl.options import Spelling
 from kdsl.resolve.keys import key_columns, value_columns
-from kdsl.resolve.rule import problem
+from kdsl.resolve.rule import problem, value_severity
 from kdsl.types import model as t
 
 
@@ -35,7 +36,7 @@ def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
     options = table.options
     by_name = {c.name: c for c in table.physical}
     keys = [by_name[n] for n in dict.fromkeys(key_columns(table)) if n in by_name]
-    sides = (
+    sides: tuple[tuple[Side, Format | None, list[ColumnDef], str], ...] = (
         ("key", table.key_format, keys, options.key_prefix),
         ("value", table.value_format, list(value_columns(table)), options.value_prefix),
     )
@@ -48,12 +49,41 @@ def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
         names = attrs.fields_dict(type(chosen))
         for attribute, found in chosen.complaints(_speller(table, side, chosen)):
             option = prefix + names[attribute].metadata["key"] if attribute else f"{side}.format"
-            yield problem(table, found.code, found.message, found.fix, option=option, severity=found.severity)
-        for found in chosen.check(row, direction):
+            severity = value_severity(table, type(chosen), attribute, direction)
+            yield problem(table, found.code, found.message, found.fix, option=option, severity=severity)
+        use = Use(side=side, topics=tuple(dict.fromkeys(options.topic)))
+        for found in (*chosen.check(row, direction), *chosen.check_use(row, use, direction)):
             column = by_wire_name.get((found.where.column or "").split(".")[0])
             option = f"{side}.format"
             yield problem(
                 table, found.code, found.message, found.fix, column=column, option=option, severity=found.severity
+            )
+
+
+def registry(table: TableDef, given: Registry | None) -> Iterator[Problem]:
+    """Formats whose schemas stand in a registry have one: their own, or the cluster's (SR-5)."""
+    for side, chosen in (("key", table.key_format), ("value", table.value_format)):
+        for found in chosen.check_registry(given) if chosen is not None else ():
+            yield problem(table, found.code, found.message, found.fix, option=f"{side}.format", severity=found.severity)
+
+
+def literal_secrets(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """A secret of a format is written out only where it can travel unseen."""
+    staged = direction == "write" and table.options.exactly_once == "staged"
+    if table.options.transport != "jvm" and not staged:
+        return
+    how = table.setting("exactly_once", "staged") if staged else table.setting("transport", "jvm")
+    for side, chosen in (("key", table.key_format), ("value", table.value_format)):
+        for key in chosen.split()[1] if chosen is not None else ():
+            assert chosen is not None
+            option = _prefix(table, side, chosen) + key
+            yield problem(
+                table,
+                "secret-literal",
+                f"the secret {option!r} is written out, but with {how} it would be a part of what Spark sends to the "
+                "executors",
+                "write a reference that each process resolves, as ${env:NAME} or ${file:PATH}",
+                option=option,
             )
 
 

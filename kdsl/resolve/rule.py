@@ -10,6 +10,7 @@ from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.errors import Problem, Severity, Where
 from kdsl.formats import Direction
+from kdsl.options import Options
 
 Rule = Callable[[TableDef, Direction], Iterator[Problem]]
 
@@ -60,3 +61,25 @@ def _near(table: TableDef, key: str) -> tuple[str, ...]:
     if chosen is not None and rest.startswith(f"{chosen.identifier}."):
         return (f"{space}.format",)
     return ("format",) if table.value_format is not None and space == table.value_format.identifier else ()
+
+
+def value_severity(table: TableDef, group: type[Options], attribute: str | None, direction: Direction) -> Severity:
+    """How bad a wrong value of an option is: one that a direction does not look at does not stop it.
+
+    Args:
+        table: The table.
+        group: The group of options.
+        attribute: The Python name of the option, if the problem is one of an option.
+        direction: The direction.
+    """
+    known = attrs.fields_dict(group)
+    if attribute not in known:
+        return "error"
+    metadata = known[attribute].metadata
+    prefix = metadata["key"].partition(".")[0] if group is KafkaOptions else ""
+    side = metadata["side"] or {"scan": "read", "sink": "write"}.get(prefix)
+    unused = side is not None and side != direction
+    mode, _, what = attribute.partition("_")
+    if group is KafkaOptions and mode in ("startup", "bounded") and what == "timestamp":
+        unused = unused or getattr(table.options, mode) != what
+    return "warning" if unused else "error"

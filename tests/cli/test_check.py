@@ -100,7 +100,7 @@ class TestCheck:
 
     @pytest.mark.parametrize("target", [".", "", "./orders", "-"])
     def test_what_is_no_name_of_a_module(self, target: str) -> None:
-        assert "name a file, as orders.py or tables.yaml, or a module" in run("check", target).stdout
+        assert "name a file, as orders.py, tables.yaml or tables.sql, or a module" in run("check", target).stdout
 
     def test_a_file_that_exits_when_it_is_imported_is_an_error(self, tmp_path: Path) -> None:
         path = tmp_path / "leaves.py"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kdsl.declare.config import Scalar
+from kdsl.formats import Direction
 from kdsl.resolve import Transactions, problems, resolve
 from tests.resolve.tables import errors, table, warnings
 
@@ -82,8 +83,18 @@ class TestPartitioner:
 
         assert problem.code == "partitioner-keys"
 
-    @pytest.mark.parametrize("option", ["sink.parallelism", "scan.parallelism"])
-    def test_a_parallelism_is_positive(self, option: str) -> None:
-        (problem,) = errors(table(options={option: 0}), "write")
+    @pytest.mark.parametrize(("option", "side"), [("sink.parallelism", "write"), ("scan.parallelism", "read")])
+    def test_a_parallelism_is_positive(self, option: str, side: Direction) -> None:
+        (problem,) = errors(table(options={option: 0}), side)
 
         assert problem.message == f"'{option}' has the value 0"
+
+    @pytest.mark.parametrize(("option", "other"), [("sink.parallelism", "read"), ("scan.parallelism", "write")])
+    def test_a_wrong_value_only_warns_in_the_direction_that_does_not_look_at_it(
+        self, option: str, other: Direction
+    ) -> None:
+        given = table(options={option: "many"})
+
+        assert errors(given, other) == []
+        (warning,) = [p for p in problems(given, other) if p.code == "option-value"]
+        assert warning.message == f"'{option}' has the value 'many': expected a whole number"

@@ -101,26 +101,28 @@ class Source:
         return repr(token.text) if len(token.text) <= WIDEST // 2 else repr(token.text[: WIDEST // 2] + "…")
 
     def _excerpt(self, start: int, length: int) -> str:
-        """The line of a place with a caret under it; of a long line the part around the place."""
+        """The line of a place with carets under it; of a long line the part around the place."""
         begin = self._lines[bisect_right(self._lines, start) - 1]
         end = self._line_end(start)
-        low, high = begin, end
-        if end - begin > WIDEST:
-            low = max(begin, start - WIDEST // 2)
-            high = min(end, low + WIDEST)
-        shown, caret, place = "", 0, low
-        spans = [(a, b) for a, b in self._hidden if a < high and b > low and b > a]
-        for a, b in [*spans, (high, high)]:
-            if place <= start <= a:
-                caret = len(shown) + start - place
-            elif start < b and start >= a:
-                caret = len(shown) + max(a - place, 0)
-            shown += self.text[place : max(a, place)]
-            if b > place and b > a:
-                shown += HIDDEN
-            place = max(place, b)
-        shown = re.sub(r"[^\S ]", " ", shown)
-        before, after = "…" * (low > begin), "…" * (high < end)
-        caret = min(caret, len(shown)) + len(before)
-        marks = "^" * max(1, min(length, len(before) + len(shown) - caret))
-        return f"{before}{shown}{after}\n{' ' * caret}{marks}"
+        line, first, last = "", 0, 0
+        stop, place = min(start + length, end), begin
+        for low, high in [
+            *((max(a, begin), min(b, end)) for a, b in self._hidden if a < end and b > begin),
+            (end, end),
+        ]:
+            if low > place:
+                first += max(0, min(start, low) - place)
+                last += max(0, min(stop, low) - place)
+                line += self.text[place:low]
+            if high > max(low, place):
+                first += len(HIDDEN) * (start >= high)
+                last += len(HIDDEN) * (stop >= high)
+                line += HIDDEN
+            place = max(place, high)
+        line = re.sub(r"[^\S ]", " ", line)
+        low = max(0, min(first - WIDEST // 2, len(line) - WIDEST))
+        part = line[low : low + WIDEST]
+        before, after = "…" * (low > 0), "…" * (low + WIDEST < len(line))
+        caret = first - low + len(before)
+        marks = "^" * max(1, min(last - first, len(before) + len(part) - caret))
+        return f"{before}{part}{after}\n{' ' * caret}{marks}"

@@ -8,6 +8,7 @@ from functools import cached_property
 import attrs
 
 from kdsl.declare.connectors import CONNECTORS, Connector
+from kdsl.declare.ddl.expressions import UntranslatableError, typed_expression
 from kdsl.declare.ddl.like import merged
 from kdsl.declare.ddl.parser import Script
 from kdsl.declare.ddl.statements import (
@@ -233,8 +234,6 @@ class _Columns:
 
     def _expression(self, column: ComputedColumn) -> tuple[str, t.DataType]:
         """A computed column in Spark's SQL, and its type; where there is none, the problem is told at its place."""
-        from kdsl.declare.ddl.expressions import UntranslatableError, typed_expression
-
         table = self.statement.name.last
         try:
             value = typed_expression(column.expression.text, self.types)
