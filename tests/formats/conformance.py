@@ -13,6 +13,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ class Difference:
 def cases(name: str) -> list[Case]:
     """All cases of ``data/<name>-cases.jsonl``."""
     lines = (DATA / f"{name}-cases.jsonl").read_text(encoding="utf-8").splitlines()
-    return [_case(json.loads(line)) for line in lines if line.strip()]
+    return [recorded(json.loads(line)) for line in lines if line.strip()]
 
 
 def differences(name: str) -> list[Difference]:
@@ -123,7 +124,8 @@ def differences(name: str) -> list[Difference]:
     ]
 
 
-def _case(record: dict[str, Any]) -> Case:
+def recorded(record: dict[str, Any]) -> Case:
+    """A case out of a recorded answer."""
     row = t.Row(tuple(t.Field(name, parse_type(kind)) for name, kind in record["columns"]))
     metadata = tuple(record.get("metadata", ()))
     kind = format_class(record["format"])
@@ -190,7 +192,7 @@ def decoded_answer(case: Case, decoded: Decoded) -> list[Any]:
         assert array.type == arrow_type(kind)
         array.validate(full=True)
         columns.append([[shown(v, kind)] for v in python_rows(array)])
-    rows = [sum(values, []) for values in zip(*columns, strict=True)]
+    rows = [list(chain(*values)) for values in zip(*columns, strict=True)]
     if made.insert_only:
         return rows
     kinds = [0] * len(rows) if decoded.kinds is None else decoded.kinds.to_pylist()

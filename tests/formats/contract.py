@@ -1,7 +1,7 @@
 """What every format promises, as an abstract test class: a format's tests subclass it and say what the format can do.
 
 The promises are those of `kdsl.formats`: exact Arrow types, rows in the order of their messages, errors by the index of
-the record, nothing that depends on what came before.
+the record, nothing that depends on what came before; what each row says, and the metadata that is wanted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kdsl.docs import page
-from kdsl.formats import Decoded, Decoder, Encoder, Format, format_class
+from kdsl.formats import ALONE, ROW_KINDS, Decoded, Decoder, Encoder, Format, Use, format_class
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from tests import strategies
@@ -61,14 +61,19 @@ class FormatContract(ABC):
     def row_types(self) -> st.SearchStrategy[t.Row]:
         """The row types that the format can write and read back."""
 
+    def change(self, number: int) -> tuple[bytes, list[tuple[str, dict[str, Any]]]]:
+        """A message that is a change, of another kind for each number, and what its rows say; for changelogs only."""
+        message, values = self.message(number)
+        return message, [("+I", values)]
+
     def values(self, row: t.Row) -> st.SearchStrategy[Any]:
         """The rows of a type that read back as they were written."""
         return strategies.values(row.as_nullable(False))
 
     # -- tools
 
-    def decoder(self, row: t.Row | None = None) -> Decoder:
-        return self.format.decoder(row or self.row)
+    def decoder(self, row: t.Row | None = None, use: Use = ALONE) -> Decoder:
+        return self.format.decoder(row or self.row, use)
 
     def encoder(self, row: t.Row | None = None) -> Encoder:
         return self.format.encoder(row or self.row)
@@ -91,6 +96,12 @@ class FormatContract(ABC):
         if decoded.messages is not None:
             assert len(decoded.messages) == len(decoded.rows)
             assert decoded.messages.to_pylist() == sorted(decoded.messages.to_pylist())
+        if decoded.kinds is not None:
+            assert not self.format.insert_only
+            decoded.kinds.validate(full=True)
+            assert (decoded.kinds.type, decoded.kinds.null_count) == (pa.int8(), 0)
+            assert len(decoded.kinds) == len(decoded.rows)
+            assert set(decoded.kinds.to_pylist()) <= set(range(len(ROW_KINDS)))
         return decoded
 
     def assert_rows(self, decoded: Decoded, numbers: list[int]) -> None:
@@ -205,15 +216,7 @@ class FormatContract(ABC):
     @given(st.data())
     @settings(deadline=None, max_examples=150, suppress_health_check=SUPPRESSED)
     def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
-        row = data.draw(self.row_types())
-        assert [*self.format.check(row, "read"), *self.format.check(row, "write")] == []
-        rows = pa.array(data.draw(st.lists(self.values(row), max_size=5)), arrow_type(row))
-        encoded = self.encoder(row).encode(rows)
-        assert encoded.bad == ()
-        decoded = self.check(self.decoder(row).decode(encoded.messages), row)
-
-        assert decoded.bad == ()
-        assert shown(decoded.rows) == shown(rows)
+        written_and_read(self, data)
 
     def test_not_null_columns_stay_so_in_the_arrow_type(self) -> None:
         row = t.Row(tuple(attrs.evolve(f, type=f.type.as_nullable(False)) for f in self.row.fields))
@@ -238,6 +241,49 @@ class FormatContract(ABC):
         with ThreadPoolExecutor(2) as pool:
             for found in pool.map(read, [self.decoder(), self.decoder()]):
                 assert found == [expected] * 5
+
+    def test_metadata_is_given_for_the_keys_that_are_wanted(self) -> None:
+        messages = pa.array(
+            [*self.messages(100).to_pylist(), *self.bad_messages(), None, *(self.change(i)[0] for i in range(100))],
+            pa.binary(),
+        )
+        keys_known = tuple(self.format.metadata)
+        for wanted in {(), keys_known[:1], keys_known[::-1], keys_known}:
+            decoded = self.check(self.decoder(use=Use(metadata=wanted)).decode(messages))
+
+            assert tuple(decoded.metadata) == wanted
+            for key, array in decoded.metadata.items():
+                array.validate(full=True)
+                assert array.type == arrow_type(self.format.metadata[key])
+                assert len(array) == len(decoded.rows)
+
+    def test_changes_are_read_in_order_whatever_the_size_of_the_batch(self) -> None:
+        messages, rows = zip(*(self.change(i) for i in range(1_000)), strict=True)
+        said = [one for changes in rows for one in changes]
+        expected = shown(pa.array([values for _, values in said], arrow_type(self.row)))
+        for size in (1, 7, 1_000):
+            pieces = [
+                self.check(self.decoder().decode(pa.array(messages[i : i + size], pa.binary())))
+                for i in range(0, len(messages), size)
+            ]
+
+            assert [kind for piece in pieces for kind in kinds(piece)] == [kind for kind, _ in said]
+            assert [row for piece in pieces for row in shown(piece.rows)] == expected
+
+    def test_what_rows_say_is_written(self) -> None:
+        """Changelogs keep whether a row is there or gone; whatever else they say may become one of these."""
+        if self.format.insert_only:
+            return
+        rows = self.rows(400)
+        codes = pa.array([i % len(ROW_KINDS) for i in range(400)], pa.int8())
+        encoded = self.encoder().encode(rows, codes)
+        decoded = self.check(self.decoder().decode(encoded.messages))
+        there = [ROW_KINDS[code] in ("+I", "+U") for code in codes.to_pylist()]
+
+        assert encoded.bad == ()
+        assert [kind in ("+I", "+U") for kind in kinds(decoded)] == there
+        assert shown(decoded.rows) == shown(rows)
+        assert self.encoder().encode(rows[3:9], codes[3:9]).messages == encoded.messages[3:9]
 
     def test_the_format_is_found_by_its_name(self) -> None:
         assert format_class(self.format.identifier) is type(self.format)
@@ -279,9 +325,31 @@ class FormatContract(ABC):
         return [self.format, *([] if self.ignoring is None else [self.ignoring]), *self.variants]
 
 
+def written_and_read(contract: FormatContract, data: st.DataObject) -> None:
+    """Rows of a type that is drawn are written and read back."""
+    row = data.draw(contract.row_types())
+    assert [*contract.format.check(row, "read"), *contract.format.check(row, "write")] == []
+    rows = pa.array(data.draw(st.lists(contract.values(row), max_size=5)), arrow_type(row))
+    encoded = contract.encoder(row).encode(rows)
+    assert encoded.bad == ()
+    decoded = contract.check(contract.decoder(row).decode(encoded.messages), row)
+
+    assert decoded.bad == ()
+    assert shown(decoded.rows) == shown(rows)
+
+
 def keys(kind: type[Format]) -> set[str]:
     """Flink's keys of a format's options."""
     return {a.metadata["key"] for a in attrs.fields(kind)}
+
+
+def kinds(decoded: Decoded) -> list[str]:
+    """What each row says."""
+    return (
+        [ROW_KINDS[code] for code in decoded.kinds.to_pylist()]
+        if decoded.kinds is not None
+        else ["+I"] * len(decoded.rows)
+    )
 
 
 def shown(rows: pa.StructArray) -> list[str]:

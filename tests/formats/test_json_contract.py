@@ -77,13 +77,13 @@ class TestJson(FormatContract):
         ]
 
     def row_types(self) -> st.SearchStrategy[t.Row]:
-        return strategies.row_types(_types(), min_size=1)
+        return ROW_TYPES
 
     def values(self, row: t.Row) -> st.SearchStrategy[Any]:
-        return strategies.values(row.as_nullable(False), _readable)
+        return strategies.values(row.as_nullable(False), readable)
 
 
-def _types() -> st.SearchStrategy[t.DataType]:
+def json_types() -> st.SearchStrategy[t.DataType]:
     """Every type, with texts as the keys of maps and multisets."""
     keys = st.builds(t.VarChar, nullable=st.just(False)) | st.builds(t.Char, st.integers(1, 9), nullable=st.just(False))
 
@@ -98,9 +98,12 @@ def _types() -> st.SearchStrategy[t.DataType]:
     return st.recursive(strategies.scalar_types(), nested, max_leaves=6)
 
 
-def _readable(kind: t.DataType) -> st.SearchStrategy[Any] | None:
+def readable(kind: t.DataType) -> st.SearchStrategy[Any] | None:
     """Times as fine as JSON reads them: milliseconds at least, microseconds at most."""
     if isinstance(kind, t.Time):
         unit = 10 ** (9 - max(3, min(kind.precision, 6)))
         return st.integers(0, 86_400_000_000_000 // unit - 1).map(lambda value: value * unit)
     return None
+
+
+ROW_TYPES = strategies.row_types(json_types(), min_size=1)

@@ -1,0 +1,219 @@
+"""Change data in JSON: the reference's recorded answers, the options, and the plan-time rules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kdsl.formats import ROW_KINDS, Direction, Use, format_class
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_type
+from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
+from kdsl_formats.cdc_json.decoder import ChangeDecoder
+from kdsl_formats.cdc_json.encoder import ChangeEncoder, frames
+from kdsl_formats.cdc_json.options import ChangeJson
+from kdsl_formats.json.errors import FieldError
+from kdsl_formats.json.reference_encoder import ReferenceEncoder
+from tests.formats.conformance import (
+    DATA,
+    ERROR,
+    Case,
+    answer,
+    arrow_value,
+    cases,
+    decoded_answer,
+    differences,
+    has_null_key,
+    recorded,
+    share,
+)
+from tests.formats.test_json import as_python
+
+FORMATS: tuple[type[ChangeJson], ...] = (CanalJson, DebeziumJson, MaxwellJson, OggJson)
+CASES = cases("cdc")
+RECORDED = DATA / "cdc-expected-rows.jsonl"
+MESSAGES = Path(__file__).parents[3] / "shared" / "anchors" / "data" / "cdc"
+DIFFERENCES = [d for kind in FORMATS for d in differences(kind.identifier)]
+HOLDABLE = [c for c in CASES if c.kind == "encode" and c.answer != ERROR and not has_null_key(c.values, c.row)]
+
+
+def change_answer(case: Case) -> Any:
+    """What kdsl answers; a map with a NULL key, which no array holds, is given to the reference encoder itself."""
+    if case.kind == "decode" or not has_null_key(case.values, case.row):
+        return answer(case)
+    made = case.table_format()
+    assert isinstance(made, ChangeJson)
+    there, gone = frames(made.dialect, made.writing_rules())
+    frame = there if case.kind_of_row in ("+I", "+U") else gone
+    try:
+        values = (
+            as_python(value) if isinstance(value, dict) else arrow_value(value, field.type)
+            for value, field in zip(case.values, case.row.fields, strict=True)
+        )
+        row = ReferenceEncoder(case.row, made.writing_rules()).message(tuple(values))
+    except FieldError:
+        return ERROR
+    return frame.before + row + frame.behind
+
+
+def by_columns(case: Case) -> ChangeDecoder:
+    made = case.table_format()
+    assert isinstance(made, ChangeJson)
+    return ChangeDecoder(made.meaning(case.row, case.use), few=1)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_the_answer_is_the_references_or_differs_on_purpose(case: Case) -> None:
+    meant = [d.reason for d in DIFFERENCES if d.covers(case)]
+    if meant:
+        assert change_answer(case) != case.answer, f"no longer differs: {meant}"
+    else:
+        assert change_answer(case) == case.answer
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.kind == "decode"], ids=lambda case: case.id)
+def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
+    decoded = by_columns(case).decode(pa.array([case.input] * 3, pa.binary()))
+    expected = answer(case)
+    if expected == ERROR:
+        assert [b.index for b in decoded.bad] == [0, 1, 2]
+    else:
+        assert decoded_answer(case, decoded) == expected * 3
+
+
+@pytest.mark.parametrize("case", HOLDABLE, ids=lambda case: case.id)
+def test_writing_by_columns_gives_the_same_answer(case: Case) -> None:
+    made = case.table_format()
+    assert isinstance(made, ChangeJson)
+    rows = pa.array([arrow_value(case.values, case.row)] * 2, arrow_type(case.row))
+    kinds = pa.array([ROW_KINDS.index(case.kind_of_row)] * 2, pa.int8())
+    encoder = ChangeEncoder(made.dialect, case.row, made.writing_rules(), few=0)
+
+    assert encoder.encode(rows, kinds).messages.to_pylist() == [case.answer] * 2
+
+
+def test_most_answers_are_the_references(record_property: Any) -> None:
+    same = sum(change_answer(case) == case.answer for case in CASES)
+    told = share("change data in JSON", same, len(CASES) - same)
+    record_property("share", told)
+    print(told)
+    assert len(CASES) - same == sum(any(d.covers(case) for d in DIFFERENCES) for case in CASES)
+
+
+def recorded_files() -> dict[str, list[dict[str, Any]]]:
+    """The recorded rows of each file of messages, by the name of the case."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in RECORDED.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        found.setdefault(record["case"], []).append(record)
+    return found
+
+
+@pytest.mark.parametrize("few", [1, 1_000])
+@pytest.mark.parametrize("records", recorded_files().values(), ids=recorded_files())
+def test_files_of_messages_give_the_references_rows(records: list[dict[str, Any]], few: int) -> None:
+    path = MESSAGES / records[0]["data_file"]
+    if not path.exists():
+        pytest.skip(f"{path.name} is test data of Apache Flink, which is not part of this repository")
+    lines = path.read_bytes().splitlines()
+    one_by_one = [_line_case(record, lines[record["line"] - 1]) for record in records]
+    first = one_by_one[0]
+    made = first.table_format()
+    assert isinstance(made, ChangeJson)
+    decoder = ChangeDecoder(made.meaning(first.row, first.use), few=few)
+    decoded = decoder.decode(pa.array([case.input for case in one_by_one], pa.binary()))
+
+    assert [b.index for b in decoded.bad] == [i for i, case in enumerate(one_by_one) if case.answer == ERROR]
+    assert decoded_answer(first, decoded) == [row for case in one_by_one if case.answer != ERROR for row in case.answer]
+
+
+def _line_case(record: dict[str, Any], message: bytes) -> Case:
+    made = {**record, "id": f"{record['case']}-{record['line']}", "kind": "decode", "input": message.decode()}
+    return recorded(made)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_options_are_those_of_the_reference(kind: type[ChangeJson]) -> None:
+    given = {
+        "ignore-parse-errors": "true",
+        "timestamp-format.standard": "ISO-8601",
+        "map-null-key.mode": "drop",
+        "map-null-key.literal": "none",
+        "encode.decimal-as-plain-number": "true",
+        "encode.ignore-null-fields": "true",
+    }
+    made = kind(
+        ignore_parse_errors=True,
+        timestamp_format="ISO-8601",
+        map_null_key_mode="DROP",
+        map_null_key_literal="none",
+        decimal_as_plain_number=True,
+        ignore_null_fields=True,
+    )
+
+    assert kind.from_strings(given) == made
+    assert format_class(kind.identifier) is kind
+    assert not kind.insert_only
+    assert list(made.check(t.row(a=t.Int()), "read")) == []
+
+
+def test_the_options_of_single_formats() -> None:
+    assert DebeziumJson.from_strings({"schema-include": "true"}) == DebeziumJson(schema_include=True)
+    given = {"database.include": "a.*", "table.include": "b"}
+    assert CanalJson.from_strings(given) == CanalJson(database_include="a.*", table_include="b")
+
+
+@pytest.mark.parametrize(
+    ("made", "direction", "codes"),
+    [
+        (DebeziumJson(schema_include=True), "read", []),
+        (DebeziumJson(schema_include=True), "write", ["debezium-json-schema"]),
+        (CanalJson(database_include="["), "read", ["canal-json-include"]),
+        (CanalJson(table_include="*a"), "read", ["canal-json-include"]),
+        (CanalJson(database_include="[", table_include="*a"), "write", []),
+        (CanalJson(database_include="[", table_include="*a"), "read", ["canal-json-include"] * 2),
+        (MaxwellJson(timestamp_format="sql"), "read", ["option-value"]),  # type: ignore[arg-type]
+        (OggJson(map_null_key_mode="x"), "write", ["option-value"]),  # type: ignore[arg-type]
+        (OggJson(map_null_key_mode="literal"), "write", []),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_options_are_told(made: ChangeJson, direction: Direction, codes: list[str]) -> None:
+    found = [*made.problems(), *made.check(t.row(a=t.Int()), direction)]
+
+    assert [p.code for p in found] == codes
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("direction", ["read", "write"])
+def test_maps_need_texts_as_keys(kind: type[ChangeJson], direction: Direction) -> None:
+    found = list(kind().check(t.row(wrong=t.Map(t.Int(), t.STRING)), direction))
+
+    assert [(p.where.column, p.code) for p in found] == [("wrong", "json-map-key")]
+
+
+def test_a_multi_row_update_of_canal_has_the_before_image_of_each_row() -> None:
+    message = (
+        b'{"data":[{"id":"1","a":"x2","b":"y"},{"id":"2","a":"p","b":"q2"}],'
+        b'"old":[{"a":"x1"},{"b":"q1"}],"type":"UPDATE"}'
+    )
+    decoder = CanalJson().decoder(t.row(id=t.Int(), a=t.STRING, b=t.STRING))
+    rows = decoder.decode(pa.array([message], pa.binary())).rows.to_pylist()
+
+    assert [tuple(row.values()) for row in rows] == [(1, "x1", "y"), (1, "x2", "y"), (2, "p", "q1"), (2, "p", "q2")]
+
+
+def test_the_schema_beside_the_payload_is_metadata() -> None:
+    message = b'{"payload":{"after":{"id":1},"op":"c","ts_ms":5},"schema":{ "type" : "struct", "n": 1.50 }}'
+    made = DebeziumJson(schema_include=True)
+    for few in (1, 100):
+        use = Use(metadata=("schema", "ingestion-timestamp"))
+        decoded = ChangeDecoder(made.meaning(t.row(id=t.Int()), use), few=few).decode(
+            pa.array([message] * 3, pa.binary())
+        )
+
+        assert decoded.metadata["schema"].to_pylist() == ['{"type":"struct","n":1.5}'] * 3
+        assert decoded.metadata["ingestion-timestamp"].cast(pa.int64()).to_pylist() == [5_000] * 3
