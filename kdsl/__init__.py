@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         Named as Named,
         TimestampLtz as TimestampLtz,
         TimestampNtz as TimestampNtz,
+        sql_type as sql_type,
     )
     from kdsl_formats.avro_confluent import AvroConfluent as AvroConfluent
     from kdsl_formats.cdc_json import (
@@ -176,16 +177,19 @@ _PUBLIC = {
     "ref": "kdsl.declare.classes.ref",
     "serve_metrics": "kdsl.run.metrics.prometheus",
     "sql": "kdsl.table",
+    "sql_type": "kdsl.types.python",
     "virtual": "kdsl.declare.classes.columns",
 }
 
 __all__ = [
     "ROW_KIND",
+    "AvroConfluent",
     "CanalJson",
     "CheckpointError",
     "Cluster",
     "Col",
     "Csv",
+    "DebeziumAvroConfluent",
     "DebeziumJson",
     "DeliveryGuarantee",
     "ExactlyOnceError",
@@ -254,6 +258,7 @@ __all__ = [
     "ref",
     "serve_metrics",
     "sql",
+    "sql_type",
     "virtual",
 ]
 

@@ -142,6 +142,7 @@ class Format(Options):
         identifier: The format's name.
         insert_only: Whether every row is new; otherwise rows may be changes (`ROW_KINDS`).
         metadata: What a message says beside its row, by key, and of what type; a table shows it as ``value.<key>``.
+        needs_registry: Whether messages name their schema by its id in a schema registry.
         connection: How the keys of the options begin that only say how something outside is reached; a query may go
             on with others.
     """
@@ -149,6 +150,7 @@ class Format(Options):
     identifier: ClassVar[str]
     insert_only: ClassVar[bool] = True
     metadata: ClassVar[Mapping[str, t.DataType]] = {}
+    needs_registry: ClassVar[bool] = False
     connection: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:

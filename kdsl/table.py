@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import attrs
 
-from kdsl.cluster import SERVERS, Cluster
+from kdsl.cluster import SERVERS, Cluster, Registry
 from kdsl.declare.ddl.load import script_definitions, statement_definition
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import load_definitions
@@ -235,12 +235,14 @@ class Table:
             allow=allow,
         )
 
-    def decode(self, df: DataFrame) -> DataFrame:
+    def decode(self, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:
         """Turn a DataFrame of raw Kafka records into the table's rows, without a broker.
 
         Args:
             df: Columns as Spark's own Kafka source names them: ``key``, ``value`` and, where the table needs them,
                 ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``, ``headers``.
+            registry: The schema registry, or its address, where a format needs one and does not name it; its secrets
+                are references (``${env:NAME}``).
 
         Raises:
             ResolveError: The table cannot be read.
@@ -248,13 +250,15 @@ class Table:
         """
         from kdsl.run.read import decode
 
-        return decode(df, self.read_plan(), computed=self._computed())
+        given = Registry(registry) if isinstance(registry, str) else registry
+        return decode(df, self.read_plan(), computed=self._computed(), registry=given)
 
-    def encode(self, df: DataFrame) -> DataFrame:
+    def encode(self, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:
         """Turn the table's rows into raw Kafka records, without a broker.
 
         Args:
             df: The table's physical and writable metadata columns.
+            registry: The schema registry, as in `decode`.
 
         Returns:
             The columns ``key``, ``value``, and ``topic``, ``headers``, ``timestamp`` where the table writes them.
@@ -265,7 +269,8 @@ class Table:
         """
         from kdsl.run.write import encode
 
-        return encode(df, self.write_plan())
+        given = Registry(registry) if isinstance(registry, str) else registry
+        return encode(df, self.write_plan(), registry=given)
 
     def _computed(self) -> dict[str, Callable[[], Column]]:
         expressions = {c.name: c.expression for c in self.definition.columns if c.expression is not None}
@@ -294,7 +299,8 @@ class Table:
     ) -> ResolvedTable:
         """The table with the cluster's properties, judged; each warning is logged once where it is to be told."""
         properties = self.definition.properties if cluster is None else self.cluster(cluster).properties
-        resolved = resolve(attrs.evolve(self.definition, properties=properties), direction)
+        known = self.cluster() if cluster is None and SERVERS in properties else cluster
+        resolved = resolve(attrs.evolve(self.definition, properties=properties), direction, known)
         if start_at is not None:
             start, odd = launch_start(resolved.table, start_at)
             resolved = attrs.evolve(resolved, start=start, warnings=(*resolved.warnings, *odd))

@@ -15,6 +15,7 @@ from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.header_filter import matched
+from kdsl.run.records.registry import registry_of
 
 
 def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
@@ -40,7 +41,7 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
     subscription = Subscription(plan, cluster)
     places = subscription.places(subscription.topics())
     first, ends = subscription.brokers.earliest(places), subscription.ends(places)
-    decoder = RecordDecoder(plan, zone)
+    decoder = RecordDecoder(plan, zone, registry_of(cluster, plan))
     name = f"kdsl-{plan.table}"
     consumer = KeptConsumer(
         cluster.consumer({"client.id": name, "group.id": plan.group_id or name, **SIZES[0].settings}),

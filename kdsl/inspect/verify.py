@@ -22,6 +22,7 @@ from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.header_filter import matched
+from kdsl.run.records.registry import registry_of
 
 Identity = Literal["record", "key", "value"]
 EXAMPLES = 5
@@ -106,7 +107,7 @@ def compare(
 def _records(side: Side, by: Identity | Sequence[str], header: str | None) -> pl.DataFrame:
     """A row for each record: its place, the hash of its identity, the hash of its key (null without one)."""
     columns = [] if isinstance(by, str) else list(by)
-    decoder = RecordDecoder(side.plan) if columns else None
+    decoder = RecordDecoder(side.plan, registry=registry_of(side.cluster, side.plan)) if columns else None
     missing = sorted(set(columns) - set(side.plan.columns.names))
     if missing:
         raise VerifyError(f"{side.plan.table} has no {listing(missing)}; it has {listing(side.plan.columns.names)}")

@@ -52,13 +52,13 @@ _TLS = (
     "ssl.key.password",
     "ssl.endpoint.identification.algorithm",
 )
-_SASL = (_JAAS, "sasl.username", "sasl.password", _ENDPOINT)
+SASL = (_JAAS, "sasl.username", "sasl.password", _ENDPOINT)
 NAMES = (
     *(BASIC, USER_INFO, BEARER, TOKEN, _ISSUER, _ID, _SECRET, _SCOPE, _CLUSTER, _POOL),
     *_TLS,
     *NUMBERS,
     *("proxy.host", "proxy.port", "url.randomize"),
-    *_SASL,
+    *SASL,
 )
 
 Resolve = Callable[[str], str]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.cluster import Cluster
+from kdsl.cluster import Cluster, Registry
 from kdsl.errors import KdslError, listing
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import plan_text, read_plan_text
@@ -26,6 +26,7 @@ from kdsl.run.queries.listener import observe
 from kdsl.run.queries.watch import watch
 from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.run.records.metadata import RAW
+from kdsl.run.records.registry import portable, registry_of
 from kdsl.run.session import check_session, cores, told_if_missing
 from kdsl.types.sql import quoted
 
@@ -83,7 +84,13 @@ def read_stream(
     return _finished(observed(found, new_name(one.id)) if told else found, plan, computed or {})
 
 
-def decode(df: DataFrame, plan: ReadPlan, *, computed: Mapping[str, ColumnMaker] | None = None) -> DataFrame:
+def decode(
+    df: DataFrame,
+    plan: ReadPlan,
+    *,
+    computed: Mapping[str, ColumnMaker] | None = None,
+    registry: Registry | None = None,
+) -> DataFrame:
     """The rows of raw Kafka records, batch or streaming, without a broker.
 
     Args:
@@ -92,8 +99,10 @@ def decode(df: DataFrame, plan: ReadPlan, *, computed: Mapping[str, ColumnMaker]
             needed; topic, partition and offset, where they are there, show in errors.
         plan: What the records mean.
         computed: Makers of those computed columns that only Python can make, by column.
+        registry: The schema registry, where a format needs one; its secrets are references.
 
     Raises:
+        ResolveError: A format needs a registry and there is none, or a secret was written out.
         KdslError: A column that the plan needs is missing.
     """
     from kdsl.types.spark import spark_schema
@@ -111,7 +120,8 @@ def decode(df: DataFrame, plan: ReadPlan, *, computed: Mapping[str, ColumnMaker]
     if not needs and not wanted:
         wanted = df.columns[:1]
     zone = df.sparkSession.conf.get(_ZONE) or "UTC"
-    rows = df.select(*wanted).mapInArrow(_Decode(plan_text(plan), zone), spark_schema(plan.columns))
+    run = _Decode(plan_text(plan), zone, portable(plan, registry))
+    rows = df.select(*wanted).mapInArrow(run, spark_schema(plan.columns))
     return _finished(rows, plan, computed or {})
 
 
@@ -127,7 +137,7 @@ def _over_jvm(
     raw = records(spark, plan, cluster, streaming=streaming, cores=cores(spark))
     if plan.latency == "realtime":
         return _finished(decoded(raw, plan), plan, computed)
-    return decode(raw, plan, computed=computed)
+    return decode(raw, plan, computed=computed, registry=registry_of(cluster, plan))
 
 
 def _source(spark: SparkSession) -> str:
@@ -170,20 +180,20 @@ def _spark_name(field: str) -> str:
 
 
 class _Decode:
-    """What ``mapInArrow`` runs; it travels as the plan's text."""
+    """What ``mapInArrow`` runs; it travels as the plan's text and the registry without any secret."""
 
-    def __init__(self, plan: str, zone: str) -> None:
-        self._plan, self._zone = plan, zone
+    def __init__(self, plan: str, zone: str, registry: Registry | None) -> None:
+        self._plan, self._zone, self._registry = plan, zone, registry
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        decoder = _decoder(self._plan, self._zone)
+        decoder = _decoder(self._plan, self._zone, self._registry)
         rows = (decoder.decode(_raw(batch)) for batch in batches)
         yield from check_batches(rows, decoder.schema)
 
 
 @lru_cache(maxsize=16)
-def _decoder(plan: str, zone: str) -> RecordDecoder:
-    return RecordDecoder(read_plan_text(plan, ReadPlan), zone)
+def _decoder(plan: str, zone: str, registry: Registry | None) -> RecordDecoder:
+    return RecordDecoder(read_plan_text(plan, ReadPlan), zone, registry)
 
 
 def _raw(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pyspark.errors import PythonException
 from pyspark.sql import types as s
 
-from kdsl.cluster import Cluster
+from kdsl.cluster import Cluster, Registry
 from kdsl.errors import KdslError
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
@@ -34,6 +34,7 @@ from kdsl.run.metrics.sink_reports import OPTION, Spool
 from kdsl.run.queries.listener import listen, observe
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import check_partitioner
+from kdsl.run.records.registry import portable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -211,29 +212,32 @@ def _checked_plan(folder: Folder, plan: WritePlan, allow: Allowed) -> Kept | Non
     return kept
 
 
-def encode(df: DataFrame, plan: WritePlan) -> DataFrame:
+def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) -> DataFrame:
     """The rows of a DataFrame as raw Kafka records, without a broker.
 
     Args:
         df: Any DataFrame; columns go by name (`kdsl.run.frames.fit.fitted`).
         plan: What is written.
+        registry: The schema registry, where a format needs one; its secrets are references.
 
     Returns:
         The columns ``key``, ``value``, ``topic`` and, where the plan writes them, ``headers`` and ``timestamp``: what
         Spark's own Kafka sink takes (which ignores ``timestamp``).
 
     Raises:
-        ResolveError: The DataFrame does not fit; all problems are told.
+        ResolveError: The DataFrame does not fit, a format needs a registry and there is none, or a secret was written
+            out; all problems are told.
     """
     rows, plan = fitted(df, plan)
+    sent = portable(plan, registry)
     names = dict.fromkeys(["key", "value", "topic", *RecordEncoder(plan).schema.names])
     schema = s.StructType([s.StructField(name, _SPARK[name]) for name in names])
-    return rows.mapInArrow(partial(_encoded, plan_text(plan)), schema)
+    return rows.mapInArrow(partial(_encoded, plan_text(plan), sent), schema)
 
 
-def _encoded(text: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _encoded(text: str, registry: Registry | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     plan = read_plan_text(text, WritePlan)
-    encoder = RecordEncoder(plan)
+    encoder = RecordEncoder(plan, registry)
     rows = 0
     for batch in batches:
         records = encoder.encode(batch, rows)

@@ -1,7 +1,7 @@
 """Pytest fixtures for tests that need a real Kafka: installed with kdsl, nothing to switch on.
 
 ``kdsl_kafka`` is one Kafka for the whole run, ``kdsl_topic`` makes topics that belong to one test, ``kdsl_registry`` is
-a schema registry, and ``kdsl_spark_cluster`` is a Spark cluster of two workers. Nothing is started, or even imported, in
+a schema registry, and ``kdsl_spark_cluster`` is a Spark cluster of two workers. Nothing is started, or imported, in
 a run whose tests ask for none of them.
 
 Where a broker is at hand already, name it in ``--kdsl-bootstrap``, in the setting ``kdsl_bootstrap`` or in the

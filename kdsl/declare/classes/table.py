@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
-    from kdsl.cluster import Cluster
+    from kdsl.cluster import Cluster, Registry
     from kdsl.partitioner import Partitioner
     from kdsl.run.checkpoint.kept import Allowed
     from kdsl.table import OutputMode, Table
@@ -319,25 +319,28 @@ class KafkaTable:
         )
 
     @classmethod
-    def decode(cls, df: DataFrame) -> DataFrame:
+    def decode(cls, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:
         """Turn a DataFrame of raw Kafka records into the table's rows, without a broker.
 
         Args:
             df: Columns as Spark's own Kafka source names them: ``key``, ``value`` and, where the table needs them,
                 ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``, ``headers``.
+            registry: The schema registry, or its address, where a format needs one and does not name it; its secrets
+                are references (``${env:NAME}``).
 
         Raises:
             ResolveError: The table cannot be read.
             KdslError: A column that the table needs is missing.
         """
-        return _table(cls).decode(df)
+        return _table(cls).decode(df, registry)
 
     @classmethod
-    def encode(cls, df: DataFrame) -> DataFrame:
+    def encode(cls, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:
         """Turn the table's rows into raw Kafka records, without a broker.
 
         Args:
             df: The table's physical and writable metadata columns.
+            registry: The schema registry, as in `decode`.
 
         Returns:
             The columns ``key``, ``value``, and ``topic``, ``headers``, ``timestamp`` where the table writes them.
@@ -346,7 +349,7 @@ class KafkaTable:
             ResolveError: The table cannot be written.
             KdslError: As for `write`.
         """
-        return _table(cls).encode(df)
+        return _table(cls).encode(df, registry)
 
     @classmethod
     def rows(cls, rows: Iterable[Self], *, spark: SparkSession | None = None) -> DataFrame:

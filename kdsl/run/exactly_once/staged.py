@@ -14,12 +14,13 @@ import attrs
 import pyarrow as pa
 from pyspark.sql import functions as F
 
-from kdsl.cluster import Cluster
+from kdsl.cluster import Cluster, Registry
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.kept import FOLDER, folder_of
 from kdsl.run.librdkafka.transactions.work import WORK, TransactionalWrite, transactional_write_text
 from kdsl.run.records.encode import RecordEncoder
+from kdsl.run.records.registry import portable, registry_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,13 +44,14 @@ def staged(
     """
     from kdsl.run.librdkafka.datasource import options
 
-    checked = rows.mapInArrow(partial(_checked, plan_text(plan)), rows.schema)
+    registry = portable(plan, registry_of(cluster, plan))
+    checked = rows.mapInArrow(partial(_checked, plan_text(plan), registry), rows.schema)
     return checked.writeStream.foreachBatch(partial(_send, {**options(plan, cluster), **telling}, work))
 
 
-def _checked(text: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _checked(text: str, registry: Registry | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows as they are; one that cannot be encoded is told before its batch is kept for good."""
-    encoder = RecordEncoder(read_plan_text(text, WritePlan))
+    encoder = RecordEncoder(read_plan_text(text, WritePlan), registry)
     rows = 0
     for batch in batches:
         encoder.encode(batch, rows)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as s
 
-from kdsl.cluster import Cluster
+from kdsl.cluster import Cluster, Registry
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.cluster import errors
@@ -28,6 +28,7 @@ from kdsl.run.jvm.settings import hide_secrets, kafka_options
 from kdsl.run.jvm.system import set_system_properties
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import PartitionChooser, check_partitioner
+from kdsl.run.records.registry import portable, registry_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +59,8 @@ def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     """
     spark = rows.sparkSession
     options = _ready(spark, plan, cluster, streams=False)
-    _records(rows, plan, _counts(spark, plan, cluster)).write.format(FORMAT).mode("append").options(**options).save()
+    records = _records(rows, plan, _counts(spark, plan, cluster), registry_of(cluster, plan))
+    records.write.format(FORMAT).mode("append").options(**options).save()
 
 
 def start(
@@ -91,7 +93,7 @@ def start(
         check_query(rows, plan.table)
         trigger = trigger_of(trigger, plan.table)
     options = _ready(spark, plan, cluster, streams=True)
-    records = _records(rows, plan, _counts(spark, plan, cluster))
+    records = _records(rows, plan, _counts(spark, plan, cluster), registry_of(cluster, plan))
     writer = records.writeStream.format(FORMAT).options(**options).option("checkpointLocation", checkpoint)
     # Real-time mode knows no other output mode; without aggregations, which it does not run, they are the same.
     writer = writer.outputMode("update" if realtime else "append")
@@ -140,12 +142,13 @@ def _created(missing: set[str], brokers: Brokers | JavaBrokers, cluster: Cluster
         producer.close()
 
 
-def _records(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int]) -> DataFrame:
+def _records(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], registry: Registry | None) -> DataFrame:
     if plan.latency == "realtime":
         return encoded(rows, plan)
     names = _names(plan)
     schema = s.StructType([s.StructField(name, _COLUMNS[name]) for name in names])
-    return rows.mapInArrow(partial(_encoded, plan_text(plan), json.dumps(counts)), schema)
+    run = partial(_encoded, plan_text(plan), json.dumps(counts), portable(plan, registry))
+    return rows.mapInArrow(run, schema)
 
 
 def _names(plan: WritePlan) -> list[str]:
@@ -154,14 +157,17 @@ def _names(plan: WritePlan) -> list[str]:
     return ["key", "value", "topic", *spread, *headers]
 
 
-def _encoded(text: str, counted: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _encoded(
+    text: str, counted: str, registry: Registry | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """What ``mapInArrow`` runs in each task."""
     from pyspark import TaskContext
 
     plan = read_plan_text(text, WritePlan)
     counts: dict[str, int] = json.loads(counted)
     context = TaskContext.get()
-    encoder, chooser = RecordEncoder(plan), PartitionChooser(plan, context.partitionId() if context else 0)
+    encoder = RecordEncoder(plan, registry)
+    chooser = PartitionChooser(plan, context.partitionId() if context else 0)
     names = _names(plan)
     rows = 0
     for batch in batches:

@@ -14,8 +14,10 @@ from pyspark.sql.datasource import DataSource
 
 from kdsl.client.properties import Properties
 from kdsl.cluster import Cluster, Registry
+from kdsl.errors import fail_on
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.plan.text import attached, detached, plan_text, read_plan_text
+from kdsl.run.records.registry import registry_of, registry_problems
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,7 +86,12 @@ def register(spark: SparkSession) -> None:
 
 
 def options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str]:
-    """The options of a read or write, all of them text."""
+    """The options of a read or write, all of them text.
+
+    Raises:
+        ResolveError: A format needs a schema registry, and there is none, or its settings are wrong.
+    """
+    fail_on(registry_problems(plan, registry_of(cluster, plan)), plan.table)
     apart, literals = cluster.detached()
     literals |= detached(plan)[1]
     found = {PLAN: plan_text(plan), CLUSTER: json.dumps(_cluster_document(apart), separators=(",", ":"))}

@@ -34,6 +34,7 @@ from kdsl.run.metrics.sink_reports import OPTION, tell
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.records.encode import RecordEncoder, Rows, names_topics
 from kdsl.run.records.partitioner import PartitionChooser
+from kdsl.run.records.registry import registry_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -167,7 +168,7 @@ def write_transaction(
     creating, settings = _settings(plan, cluster)
 
     def send(producer: Producer, rows: Iterable[pa.RecordBatch]) -> Written:
-        return _Task(plan, producer, settings, creating=creating).run(rows)
+        return _Task(plan, cluster, producer, settings, creating=creating).run(rows)
 
     batch = _batch() if work.batch is None else work.batch
     return write_part(work, cluster, settings, task_index(), batch, batches, send) or Written(0, 0)
@@ -200,7 +201,7 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     creating, settings = _settings(plan, cluster)
     try:
         with leased(settings, plan.delivery) as producer:
-            return _Task(plan, producer, settings, creating=creating).run(batches)
+            return _Task(plan, cluster, producer, settings, creating=creating).run(batches)
     except ProducerError as e:
         raise KdslError(f"{plan.table}: cannot write to {plan.topics}: {e}") from None
 
@@ -240,10 +241,12 @@ def sizes(settings: Mapping[str, str], *, creating: bool = True) -> dict[str, st
 class _Task:
     """One task's way through its rows."""
 
-    def __init__(self, plan: WritePlan, producer: Producer, settings: Mapping[str, str], *, creating: bool) -> None:
+    def __init__(
+        self, plan: WritePlan, cluster: Cluster, producer: Producer, settings: Mapping[str, str], *, creating: bool
+    ) -> None:
         self._plan = plan
         self._producer = producer
-        self._encoder = RecordEncoder(plan)
+        self._encoder = RecordEncoder(plan, registry_of(cluster, plan))
         self._limits = {name: settings.get(name, "") for name in ("message.max.bytes", "delivery.timeout.ms")}
         self._patience = int(settings.get("topic.metadata.propagation.max.ms", "60000")) / 1000
         self._creating = creating

@@ -36,6 +36,7 @@ from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.metrics.source_reports import COLUMN, OPTION as METRICS, Reporter, with_column
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.records.decode import RecordDecoder, check_batches
+from kdsl.run.records.registry import registry_of
 from kdsl.types.spark import spark_schema
 
 PARALLELISM = "parallelism"
@@ -88,7 +89,8 @@ def _parsed(options: OptionText) -> tuple[ReadPlan, Cluster]:
 
 @lru_cache(maxsize=16)
 def _decoder(options: OptionText) -> RecordDecoder:
-    return RecordDecoder(_parsed(options)[0], dict(options).get(ZONE, "UTC"))
+    plan, cluster = _parsed(options)
+    return RecordDecoder(plan, dict(options).get(ZONE, "UTC"), registry_of(cluster, plan))
 
 
 def _read(options: OptionText, task: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,106 @@
+"""Confluent's frame: a zero byte, the id of the schema as four bytes (big-endian), then the body."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.formats import BadRecord, Decoded
+
+Ids = npt.NDArray[np.int64]
+Places = npt.NDArray[np.int64]
+
+HEADER = 5
+NO_ID = -1
+_SHIFTS = np.array([24, 16, 8, 0], dtype=np.int64)
+
+
+def split(messages: pa.BinaryArray) -> tuple[Ids, pa.BinaryArray, tuple[BadRecord, ...]]:
+    """Take the frames off messages.
+
+    Args:
+        messages: The messages; null is a null message.
+
+    Returns:
+        The id of each message's schema (`NO_ID` for a null message and for one without a frame), the bodies (null for
+        those), and the messages without a frame.
+    """
+    count = len(messages)
+    lengths = np.asarray(pc.fill_null(pc.binary_length(messages), NO_ID))
+    framed = lengths >= HEADER
+    ids = np.full(count, NO_ID, dtype=np.int64)
+    _, offsets, data = messages.buffers()
+    heads = np.zeros((0, HEADER), dtype=np.uint8)
+    if framed.any():
+        starts = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + count][framed].astype(np.int64)
+        heads = np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(HEADER)]
+        ids[framed] = (heads[:, 1:].astype(np.int64) << _SHIFTS).sum(axis=1)
+    magic = np.zeros(count, dtype=np.int64)
+    magic[framed] = heads[:, 0]
+    ids[magic != 0] = NO_ID
+    wrong = np.flatnonzero((ids == NO_ID) & (lengths >= 0))
+    bodies = pc.binary_slice(messages, HEADER)
+    if len(wrong):
+        bodies = pc.if_else(pa.array(ids != NO_ID), bodies, pa.scalar(None, pa.binary()))
+    return ids, bodies, tuple(BadRecord(int(i), _reason(int(lengths[i]), int(magic[i]))) for i in wrong)
+
+
+def _reason(length: int, magic: int) -> str:
+    frame = "the frame of a schema registry (a zero byte and the four bytes of a schema's id)"
+    if length < HEADER:
+        return f"the message has {length} byte{'' if length == 1 else 's'}, which is less than {frame}"
+    return f"the message begins with the byte {magic}, and not with {frame}"
+
+
+def joined(id: int, bodies: pa.BinaryArray) -> pa.BinaryArray:  # noqa: A002  # its name in the registry
+    """Bodies in the frame of a schema; a null body is a null message."""
+    header = pa.scalar(b"\0" + id.to_bytes(4, "big"), pa.binary())
+    return pc.binary_join_element_wise(header, bodies, pa.scalar(b"", pa.binary()))
+
+
+def groups(ids: Ids) -> Iterator[tuple[int, Places | None]]:
+    """The ids, each with the places of its messages, ascending; None where all messages have it."""
+    if len(ids) and (ids == ids[0]).all():
+        if ids[0] != NO_ID:
+            yield int(ids[0]), None
+        return
+    for one in np.unique(ids):
+        if one != NO_ID:
+            yield int(one), np.flatnonzero(ids == one)
+
+
+def together(
+    parts: Sequence[tuple[Places | None, Decoded]], bad: Sequence[BadRecord], count: int, kind: pa.DataType
+) -> Decoded:
+    """What was read of groups of messages, as if it had been read at once.
+
+    Args:
+        parts: For each group the places of its messages (None is all), and what was read of them.
+        bad: The messages that were in no group and failed.
+        count: How many messages there were.
+        kind: The type of the rows.
+    """
+    if len(parts) == 1 and parts[0][0] is None and not bad:
+        return parts[0][1]
+    failed = list(bad)
+    rows: list[pa.Array] = []
+    owners: list[npt.NDArray[Any]] = []
+    for places, found in parts:
+        of = np.arange(count) if places is None else places
+        failed += [BadRecord(int(of[one.index]), one.reason) for one in found.bad]
+        rows.append(found.rows)
+        owners.append(of if found.messages is None else of[np.asarray(found.messages)])
+    failed.sort(key=lambda one: one.index)
+    if not rows:
+        return Decoded(pa.array([], kind), pa.array([], pa.int64()), tuple(failed))
+    owner = np.concatenate(owners)
+    whole = pa.concat_arrays(rows)
+    if len(rows) > 1:
+        order = np.argsort(owner, kind="stable")
+        whole, owner = whole.take(pa.array(order)), owner[order]
+    return Decoded(whole, pa.array(owner, pa.int64()), tuple(failed))

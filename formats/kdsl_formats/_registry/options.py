@@ -1,0 +1,219 @@
+"""The options that the formats with a schema registry share, and what they mean for a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Literal
+
+from kdsl.client.properties import Properties, Value
+from kdsl.cluster import Registry
+from kdsl.errors import KdslError, Problem
+from kdsl.formats import Direction, Format, Use
+from kdsl.options import option
+from kdsl.registry.settings import registry_problems
+from kdsl.secrets import Secret
+
+_OLDER = "schema-registry."
+_OWN = (
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "basic-auth.credentials-source",
+    "basic-auth.user-info",
+    "bearer-auth.credentials-source",
+    "bearer-auth.token",
+)
+NO_REGISTRY = "registry-missing"
+
+
+def _option(key: str, doc: str, **more: Any) -> Any:
+    return option(key, doc, aliases=(f"{_OLDER}{key}",), **more)
+
+
+class RegistryFormat(Format):
+    """A format whose messages name their schema by its id in a registry; the options of all of them."""
+
+    needs_registry: ClassVar[bool] = True
+    connection: ClassVar[tuple[str, ...]] = ("url", "ssl.", "basic-auth.", "bearer-auth.", "properties.")
+
+    url: str | None = _option(
+        "url",
+        "The address of the schema registry, several with commas between them; the registry of the cluster by default "
+        "(`Cluster(registry=…)`).",
+        default=None,
+        secret="address",  # noqa: S106
+    )
+    subject: str | None = _option(
+        "subject",
+        "Write: the subject that the schema is registered under; `<topic>-value` by default, `<topic>-key` for a key "
+        "(see subject-name-strategy).",
+        default=None,
+    )
+    subject_name_strategy: Literal["topic", "record", "topic-record"] = option(
+        "subject-name-strategy",
+        "Write: what a subject is called after: the topic (`orders-value`), the record's full name (`shop.Order`), or "
+        "both (`orders-shop.Order`).",
+        default="topic",
+        ignore_case=True,
+    )
+    auto_register: bool = option(
+        "auto-register",
+        "Write: whether a schema that does not stand under the subject is registered there; otherwise it is an error.",
+        default=True,
+    )
+    use_latest_version: bool = option(
+        "use-latest-version",
+        "Write: whether rows are written with the latest schema of the subject, instead of that of the table.",
+        default=False,
+    )
+    normalize: bool = option(
+        "normalize",
+        "Write: whether the registry brings a schema into its normal form before it compares or keeps it.",
+        default=False,
+    )
+    ssl_keystore_location: str | None = _option(
+        "ssl.keystore.location", "The store of the client's key (JKS, PKCS12 or PEM).", default=None
+    )
+    ssl_keystore_password: str | Secret | None = _option(
+        "ssl.keystore.password", "The password of that store.", default=None, secret=True
+    )
+    ssl_truststore_location: str | None = _option(
+        "ssl.truststore.location",
+        "The store of the authorities that are trusted (JKS, PKCS12 or PEM); this machine's own by default.",
+        default=None,
+    )
+    ssl_truststore_password: str | Secret | None = _option(
+        "ssl.truststore.password", "The password of that store.", default=None, secret=True
+    )
+    basic_auth_credentials_source: str | None = _option(
+        "basic-auth.credentials-source",
+        "Where user and password come from: `URL`, `USER_INFO` (basic-auth.user-info) or `SASL_INHERIT` (those of the "
+        "Kafka clients).",
+        default=None,
+    )
+    basic_auth_user_info: str | Secret | None = _option(
+        "basic-auth.user-info", "User and password, with a colon between them.", default=None, secret=True
+    )
+    bearer_auth_credentials_source: str | None = _option(
+        "bearer-auth.credentials-source",
+        "Where the token comes from: `STATIC_TOKEN` (bearer-auth.token), `OAUTHBEARER` (an identity provider, see "
+        "properties.bearer.auth.issuer.endpoint.url) or `SASL_OAUTHBEARER_INHERIT` (that of the Kafka clients).",
+        default=None,
+    )
+    bearer_auth_token: str | Secret | None = _option("bearer-auth.token", "The token.", default=None, secret=True)
+    properties: Mapping[str, Value] = option(
+        "properties.*",
+        "Settings of the registry's client by Java's names (`properties.http.read.timeout.ms`).",
+        default=Properties(),
+        aliases=(f"{_OLDER}properties.*",),
+    )
+
+    def registry(self, given: Registry | None) -> Registry | None:
+        """The registry of a use: the format's own settings, over those of the cluster's where it is the same one.
+
+        A login of the cluster's registry goes to no other address.
+        """
+        own = Properties(self._settings())
+        if self.url is None:
+            return None if given is None or not given.url else Registry(given.url, given.properties.merged(own))
+        mine = Registry(self.url.reveal() if isinstance(self.url, Secret) else self.url, own)
+        if given is None:
+            return mine
+        if given.url == mine.url:
+            return Registry(mine.url, given.properties.merged(mine.properties))
+        login = {name: text for name, text in given.properties.items() if name.startswith("sasl.")}
+        return Registry(mine.url, Properties(login).merged(mine.properties))
+
+    def _settings(self) -> dict[str, Value]:
+        named = {key: getattr(self, key.replace(".", "_").replace("-", "_")) for key in _OWN}
+        return {**self.properties, **{key: value for key, value in named.items() if value is not None}}
+
+    def required_registry(self, use: Use) -> Registry:
+        """The registry of a use.
+
+        Raises:
+            KdslError: There is none.
+        """
+        found = self.registry(use.registry)
+        if found is None:
+            raise KdslError(str(self._no_registry()))
+        return found
+
+    def check_registry(self, registry: Registry | None) -> Iterable[Problem]:
+        """Rule SR-5, and the settings of the client."""
+        found = self.registry(registry)
+        return (self._no_registry(),) if found is None else registry_problems(found)
+
+    def _no_registry(self) -> Problem:
+        return Problem(
+            NO_REGISTRY,
+            f"{self.title} needs a schema registry: it has no 'url', and the cluster has no registry",
+            f"write {type(self).__name__}(url='http://HOST:PORT') ('{self.identifier}.url'), or pass "
+            "Cluster(…, registry='http://HOST:PORT')",
+        )
+
+    def check_use(self, row: Any, use: Use, direction: Direction) -> Iterable[Problem]:
+        """Rule SR-3: the subject of a sink is known."""
+        del row
+        if direction == "write" and self.subject is None and self.named_after("topic") and len(use.topics) != 1:
+            topics = f"{len(use.topics)} topics" if use.topics else "a pattern of topics"
+            yield Problem(
+                "registry-subject",
+                f"{self.title} registers its schema under a subject that is called after the topic, but the table has "
+                f"{topics}",
+                "name one topic, or the 'subject', or set 'subject-name-strategy' to 'record'",
+            )
+
+    def named_after(self, what: Literal["topic", "record"]) -> bool:
+        """Whether a subject that is not given is called after the topic, or the record (or both)."""
+        return what in self.subject_name_strategy.split("-")
+
+    def subject_of(self, use: Use, record: str) -> str:
+        """The subject of a use (SR-1, SR-2).
+
+        Args:
+            use: How the format is used.
+            record: The full name of what is written.
+
+        Raises:
+            KdslError: It cannot be known.
+        """
+        if self.subject is not None:
+            return self.subject
+        if self.subject_name_strategy == "record":
+            return record
+        if len(use.topics) != 1:
+            raise KdslError("; ".join(str(told) for told in self.check_use(None, use, "write")))
+        return f"{use.topics[0]}-{record if self.named_after('record') else use.side}"
+
+    def own_problems(self, *, named: bool, direction: Direction) -> Iterator[Problem]:
+        """Combinations of the options that contradict each other.
+
+        Args:
+            named: Whether the schema, and so the record's name, is the user's.
+            direction: Whether the table is read or written.
+        """
+        if direction == "read":
+            return
+        if self.subject is not None and self.subject_name_strategy != "topic":
+            yield Problem(
+                "registry-subject",
+                f"{self.title} has the subject {self.subject!r}, and the strategy {self.subject_name_strategy!r} to "
+                "name one",
+                "keep one of 'subject' and 'subject-name-strategy'",
+            )
+        elif self.named_after("record") and not named:
+            yield Problem(
+                "registry-subject",
+                f"{self.title} calls the subject after the record (subject-name-strategy "
+                f"{self.subject_name_strategy!r}), but a schema that is derived from a table has the same name in "
+                "every table",
+                "give the 'schema' with its name, or the 'subject'",
+            )
+        if self.use_latest_version and named:
+            yield Problem(
+                "registry-latest",
+                f"{self.title} has a 'schema', and is to use the latest one of the registry (use-latest-version)",
+                "keep one of the two",
+            )
