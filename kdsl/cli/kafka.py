@@ -15,19 +15,26 @@ from kdsl.cli.console import err, out, print_json
 from kdsl.testing import detached
 from kdsl.testing.detached import DEFAULT_NAME, DetachedKafka
 from kdsl.testing.errors import LocalKafkaError
+from kdsl.testing.running import RunningKafka
 
 app = typer.Typer(help="Run a real Apache Kafka on this machine: no Docker, only Java 17.", no_args_is_help=True)
 
 
 class Login(StrEnum):
-    """How clients log in, as ``--security`` spells it."""
+    """How clients log in, as ``--security`` spells it: all that `kdsl.testing.security.Security` names."""
 
     PLAINTEXT = "plaintext"
     SASL_PLAIN = "sasl_plain"
     SCRAM = "scram"
+    SSL = "ssl"
+    MTLS = "mtls"
+    SASL_SSL = "sasl_ssl"
+    OAUTHBEARER = "oauthbearer"
+    OAUTH_SIGNED = "oauth_signed"
+    KERBEROS = "kerberos"
 
 
-_LOGIN_HELP = "How clients log in; otherwise than in plaintext, user kdsl with password kdsl-secret."
+_LOGIN_HELP = "How clients log in: as user kdsl, where there are users; 'cluster.yaml' in its folder has the settings."
 
 Name = Annotated[str, typer.Option(help="The name of the Kafka, where several are wanted.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -70,8 +77,8 @@ def start(
         beside = LocalRegistry(port=registry_port, on_progress=told) if registry or registry_port else None
         running, fresh = detached.start(kafka, name, beside)
         if not fresh:
-            _same(running, brokers=brokers, port=port, data_dir=data_dir, security=security)
-            kafka.client_of(running.bootstrap_servers).create_missing(topics)
+            _same(running, brokers=brokers, port=port, data_dir=data_dir, security=security.value)
+            RunningKafka(running.plaintext_servers or running.bootstrap_servers).create_missing(topics)
     if as_json:
         print_json(_described(running))
     else:
@@ -114,7 +121,7 @@ def status(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def _same(running: DetachedKafka, *, brokers: int, port: int | None, data_dir: Path | None, security: Login) -> None:
+def _same(running: DetachedKafka, *, brokers: int, port: int | None, data_dir: Path | None, security: str) -> None:
     """Refuse to pass off what runs as what was asked for."""
     differences = []
     if brokers != len(running.brokers):
@@ -123,7 +130,7 @@ def _same(running: DetachedKafka, *, brokers: int, port: int | None, data_dir: P
         differences.append(f"port {running.brokers[0].port}")
     if data_dir is not None and data_dir.expanduser().absolute() != Path(running.data_dir):
         differences.append(f"its data in {running.data_dir}")
-    if security.value != running.security[0]:
+    if security != running.security[0]:
         differences.append(f"security {running.security[0]}")
     if differences:
         raise LocalKafkaError(
@@ -148,7 +155,7 @@ def _print_places(kafka: DetachedKafka) -> None:
     if kafka.registry is not None and kafka.registry.running:
         _say(f"  schemas {kafka.registry.url}")
     if kafka.security[0] != "plaintext":
-        _say(f"  login   {kafka.security[0]}, user kdsl, password kdsl-secret")
+        _say(f"  login   {kafka.security[0]}, as kdsl: --cluster-file {kafka.cluster_file}")
     name = "" if kafka.name == DEFAULT_NAME else f" --name {kafka.name}"
     _say(f"  stop    kdsl kafka stop{name}")
 

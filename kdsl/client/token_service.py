@@ -7,23 +7,21 @@ the secret that only this process and its clients know. So consumers, producers 
 
 from __future__ import annotations
 
-import base64
 import hmac
-import json
 import os
 import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import attrs
 
 from kdsl.client.key_files import local_path
+from kdsl.client.token_server import Granted, Refused, TokenRequest, serve
 from kdsl.errors import KdslError, nearest
 
 Provider = Callable[..., str]
@@ -98,43 +96,17 @@ def _from_file(location: str) -> Provider:
 def _serve(provider: str, make: Provider, options: Mapping[str, str]) -> Endpoint:
     name, secret, path = "kdsl", secrets.token_urlsafe(32), f"/{secrets.token_urlsafe(16)}"
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            if self.path != path or not _allowed(self.headers.get("Authorization", ""), name, secret):
-                self._answer(401, {"error": "invalid_client"})
-                return
-            try:
-                token: object = make(**options)
-            except Exception as e:  # noqa: BLE001  # its text may hold what it was told
-                self._answer(400, {"error": f"the token provider {provider!r} failed with {type(e).__name__}"})
-                return
-            if not isinstance(token, str) or not _JWT.fullmatch(token):
-                self._answer(400, {"error": f"the token provider {provider!r} gave no JWT"})
-                return
-            self._answer(200, {"access_token": token, "token_type": "Bearer"})
+    def answer(request: TokenRequest) -> Granted | Refused:
+        shown = f"{request.client}:{request.secret}".encode()
+        if request.path != path or not hmac.compare_digest(shown, f"{name}:{secret}".encode()):
+            return Refused(401, "invalid_client")
+        try:
+            token: object = make(**options)
+        except Exception as e:  # noqa: BLE001  # its text may hold what it was told
+            return Refused(400, f"the token provider {provider!r} failed with {type(e).__name__}")
+        if not isinstance(token, str) or not _JWT.fullmatch(token):
+            return Refused(400, f"the token provider {provider!r} gave no JWT")
+        return Granted(token)
 
-        def _answer(self, status: int, document: Mapping[str, object]) -> None:
-            body = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, name="kdsl-tokens", daemon=True).start()
+    server = serve(answer)
     return Endpoint(f"http://127.0.0.1:{server.server_address[1]}{path}", name, secret)
-
-
-def _allowed(authorization: str, name: str, secret: str) -> bool:
-    kind, _, text = authorization.partition(" ")
-    try:
-        given = base64.b64decode(text).decode()
-    except ValueError:
-        return False
-    return kind == "Basic" and hmac.compare_digest(unquote(given).encode(), f"{name}:{secret}".encode())

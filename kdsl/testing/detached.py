@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import attrs
 import cattrs
 import psutil
+import yaml
 
 from kdsl.testing._watchdog import wait_ended
 from kdsl.testing.errors import LocalKafkaError
@@ -83,6 +84,21 @@ class DetachedRegistry:
 
 
 @attrs.frozen
+class DetachedService:
+    """A process beside the brokers: a KDC, an identity provider.
+
+    Attributes:
+        name: What it is.
+        pid: The process id.
+        created: When the process began, in seconds since the epoch.
+    """
+
+    name: str
+    pid: int
+    created: float
+
+
+@attrs.frozen
 class DetachedKafka:
     """A Kafka that was started and left running.
 
@@ -97,6 +113,9 @@ class DetachedKafka:
         mark: The argument on the command line of each of its processes.
         brokers: Its brokers.
         registry: The schema registry that was started with it.
+        plaintext_servers: The listeners without a login, which are always open; for this machine's tools.
+        cluster_file: A YAML document with the cluster and the login of its first user (`kdsl.Cluster.from_yaml`).
+        services: What the login needs beside the brokers.
     """
 
     name: str
@@ -109,16 +128,20 @@ class DetachedKafka:
     mark: str
     brokers: tuple[DetachedBroker, ...]
     registry: DetachedRegistry | None = None
+    plaintext_servers: str = ""
+    cluster_file: str = ""
+    services: tuple[DetachedService, ...] = ()
 
     def running(self) -> tuple[int, ...]:
         """The ids of the brokers that are still there."""
         return tuple(broker.id for broker in self.brokers if self._process(broker) is not None)
 
     def end(self) -> None:
-        """End its brokers and its registry, and remove its data if that is temporary."""
+        """End its brokers and what runs beside them, and remove its data if that is temporary."""
         if self.registry is not None:
             self.registry.end()
-        processes = [process for broker in self.brokers if (process := self._process(broker)) is not None]
+        every: tuple[DetachedBroker | DetachedService, ...] = (*self.brokers, *self.services)
+        processes = [process for one in every if (process := self._process(one)) is not None]
         for process in processes:
             # A frozen process cannot hear; one whose data goes anyway need not write it down.
             (process.kill if self.temporary or process.status() == psutil.STATUS_STOPPED else process.terminate)()
@@ -129,8 +152,8 @@ class DetachedKafka:
         if self.temporary and Path(self.data_dir).name.startswith("kdsl-kafka-"):
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
-    def _process(self, broker: DetachedBroker) -> psutil.Process | None:
-        return _process(broker.pid, broker.created, self.mark)
+    def _process(self, one: DetachedBroker | DetachedService) -> psutil.Process | None:
+        return _process(one.pid, one.created, self.mark)
 
 
 def _process(pid: int, created: float, mark: str) -> psutil.Process | None:
@@ -269,6 +292,11 @@ def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:
             )
         )
     first = kafka.nodes[1]
+    cluster_file = _cluster_file(kafka)
+    services = tuple(
+        DetachedService(service, pid, psutil.Process(pid).create_time())
+        for service, pid in kafka.detach_services().items()
+    )
     return DetachedKafka(
         name=name,
         version=first.kafka.version,
@@ -279,7 +307,19 @@ def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         mark=first.mark,
         brokers=tuple(brokers),
+        plaintext_servers=kafka.through("plaintext").bootstrap_servers,
+        cluster_file=str(cluster_file),
+        services=services,
     )
+
+
+def _cluster_file(kafka: LocalKafka) -> Path:
+    """Write down where the cluster is and how its first user logs in."""
+    path = kafka.data_dir / "cluster.yaml"
+    path.touch(mode=0o600)  # it may hold a password
+    cluster = {"bootstrap_servers": kafka.bootstrap_servers, "properties": kafka.java_properties}
+    path.write_text(yaml.safe_dump({"clusters": {"local": cluster}}, sort_keys=False), encoding="utf-8")
+    return path
 
 
 def _note(name: str) -> Path:

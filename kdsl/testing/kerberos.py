@@ -108,6 +108,18 @@ class Realm:
                 raise LocalKafkaError(f"kadmin.local made no keytab for {principals[0]!r}")
         return path
 
+    @property
+    def pid(self) -> int:
+        """The process id of the KDC, which runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    def disown(self) -> None:
+        """Let the KDC outlive this process."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.returncode = 0  # this process need not wait for it
+
     def stop(self) -> None:
         """End the KDC."""
         process, self._process = self._process, None

@@ -344,6 +344,17 @@ class LocalKafka(RunningKafka):
         """All that one broker has logged."""
         return self._node(broker).log.read_text(encoding="utf-8", errors="replace")
 
+    def detach_services(self) -> dict[str, int]:
+        """Give what runs beside the brokers, KDC and identity provider, processes of their own that can outlive this.
+
+        Until `let_live` they end with this process all the same.
+
+        Returns:
+            Their process ids, by what each of them is.
+        """
+        assert self._watchdog is not None
+        return self._site.detach(self._watchdog.mark)
+
     def let_live(self) -> None:
         """Let the brokers outlive this process; this object is then as if it had been stopped."""
         self.close()

@@ -82,6 +82,23 @@ class Site:
         if "oauth_signed" in kinds:
             self.tokens.start()
 
+    def detach(self, mark: str) -> dict[str, int]:
+        """Let what runs beside the brokers outlive this process.
+
+        Args:
+            mark: The argument by which a watchdog knows its processes.
+
+        Returns:
+            The process ids, by what each of them is.
+        """
+        found = {}
+        if "tokens" in self.__dict__:
+            found["identity provider"] = self.tokens.hand_over(mark)
+        if "realm" in self.__dict__:
+            found["KDC"] = self.realm.pid
+            self.realm.disown()
+        return found
+
     def stop(self) -> None:
         """End what runs beside the brokers."""
         for name in ("realm", "tokens"):

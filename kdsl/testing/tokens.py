@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
+import os
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Mapping
-from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, unquote
 
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from kdsl.client.token_server import Granted, Refused, TokenRequest, serve
+from kdsl.testing.errors import LocalKafkaError
 
 AUDIENCE = "kafka"
 _KEY_ID = "kdsl"
@@ -31,16 +33,20 @@ class TokenService:
     Args:
         users: The secrets of the clients by their ids; a token's subject is the client's id.
         life: For how many seconds a token holds.
+        port: The port to serve at; 0 is a free one.
+        key: What tokens are signed with; None is a new one.
+
+    Attributes:
+        given: How many tokens it has given.
     """
 
-    def __init__(self, users: Mapping[str, str], life: int = 300) -> None:
-        self._users, self._life = dict(users), life
+    def __init__(
+        self, users: Mapping[str, str], life: int = 300, *, port: int = 0, key: rsa.RSAPrivateKey | None = None
+    ) -> None:
+        self._users, self._life, self._port = dict(users), life, port
+        self._key = key or rsa.generate_private_key(65537, 2048)
         self.given = 0
         self._server: ThreadingHTTPServer | None = None
-
-    @cached_property
-    def _key(self) -> rsa.RSAPrivateKey:
-        return rsa.generate_private_key(65537, 2048)
 
     def write_keys(self, path: Path) -> Path:
         """Write the public keys (JWKS) to a file."""
@@ -74,43 +80,13 @@ class TokenService:
     @property
     def url(self) -> str:
         """Where tokens are asked for."""
-        assert self._server is not None
-        return f"http://127.0.0.1:{self._server.server_address[1]}/token"
+        assert self._port
+        return f"http://127.0.0.1:{self._port}/token"
 
     def start(self) -> None:
         """Begin to serve."""
-        service = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                form = parse_qs(self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode())
-                subject = service._subject(self.headers.get("Authorization", ""), form)
-                if subject is None:
-                    self._answer(401, {"error": "invalid_client"})
-                    return
-                service.given += 1
-                self._answer(
-                    200,
-                    {
-                        "access_token": service.token(subject),
-                        "token_type": "Bearer",
-                        "expires_in": service._life,
-                    },
-                )
-
-            def _answer(self, status: int, document: Mapping[str, object]) -> None:
-                body = json.dumps(document).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True).start()
+        self._server = serve(self._answer, self._port)
+        self._port = self._server.server_address[1]
 
     def stop(self) -> None:
         """Serve no longer."""
@@ -119,13 +95,47 @@ class TokenService:
             server.shutdown()
             server.server_close()
 
-    def _subject(self, authorization: str, form: Mapping[str, list[str]]) -> str | None:
-        if authorization.startswith("Basic "):
-            name, _, secret = base64.b64decode(authorization[6:]).decode().partition(":")
-        else:
-            name, secret = form.get("client_id", [""])[0], form.get("client_secret", [""])[0]
-        name, secret = unquote(name), unquote(secret)
-        return name if secret and self._users.get(name) == secret else None
+    def hand_over(self, mark: str) -> int:
+        """Let a process of its own serve instead, at the same address, with the same key; it outlives this one.
+
+        Args:
+            mark: An argument on its command line, by which a watchdog knows it.
+
+        Returns:
+            Its process id.
+
+        Raises:
+            LocalKafkaError: It does not come to serve.
+        """
+        form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        key = self._key.private_bytes(serialization.Encoding.PEM, *form).decode()
+        told = {"users": self._users, "life": self._life, "port": self._port, "key": key}
+        self.stop()
+        root = str(Path(__file__).parents[2])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kdsl.testing.token_process", mark],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(told).encode())
+        process.stdin.close()
+        serves = process.stdout.readline()
+        process.stdout.close()
+        if not serves:
+            raise LocalKafkaError(f"the identity provider cannot serve at {self.url} in a process of its own")
+        process.returncode = 0  # it is to outlive this one, which need not wait for it
+        return process.pid
+
+    def _answer(self, request: TokenRequest) -> Granted | Refused:
+        if not request.secret or self._users.get(request.client) != request.secret:
+            return Refused(401, "invalid_client")
+        self.given += 1
+        return Granted(self.token(request.client), self._life)
 
 
 def _base64(data: bytes) -> str:

@@ -7,14 +7,18 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import psutil
 import pytest
 
+from kdsl.cli.kafka import Login
+from kdsl.cluster import Cluster
+from kdsl.run.cluster.brokers import Brokers
 from kdsl.testing import RunningKafka
 from kdsl.testing._watchdog import wait_ended
 from kdsl.testing.ports import answers
+from kdsl.testing.security import Security
 
 pytestmark = pytest.mark.kafka
 
@@ -87,6 +91,29 @@ def test_a_folder_keeps_the_data_and_a_dead_broker_is_told(kafka_command: Comman
     assert again["bootstrap_servers"] == first["bootstrap_servers"]
     assert [message.value() for message in RunningKafka(again["bootstrap_servers"]).read("kept")] == [b"here"]
     assert f"its data stays in {folder}" in kafka_command("stop")
+
+
+def test_every_way_to_log_in_is_offered() -> None:
+    assert {login.value for login in Login} == set(get_args(Security))
+
+
+@pytest.mark.parametrize("security", ["sasl_ssl", "oauth_signed"])
+def test_a_login_works_from_other_processes_with_the_file_that_is_written(
+    kafka_command: Command, security: str
+) -> None:
+    started = json.loads(kafka_command("start", "--security", security, "--topic", "orders:2", "--json"))
+    cluster = Cluster.from_yaml(started["cluster_file"])
+
+    assert Brokers(cluster, "test").topics(["orders"])["orders"].partitions == 2
+    assert Path(started["cluster_file"]).stat().st_mode & 0o077 == 0
+    assert "runs already" in kafka_command("start", "--security", security, "--topic", "late")
+    assert "late" in Brokers(cluster, "test").names()
+    left = [psutil.Process(service["pid"]) for service in started["services"]]
+    assert len(left) == (security == "oauth_signed")
+
+    kafka_command("stop")
+
+    assert wait_ended(left, 10) == []
 
 
 def test_what_cannot_be_is_one_sentence(kafka_command: Command) -> None:
