@@ -35,6 +35,7 @@ LAYERS = (
     ("kdsl.run",),
     ("kdsl.inspect",),
     ("kdsl.table",),
+    ("kdsl.codegen",),
     ("kdsl.builders",),
     ("kdsl",),
     ("kdsl.testing",),

@@ -1,0 +1,101 @@
+"""Values of defaults as Python source, written for the annotation that they stand beside."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from kdsl.codegen.imports import Imports
+from kdsl.codegen.layout import bytes_text, text
+from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Path
+from kdsl.types import model as t
+
+Named = Callable[[Path, t.DataType, Any], str | None]
+"""Gives the source of a value whose type is a class of the module; None where it is none."""
+
+
+class Literals:
+    """Writes values.
+
+    Args:
+        imports: The module's imports.
+        named: Writes values of the module's own classes.
+    """
+
+    def __init__(self, imports: Imports, named: Named) -> None:
+        self._imports, self._named = imports, named
+
+    def of(self, value: Any, kind: t.DataType, path: Path) -> str:
+        """The source of a value.
+
+        Raises:
+            CodegenError: It has no literal.
+        """
+        if isinstance(value, Enum):
+            value = value.value
+        if value is None:
+            return "None"
+        found = self._named(path, kind, value)
+        if found is not None:
+            return found
+        match kind, value:
+            case t.Array(element=element), Sequence():
+                return f"[{', '.join(self.of(v, element, (*path, ITEMS)) for v in value)}]"
+            case t.Map(key=key, value=held), Mapping():
+                return self._dict(value, key, held, path)
+            case t.Multiset(element=element), Mapping():
+                return self._dict(value, element, t.Int(), path)
+            case _:
+                return self.scalar(value)
+
+    def _dict(self, value: Mapping[Any, Any], key: t.DataType, held: t.DataType, path: Path) -> str:
+        pairs = (f"{self.of(k, key, (*path, 'key'))}: {self.of(v, held, (*path, VALUES))}" for k, v in value.items())
+        return f"{{{', '.join(pairs)}}}"
+
+    def scalar(self, value: Any) -> str:
+        """The source of a plain value.
+
+        Raises:
+            CodegenError: It has no literal.
+        """
+        match value:
+            case None | bool() | int():
+                return repr(value)
+            case float() if math.isfinite(value):
+                return repr(value).replace("e+", "e")
+            case float():
+                return f'{self._imports.builtin("float")}("{value}")'
+            case str():
+                return text(value)
+            case bytes() | bytearray() | memoryview():
+                return bytes_text(bytes(value))
+            case decimal.Decimal():
+                return f'{self._imports.name("decimal", "Decimal")}("{value}")'
+            case dt.datetime() | dt.date() | dt.time():
+                return self._moment(value)
+            case tuple() | list():
+                parts = ", ".join(self.scalar(v) for v in value)
+                return f"({parts},)" if len(value) == 1 else f"({parts})"
+            case Mapping():
+                return f"{{{', '.join(f'{self.scalar(k)}: {self.scalar(v)}' for k, v in value.items())}}}"
+            case _:
+                raise CodegenError(f"the value {value!r} of type {type(value).__name__} cannot be written as Python")
+
+    def _moment(self, value: dt.datetime | dt.date | dt.time) -> str:
+        if isinstance(value, dt.datetime):
+            utc = None if value.tzinfo is None else self._imports.name("datetime", "UTC")
+            plain = value if value.tzinfo is None else value.astimezone(dt.UTC)
+            numbers = [plain.year, plain.month, plain.day, plain.hour, plain.minute, plain.second, plain.microsecond]
+            least, name = 5, "datetime"
+        elif isinstance(value, dt.date):
+            utc, numbers, least, name = None, [value.year, value.month, value.day], 3, "date"
+        else:
+            utc, numbers, least, name = None, [value.hour, value.minute, value.second, value.microsecond], 2, "time"
+        while len(numbers) > least and not numbers[-1]:
+            numbers.pop()
+        parts = [*map(str, numbers), *([f"tzinfo={utc}"] if utc else [])]
+        return f"{self._imports.name('datetime', name)}({', '.join(parts)})"

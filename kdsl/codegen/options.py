@@ -1,0 +1,119 @@
+"""The options of a table as the arguments of a class statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import attrs
+
+from kdsl.codegen.imports import Imports
+from kdsl.codegen.layout import INDENT, mapping, text
+from kdsl.codegen.literals import Literals
+from kdsl.codegen.secret import Placeholders
+from kdsl.declare.connector import KafkaOptions
+from kdsl.durations import duration_text
+from kdsl.formats import Format
+from kdsl.options import Options
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OFFSETS = re.compile(r"\s*partition:(\d+),offset:(\d+)\s*")
+_MOMENTS = ("startup", "bounded")
+
+
+def moment(options: KafkaOptions, side: str) -> tuple[Any, str | None]:
+    """Where a read starts or ends as one value, and what is left out by that.
+
+    Returns:
+        The value of ``startup=`` or ``bounded=`` (None where it is the default), and a note.
+    """
+    mode = getattr(options, side)
+    millis, offsets = getattr(options, f"{side}_timestamp"), getattr(options, f"{side}_offsets")
+    keys = {
+        name: attrs.fields_dict(KafkaOptions)[f"{side}{name}"].metadata["key"] for name in ("_timestamp", "_offsets")
+    }
+    unused = [
+        f"{keys[name]} has no effect in the mode {mode}, and is left out"
+        for name, value, of in (("_timestamp", millis, "timestamp"), ("_offsets", offsets, "specific-offsets"))
+        if value is not None and mode != of
+    ]
+    note = "; ".join(unused) or None
+    if mode == "timestamp" and millis is not None:
+        return _EPOCH + timedelta(milliseconds=millis), note
+    if mode == "specific-offsets" and offsets is not None:
+        found = [_OFFSETS.fullmatch(part) for part in offsets.split(";") if part.strip()]
+        return {int(m[1]): int(m[2]) for m in found if m}, note
+    if mode in ("timestamp", "specific-offsets"):
+        return mode, note
+    default = attrs.fields_dict(KafkaOptions)[side].default
+    return (None if mode == default else mode.removesuffix("-offset")), note
+
+
+class Arguments:
+    """Writes options as arguments.
+
+    Args:
+        imports: The module's imports.
+        literals: Writes values.
+        placeholders: Takes the place of secrets that are written out.
+    """
+
+    def __init__(self, imports: Imports, literals: Literals, placeholders: Placeholders) -> None:
+        self._imports, self._literals, self._placeholders = imports, literals, placeholders
+        self.notes: list[str] = []
+
+    def of(self, options: KafkaOptions) -> Iterator[str]:
+        """The arguments of the connector's options that differ from their defaults, but for the topic."""
+        for a in attrs.fields(KafkaOptions):
+            value = getattr(options, a.name)
+            side = a.name.partition("_")[0]
+            if a.name in _MOMENTS:
+                value, note = moment(options, a.name)
+                self.notes += [note] if note else []
+            if a.name == "delivery" and value == a.default and options.semantic is not None:
+                value = options.semantic  # its old name, which no class has
+            if a.name in ("semantic", "topic") or (side in _MOMENTS and a.name != side):
+                continue
+            if value is not None and value != a.default:
+                yield f"{a.name}={self._value(value)}"
+
+    def topics(self, options: KafkaOptions) -> Iterator[str]:
+        """The argument that names the topics."""
+        if len(options.topic) == 1:
+            yield f"topic={text(options.topic[0])}"
+        elif options.topic:
+            yield f"topic=[{', '.join(map(text, options.topic))}]"
+
+    def format(self, name: str, chosen: Format | None) -> Iterator[str]:
+        """The argument of a format."""
+        if chosen is not None:
+            yield f"{name}={self._format(chosen)}"
+
+    def properties(self, given: dict[str, str]) -> Iterator[str]:
+        """The arguments of the client's properties."""
+        rest = dict(given)
+        if rest.get("group.id"):
+            yield f"group_id={text(rest.pop('group.id'))}"
+        if rest:
+            entries = ((text(key), text(value)) for key, value in rest.items())
+            yield mapping("properties=", entries, INDENT)
+
+    def _format(self, chosen: Options) -> str:
+        cls = type(chosen)
+        given = self._placeholders.of(chosen)
+        parts = [f"{name}={self._value(value)}" for name, value in given.items()]
+        return f"{self._imports.name(_home(cls), cls.__name__)}({', '.join(parts)})"
+
+    def _value(self, value: Any) -> str:
+        if isinstance(value, timedelta):
+            return text(duration_text(value))
+        return self._literals.scalar(value)
+
+
+def _home(cls: type) -> str:
+    """The module from which people import a format."""
+    import kdsl
+
+    return "kdsl" if getattr(kdsl, cls.__name__, None) is cls else cls.__module__
