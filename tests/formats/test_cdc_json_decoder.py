@@ -1,0 +1,156 @@
+"""Change data is read by columns as its reference reads it one by one: same rows, same order, same errors."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from kdsl.formats import BadRecord
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_type
+from kdsl_formats.cdc_json.decoder import ChangeDecoder
+from kdsl_formats.cdc_json.dialects import CANAL, DEBEZIUM, MAXWELL, OGG, Dialect
+from kdsl_formats.cdc_json.metadata import piece_type
+from kdsl_formats.cdc_json.reference import ChangeReader, Include, Meaning
+from tests.formats.change_documents import ChangeWriter
+from tests.formats.conformance import python_rows
+from tests.formats.test_json_decoder import comparable
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+RANDOMS = st.randoms(use_true_random=False)
+
+
+def meaning_of(random: Random, dialect: Dialect, row: t.Row) -> Meaning:
+    """What is wanted: with any options and metadata."""
+    keys = [key for key in dialect.metadata if random.random() < 0.4]
+    random.shuffle(keys)
+    include = [Include(m, re.compile("a|é")) for m in ("database", "table") if random.random() < 0.3]
+    return Meaning(
+        dialect,
+        row,
+        ignore_parse_errors=random.random() < 0.4,
+        standard=random.choice(["SQL", "ISO-8601"]),
+        payload=dialect is DEBEZIUM and random.random() < 0.4,
+        include=tuple(include) if dialect is CANAL else (),
+        metadata=tuple(keys),
+    )
+
+
+def one_by_one(meaning: Meaning, messages: list[bytes | None]) -> tuple[Any, ...]:
+    """What the reference says about messages."""
+    reader = ChangeReader(meaning)
+    rows: list[Any] = []
+    owner: list[int] = []
+    kinds: list[int] = []
+    metadata: list[tuple[Any, ...]] = []
+    bad: list[BadRecord] = []
+    for i, message in enumerate(messages):
+        try:
+            made = reader.changes(message or b"")
+        except ValueError as e:
+            bad.append(BadRecord(i, str(e)))
+            continue
+        rows += made.rows
+        kinds += made.kinds
+        owner += [i] * len(made.rows)
+        metadata += [made.metadata] * len(made.rows)
+    columns = [
+        list(python_rows(pa.array([values[i] for values in metadata], piece_type(piece))))
+        for i, piece in enumerate(meaning.pieces)
+    ]
+    return comparable(pa.array(rows, arrow_type(meaning.row))), owner, kinds, columns, bad
+
+
+def check(meaning: Meaning, messages: list[bytes | None], few: int) -> None:
+    decoder = ChangeDecoder(meaning, few=few)
+    expected = one_by_one(meaning, messages)
+    for _ in range(2):  # the second time with the shapes that were learned
+        decoded = decoder.decode(pa.array(messages, pa.binary()))
+        decoded.rows.validate(full=True)
+        assert decoded.rows.type == arrow_type(meaning.row)
+        assert tuple(decoded.metadata) == meaning.metadata
+        assert [a.type for a in decoded.metadata.values()] == [piece_type(p) for p in meaning.pieces]
+        assert decoded.messages is not None
+        assert decoded.kinds is not None
+        assert (
+            comparable(decoded.rows),
+            decoded.messages.to_pylist(),
+            decoded.kinds.to_pylist(),
+            [list(python_rows(a)) for a in decoded.metadata.values()],
+            list(decoded.bad),
+        ) == expected
+
+
+@unhurried
+@given(
+    RANDOMS,
+    st.sampled_from([DEBEZIUM, CANAL, MAXWELL, OGG]),
+    st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0]),
+    st.integers(0, 30),
+    st.integers(1, 4),
+)
+def test_reading_by_columns_equals_reading_one_by_one(
+    random: Random, dialect: Dialect, dirt: float, count: int, few: int
+) -> None:
+    writer = ChangeWriter(random, dirt)
+    meaning = meaning_of(random, dialect, writer.row())
+    check(meaning, writer.changes(meaning, count), few)
+
+
+def by_columns(meaning: Meaning, messages: list[str]) -> int:
+    """How many messages the reference was asked about."""
+    decoder = ChangeDecoder(meaning)
+    asked: list[bytes] = []
+    changes = decoder.reference.changes
+    decoder.reference.changes = lambda message: (asked.append(message), changes(message))[1]  # type: ignore[method-assign]
+    decoded = decoder.decode(pa.array([m.encode() for m in messages], pa.binary()))
+    assert decoded.bad == ()
+    return len(asked)
+
+
+ROW = t.row(id=t.BigInt(), name=t.STRING, amount=t.Double())
+
+
+def test_plain_changes_need_no_reference() -> None:
+    source = (
+        '{"version":"1.9","ts_ms":1600000000000,"db":"shop","table":"orders","pos":15,"snapshot":"false","gtid":null}'
+    )
+    image = '{"id":%d,"name":"n","amount":1.5}'
+    after = [f'{{"before":null,"after":{image % i},"source":{source},"op":"c","ts_ms":{i}}}' for i in range(200)]
+    updates = [
+        f'{{"before":{image % i},"after":{image % -i},"source":{source},"op":"u","ts_ms":{i}}}' for i in range(200)
+    ]
+    deletes = [f'{{"before":{image % i},"after":null,"source":{source},"op":"d","ts_ms":{i}}}' for i in range(200)]
+    mixed = [m for three in zip(after, updates, deletes, strict=True) for m in three]
+    keys = tuple(key for key in DEBEZIUM.metadata)
+
+    assert by_columns(Meaning(DEBEZIUM, ROW, metadata=keys), mixed) == 0
+    framed = [f'{{"schema":{{"type":"struct","fields":[{{"a":1}}]}},"payload":{m}}}' for m in mixed]
+    assert by_columns(Meaning(DEBEZIUM, ROW, metadata=keys, payload=True), framed) == 0
+
+
+def test_plain_changes_of_the_other_dialects_need_no_reference() -> None:
+    image, other = '{"id":"%d","name":"n","amount":"1.5"}', ['{"name":"o"}', '{"amount":null}']
+    canal = [
+        f'{{"data":[{image % i},{image % -i}],"database":"d","es":15,"old":[{other[i % 2]},{other[0]}],'
+        f'"pkNames":["id"],"sqlType":{{"id":4}},"table":"t","ts":16,"type":"UPDATE"}}'
+        for i in range(300)
+    ] + [f'{{"data":[{image % i}],"database":"d","old":null,"table":"x","type":"INSERT"}}' for i in range(300)]
+    maxwell = [
+        f'{{"database":"d","table":"t","type":"update","ts":15,"data":{image % i},"old":{other[i % 2]}}}'
+        for i in range(300)
+    ]
+    ogg = [
+        f'{{"table":"T","op_type":"U","op_ts":"2020-05-13 15:40:06.{i:06}","current_ts":"2020-05-13T15:40:06.1",'
+        f'"before":{image % i},"after":{image % i}}}'
+        for i in range(300)
+    ]
+    include = (Include("table", re.compile("t")),)
+
+    assert by_columns(Meaning(CANAL, ROW, metadata=tuple(CANAL.metadata), include=include), canal) == 0
+    assert by_columns(Meaning(MAXWELL, ROW, metadata=tuple(MAXWELL.metadata)), maxwell) == 0
+    assert by_columns(Meaning(OGG, ROW, metadata=tuple(OGG.metadata)), ogg) == 0
