@@ -34,20 +34,31 @@ def split(messages: pa.BinaryArray) -> tuple[Ids, pa.BinaryArray, tuple[BadRecor
     lengths = np.asarray(pc.fill_null(pc.binary_length(messages), NO_ID))
     framed = lengths >= HEADER
     ids = np.full(count, NO_ID, dtype=np.int64)
-    _, offsets, data = messages.buffers()
-    heads = np.zeros((0, HEADER), dtype=np.uint8)
-    if framed.any():
-        starts = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + count][framed].astype(np.int64)
+    _, buffer, data = messages.buffers()
+    if not count or not framed.any():
+        offsets = np.zeros(count + 1, dtype=np.int32)
+        heads = np.zeros((0, HEADER), dtype=np.uint8)
+    else:
+        offsets = np.frombuffer(buffer, np.int32)[messages.offset : messages.offset + count + 1]
+        starts = offsets[:-1][framed].astype(np.int64)
         heads = np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(HEADER)]
         ids[framed] = (heads[:, 1:].astype(np.int64) << _SHIFTS).sum(axis=1)
     magic = np.zeros(count, dtype=np.int64)
     magic[framed] = heads[:, 0]
     ids[magic != 0] = NO_ID
     wrong = np.flatnonzero((ids == NO_ID) & (lengths >= 0))
-    bodies = pc.binary_slice(messages, HEADER)
-    if len(wrong):
-        bodies = pc.if_else(pa.array(ids != NO_ID), bodies, pa.scalar(None, pa.binary()))
-    return ids, bodies, tuple(BadRecord(int(i), _reason(int(lengths[i]), int(magic[i]))) for i in wrong)
+    bad = tuple(BadRecord(int(i), _reason(int(lengths[i]), int(magic[i]))) for i in wrong)
+    return ids, _bodies(offsets, data, ids), bad
+
+
+def _bodies(offsets: npt.NDArray[np.int32], data: pa.Buffer | None, ids: Ids) -> pa.BinaryArray:
+    """What stands behind the frames; null where there is none."""
+    count = len(ids)
+    cuts = np.repeat(offsets, 2)[: 2 * count + 1]  # each message as two: its frame, its body
+    cuts[1::2] = np.minimum(cuts[1::2] + HEADER, offsets[1:])
+    buffers = [None, pa.py_buffer(cuts), data or pa.py_buffer(b"")]
+    halves = pa.Array.from_buffers(pa.binary(), 2 * count, buffers)
+    return halves.take(pa.array(np.arange(1, 2 * count, 2), mask=ids == NO_ID))
 
 
 def _reason(length: int, magic: int) -> str:

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from kdsl.formats import BadRecord, Decoded
+from kdsl_formats._registry.framing import NO_ID, groups, joined, split, together
+
+KIND = pa.struct([pa.field("x", pa.binary())])
+
+
+def framed(number: int, body: bytes) -> bytes:
+    return b"\0" + number.to_bytes(4, "big") + body
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.one_of(st.none(), st.binary(max_size=12), st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=9))))
+)
+def test_a_frame_is_what_its_bytes_say(given_messages: list[bytes | tuple[int, bytes] | None]) -> None:
+    plain = [framed(*m) if isinstance(m, tuple) else m for m in given_messages]
+    ids, bodies, bad = split(pa.array(plain, pa.binary()))
+
+    good = [m is not None and len(m) >= 5 and m[0] == 0 for m in plain]
+    assert ids.tolist() == [
+        int.from_bytes(m[1:5], "big") if g and m else NO_ID for m, g in zip(plain, good, strict=True)
+    ]
+    assert bodies.to_pylist() == [m[5:] if g and m else None for m, g in zip(plain, good, strict=True)]
+    assert [b.index for b in bad] == [
+        i for i, (m, g) in enumerate(zip(plain, good, strict=True)) if m is not None and not g
+    ]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1), st.lists(st.one_of(st.none(), st.binary(max_size=9))))
+def test_what_is_framed_comes_apart_again(number: int, bodies: list[bytes | None]) -> None:
+    ids, found, bad = split(joined(number, pa.array(bodies, pa.binary())))
+
+    assert found.to_pylist() == bodies
+    assert ids.tolist() == [NO_ID if body is None else number for body in bodies]
+    assert bad == ()
+
+
+def test_a_slice_is_split_like_a_copy() -> None:
+    messages = pa.array([framed(i, b"x" * i) for i in range(9)], pa.binary())
+    ids, bodies, bad = split(messages[2:6])
+
+    assert (ids.tolist(), bodies.to_pylist(), bad) == ([2, 3, 4, 5], [b"x" * i for i in range(2, 6)], ())
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b"", "the message has 0 bytes, which is less than the frame"),
+        (b"\0", "the message has 1 byte, which is less than"),
+        (b"\0\0\0\1", "the message has 4 bytes"),
+        (b'{"a":1}', "the message begins with the byte 123, and not with the frame of a schema registry"),
+        (b"\1\0\0\0\1\2", "the message begins with the byte 1,"),
+    ],
+)
+def test_what_has_no_frame_is_told(message: bytes, reason: str) -> None:
+    (bad,) = split(pa.array([message], pa.binary()))[2]
+
+    assert (bad.index, bad.reason[: len(reason)]) == (0, reason)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-1, 3), max_size=40))
+def test_rows_of_groups_come_in_the_order_of_their_messages(numbers: list[int]) -> None:
+    plain = [None if n < 0 else framed(n, str(i).encode()) for i, n in enumerate(numbers)]
+    ids, bodies, _ = split(pa.array(plain, pa.binary()))
+    parts = []
+    bad = []
+    for number, places in groups(ids):
+        own = bodies if places is None else bodies.take(pa.array(places))
+        if number == 3:
+            bad += [BadRecord(int(i), "no") for i in (range(len(ids)) if places is None else places)]
+            continue
+        parts.append((places, Decoded(pa.StructArray.from_arrays([own], fields=list(KIND)))))
+    decoded = together(parts, bad, len(ids), KIND)
+
+    kept = [i for i, n in enumerate(numbers) if 0 <= n < 3]
+    owners = list(range(len(ids))) if decoded.messages is None else decoded.messages.to_pylist()
+    assert owners == kept
+    assert [row["x"] for row in decoded.rows.to_pylist()] == [str(i).encode() for i in kept]
+    assert [b.index for b in decoded.bad] == [i for i, n in enumerate(numbers) if n == 3]

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdsl.cluster import Registry
+from kdsl.registry.settings import OAuth, Settings, read_settings, registry_problems
+
+URL = "http://registry:8081"
+
+
+def settings(url: str = URL, **given: str) -> Settings:
+    made, problems = read_settings(
+        Registry(url, {name.replace("__", "-").replace("_", "."): v for name, v in given.items()})
+    )
+    assert problems == ()
+    return made
+
+
+def test_several_addresses_are_tried_in_their_order_and_slashes_at_their_ends_do_not_matter() -> None:
+    assert settings("http://a:1/ , https://b/apis/v7/").urls == ("http://a:1", "https://b/apis/v7")
+
+
+def test_defaults_outlast_the_restart_of_a_registry() -> None:
+    made = settings()
+
+    assert (made.connect_timeout, made.read_timeout) == (10, 60)
+    assert sum(min(made.wait * 2**i, made.max_wait) for i in range(made.retries)) > 50
+
+
+@pytest.mark.parametrize(
+    "name", ["basic.auth.user.info", "basic-auth.user-info", "schema.registry.basic.auth.user.info"]
+)
+def test_a_setting_has_java_s_name_flink_s_and_the_one_within_client_properties(name: str) -> None:
+    made, problems = read_settings(Registry(URL, {name: "me:pw:x"}))
+
+    assert (made.basic, problems) == (("me", "pw:x"), ())
+
+
+def test_user_and_password_come_out_of_the_address() -> None:
+    made = settings("http://me:p%40w@registry:8081", **{"basic__auth.credentials__source": "URL"})
+
+    assert (made.urls, made.basic) == ((URL,), ("me", "p@w"))
+
+
+def test_the_user_is_that_of_the_kafka_clients() -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="pw";'
+    given = {"basic.auth.credentials.source": "SASL_INHERIT", "sasl.jaas.config": jaas}
+
+    assert read_settings(Registry(URL, given))[0].basic == ("me", "pw")
+
+
+def test_the_tokens_are_those_of_the_kafka_clients() -> None:
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    given = {
+        "bearer.auth.credentials.source": "SASL_OAUTHBEARER_INHERIT",
+        "sasl.jaas.config": f'{module} required clientId="me" clientSecret="pw";',
+        "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+    }
+    made, problems = read_settings(Registry(URL, given))
+
+    assert (made.oauth, problems) == (OAuth("https://idp/token", "me", "pw"), ())
+
+
+def test_a_token_needs_no_source() -> None:
+    assert settings(bearer__auth_token="T").token == "T"
+
+
+def test_headers_are_those_that_are_asked_for() -> None:
+    given = {"request.header.X-One": "1", "bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "p"}
+    made, problems = read_settings(Registry(URL, given))
+
+    assert made.headers == {"X-One": "1", "target-sr-cluster": "lsrc-1", "Confluent-Identity-Pool-Id": "p"}
+    assert problems == ()
+
+
+def test_stores_are_known_by_their_names_unless_a_type_is_given(tmp_path: Path) -> None:
+    kinds = {"a.jks": "JKS", "b.p12": "PKCS12", "c.pem": "PEM"}
+    for name, kind in kinds.items():
+        store = settings(ssl_truststore_location=str(tmp_path / name)).tls.truststore
+        assert store is not None
+        assert store.kind == kind
+    store = settings(ssl_keystore_location="x.jks", ssl_keystore_type="PKCS12", ssl_keystore_password="s").tls.keystore
+    assert store is not None
+    assert (store.kind, store.password) == ("PKCS12", "s")
+
+
+def test_references_are_looked_at_when_they_are_resolved() -> None:
+    given = {"basic-auth.user-info": "${env:INFO}", "http.read.timeout.ms": "${env:TIMEOUT}"}
+    values = {"${env:INFO}": "me:pw", "${env:TIMEOUT}": "5000"}
+
+    assert registry_problems(Registry(URL, given)) == ()
+    made, problems = read_settings(Registry(URL, given), lambda text: values.get(text, text))
+    assert (made.basic, made.read_timeout, problems) == (("me", "pw"), 5, ())
+
+
+SASL = "basic.auth.credentials.source"
+BEARER = "bearer.auth.credentials.source"
+WRONG = {
+    "no address": ("", {}, "registry-url", "the registry has no address"),
+    "no web address": ("registry:8081", {}, "registry-url", "'registry:8081' is no address of a web server"),
+    "another scheme": ("ftp://r", {}, "registry-url", "'ftp://r' is no address"),
+    "an unknown setting": (URL, {"basic.auth.user.inf": "x"}, "registry-setting-unknown", "did you mean"),
+    "twice, differently": (
+        URL,
+        {"basic.auth.user.info": "a:b", "basic-auth.user-info": "a:c"},
+        "registry-setting-twice",
+        "'basic.auth.user.info' and 'basic-auth.user-info' differ",
+    ),
+    "no number": (URL, {"max.retries": "many"}, "registry-setting-value", "'max.retries' has the value 'many'"),
+    "a negative number": (URL, {"http.read.timeout.ms": "-1"}, "registry-setting-value", "'-1'"),
+    "an unknown source": (URL, {SASL: "USERINFO"}, "registry-login", "did you mean 'USER_INFO'"),
+    "a Java class": (URL, {BEARER: "CUSTOM"}, "registry-login", "names a Java class"),
+    "no user": (URL, {SASL: "USER_INFO"}, "registry-login", "is USER_INFO, but the registry has no"),
+    "no user in the address": (URL, {SASL: "URL"}, "registry-login", "a user and a password in its address"),
+    "no colon": (URL, {"basic.auth.user.info": "me"}, "registry-login", "has no colon"),
+    "no login to inherit": (URL, {SASL: "SASL_INHERIT"}, "registry-login", "has no 'sasl.jaas.config'"),
+    "a broken login": (
+        URL,
+        {SASL: "SASL_INHERIT", "sasl.jaas.config": "x required"},
+        "registry-login",
+        "cannot be read at character",
+    ),
+    "no token": (URL, {BEARER: "STATIC_TOKEN"}, "registry-login", "there is no 'bearer.auth.token'"),
+    "no identity provider": (URL, {BEARER: "OAUTHBEARER"}, "registry-login", "bearer.auth.issuer.endpoint.url"),
+    "no endpoint to inherit": (
+        URL,
+        {
+            BEARER: "SASL_OAUTHBEARER_INHERIT",
+            "sasl.jaas.config": 'x.OAuthBearerLoginModule required clientId="a" clientSecret="b";',
+        },
+        "registry-login",
+        "has no 'sasl.oauthbearer.token.endpoint.url'",
+    ),
+    "a user and a token": (
+        URL,
+        {"basic.auth.user.info": "a:b", "bearer.auth.token": "t"},
+        "registry-login",
+        "the registry has a user",
+    ),
+    "a store that nobody can fetch": (
+        URL,
+        {"ssl.truststore.location": "obs://bucket/trust.jks"},
+        "tls-store",
+        "it is no file of this machine",
+    ),
+    "a password without a store": (URL, {"ssl.keystore.password": "x"}, "tls-store", "without a store"),
+    "a key without certificates": (URL, {"ssl.keystore.key": "x"}, "tls-store", "go together"),
+    "an odd check of the host": (
+        URL,
+        {"ssl.endpoint.identification.algorithm": "ldap"},
+        "registry-setting-value",
+        "'ldap'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", list(WRONG))
+def test_what_is_wrong_is_told_with_what_to_write(case: str) -> None:
+    url, given, code, part = WRONG[case]
+    (problem,) = registry_problems(Registry(url, given))
+
+    assert problem.code == code
+    assert part in problem.message
+    assert problem.fix
+
+
+@pytest.mark.parametrize("case", list(WRONG))
+def test_no_problem_shows_a_secret(case: str) -> None:
+    url, given, *_ = WRONG[case]
+    secrets = {"basic.auth.user.info": "me:HUSH", "bearer.auth.token": "HUSH", "bearer.auth.client.secret": "HUSH"}
+    told = registry_problems(Registry(url, {**secrets, **given}))
+
+    assert "HUSH" not in " ".join(map(str, told))
