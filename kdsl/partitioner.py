@@ -9,7 +9,10 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["Partitioner", "PartitionerInput"]
+__all__ = ["PARTITIONERS", "Partitioner", "PartitionerInput"]
+
+PARTITIONERS = ("default", "fixed", "round-robin")
+"""The partitioners that need no function, by their names (RULES SP-1 to SP-4)."""
 
 
 @attrs.frozen(eq=False)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 # From what everything may use to what uses everything. A module belongs to the longest prefix that fits.
 LAYERS = (
     ("kdsl.errors",),
-    ("kdsl.durations", "kdsl.functions", "kdsl.offsets", "kdsl.types"),
+    ("kdsl.durations", "kdsl.folders", "kdsl.functions", "kdsl.offsets", "kdsl.types"),
     ("kdsl.secrets",),
     ("kdsl.client",),
     ("kdsl.cluster",),
@@ -37,6 +37,7 @@ LAYERS = (
     ("kdsl.table",),
     ("kdsl.codegen",),
     ("kdsl.builders",),
+    ("kdsl.script",),
     ("kdsl",),
     ("kdsl.testing",),
     ("kdsl.demo", "kdsl.docs"),

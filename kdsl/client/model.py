@@ -25,6 +25,8 @@ Act = Literal["same", "renamed", "derived", "dropped", "refused", "owned", "conn
 """
 
 MAX_INT = 2_147_483_647
+OVER_JVM = "use Spark's own Kafka connector (transport='jvm')"
+"""What to do instead where librdkafka cannot do what is asked for."""
 
 Java = tuple[int | None, int | None]
 

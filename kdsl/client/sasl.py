@@ -7,11 +7,10 @@ import re
 from kdsl.client.draft import JAAS, Draft
 from kdsl.client.jaas import MODULES, Login
 from kdsl.client.machine import Machine
-from kdsl.client.model import MAX_INT, Target
+from kdsl.client.model import MAX_INT, OVER_JVM, Target
 from kdsl.errors import listing, nearest
 from kdsl.secrets import has_reference
 
-_JVM = "use Spark's own Kafka connector (transport='jvm')"
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _GRANTS = {
     "DefaultJwtRetriever": "client_credentials",
@@ -80,20 +79,22 @@ def _refused(draft: Draft, mechanism: str) -> None:
             "sasl-gssapi",
             f"'sasl.mechanism' is GSSAPI{'' if given else ', the default'} (Kerberos), which the librdkafka in "
             "confluent-kafka's wheels is built without",
-            f"{_JVM}, or another mechanism: {listing(_MECHANISMS)}",
+            f"{OVER_JVM}, or another mechanism: {listing(_MECHANISMS)}",
         )
     else:
         draft.tell(
             "sasl-mechanism",
             f"'sasl.mechanism' is {mechanism!r}, which librdkafka does not have{nearest(mechanism, _MECHANISMS)}",
-            f"write one of {listing(_MECHANISMS)}, or {_JVM}",
+            f"write one of {listing(_MECHANISMS)}, or {OVER_JVM}",
         )
 
 
 def _no_handler(draft: Draft) -> None:
     name = "sasl.login.callback.handler.class"
     if name in draft.given:
-        draft.tell("client-setting-refused", f"{name!r} cannot be set: it names a Java class", f"remove it, or {_JVM}")
+        draft.tell(
+            "client-setting-refused", f"{name!r} cannot be set: it names a Java class", f"remove it, or {OVER_JVM}"
+        )
 
 
 def _wrong_module(draft: Draft, login: Login, mechanism: str) -> bool:
@@ -132,7 +133,7 @@ def _password(draft: Draft, mechanism: str) -> None:
         draft.tell(
             "sasl-login",
             f"{JAAS!r} logs in with a delegation token (tokenauth), which librdkafka does not have",
-            f"log in with a name and a password, or {_JVM}",
+            f"log in with a name and a password, or {OVER_JVM}",
         )
     for option, target in (("username", "sasl.username"), ("password", "sasl.password")):
         value = login.options.get(option)
@@ -236,7 +237,7 @@ def _oidc(draft: Draft, options: dict[str, str]) -> None:
         draft.tell(
             "client-setting-refused",
             f"'{_OAUTH}jwt.retriever.class' cannot be {retriever!r}: librdkafka has two ways to get a token",
-            f"write one of {listing(_GRANTS)}, or {_JVM}",
+            f"write one of {listing(_GRANTS)}, or {OVER_JVM}",
         )
     elif _GRANTS[retriever] != "client_credentials":
         draft.put(f"{_OAUTH}grant.type", _GRANTS[retriever], f"{_OAUTH}jwt.retriever.class")
@@ -270,7 +271,9 @@ def _credentials(draft: Draft, options: dict[str, str], *, needed: bool) -> None
     pairs = [(k.removeprefix(_EXTENSION), v) for k, v in options.items() if k.startswith(_EXTENSION)]
     if pairs:
         if any("," in value and not has_reference(value) for _, value in pairs):
-            draft.tell("sasl-login", f"{JAAS!r} has an extension with a comma in its value", f"remove it, or {_JVM}")
+            draft.tell(
+                "sasl-login", f"{JAAS!r} has an extension with a comma in its value", f"remove it, or {OVER_JVM}"
+            )
         draft.put(f"{_OAUTH}extensions", ",".join(f"{k}={v}" for k, v in pairs), JAAS)
     for name in options:
         if name not in ("clientId", "clientSecret", "scope") and not name.startswith(_EXTENSION):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kdsl.client.model import Setting, rows, words
+from kdsl.client.model import OVER_JVM, Setting, rows, words
 
 _TLS = "it steers Java's TLS; librdkafka has OpenSSL's"
 _LOGIN = "it steers Java's logins; librdkafka has its own"
 _BROKER = "it steers how a broker checks tokens"
 _GSSAPI = "it belongs to GSSAPI (Kerberos)"
 _CLASS = "it names a Java class"
-_JVM = "remove it, or use Spark's own Kafka connector (transport='jvm')"
+_JVM = f"remove it, or {OVER_JVM}"
 _SAME = "the same"
 
 SECURITY: tuple[Setting, ...] = (

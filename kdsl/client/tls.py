@@ -13,6 +13,7 @@ from functools import partial
 from kdsl.client.draft import Draft
 from kdsl.client.key_files import unreachable
 from kdsl.client.machine import Machine
+from kdsl.client.model import OVER_JVM
 from kdsl.client.pem import blocks
 from kdsl.client.stores import Pem, Store, Which
 from kdsl.errors import nearest
@@ -20,7 +21,6 @@ from kdsl.secrets import has_reference
 
 _PROTOCOLS = ("TLSv1.3", "TLSv1.2", "TLSv1.1", "TLSv1", "SSLv3", "SSLv2", "TLS", "SSL")
 _NEW = frozenset({"TLSv1.3", "TLSv1.2", "TLS"})
-_JVM = "use Spark's own Kafka connector (transport='jvm')"
 _FILES = (
     "ssl.ca.location",
     "ssl.key.location",
@@ -217,7 +217,7 @@ def _protocols(draft: Draft) -> None:
             draft.tell(
                 "client-setting-refused",
                 f"{name!r} is TLSv1.3 alone, but librdkafka takes TLSv1.2 too and cannot be told otherwise",
-                f"write TLSv1.2,TLSv1.3 and let the brokers refuse TLSv1.2, or {_JVM}",
+                f"write TLSv1.2,TLSv1.3 and let the brokers refuse TLSv1.2, or {OVER_JVM}",
             )
         elif not set(given) & _NEW:
             draft.tell(
@@ -246,5 +246,5 @@ def _ciphers(draft: Draft) -> None:
         draft.tell(
             "client-setting-refused",
             f"{name!r} names suites of TLSv1.3 alone, but librdkafka takes TLSv1.2 too and cannot be told otherwise",
-            f"add suites of TLSv1.2, or {_JVM}",
+            f"add suites of TLSv1.2, or {OVER_JVM}",
         )

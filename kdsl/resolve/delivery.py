@@ -10,11 +10,11 @@ from kdsl.declare.connector import Delivery
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, nearest
 from kdsl.formats import Direction
+from kdsl.partitioner import PARTITIONERS
 from kdsl.resolve.keys import key_columns
 from kdsl.resolve.model import Transactions
 from kdsl.resolve.rule import problem
 
-PARTITIONERS = ("default", "fixed", "round-robin")
 LONGEST_PREFIX = 64_000
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 

@@ -18,9 +18,10 @@ import cattrs
 import psutil
 import yaml
 
+from kdsl.folders import state_dir
 from kdsl.testing._watchdog import wait_ended
 from kdsl.testing.errors import LocalKafkaError
-from kdsl.testing.folders import locked, state_dir
+from kdsl.testing.folders import locked
 
 if TYPE_CHECKING:
     from kdsl.testing.local_kafka import LocalKafka

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import attrs
 
+from kdsl.folders import cache_dir
 from kdsl.testing.errors import LocalKafkaError
-from kdsl.testing.folders import cache_dir, locked, make_folder
+from kdsl.testing.folders import locked, make_folder
 from kdsl.testing.maven import Coordinate, fetch_jars
 
 KAFKA_VERSION = "4.1.2"

@@ -8,8 +8,9 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
+from kdsl.folders import cache_dir
 from kdsl.testing.errors import LocalRegistryError
-from kdsl.testing.folders import cache_dir, locked
+from kdsl.testing.folders import locked
 from kdsl.testing.maven import Coordinate, fetch_jars
 
 REGISTRY_VERSION = "3.0.9"

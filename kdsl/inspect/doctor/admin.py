@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.inspect.doctor.network import Address
-from kdsl.run.cluster.brokers import PASSING
+from kdsl.run.cluster.brokers import PASSING, topic_id
 
 V = TypeVar("V")
 
@@ -140,8 +140,7 @@ def _topic(described: Any) -> TopicState:
         Partition(p.id, None if p.leader is None or p.leader.id < 0 else p.leader.id, len(p.replicas), len(p.isr))
         for p in described.partitions
     )
-    text = str(described.topic_id)
-    return TopicState("" if set(text) <= {"A"} else text, partitions, _rights(described.authorized_operations))
+    return TopicState(topic_id(described.topic_id), partitions, _rights(described.authorized_operations))
 
 
 def _rights(operations: Iterable[AclOperation] | None) -> frozenset[str] | None:

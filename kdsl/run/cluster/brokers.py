@@ -44,7 +44,6 @@ a change of leaders it fails for ever. So the topics are asked for first, where 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 PASSING = frozenset(
     (
         KafkaError._TRANSPORT,  # noqa: SLF001
@@ -236,7 +235,7 @@ class Brokers:
             lambda seconds: self._admin.describe_topics(TopicCollection(names), request_timeout=seconds)
         )
         return {
-            name: one if isinstance(one, KafkaError) else Topic(_topic_id(one.topic_id), len(one.partitions))
+            name: one if isinstance(one, KafkaError) else Topic(topic_id(one.topic_id), len(one.partitions))
             for name, one in described.items()
         }
 
@@ -371,9 +370,10 @@ class Brokers:
         )
 
 
-def _topic_id(id_: object) -> str:
-    text = str(id_)
-    return "" if text == _NO_ID else text
+def topic_id(given: object) -> str:
+    """The id of a topic as text; empty where the brokers are older than ids (2.8), and give zeros."""
+    text = str(given)
+    return "" if set(text) <= {"A"} else text
 
 
 def _passing(results: Mapping[Any, Any]) -> KafkaError | None:

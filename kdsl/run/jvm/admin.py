@@ -15,7 +15,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.offsets import TopicPartition
 from kdsl.run.cluster import errors
-from kdsl.run.cluster.brokers import FIRST_ANSWER, Brokers, Topic
+from kdsl.run.cluster.brokers import FIRST_ANSWER, Brokers, Topic, topic_id
 from kdsl.run.jvm.jars import attach
 from kdsl.run.jvm.settings import kafka_options
 from kdsl.run.jvm.system import set_system_properties
@@ -25,7 +25,6 @@ from kdsl.run.session import is_connect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 _ERRORS = "org.apache.kafka.common.errors."
 
 
@@ -93,8 +92,7 @@ class JavaBrokers:
                 one = self._got(futures.get(name), f"the topic {name!r}")
             except errors.TopicMissingError:
                 continue
-            id_ = one.topicId().toString()
-            found[name] = Topic("" if id_ == _NO_ID else id_, one.partitions().size())
+            found[name] = Topic(topic_id(one.topicId().toString()), one.partitions().size())
         return found
 
     def names(self, *, internal: bool = False) -> list[str]:

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan, WritePlan
 from kdsl.run.records.encode import names_topics
+from kdsl.run.records.metadata import TIMESTAMP_TYPES
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type
 from kdsl.types.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-
-_TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
 
 def decoded(df: DataFrame, plan: ReadPlan) -> DataFrame:
@@ -83,7 +82,7 @@ def _metadata(column: MetadataColumn) -> Column:
             return sf.when(known, sf.col("timestamp")) if column.type.nullable else sf.col("timestamp")
         case "timestamp-type":
             found = sf.lit(None)
-            for code, name in _TIMESTAMP_TYPES.items():
+            for code, name in enumerate(TIMESTAMP_TYPES, -1):
                 found = sf.when(sf.col("timestampType") == code, sf.lit(name)).otherwise(found)
             return found
         case "header-list":

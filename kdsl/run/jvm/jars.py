@@ -16,6 +16,7 @@ import attrs
 from pyspark.errors import AnalysisException, PySparkException
 
 from kdsl.errors import KdslError
+from kdsl.folders import cache_dir
 from kdsl.run.session import is_connect
 
 if TYPE_CHECKING:
@@ -259,11 +260,7 @@ def _jars_of(path: Path) -> list[str]:
 def ivy_folder(spark: SparkSession) -> Path:
     """Where the jars are kept that kdsl fetches: ``spark.jars.ivy`` where it is set, else in kdsl's cache."""
     named = spark.conf.get("spark.jars.ivy", None)
-    if named:
-        return Path(named)
-    own, shared = os.environ.get("KDSL_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    base = Path(own) if own else (Path(shared) if shared else Path.home() / ".cache") / "kdsl"
-    return base.expanduser() / "spark-ivy"
+    return Path(named) if named else cache_dir() / "spark-ivy"
 
 
 def _resolved(spark: SparkSession, jvm: Any, wanted: Sequence[Package]) -> list[str]:

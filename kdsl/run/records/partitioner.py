@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kdsl.errors import KdslError, RecordError
 from kdsl.functions import FunctionError, load
-from kdsl.partitioner import PartitionerInput
+from kdsl.partitioner import PARTITIONERS, PartitionerInput
 from kdsl.plan.model import WritePlan
 
 __all__ = ["DEFAULT", "UNCHOSEN", "PartitionChooser", "check_partitioner"]
@@ -25,7 +25,6 @@ UNCHOSEN = -1
 
 Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Partitions: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
-_BUILT_IN = (DEFAULT, "fixed", "round-robin")
 
 
 def check_partitioner(plan: WritePlan) -> None:
@@ -34,7 +33,7 @@ def check_partitioner(plan: WritePlan) -> None:
     Raises:
         KdslError: It cannot.
     """
-    if plan.partitioner not in _BUILT_IN:
+    if plan.partitioner not in PARTITIONERS:
         _loaded(plan)
 
 
@@ -63,7 +62,7 @@ class PartitionChooser:
         self._plan, self._task = plan, task
         self._named = any(m.key == "partition" for m in plan.metadata)
         self._sent: dict[str, int] = {}
-        self._function = None if plan.partitioner in _BUILT_IN else _loaded(plan)
+        self._function = None if plan.partitioner in PARTITIONERS else _loaded(plan)
         self.needed = plan.partitioner != DEFAULT or self._named
 
     def choose(self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Rows) -> Partitions:
