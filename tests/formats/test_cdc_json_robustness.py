@@ -1,0 +1,180 @@
+"""Change data that is large, broken, deep or strange: an answer for each message, and none that is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from kdsl.formats import ROW_KINDS, Decoded, Use
+from kdsl.types import model as t
+from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
+from kdsl_formats.cdc_json.options import ChangeJson
+
+ROW = t.row(id=t.BigInt(), name=t.STRING, amount=t.Decimal(10, 2), at=t.Timestamp(3))
+IMAGE = '{"id":7,"name":"x","amount":1.25,"at":"2024-05-01 12:00:00.5"}'
+OTHER = '{"id":8,"name":"y","amount":2.5,"at":"2024-05-01 12:00:00"}'
+FORMATS: tuple[ChangeJson, ...] = (DebeziumJson(), OggJson(), MaxwellJson(), CanalJson())
+UPDATES = {
+    "debezium-json": '{"before":%s,"after":%s,"op":"u"}',
+    "ogg-json": '{"before":%s,"after":%s,"op_type":"U"}',
+    "maxwell-json": '{"old":%s,"data":%s,"type":"update"}',
+    "canal-json": '{"old":[%s],"data":[%s],"type":"UPDATE"}',
+}
+MANY = 60  # more than are read one by one
+
+
+def update(made: ChangeJson, old: str = OTHER, new: str = IMAGE) -> str:
+    return UPDATES[made.identifier] % (old, new)
+
+
+def read(made: ChangeJson, messages: list[bytes], row: t.Row = ROW) -> Decoded:
+    return made.decoder(row, Use(metadata=tuple(made.metadata))).decode(pa.array(messages, pa.binary()))
+
+
+def said(decoded: Decoded) -> list[tuple[str, Any]]:
+    assert decoded.kinds is not None
+    return [(ROW_KINDS[k], row) for k, row in zip(decoded.kinds.to_pylist(), decoded.rows.to_pylist(), strict=True)]
+
+
+DEEP = "[" * 2_000 + "]" * 2_000
+REPLACED = {
+    "wrong type": ('"id":7', '"id":"seven"'),
+    "overflow": ('"id":7', '"id":9223372036854775808'),
+    "leading zero": ('"id":7', '"id":07'),
+    "NaN": ('"id":7', '"id":NaN'),
+    "infinity": ('"amount":1.25', '"amount":Infinity'),
+    "a number of 1,001 digits": ('"id":7', f'"id":{"7" * 1_001}'),
+    "an object for a number": ('"id":7', '"id":{}'),
+    "a wrong day": ("2024-05-01 12:00:00.5", "2024-13-01 12:00:00"),
+    "the other form of time": ("2024-05-01 12", "2024-05-01T12"),
+    "a comma too many": ('"name":"x",', '"name":"x",,'),
+    "no colon": ('"name":"x"', '"name" "x"'),
+    "single quotes": ('"name":"x"', "'name':'x'"),
+    "an open text": ('"name":"x"', '"name":"x'),
+    "a bad escape": ('"name":"x"', '"name":"\\x"'),
+    "too deep": ('"name":"x"', f'"name":{DEEP}'),
+}
+BYTES = {
+    "cut": lambda m: m[:-9],
+    "an array of changes": lambda m: b"[" + m + b"," + m + b"]",
+    "a text": lambda m: b'"' + m.replace(b'"', b"'") + b'"',
+    "a number": lambda _: b"123",
+    "null": lambda _: b"null",
+    "blanks": lambda _: b" \n ",
+    "an empty object": lambda _: b"{}",
+    "no UTF-8": lambda m: m.replace(b'"x"', b'"\xff"'),
+    "an overlong byte": lambda m: m.replace(b'"x"', b'"\xc0\xaf"'),
+    "half a character": lambda m: m.replace(b'"x"', b'"\xe2\x82"'),
+    "a byte before": lambda m: b"\0" + m,
+    "no JSON": lambda _: b"Obj\x01\x04\x14avro.codec",
+}
+
+
+@pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.identifier)
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "among many"])
+@pytest.mark.parametrize("name", [*REPLACED, *BYTES])
+def test_bad_input_is_told_and_costs_no_other_message(made: ChangeJson, name: str, alone: bool) -> None:
+    good = update(made).encode()
+    bad = good.decode().replace(*REPLACED[name]).encode() if name in REPLACED else BYTES[name](good)
+    around = [] if alone else [good] * MANY
+    decoded = read(made, [*around, bad, *around])
+
+    assert [b.index for b in decoded.bad] == [len(around)], name
+    assert decoded.bad[0].reason
+    assert said(decoded) == said(read(made, [good])) * (2 * len(around))
+    ignoring = type(made)(ignore_parse_errors=True)
+    lenient = read(ignoring, [*around, bad, *around])
+    assert lenient.bad == ()
+    assert len(lenient.rows) in (4 * len(around), 4 * len(around) + 2)  # a bad value is NULL, a bad message no row
+
+
+@pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.identifier)
+@pytest.mark.parametrize("few", [1, MANY])
+def test_strange_but_right_messages_are_read(made: ChangeJson, few: int) -> None:
+    plain = update(made)
+    strange = [
+        f" {plain}\n",
+        plain.replace(",", " ,\t").replace(":", " : ").replace("12 : 00 : 00", "12:00:00"),
+        plain.replace('"name"', '"\\u006eame"').replace('"x"', '"\\u0078"'),
+        plain[:-1] + f',"more":{{"op":"d","type":"DELETE","a":[{",".join("1" * 50)}]}}}}',
+        plain.replace('"id":7', '"id":"7"').replace('"id":8', '"id":" 8 "'),
+        plain.replace('"id":7', '"id":99,"id":7'),  # of equal names the last one counts
+        plain + " what follows is not looked at",
+        "\ufeff" + plain,
+    ]
+    for message in strange:
+        decoded = read(made, [message.encode()] * few)
+
+        assert decoded.bad == (), message
+        assert said(decoded) == said(read(made, [plain.encode()])) * few, message
+
+
+@pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.identifier)
+def test_a_message_of_ten_megabytes_is_read(made: ChangeJson) -> None:
+    text = "é" * 5_000_000
+    decoded = read(made, [update(made, new=IMAGE.replace('"x"', f'"{text}"')).encode()])
+
+    assert decoded.rows.field("name").to_pylist() == ["y", text]
+
+
+@pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.identifier)
+@pytest.mark.parametrize(("operation", "told"), [("zz", "unknown"), ("", "unknown"), (None, "says what happened")])
+def test_what_happened_must_be_known(made: ChangeJson, operation: str | None, told: str) -> None:
+    name = made.dialect.operation
+    message = f'{{"{name}":"{operation}"}}' if operation is not None else '{"before":null}'
+    reason = read(made, [message.encode()]).bad[0].reason
+
+    assert told in reason
+    assert repr(name) in reason
+
+
+def test_a_missing_image_before_says_what_to_do_in_postgres() -> None:
+    for operation, word in (("u", "an UPDATE"), ("d", "a DELETE")):
+        message = f'{{"before":null,"after":{IMAGE},"op":"{operation}"}}'.encode()
+        (bad,) = read(DebeziumJson(), [message]).bad
+
+        assert bad.reason == (
+            f"the member 'before' of {word} message is null; if a Debezium connector for Postgres wrote it, set the "
+            "table's REPLICA IDENTITY to FULL"
+        )
+
+
+def test_a_schema_that_is_there_or_missing_is_told_with_the_option() -> None:
+    plain = update(DebeziumJson())
+    framed = f'{{"schema":{{}},"payload":{plain}}}'
+    (without,) = read(DebeziumJson(), [framed.encode()]).bad
+    (missing,) = read(DebeziumJson(schema_include=True), [plain.encode()]).bad
+
+    assert "a message with its schema needs the option 'schema-include'" in without.reason
+    assert "leave out 'schema-include'" in missing.reason
+
+
+def test_bad_values_are_told_with_their_place() -> None:
+    messages = [update(made, new=IMAGE.replace('"id":7', '"id":"x"')).encode() for made in FORMATS]
+    reasons = [read(made, [message]).bad[0].reason for made, message in zip(FORMATS, messages, strict=True)]
+
+    assert [reason.split(":")[0] for reason in reasons] == [
+        "field 'after.id'",
+        "field 'after.id'",
+        "field 'data.id'",
+        "field 'data[0].id'",
+    ]
+
+
+@pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.identifier)
+@settings(deadline=None, max_examples=60)
+@given(noise=st.lists(st.binary(max_size=60), max_size=4), at=st.integers(0, 200), what=st.binary(max_size=6))
+def test_noise_gives_an_error_or_a_row_and_never_a_crash(
+    made: ChangeJson, noise: list[bytes], at: int, what: bytes
+) -> None:
+    good = update(made).encode()
+    messages = [*noise, good[:at] + what + good[at:], good]
+    for repeated in (1, MANY):
+        decoded = read(made, messages * repeated)
+        decoded.rows.validate(full=True)
+
+        assert {b.index % len(messages) for b in decoded.bad} <= set(range(len(messages) - 1))
+        assert said(decoded)[-2:] == said(read(made, [good]))
