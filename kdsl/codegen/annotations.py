@@ -202,7 +202,7 @@ class Annotations:
     def of(self, draft: Draft, path: Path, kind: t.DataType, *, exact: bool = True) -> Ann:
         """The annotation of a type; exact is one from which the type is derived again."""
         made, explicit = self.parts(draft, path, kind)
-        if explicit is not None and exact:
+        if explicit is not None and (exact or kind == t.Row((), nullable=kind.nullable)):
             made = Ann(self._imports.name("typing", "Annotated"), (made, Ann(self.sql_type(explicit))))
         return attrs.evolve(made, null=kind.nullable)
 

@@ -7,12 +7,14 @@ length from `WIDTH` on. A statement that cannot be broken so is marked to be ski
 from __future__ import annotations
 
 import inspect
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
 WIDTH = 88
 INDENT = "    "
 _SKIP = "  # fmt: skip"
+_CALL = re.compile(r"([\w.]+\()((['\"]).*\3)\)")
 
 
 def width(text: str) -> int:
@@ -42,9 +44,28 @@ def call(head: str, parts: Sequence[str], indent: str = "", tail: str = ")") -> 
     line = f"{indent}{head}{', '.join(parts)}{tail}"
     if fits(line) and "\n" not in line:
         return line
-    if not parts or not fits(f"{indent}{head}"):
-        return statement(line) if "\n" not in line else line
-    return "\n".join([f"{indent}{head}", *(f"{indent}{INDENT}{part}," for part in parts), f"{indent}{tail}"])
+    # A class statement is broken there whatever it is called; of others formatters break the annotation, too.
+    if not parts or not (fits(f"{indent}{head}") or head.startswith("class ")):
+        return statement(line)
+    inner = indent + INDENT
+    if any(part.startswith("default=") and part[-1] in ")]}" and not fits(f"{inner}{part},") for part in parts):
+        return statement(line)
+    return "\n".join([f"{indent}{head}", *(f"{inner}{_broken(part, inner)}," for part in parts), f"{indent}{tail}"])
+
+
+def part(head: str, parts: Sequence[str], indent: str, brackets: str = "()") -> str:
+    """A call, or a list, as a part of a call, whose lines stand at an indentation."""
+    line = f"{head}{brackets[0]}{', '.join(parts)}{brackets[1]}"
+    if fits(f"{indent}{line},") or not parts:
+        return line
+    lines = (f"{indent}{INDENT}{part}," for part in parts)
+    return "\n".join([f"{head}{brackets[0]}", *lines, f"{indent}{brackets[1]}"])
+
+
+def _broken(part: str, indent: str) -> str:
+    """A part that is too long and a call with one text, with the text in a line of its own."""
+    found = None if "\n" in part or fits(f"{indent}{part},") else _CALL.fullmatch(part)
+    return f"{found[1]}\n{indent}{INDENT}{found[2]},\n{indent})" if found else part
 
 
 def mapping(head: str, entries: Iterable[tuple[str, str]], indent: str) -> str:

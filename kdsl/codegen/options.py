@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 
 from kdsl.codegen.imports import Imports
-from kdsl.codegen.layout import INDENT, mapping, text
+from kdsl.codegen.layout import INDENT, mapping, part, text
 from kdsl.codegen.literals import Literals
 from kdsl.codegen.secret import Placeholders
 from kdsl.declare.connector import KafkaOptions
@@ -84,12 +84,12 @@ class Arguments:
         if len(options.topic) == 1:
             yield f"topic={text(options.topic[0])}"
         elif options.topic:
-            yield f"topic=[{', '.join(map(text, options.topic))}]"
+            yield part("topic=", list(map(text, options.topic)), INDENT, "[]")
 
     def format(self, name: str, chosen: Format | None) -> Iterator[str]:
         """The argument of a format."""
         if chosen is not None:
-            yield f"{name}={self._format(chosen)}"
+            yield self._format(name, chosen)
 
     def properties(self, given: dict[str, str]) -> Iterator[str]:
         """The arguments of the client's properties."""
@@ -100,11 +100,11 @@ class Arguments:
             entries = ((text(key), text(value)) for key, value in rest.items())
             yield mapping("properties=", entries, INDENT)
 
-    def _format(self, chosen: Options) -> str:
+    def _format(self, name: str, chosen: Options) -> str:
         cls = type(chosen)
         given = self._placeholders.of(chosen)
-        parts = [f"{name}={self._value(value)}" for name, value in given.items()]
-        return f"{self._imports.name(_home(cls), cls.__name__)}({', '.join(parts)})"
+        parts = [f"{option}={self._value(value)}" for option, value in given.items()]
+        return part(f"{name}={self._imports.name(_home(cls), cls.__name__)}", parts, INDENT)
 
     def _value(self, value: Any) -> str:
         if isinstance(value, timedelta):

@@ -9,7 +9,7 @@ import attrs
 
 from kdsl.codegen.annotations import Ann, Annotations, Classes, header_list
 from kdsl.codegen.imports import Imports
-from kdsl.codegen.layout import INDENT, call, docstring, fits, text
+from kdsl.codegen.layout import INDENT, call, docstring, fits, part, text
 from kdsl.codegen.model import CodegenError, Draft
 from kdsl.codegen.names import attribute, class_name
 from kdsl.codegen.options import Arguments
@@ -199,16 +199,16 @@ class _Marks:
             ("primary_key", self._marked_primary, self._primary),
         ):
             if not said and columns:
-                yield f"{name}=[{', '.join(map(text, columns))}]"
+                yield part(f"{name}=", list(map(text, columns)), INDENT, "[]")
 
 
 def _joined(parts: list[str]) -> list[str]:
     """Classes and aliases; aliases stand close together."""
     made: list[str] = []
-    for part in parts:
-        close = made and not part.startswith(("class ", "@")) and not made[-1].startswith(("class ", "@"))
+    for one in parts:
+        close = made and not one.startswith(("class ", "@")) and not made[-1].startswith(("class ", "@"))
         if close:
-            made[-1] += f"\n{part}"
+            made[-1] += f"\n{one}"
         else:
-            made.append(part)
+            made.append(one)
     return made

@@ -1,0 +1,124 @@
+"""Random tables, and generated modules as they are when they are imported."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import attrs
+from hypothesis import strategies as st
+
+from kdsl import Csv, Json, KafkaTable, Raw
+from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.definition import MISSING, ColumnDef, Expression, Role, TableDef, WatermarkDef
+from kdsl.declare.metadata import METADATA
+from kdsl.formats import Format
+from kdsl.types import model as t
+from tests.strategies import NAMES, types
+
+_NUMBER = count()
+COMMENTS = st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40) | st.just("Plain words.")
+AWKWARD = st.sampled_from(
+    [
+        *("class", "None", "_x", "__x", "__init__", "user-id", "user_id", "user.id", "1st", "str", "int", "date", "time"),
+        *("datetime", "Col", "col", "metadata", "schema", "read", "definition", "decimal", "Decimal", "list", "dict"),
+        *("größe", "名前", "ﬁ", "a b", "A", "a", "name", "match", "self", "builtins", "'", '"', "\\", "`", "Any", "key"),
+        "x" * 60,
+        "x" * 100,
+    ]
+)  # fmt: skip
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "topic": st.sampled_from([("orders",), ("a", "b")]),
+        "key_prefix": st.sampled_from(["", "k_"]),
+        "value_fields": st.sampled_from(["ALL", "EXCEPT_KEY"]),
+        "header_filter": st.sampled_from(["a:b", 'a:"c"']),
+        "scan_parallelism": st.integers(1, 9),
+        "check_group": st.booleans(),
+        "delivery": st.sampled_from(["none", "exactly-once"]),
+        "discovery": st.timedeltas(),
+        "partitioner": st.sampled_from(["fixed", "package.module:function"]),
+    },
+)
+STARTS = st.sampled_from(
+    [
+        {},
+        {"startup": "earliest-offset"},
+        {"startup": "timestamp", "startup_timestamp": 1_700_000_000_123},
+        {"startup": "specific-offsets", "startup_offsets": "partition:0,offset:42;partition:1,offset:300"},
+        {"bounded": "latest-offset"},
+        {"bounded": "timestamp", "bounded_timestamp": 0},
+    ]
+)
+FORMATS: st.SearchStrategy[Format] = st.sampled_from(
+    [Json(), Json(ignore_parse_errors=True, timestamp_format="ISO-8601"), Csv(field_delimiter="|"), Csv(null_literal='"'),
+     Raw(charset="GBK")]
+)  # fmt: skip
+PROPERTIES = st.dictionaries(
+    st.sampled_from(["group.id", "bootstrap.servers", "acks", "client.id", "a\"b'c"]),
+    st.sampled_from(["x", "localhost:9092", "${env:SOME}", "ü\n"]),
+)
+
+
+@st.composite
+def tables(draw: st.DrawFn, *, kinds: st.SearchStrategy[t.DataType] | None = None) -> TableDef:
+    """A table of anything that a table may say, also what the resolver would refuse."""
+    names = draw(st.lists(NAMES | AWKWARD, unique=True, max_size=6))
+    columns = [draw(_columns(name, types() if kinds is None else kinds)) for name in names]
+    physical = [c.name for c in columns if c.role == "physical"]
+    keys = draw(st.lists(st.sampled_from(physical), unique=True)) if physical else []
+    primary = draw(st.lists(st.sampled_from(physical), unique=True)) if physical else []
+    timed = draw(st.lists(st.sampled_from(names), unique=True, max_size=1)) if names else []
+    marked = draw(st.booleans())
+    return TableDef(
+        draw(NAMES | AWKWARD),
+        tuple(attrs.evolve(c, key=marked and c.name in keys) for c in columns),
+        options=KafkaOptions(**draw(OPTIONS), **draw(STARTS)),
+        key_format=draw(st.none() | FORMATS),
+        value_format=draw(st.none() | FORMATS),
+        key_fields=None if marked else tuple(keys),
+        primary_key=tuple(primary),
+        watermarks=tuple(WatermarkDef(n, draw(st.sampled_from(["5 seconds", "0 s", "PT1M"]))) for n in timed),
+        properties=draw(PROPERTIES),
+        comment=draw(COMMENTS),
+    )
+
+
+@st.composite
+def _columns(draw: st.DrawFn, name: str, kinds: st.SearchStrategy[t.DataType]) -> ColumnDef:
+    role: Role = draw(st.sampled_from(["physical", "physical", "metadata", "computed"]))
+    kind, comment = draw(kinds), draw(COMMENTS)
+    if role == "computed":
+        text = draw(st.sampled_from(["a * 2", "CONCAT('x', \"y\")", "`a b` +\n1"]))
+        return ColumnDef(name, kind, "computed", expression=Expression(text), comment=comment)
+    if role == "metadata":
+        key = draw(st.sampled_from([None, *METADATA, "value.source.table"]))
+        kind = draw(st.just(METADATA[key].type) | st.just(kind)) if key in METADATA else kind
+        return ColumnDef(name, kind, "metadata", metadata_key=key, virtual=draw(st.booleans()), comment=comment)
+    default: Any = None if kind.nullable and draw(st.booleans()) else MISSING
+    return ColumnDef(name, kind, default=default, comment=comment)
+
+
+def module(source: str, folder: Path) -> ModuleType:
+    """The module of a source."""
+    path = folder / f"generated_{next(_NUMBER)}.py"
+    path.write_text(source, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+def definitions(made: ModuleType) -> Sequence[TableDef]:
+    """The tables that a module declares."""
+    classes = [v for v in vars(made).values() if isinstance(v, type) and issubclass(v, KafkaTable)]
+    return [c.definition() for c in classes if c.__module__ == made.__name__]
