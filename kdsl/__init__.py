@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         TimestampNtz as TimestampNtz,
         sql_type as sql_type,
     )
+    from kdsl_formats.avro import Avro as Avro
     from kdsl_formats.avro_confluent import AvroConfluent as AvroConfluent
     from kdsl_formats.cdc_json import (
         CanalJson as CanalJson,
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
 
 # The same names as above and below; a test holds them equal.
 _PUBLIC = {
+    "Avro": "kdsl_formats.avro",
     "AvroConfluent": "kdsl_formats.avro_confluent",
     "CanalJson": "kdsl_formats.cdc_json",
     "CheckpointError": "kdsl.run.checkpoint.kept",

@@ -25,6 +25,7 @@ Direction = Literal["read", "write"]
 Side = Literal["key", "value"]
 GROUP = "kdsl.formats"
 BUILT_IN = {
+    "avro": "kdsl_formats.avro:Avro",
     "avro-confluent": "kdsl_formats.avro_confluent:AvroConfluent",
     "canal-json": "kdsl_formats.cdc_json:CanalJson",
     "csv": "kdsl_formats.csv:Csv",

@@ -239,7 +239,7 @@ class _Resolving:
                 scale = told.scale
             case t.Time() | t.Timestamp() | t.TimestampLtz():
                 unit = self._unit(w, r)
-        wanted = _FILLS.get(type(column), ())
+        wanted = FILLS.get(type(column), ())
         if r.kind not in wanted:
             raise _unfit(column, r, path)
         return Scalar(w.kind, r.kind, column, unit, scale, w.size)
@@ -351,7 +351,7 @@ def _out_of_range(value: int, kind: t.DataType) -> Any:
     raise ValueError(f"{value} is out of the range of {kind.spelling}")
 
 
-_FILLS: dict[type[t.DataType], tuple[str, ...]] = {
+FILLS: dict[type[t.DataType], tuple[str, ...]] = {
     t.Boolean: ("boolean",),
     t.TinyInt: ("int",),
     t.SmallInt: ("int",),

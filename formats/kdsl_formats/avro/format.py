@@ -1,0 +1,153 @@
+"""The options of the format ``avro``, its plan-time rules, and the way to its decoder and encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import pyarrow as pa
+
+from kdsl.errors import Problem, Where
+from kdsl.formats import ALONE, Decoded, Decoder, Direction, Encoded, Encoder, Format, Use
+from kdsl.options import option
+from kdsl.types import model as t
+from kdsl_formats._avro.reading import AvroReader
+from kdsl_formats._avro.schema import avro_schema, avro_type_problems
+from kdsl_formats._avro.writing import AvroWriter
+from kdsl_formats.avro.json_decoder import JsonBodyDecoder
+from kdsl_formats.avro.json_encoder import JsonBodyEncoder
+
+MILLIS = 3  # digits behind the second
+
+
+class Avro(Format):
+    """One Avro body per message, without a header and without its schema (Flink's format ``avro``).
+
+    The schema is derived from the columns: the record ``org.apache.flink.avro.generated.record``, a ROW ``f`` the
+    record ``record_f``, a nullable column the union ``["null", T]``. Values are found by their position, so the
+    reader's columns must be the writer's: same types, same order, same NOT NULL. A message of other columns is an error
+    at best, and other values at worst; where schemas change, use ``avro-confluent``.
+
+    TINYINT, SMALLINT and INT are ``int``, BIGINT ``long``, CHAR, VARCHAR and STRING ``string``, BINARY, VARBINARY and
+    BYTES ``bytes``, DECIMAL ``bytes`` (decimal), DATE ``int`` (date), TIME ``int`` (time-millis), TIMESTAMP ``long``
+    (timestamp-millis), ARRAY ``array``, MAP and MULTISET ``map``, ROW ``record``. TIME has three digits at most, so has
+    TIMESTAMP; TIMESTAMP_LTZ has no form. With ``timestamp_mapping.legacy=false`` TIMESTAMP is ``local-timestamp-…`` and
+    TIMESTAMP_LTZ ``timestamp-…``, both with up to six digits, but not inside of an ARRAY or MAP, where the legacy
+    mapping stays.
+
+    Traps of the reference, kept so that both read what either writes:
+
+    - A timestamp of four to six digits is declared in microseconds and written in **milliseconds**; the other digits
+      are cut. A reader that trusts the schema is off by a factor of 1000. `micros` does what the schema says.
+    - TIMESTAMP(0) keeps milliseconds.
+    - Bytes behind the body are ignored; a body that ends early is an error. There is no option to ignore errors.
+    - The entries of a map are written in the order of Java's HashMap.
+
+    With ``encoding=json`` a message is Avro's JSON: ``{"id":1,"name":{"string":"bob"}}``, where a value of a nullable
+    column has its type around it, and bytes are a text of the characters U+0000 to U+00FF.
+    """
+
+    identifier = "avro"
+
+    encoding: Literal["binary", "json"] = option(
+        "encoding",
+        "Whether a body is Avro's binary form or Avro's JSON.",
+        default="binary",
+        ignore_case=True,
+    )
+    legacy_timestamps: bool = option(
+        "timestamp_mapping.legacy",
+        "Whether TIMESTAMP is Avro's timestamp-millis and TIMESTAMP_LTZ has no form, as in Flink before 1.19; "
+        "otherwise TIMESTAMP is local-timestamp-…, and TIMESTAMP_LTZ timestamp-….",
+        default=True,
+    )
+    micros: bool = option(
+        "timestamp_mapping.micros",
+        "Whether timestamps of four to six digits are in microseconds, as their schema says; otherwise in "
+        "milliseconds, as Flink writes and reads them. Flink does not have this option.",
+        default=False,
+    )
+    codec: str = option(
+        "codec",
+        "How files are compressed; messages are not, so it means nothing here.",
+        default="snappy",
+    )
+
+    def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
+        """Rules F-11 and F-12, the other types without a form, and a warning of timestamps that lose their digits."""
+        yield from avro_type_problems(row, self.legacy_timestamps)
+        if self.legacy_timestamps or self.micros:
+            return
+        for field in row.fields:
+            fine = next(_micros(field.type), None)
+            if fine is not None:
+                yield _cut(field.name, fine, direction)
+
+    def prunable(self) -> bool:
+        """Values are found by their position, so all columns must be known."""
+        return False
+
+    def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
+        """A decoder for rows of this type."""
+        row = _present(row)
+        schema = avro_schema(row, legacy_timestamps=self.legacy_timestamps)
+        if self.encoding.lower() == "json":
+            return JsonBodyDecoder(schema, row, exact_units=self.micros)
+        return _BinaryDecoder(AvroReader(schema, row, schema, exact_units=self.micros))
+
+    def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
+        """An encoder for rows of this type."""
+        row = _present(row)
+        schema = avro_schema(row, legacy_timestamps=self.legacy_timestamps)
+        if self.encoding.lower() == "json":
+            return JsonBodyEncoder(schema, row, exact_units=self.micros)
+        return _BinaryEncoder(AvroWriter(schema, row, exact_units=self.micros))
+
+
+class _BinaryDecoder:
+    """Reads Avro's binary form."""
+
+    def __init__(self, reader: AvroReader) -> None:
+        self.reader = reader
+
+    def decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Read an array of messages; a null one gives no row."""
+        return self.reader.read(messages)
+
+
+class _BinaryEncoder:
+    """Writes Avro's binary form."""
+
+    def __init__(self, writer: AvroWriter) -> None:
+        self.writer = writer
+
+    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
+        """Write rows."""
+        return self.writer.write(rows)
+
+
+def _present(row: t.Row) -> t.Row:
+    """The type of the rows themselves, none of which is NULL."""
+    made = row.as_nullable(False)
+    assert isinstance(made, t.Row)
+    return made
+
+
+def _micros(kind: t.DataType) -> Iterator[t.DataType]:
+    """The timestamps in a type that are declared in microseconds."""
+    if isinstance(kind, t.Timestamp | t.TimestampLtz) and kind.precision > MILLIS:
+        yield kind
+    elif isinstance(kind, t.Row):
+        for child in t.children(kind):
+            yield from _micros(child)
+
+
+def _cut(column: str, kind: t.DataType, direction: Direction) -> Problem:
+    how = "reads its number as milliseconds" if direction == "read" else "writes it in milliseconds, and cuts the rest"
+    return Problem(
+        "avro-micros",
+        f"the type {kind} is in microseconds in the Avro schema, and the format, like Flink, {how}",
+        f"set 'timestamp_mapping.micros' to 'true' unless Flink is at the other end, or use {MILLIS} digits",
+        Where(column=column),
+        severity="warning",
+    )
