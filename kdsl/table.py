@@ -143,8 +143,9 @@ class Table:
         """
         from kdsl.run.read import read
 
-        plan = read_plan(self._resolved("read", cluster, tell=True, start_at=start_at), columns)
-        return read(spark, plan, self.cluster(cluster), computed=self._computed())
+        at = self._at(cluster)
+        plan = read_plan(self._resolved("read", cluster, at, tell=True, start_at=start_at), columns)
+        return read(spark, plan, at or self.cluster(), computed=self._computed())
 
     def read_stream(
         self,
@@ -168,8 +169,9 @@ class Table:
         """
         from kdsl.run.read import read_stream
 
-        plan = read_plan(self._resolved("read", cluster, tell=True, start_at=start_at), columns)
-        return read_stream(spark, plan, self.cluster(cluster), computed=self._computed())
+        at = self._at(cluster)
+        plan = read_plan(self._resolved("read", cluster, at, tell=True, start_at=start_at), columns)
+        return read_stream(spark, plan, at or self.cluster(), computed=self._computed())
 
     def write(
         self, df: DataFrame, cluster: Cluster | None = None, *, write_id: str | None = None, adopt: bool = False
@@ -189,8 +191,9 @@ class Table:
         """
         from kdsl.run.write import write
 
-        plan = write_plan(self._resolved("write", cluster, tell=True))
-        write(df, plan, self.cluster(cluster), write_id=write_id, adopt=adopt)
+        at = self._at(cluster)
+        plan = write_plan(self._resolved("write", cluster, at, tell=True))
+        write(df, plan, at or self.cluster(), write_id=write_id, adopt=adopt)
 
     def write_stream(
         self,
@@ -223,10 +226,11 @@ class Table:
         """
         from kdsl.run.write import write_stream
 
+        at = self._at(cluster)
         return write_stream(
             df,
-            write_plan(self._resolved("write", cluster, tell=True)),
-            self.cluster(cluster),
+            write_plan(self._resolved("write", cluster, at, tell=True)),
+            at or self.cluster(),
             checkpoint=checkpoint,
             trigger=trigger,
             name=name,
@@ -294,12 +298,31 @@ class Table:
             raise ResolveError(message, [Problem("cluster-missing", message, fix, self.definition.where)])
         return Cluster(str(servers), properties=own)
 
+    def _at(self, cluster: Cluster | None) -> Cluster | None:
+        """The cluster of a run, where the given one or the table says it."""
+        return None if cluster is None and SERVERS not in self.definition.properties else self.cluster(cluster)
+
     def _resolved(
-        self, direction: Direction, cluster: Cluster | None, *, tell: bool = False, start_at: Startup | None = None
+        self,
+        direction: Direction,
+        cluster: Cluster | None,
+        at: Cluster | None = None,
+        *,
+        tell: bool = False,
+        start_at: Startup | None = None,
     ) -> ResolvedTable:
-        """The table with the cluster's properties, judged; each warning is logged once where it is to be told."""
-        properties = self.definition.properties if cluster is None else self.cluster(cluster).properties
-        known = self.cluster() if cluster is None and SERVERS in properties else cluster
+        """The table with the cluster's properties, judged; each warning is logged once where it is to be told.
+
+        Args:
+            direction: What it is judged for.
+            cluster: The given cluster.
+            at: The cluster of the run, where it is known already (`_at`).
+            tell: Whether warnings go to the log.
+            start_at: Where to start, instead of where the table declares.
+        """
+        at = at or self._at(cluster)
+        properties = self.definition.properties if cluster is None or at is None else at.properties
+        known = at if cluster is None else cluster
         resolved = resolve(attrs.evolve(self.definition, properties=properties), direction, known)
         if start_at is not None:
             start, odd = launch_start(resolved.table, start_at)

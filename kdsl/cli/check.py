@@ -10,6 +10,7 @@ import typer
 
 from kdsl.cli import load
 from kdsl.cli.console import out, print_json, print_problem, problem_json
+from kdsl.cli.directions import Directions, Way
 from kdsl.errors import Problem, ResolveError
 from kdsl.formats import Direction
 from kdsl.options import Spelling
@@ -25,16 +26,14 @@ def check(
     targets: Annotated[
         list[str], typer.Argument(help="orders.py, package.module, tables.yaml or tables.sql, also with :Name")
     ],
-    direction: Annotated[str, typer.Option(help="read, write or both")] = "both",
+    direction: Directions = Way.BOTH,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Judge tables: every problem with its place and what to write instead.
 
     Ends with 0 when no table has an error, with 1 otherwise.
     """
-    if direction not in ("read", "write", "both"):
-        raise typer.BadParameter("expected read, write or both", param_hint="--direction")
-    directions: Sequence[Direction] = ("read", "write") if direction == "both" else (direction,)  # type: ignore[assignment]
+    directions = direction.directions
     found: list[Problem] = []
     names: list[str] = []
     for target in targets:

@@ -12,9 +12,9 @@ from rich.text import Text
 from kdsl.cli import load
 from kdsl.cli.clusters import Bootstrap, ClusterFile, ClusterName, Property, given_cluster
 from kdsl.cli.console import out, print_json, progress
+from kdsl.cli.directions import Directions, Way
 from kdsl.cluster import Cluster
 from kdsl.errors import Problem, ResolveError, Where
-from kdsl.formats import Direction
 from kdsl.inspect.doctor import Finding, State, examine
 from kdsl.plan.model import ReadPlan, WritePlan
 
@@ -34,16 +34,14 @@ def doctor(
     cluster_file: ClusterFile = None,
     cluster_name: ClusterName = None,
     properties: Property = None,
-    direction: Annotated[str, typer.Option(help="read, write or both")] = "both",
+    direction: Directions = Way.BOTH,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Look at a cluster from the network up, and at what tables need of it.
 
     Ends with 0 when nothing is wrong (warnings are allowed), with 1 otherwise.
     """
-    if direction not in ("read", "write", "both"):
-        raise typer.BadParameter("expected read, write or both", param_hint="--direction")
-    directions: tuple[Direction, ...] = ("read", "write") if direction == "both" else (direction,)  # type: ignore[assignment]
+    directions = direction.directions
     given = given_cluster(bootstrap, cluster_file, cluster_name, properties)
     tables = [table for target in targets or () for table in load.tables(target)]
     clusters: dict[str, tuple[Cluster, list[ReadPlan | WritePlan]]] = {}
