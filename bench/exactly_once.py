@@ -80,7 +80,11 @@ def main() -> None:
         for i in range(given.pairs):
             for exactly in (True, False) if i % 2 == 0 else (False, True):
                 told: list[tuple[float, float]] = []
-                run = timed(lambda e=exactly: told.append(rate(spark, cluster, "orders", given.records, exactly=e)))  # type: ignore[misc]
+                run = timed(
+                    lambda told=told, exactly=exactly: told.append(  # type: ignore[misc]
+                        rate(spark, cluster, "orders", given.records, exactly=exactly)
+                    )
+                )
                 found[exactly].append(told[0][0])
                 processor[exactly].append(run.cpu / (given.records * given.batches) * 1e6)
                 lengths.append(told[0][1])
