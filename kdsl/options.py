@@ -248,7 +248,8 @@ class Options:
             if isinstance(value, Secret) and a.metadata["secret"]:
                 continue
             if not _fits(value, a.type):
-                found = _problem("option-value", a, f"has the value {value!r}", f"give {{}} {_kind(a.type)}")
+                seen = HIDDEN if a.metadata["secret"] or a.metadata["key"].endswith(_FREE) else repr(value)
+                found = _problem("option-value", a, f"has the value {seen}", f"give {{}} {_kind(a.type)}")
                 yield a.name, _spelled(found, type(self), name)
             elif a.metadata["check"] and not isinstance(value, Secret) and (complaint := a.metadata["check"](value)):
                 found = _problem("option-value", a, f"has the value {value!r}", complaint)
