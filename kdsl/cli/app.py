@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from kdsl.cli import check, demo, doctor, inspect, kafka, lag, peek, verify
+from kdsl.cli import check, demo, doctor, inspect, kafka, lag, peek, run, verify
 from kdsl.cli.console import fail
 from kdsl.errors import KdslError
 
@@ -26,6 +26,7 @@ app.command("peek")(peek.peek)
 app.command("lag")(lag.lag)
 app.command("doctor")(doctor.doctor)
 app.command("verify")(verify.verify)
+app.command("run")(run.run)
 app.add_typer(kafka.app, name="kafka")
 
 

@@ -26,6 +26,38 @@ def cast(value: Value, kind: t.DataType, *, trying: bool = False) -> Value:
     return Value(_cast(value, value.type, kind, trying=trying), kind.as_nullable(nullable))
 
 
+_WIDER: dict[type[t.DataType], tuple[type[t.DataType], ...]] = {
+    t.SmallInt: (t.TinyInt,),
+    t.Int: (t.TinyInt, t.SmallInt),
+    t.BigInt: (t.TinyInt, t.SmallInt, t.Int),
+    t.Decimal: (*INTEGERS, t.Decimal, t.Float, t.Double),
+    t.Float: (*INTEGERS, t.Decimal),
+    t.Double: (*INTEGERS, t.Decimal, t.Float),
+    t.Char: (t.Char, t.VarChar),
+    t.VarChar: (t.Char, t.VarChar),
+    t.Binary: (t.Binary, t.VarBinary),
+    t.VarBinary: (t.Binary, t.VarBinary),
+    t.Date: (t.Timestamp,),
+    t.Time: (t.Time, t.Timestamp),
+    t.Timestamp: (t.Timestamp, t.TimestampLtz),
+    t.TimestampLtz: (t.TimestampLtz, t.Timestamp),
+}
+
+
+def goes_into(have: t.DataType | None, want: t.DataType) -> bool:
+    """Whether a sink takes a value of a type without CAST, as Flink's INSERT does."""
+    if have is None:
+        return True
+    match have, want:
+        case t.Row(fields=a), t.Row(fields=b):
+            return len(a) == len(b) and all(goes_into(x.type, y.type) for x, y in zip(a, b, strict=True))
+        case (t.Array(element=x), t.Array(element=y)) | (t.Multiset(element=x), t.Multiset(element=y)):
+            return goes_into(x, y)
+        case t.Map(key=k, value=v), t.Map(key=k2, value=v2):
+            return goes_into(k, k2) and goes_into(v, v2)
+    return type(have) is type(want) or type(have) in _WIDER.get(type(want), ())
+
+
 def plain(text: str, kind: t.DataType, *, trying: bool = False) -> str:
     """Spark's own cast."""
     return f"{'TRY_CAST' if trying else 'CAST'}({text} AS {spark_name(kind)})"

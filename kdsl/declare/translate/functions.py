@@ -53,6 +53,12 @@ def _logarithm(function: str) -> Function:
     return made
 
 
+def _two_doubles(call: Arguments) -> Value:
+    call.count(2)
+    call.kinds("number")
+    return call.made(f"{call.name.lower()}({', '.join(call.doubles())})", t.Double())
+
+
 def _mod(call: Arguments) -> Value:
     call.count(2)
     return call.scalar.arithmetic(n.Binary("%", *call.node.arguments, at=call.node.at), call[0], call[1])
@@ -400,12 +406,8 @@ FUNCTIONS: dict[str, Function] = {
     "LOG": _logarithm("ln"),
     "LOG10": _logarithm("log10"),
     "LOG2": _logarithm("log2"),
-    "POWER": lambda call: (call.count(2), call.kinds("number"), call.made(f"power({', '.join(call.doubles())})", _D))[
-        2
-    ],
-    "ATAN2": lambda call: (call.count(2), call.kinds("number"), call.made(f"atan2({', '.join(call.doubles())})", _D))[
-        2
-    ],
+    "POWER": _two_doubles,
+    "ATAN2": _two_doubles,
     "PI": plain("pi()", _D, nullable=False),
     "E": plain("e()", _D, nullable=False),
     "RAND": _rand,

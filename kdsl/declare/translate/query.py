@@ -12,9 +12,10 @@ from kdsl.declare.translate.casts import cast
 from kdsl.declare.translate.errors import UntranslatableError
 from kdsl.declare.translate.grouping import Expressions, aggregates, window_bound, window_text
 from kdsl.declare.translate.query_reader import read_query
-from kdsl.declare.translate.scopes import Relation, Relations, relation
+from kdsl.declare.translate.scopes import Changelog, Relation, Relations, relation
 from kdsl.declare.translate.values import NoCommonTypeError, Value, common, same_in_spark
 from kdsl.errors import nearest
+from kdsl.formats import ROW_KIND
 from kdsl.types import model as t
 from kdsl.types.sql import quoted
 
@@ -84,13 +85,19 @@ class Query:
     notes: tuple[Note, ...] = ()
     windows: tuple[TimeWindow, ...] = ()
 
+    @property
+    def changelog(self) -> bool:
+        """Whether the rows of the result come, change and go, which one more column says."""
+        return isinstance(self.columns, Changelog)
+
 
 def translate_query(text: str, tables: Mapping[str, t.Row]) -> Query:
     """A query of Flink SQL as Spark SQL, with the columns of its result.
 
     Args:
         text: The query.
-        tables: The columns of each table that it may use; its views in Spark have the same names.
+        tables: The columns of each table that it may use, a `Changelog` where its rows change; its views in Spark have
+            the same names.
 
     Raises:
         UntranslatableError: It is no query, uses unknown names, or has no equal in Spark.
@@ -120,7 +127,7 @@ class _Queries:
         for name, columns, inner in node.named:
             text, row = self.query(inner, Relations())
             row = self.renamed(inner, row, columns)
-            listed = f" ({', '.join(map(quoted, row.names))})"
+            listed = f" ({', '.join(map(quoted, names_of(row)))})"
             named.append(f"{quoted(name)}{listed} AS ({text})")
             self.named[name] = row
         text, row = self.body(node.body, outer, node.order)
@@ -143,7 +150,8 @@ class _Queries:
         if len(names) != len(row.fields):
             reason = f"{len(names)} names are given for {len(row.fields)} columns"
             self.fail(node, names[0], reason, "name each column")
-        return t.Row(tuple(attrs.evolve(f, name=name) for f, name in zip(row.fields, names, strict=True)))
+        fields = tuple(attrs.evolve(f, name=name) for f, name in zip(row.fields, names, strict=True))
+        return attrs.evolve(row, fields=fields)
 
     def body(self, node: n.Node, outer: Relations, order: tuple[n.Order, ...] = ()) -> tuple[str, t.Row]:
         if order:
@@ -161,7 +169,7 @@ class _Queries:
         if order:
             scope = self.expressions(Relations((relation("__all", row),)))
             keys = ", ".join(self.order_key(scope, key, row) for key in order)
-            text = f"SELECT * FROM ({text}) AS `__all` ORDER BY {keys}"
+            text = f"SELECT * FROM ({text}) AS `__all` ORDER BY {keys}"  # noqa: S608  # no database is asked
         return text, row
 
     def order_key(self, scope: Expressions, key: n.Order, row: t.Row) -> str:
@@ -194,12 +202,26 @@ class _Queries:
         self.facts.aggregates = around
         if node.distinct:
             self.facts.note("distinct", "DISTINCT", node.at)
-        row = t.Row(tuple(t.Field(name, value.type or t.STRING) for name, value in items), nullable=False)
+        fields = tuple(t.Field(name, value.type or t.STRING) for name, value in items)
+        kinds = self.kinds(node, found, grouped=expressions.grouped is not None)
+        row = t.Row(fields, nullable=False) if kinds is None else Changelog(fields, nullable=False)
         listed = ", ".join(f"{value.text} AS {quoted(name)}" for name, value in items)
+        listed += "" if kinds is None else f", {kinds} AS {quoted(ROW_KIND)}"
         group = f" GROUP BY {', '.join(groups)}" if groups else ""
         keys = ", ".join(self.order_key(expressions, key, row) for key in order)
-        text = f"SELECT {'DISTINCT ' if node.distinct else ''}{listed}{source and f' FROM {source}'}{where}{group}"
+        text = f"SELECT {'DISTINCT ' if node.distinct else ''}{listed}{source and f' FROM {source}'}{where}{group}"  # noqa: S608  # no database is asked
         return f"{text}{having}{keys and f' ORDER BY {keys}'}", row
+
+    def kinds(self, node: n.Select, found: tuple[Relation, ...], *, grouped: bool) -> str | None:
+        """The SQL of what each row says, where a changelog is read."""
+        kinds = [r.kinds for r in found if r.kinds is not None]
+        if not kinds:
+            return None
+        what = "grouped" if grouped else "made DISTINCT" if node.distinct else ""
+        if what or (isinstance(node.source, n.Join) and not isinstance(node.source.right, n.Unnest)):
+            reason = f"a changelog, whose rows come and go, cannot be {what or 'joined'} here"
+            self.fail(node, "SELECT", reason, "write it to a table that takes changes, and read what is left there")
+        return kinds[0]
 
     def windowed(self, groups: list[str]) -> bool:
         return any(_WINDOW in g or g.startswith(("window(", "session_window(")) for g in groups)
@@ -266,13 +288,15 @@ class _Queries:
                 text, row = self.query(query, outer)
                 row = self.renamed(query, row, columns)
                 shown = alias or f"__derived{node.at}"
-                listed = f" ({', '.join(map(quoted, columns))})" if columns else ""
+                listed = f" ({', '.join(map(quoted, names_of(row)))})" if columns else ""
                 return f"({text}) AS {quoted(shown)}{listed}", (relation(shown, row),)
             case n.Windowed():
                 return self.window_table(node)
             case n.Join():
                 return self.join(node, outer)
-        self.fail(node, "UNNEST", "UNNEST stands behind a table", "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)")
+        return self.fail(
+            node, "UNNEST", "UNNEST stands behind a table", "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)"
+        )
 
     def table(self, node: n.Node, name: tuple[str, ...]) -> t.Row:
         found = self.named.get(name[-1]) if len(name) == 1 else None
@@ -289,6 +313,8 @@ class _Queries:
     def window_table(self, node: n.Windowed) -> tuple[str, tuple[Relation, ...]]:
         row = self.table(node.table, node.table.name)
         alias = node.alias or node.table.name[-1]
+        if isinstance(row, Changelog):
+            self.fail(node, node.kind, "a changelog, whose rows come and go, has no windows", "read what is left of it")
         base = relation(alias, row)
         time = base.get(node.time)
         if time is None:
@@ -314,7 +340,7 @@ class _Queries:
         self.facts.windowed(node.kind, node.at, attrs.evolve(time, text=f"{node.table.name[-1]}.{node.time}"), spans[0])
         window = f"{quoted(alias)}.{quoted(_WINDOW)}"
         inner = window_text(node.kind, quoted(node.time), spans)
-        text = f"(SELECT *, {inner} AS {quoted(_WINDOW)} FROM {quoted(node.table.name[-1])}) AS {quoted(alias)}"
+        text = f"(SELECT *, {inner} AS {quoted(_WINDOW)} FROM {quoted(node.table.name[-1])}) AS {quoted(alias)}"  # noqa: S608  # no database is asked
         end = Value(f"({window}.end - INTERVAL '0.001' SECOND)", time.type)
         ends = [("window_start", window_bound(f"{window}.start", time.type))]
         ends += [("window_end", window_bound(f"{window}.end", time.type)), ("window_time", end)]
@@ -379,6 +405,9 @@ class _Queries:
     def combined(self, node: n.Combined, outer: Relations) -> tuple[str, t.Row]:
         sides = [self.body(side, outer) for side in (node.left, node.right)]
         (_, left), (_, right) = sides
+        if isinstance(left, Changelog) or isinstance(right, Changelog):
+            reason = f"{node.operator} of a changelog, whose rows come and go, cannot be translated"
+            self.fail(node, node.operator, reason, "write one INSERT for each side")
         if not node.every or node.operator != "UNION":
             self.facts.note("set", node.operator, node.at)
         if len(left.fields) != len(right.fields):
@@ -407,7 +436,7 @@ class _Queries:
             for v, (a, b) in zip(values, pairs, strict=True)
         ]
         listed = ", ".join(f"{text_} AS {quoted(b.name)}" for text_, (_, b) in zip(made, pairs, strict=True))
-        return f"(SELECT {listed} FROM ({text}) AS `__side` ({', '.join(v.text for v in values)}))"
+        return f"(SELECT {listed} FROM ({text}) AS `__side` ({', '.join(v.text for v in values)}))"  # noqa: S608  # no database is asked
 
     def values(self, node: n.Values, outer: Relations) -> tuple[str, t.Row]:
         expressions = self.expressions(outer)
@@ -419,7 +448,12 @@ class _Queries:
         texts = [f"({', '.join(texts[i] for _, texts in columns)})" for i in range(len(rows))]
         fields = tuple(t.Field(name, kind or t.STRING) for name, (kind, _) in zip(names, columns, strict=True))
         listed = ", ".join(map(quoted, names))
-        return f"SELECT * FROM VALUES {', '.join(texts)} AS `__values` ({listed})", t.Row(fields, nullable=False)
+        return f"SELECT * FROM VALUES {', '.join(texts)} AS `__values` ({listed})", t.Row(fields, nullable=False)  # noqa: S608  # no database is asked
+
+
+def names_of(row: t.Row) -> tuple[str, ...]:
+    """The names of the columns that a query gives in Spark, where a changelog has one more."""
+    return (*row.names, ROW_KIND) if isinstance(row, Changelog) else row.names
 
 
 def _is_aggregate(item: n.Node) -> bool:

@@ -154,7 +154,8 @@ class QueryReader(Reader):
                 self.take("OUTER")
             self.need("JOIN")
             right = self._table()
-            on, using = None, ()
+            on: n.Node | None = None
+            using: tuple[str, ...] = ()
             if self.take("ON"):
                 on = self.expression()
             elif self.take("USING"):

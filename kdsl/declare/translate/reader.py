@@ -79,8 +79,10 @@ RESERVED = frozenset(
     ]
 )
 UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
-_FIELDS = (*UNITS, "MILLISECOND", "MICROSECOND", "NANOSECOND", "EPOCH", "DECADE", "CENTURY", "MILLENNIUM")
-_FIELDS = (*_FIELDS, "DOY", "DOW", "ISODOW", "ISOYEAR")
+_FIELDS = (
+    *(*UNITS, "MILLISECOND", "MICROSECOND", "NANOSECOND", "EPOCH", "DECADE", "CENTURY", "MILLENNIUM"),
+    *("DOY", "DOW", "ISODOW", "ISOYEAR"),
+)
 _BARE = frozenset(
     ["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_ROW_TIMESTAMP", "PI"]
 )
@@ -150,7 +152,7 @@ class Reader:
         if token.kind == "word" and token.upper not in RESERVED:
             return self.advance().value
         fix = f"write `{token.text}` in back-ticks" if token.kind == "word" else "write a name"
-        self.fail("expected a name", fix=fix)
+        return self.fail("expected a name", fix=fix)
 
     def commas(self, read: Callable[[], Any]) -> tuple[Any, ...]:
         """One or more things, with commas between them."""
@@ -206,7 +208,7 @@ class Reader:
         for what in ("NULL", "TRUE", "FALSE", "UNKNOWN", "JSON"):
             if self.take(what):
                 return n.Is(left, what, None, negated, at=at)
-        self.fail("expected NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM behind IS")
+        return self.fail("expected NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM behind IS")
 
     def _matches(self, left: n.Node) -> n.Node:
         negated = self.take("NOT")
@@ -295,7 +297,7 @@ class Reader:
             return self._word()
         if token.text == "?":
             self.fail("parameters are not part of scripts", fix="write the value")
-        self.fail("expected an expression")
+        return self.fail("expected an expression")
 
     def _word(self) -> n.Node:
         token = self.here

@@ -9,6 +9,7 @@ from typing import NoReturn, Protocol
 import attrs
 
 from kdsl.declare.translate import functions, tree as n
+from kdsl.declare.translate.calls import Arguments
 from kdsl.declare.translate.casts import NoCastError, cast
 from kdsl.declare.translate.errors import UntranslatableError
 from kdsl.declare.translate.reader import read_expression
@@ -145,7 +146,7 @@ class Scalar:
             case "timestamp" if _TIMESTAMP.fullmatch(text):
                 return Value(f"TIMESTAMP_NTZ '{text}'", t.Timestamp(_digits(text), nullable=False))
         form = {"date": "2024-12-31", "time": "23:59:59", "timestamp": "2024-12-31 23:59:59.123"}[node.kind]
-        self.fail(node, node.kind.upper(), f"{text!r} is no {node.kind.upper()}", f"write it as '{form}'")
+        return self.fail(node, node.kind.upper(), f"{text!r} is no {node.kind.upper()}", f"write it as '{form}'")
 
     def number(self, node: n.Literal) -> Value:
         """A number: INT, BIGINT, DECIMAL, or DOUBLE with an exponent."""
@@ -248,7 +249,7 @@ class Scalar:
                 assert other.type is not None
                 made = cast(one, other.type).text
                 return (made, other.text) if one is left else (other.text, made)
-        self.fail(
+        return self.fail(
             node, what, f"{what} compares {left.spelling} with {right.spelling}", "CAST one of them to the other's type"
         )
 
@@ -297,12 +298,14 @@ class Scalar:
                 )
             case Interval(months=a), Interval(months=b) if a == b and operator in ("+", "-"):
                 return Value(f"({left.text} {operator} {right.text})", left.type)
-            case Interval(), kind if kind is not None and right.family == "number" and operator == "*":
+            case Interval(), _ if right.family == "number" and operator == "*":
                 return Value(f"({left.text} * {right.text})", left.type)
-            case kind, Interval() if kind is not None and left.family == "number" and operator == "*":
+            case _, Interval() if left.family == "number" and operator == "*":
                 return Value(f"({right.text} * {left.text})", right.type)
         reason = f"{left.spelling} {operator} {right.spelling} cannot be worked out"
-        self.fail(node, operator, reason, "use TIMESTAMPDIFF for the time between two, or an INTERVAL to move one")
+        return self.fail(
+            node, operator, reason, "use TIMESTAMPDIFF for the time between two, or an INTERVAL to move one"
+        )
 
     # conditions
 
@@ -426,7 +429,7 @@ class Scalar:
             case t.Map(key=key, value=inner):
                 _, wanted = self.comparable(node, Value("k", key), index, "[")
                 return Value(f"{value.text}[{wanted}]", inner.as_nullable())
-        self.fail(node, "[", f"{value.spelling} has no elements", "use it on an ARRAY or a MAP")
+        return self.fail(node, "[", f"{value.spelling} has no elements", "use it on an ARRAY or a MAP")
 
     def collection(self, node: n.Collection) -> Value:
         """``ARRAY[…]``, ``MAP[…]``, ``ROW(…)``."""
@@ -462,7 +465,7 @@ class Scalar:
         made = functions.FUNCTIONS.get(name)
         if made is None:
             return self.aggregate(node)
-        call = functions.Arguments(self, node, [self(a) for a in node.arguments])
+        call = Arguments(self, node, [self(a) for a in node.arguments])
         return made(call)
 
     def aggregate(self, node: n.Call) -> Value:

@@ -7,8 +7,14 @@ from collections.abc import Iterable
 import attrs
 
 from kdsl.declare.translate.values import Value
+from kdsl.formats import ROW_KIND
 from kdsl.types import model as t
 from kdsl.types.sql import quoted
+
+
+@attrs.frozen
+class Changelog(t.Row):
+    """The columns of a changelog: rows that come, change and go; what each row says stands in one more column."""
 
 
 @attrs.frozen
@@ -18,11 +24,12 @@ class Relation:
     Attributes:
         alias: Its name.
         columns: Its columns, in order.
-        shown: Whether ``*`` means each of them.
+        kinds: Of a changelog, the SQL of what each row says.
     """
 
     alias: str
     columns: tuple[tuple[str, Value], ...]
+    kinds: str | None = None
 
     def get(self, name: str) -> Value | None:
         """A column by its name."""
@@ -42,7 +49,8 @@ class Relation:
 def relation(alias: str, row: t.Row) -> Relation:
     """The columns of a table under an alias."""
     prefix = quoted(alias)
-    return Relation(alias, tuple((f.name, Value(f"{prefix}.{quoted(f.name)}", f.type)) for f in row.fields))
+    kinds = f"{prefix}.{quoted(ROW_KIND)}" if isinstance(row, Changelog) else None
+    return Relation(alias, tuple((f.name, Value(f"{prefix}.{quoted(f.name)}", f.type)) for f in row.fields), kinds)
 
 
 class AmbiguousError(Exception):

@@ -119,7 +119,7 @@ def as_decimal(kind: t.DataType) -> t.Decimal:
     """An exact number's type as DECIMAL."""
     if isinstance(kind, t.Decimal):
         return kind
-    return t.Decimal(_DIGITS[type(kind)], 0)  # type: ignore[index]
+    return t.Decimal(_DIGITS[type(kind)], 0)
 
 
 def common(kinds: Iterable[t.DataType | None]) -> t.DataType | None:

@@ -1,0 +1,391 @@
+"""A script as a plan: every query translated, every column matched, every problem told; no Spark, no broker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from kdsl.cluster import Cluster
+from kdsl.declare.ddl.expressions import Query as Translated, UntranslatableError, typed_expression, typed_query
+from kdsl.declare.ddl.parser import Script
+from kdsl.declare.ddl.statements import (
+    CreateTable,
+    CreateView,
+    Drop,
+    Explain,
+    Fragment,
+    Insert,
+    Name,
+    Query,
+    ResetOption,
+    SetOption,
+    StatementSet,
+)
+from kdsl.declare.ddl.tables import Catalog, DeclaredTable
+from kdsl.declare.translate.scopes import Changelog
+from kdsl.errors import Problem, ResolveError, Where, fail_on, listing, nearest
+from kdsl.resolve import problems as judged
+from kdsl.script.checks import stream_problems
+from kdsl.script.datagen import Generated, generated
+from kdsl.script.matching import Column, matched
+from kdsl.script.options import ScriptOptions, script_options
+from kdsl.script.settings import Settings, Told
+from kdsl.table import Table
+from kdsl.types import model as t
+
+
+@attrs.frozen
+class ScriptTable:
+    """A table of a script with what runs it.
+
+    Attributes:
+        declared: What was declared.
+        topic: The table at work, where its connector is Kafka's.
+        options: The options, where only scripts have the connector.
+        generated: How its rows are made, where it is made up.
+    """
+
+    declared: DeclaredTable
+    topic: Table | None = None
+    options: ScriptOptions | None = None
+    generated: Generated | None = None
+
+    @property
+    def name(self) -> str:
+        """The name that queries use."""
+        return self.declared.name
+
+    @property
+    def connector(self) -> str:
+        """The connector's name."""
+        return self.declared.options.get("connector", "")
+
+    @property
+    def ends(self) -> bool:
+        """Whether a stream of it ends by itself."""
+        if self.generated is not None:
+            return self.generated.rows is not None
+        return self.topic is not None and self.topic.definition.options.valid().bounded != "unbounded"
+
+
+@attrs.frozen
+class View:
+    """A view of a script: its query, and the columns that it gives."""
+
+    name: str
+    query: Translated
+    columns: t.Row
+
+
+@attrs.frozen
+class Job:
+    """One ``INSERT``, or a query whose rows are shown.
+
+    Attributes:
+        number: Its place among the jobs of the script, from 1.
+        query: The query.
+        sink: The table that is written; None shows the rows.
+        columns: The columns that the sink gets, in its order.
+        tables: The tables that are read, by name.
+        views: The views that are read, those first that others use.
+        settings: What ``SET`` said.
+        group: The jobs of one number start together: a statement set.
+        where: Its place.
+    """
+
+    number: int
+    query: Translated
+    sink: ScriptTable | None
+    columns: tuple[Column, ...]
+    tables: Mapping[str, ScriptTable]
+    views: tuple[View, ...]
+    settings: Settings
+    group: int
+    where: Where = attrs.field(eq=False, repr=False)
+
+    @property
+    def streaming(self) -> bool:
+        """Whether it runs as a stream: it reads a table, and the mode is not batch."""
+        return bool(self.tables) and self.settings.mode == "streaming"
+
+    @property
+    def ends(self) -> bool:
+        """Whether it ends by itself."""
+        return not self.streaming or all(table.ends for table in self.tables.values())
+
+    @property
+    def name(self) -> str:
+        """What the job is called."""
+        return f"insert-{self.number}-{self.sink.name}" if self.sink else f"select-{self.number}"
+
+
+@attrs.frozen
+class ScriptPlan:
+    """What a script does.
+
+    Attributes:
+        jobs: What runs, in order.
+        warnings: What is odd and goes on.
+    """
+
+    jobs: tuple[Job, ...]
+    warnings: tuple[Problem, ...] = ()
+
+
+def plan_script(
+    script: Script, cluster: Cluster | None = None, settings: Mapping[str, str] | None = None
+) -> ScriptPlan:
+    """The plan of a script.
+
+    Args:
+        script: The script.
+        cluster: Where the topics live; not needed by tables that name their brokers.
+        settings: What holds before the first ``SET``, under Flink's keys.
+
+    Raises:
+        ResolveError: Something is wrong; everything is told, each at its place.
+    """
+    planner = _Planner(cluster, Told(settings))
+    for statement in script.statements:
+        planner.statement(statement)
+    problems = [*script.problems, *planner.problems, *planner.catalog.problems, *planner.told.problems]
+    warnings = fail_on(dict.fromkeys(problems), script.subject)
+    return ScriptPlan(tuple(planner.jobs), tuple(p for p in warnings if p.severity == "warning"))
+
+
+class _Planner:
+    def __init__(self, cluster: Cluster | None, told: Told) -> None:
+        self.cluster, self.told = cluster, told
+        self.catalog = Catalog()
+        self.views: dict[str, View] = {}
+        self.made: dict[int, ScriptTable] = {}
+        self.problems: list[Problem] = []
+        self.jobs: list[Job] = []
+        self.groups = 0
+        self.judged: set[tuple[int, str]] = set()
+
+    def problem(self, code: str, message: str, fix: str, where: Where) -> None:
+        self.problems.append(Problem(code, message, fix, where))
+
+    def statement(self, statement: object) -> None:
+        match statement:
+            case CreateTable():
+                self.create(statement)
+            case CreateView():
+                self.view(statement)
+            case Drop(kind="VIEW"):
+                if self.views.pop(statement.name.last, None) is None and not statement.if_exists:
+                    hint = nearest(statement.name.last, self.views)
+                    message = f"there is no view {statement.name.last!r} to drop{hint}"
+                    self.problem("view-unknown", message, "write DROP VIEW IF EXISTS", statement.name.where)
+            case Drop():
+                self.catalog.drop(statement)
+            case SetOption() | ResetOption():
+                self.told.change(statement)
+            case Insert():
+                self.groups += 1
+                self.insert(statement)
+            case StatementSet():
+                self.groups += 1
+                for insert in statement.inserts:
+                    self.insert(insert)
+            case Query():
+                self.groups += 1
+                self.select(statement)
+            case Explain():
+                message = "EXPLAIN does not stand in a script that runs"
+                self.problem("sql-explain", message, "remove it; kdsl run --dry-run shows the plans", statement.where)
+
+    # tables and views
+
+    def create(self, statement: CreateTable) -> None:
+        name = statement.name.last
+        if name in self.views:
+            self.problem("table-twice", f"there is a view {name!r} already", "give it another name", statement.where)
+        same = [x.name for x in self.catalog.tables if x.name.lower() == name.lower() and x.name != name]
+        if same:
+            message = f"the tables {same[0]!r} and {name!r} differ in letter case only, which Spark does not see"
+            self.problem("table-case", message, "give one of them another name", statement.name.where)
+        table = self.catalog.create(statement)
+        self.made.setdefault(id(table), self.table(table))
+
+    def table(self, declared: DeclaredTable) -> ScriptTable:
+        connector = declared.connector
+        if connector is None or connector.use != "script":
+            return ScriptTable(declared, topic=Table(declared.definition()))
+        options = script_options(declared)
+        self.problems += [*declared.problems, *options.problems]
+        if connector.name != "datagen":
+            return ScriptTable(declared, options=options)
+        made, problems = generated(declared, options)
+        self.problems += problems
+        return ScriptTable(declared, options=options, generated=made)
+
+    def view(self, statement: CreateView) -> None:
+        name = statement.name.last
+        taken = name in self.views or self.catalog.find(statement.name) is not None
+        if taken:
+            if not statement.if_not_exists:
+                message = f"there is a table or a view {name!r} already"
+                self.problem("view-twice", message, "give it another name, or drop that one", statement.name.where)
+            return
+        query = self.query(statement.query)
+        if query is None:
+            return
+        columns = query.columns
+        if statement.columns:
+            if len(statement.columns) != len(columns.fields):
+                message = f"the view names {len(statement.columns)} columns, and its query gives {len(columns.fields)}"
+                self.problem("view-columns", message, "name each column", statement.where)
+                return
+            pairs = zip(columns.fields, statement.columns, strict=True)
+            columns = attrs.evolve(columns, fields=tuple(attrs.evolve(f, name=each) for f, each in pairs))
+        self.views[name] = View(name, query, columns)
+
+    def readable(self) -> dict[str, t.Row]:
+        """Everything that a query can read: tables whose rows are known, and views."""
+        rows: dict[str, t.Row] = {}
+        for declared in self.catalog.tables:
+            table = self.made[id(declared)]
+            rows[declared.name] = declared.row
+            if table.topic is not None:
+                made = table.topic.definition.value_format
+                if made is not None and not made.insert_only:
+                    rows[declared.name] = Changelog(declared.row.fields, nullable=False)
+        return {**rows, **{view.name: view.columns for view in self.views.values()}}
+
+    def query(self, fragment: Fragment) -> Translated | None:
+        text = fragment.text
+        shift = 0
+        bare = re.match(r"\s*TABLE\s+", text, re.IGNORECASE)
+        if bare:
+            shift = len("SELECT * FROM ") - bare.end()
+            text = f"SELECT * FROM {text[bare.end() :]}"  # noqa: S608
+        try:
+            return typed_query(text, self.readable())
+        except UntranslatableError as e:
+            where = fragment.where(max(0, e.position - shift), len(e.name))
+            self.problem("sql-query", e.reason, e.fix, where)
+            return None
+
+    def used(self, query: Translated) -> tuple[dict[str, ScriptTable], list[View]]:
+        """The tables and views that a query reads, also through views."""
+        tables: dict[str, ScriptTable] = {}
+        views: list[View] = []
+        for name in query.tables:
+            view = self.views.get(name)
+            if view is None:
+                declared = self.catalog.find(Name((name,)))
+                assert declared is not None
+                tables[name] = self.made[id(declared)]
+                continue
+            below, others = self.used(view.query)
+            tables |= below
+            views += [v for v in (*others, view) if v not in views]
+        return tables, views
+
+    # jobs
+
+    def insert(self, statement: Insert) -> None:
+        sink = self.sink(statement)
+        query = self.query(statement.query)
+        if query is None or sink is None:
+            return
+        constants = {}
+        for column, fragment in statement.partition:
+            try:
+                constants[column] = typed_expression(fragment.text, {})
+            except UntranslatableError as e:
+                self.problem("sql-query", e.reason, e.fix, fragment.where(e.position, len(e.name)))
+        columns, problems = matched(sink.declared, query, statement.columns, constants)
+        self.problems += [p.at(statement.query.where(table=sink.name)) for p in problems]
+        if query.changelog and sink.topic is not None:
+            made = sink.topic.definition.value_format
+            if made is not None and made.insert_only:
+                message = f"the query gives rows that change and go, and the format of {sink.name} only takes new ones"
+                fix = "give the table a value format that carries changes, as debezium-json"
+                self.problem("write-changelog", message, fix, statement.table.where)
+        self.job(statement.query, query, sink, columns, statement.where)
+
+    def sink(self, statement: Insert) -> ScriptTable | None:
+        name, where = statement.table, statement.table.where
+        declared = self.catalog.find(name)
+        if declared is None:
+            names = [each.name for each in self.catalog.tables]
+            message = f"there is no table {str(name)!r} to write to{nearest(name.last, names)}"
+            fix = f"use one of {listing(names)}" if names else "declare it with CREATE TABLE before"
+            self.problem("table-unknown", message, fix, where)
+            return None
+        if statement.overwrite:
+            message = "INSERT OVERWRITE replaces what there is, which a topic cannot"
+            self.problem("insert-overwrite", message, "write INSERT INTO", statement.where)
+        table = self.made[id(declared)]
+        if statement.options:
+            changed = {o.key: o for o in statement.options}
+            kept = [o for o in declared.statement.options if o.key not in changed]
+            evolved = attrs.evolve(declared.statement, options=(*kept, *statement.options))
+            table = self.table(attrs.evolve(declared, statement=evolved))
+        if table.connector == "datagen":
+            message = f"{declared.name!r} is a table of the connector 'datagen', which only reads"
+            self.problem("insert-sink", message, "write into a table of 'kafka', 'print' or 'blackhole'", where)
+            return None
+        self.judge(table, "write")
+        return table
+
+    def judge(self, table: ScriptTable, direction: str) -> None:
+        """The problems of a topic's table in a direction, once."""
+        if table.topic is None or (id(table), direction) in self.judged:
+            return
+        self.judged.add((id(table), direction))
+        definition = table.topic.definition
+        if self.cluster is not None:
+            try:
+                definition = attrs.evolve(definition, properties=table.topic.cluster(self.cluster).properties)
+            except ResolveError as e:
+                self.problems += e.problems
+        elif definition.properties.get("bootstrap.servers") is None:
+            message = f"{table.name} does not say where its brokers are"
+            fix = "set 'properties.bootstrap.servers', or run it with --bootstrap-servers"
+            self.problem("cluster-missing", message, fix, table.declared.where)
+        self.problems += judged(definition, direction)  # type: ignore[arg-type]
+
+    def select(self, statement: Query) -> None:
+        query = self.query(statement.query)
+        if query is not None:
+            columns = tuple(Column(f.name, f.type, f.type) for f in query.columns.fields)
+            self.job(statement.query, query, None, columns, statement.where)
+
+    def job(
+        self,
+        fragment: Fragment,
+        query: Translated,
+        sink: ScriptTable | None,
+        columns: Sequence[Column],
+        where: Where,
+    ) -> None:
+        tables, views = self.used(query)
+        number = len(self.jobs) + 1
+        job = Job(number, query, sink, tuple(columns), tables, tuple(views), self.told.now, self.groups, where)
+        for table in tables.values():
+            if table.connector in ("print", "blackhole"):
+                message = f"{table.name!r} is a table of the connector {table.connector!r}, which only writes"
+                self.problem("select-source", message, "read a table of 'kafka' or 'datagen'", fragment.where())
+            self.judge(table, "read")
+            if not job.streaming and table.generated is not None and table.generated.rows is None:
+                message = f"{table.name!r} never ends, and a batch reads all of it"
+                fix = "set 'number-of-rows', or run it as a stream"
+                self.problem("batch-unbounded", message, fix, table.declared.where)
+        if job.streaming:
+            marks = {name: table.declared.watermarks for name, table in tables.items()}
+            own = [(n, fragment.where(n.position, len(n.name))) for n in query.notes]
+            windows = [(w, fragment.where(w.position, len(w.kind))) for w in query.windows]
+            for view in views:
+                own += [(n, fragment.where()) for n in view.query.notes]
+                windows += [(w, fragment.where()) for w in view.query.windows]
+            marked = any(marks.values())
+            self.problems += stream_problems(
+                own, windows, watermarks=marked, sink=None if sink is None else sink.connector
+            )
+        self.jobs.append(job)
