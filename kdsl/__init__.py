@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kdsl.builders.serializers import KafkaRecordSerializationSchema as KafkaRecordSerializationSchema
     from kdsl.builders.sink import DeliveryGuarantee as DeliveryGuarantee, KafkaSink as KafkaSink
     from kdsl.builders.source import KafkaSource as KafkaSource
-    from kdsl.cluster import Cluster as Cluster
+    from kdsl.cluster import Cluster as Cluster, Registry as Registry
     from kdsl.declare.classes.columns import (
         Col as Col,
         Header as Header,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Ref as Ref,
         ref as ref,
     )
+    from kdsl.declare.classes.rows import row_kind as row_kind, with_row_kind as with_row_kind
     from kdsl.declare.classes.table import KafkaTable as KafkaTable
     from kdsl.errors import (
         KdslError as KdslError,
@@ -152,6 +153,7 @@ _PUBLIC = {
     "Raw": "kdsl_formats.raw",
     "RecordError": "kdsl.errors",
     "Ref": "kdsl.declare.classes.ref",
+    "Registry": "kdsl.cluster",
     "ResolveError": "kdsl.errors",
     "RowError": "kdsl.run.frames.rows",
     "SecretError": "kdsl.secrets",
@@ -177,10 +179,12 @@ _PUBLIC = {
     "metrics": "kdsl.run.metrics.observer",
     "option": "kdsl.options",
     "ref": "kdsl.declare.classes.ref",
+    "row_kind": "kdsl.declare.classes.rows",
     "serve_metrics": "kdsl.run.metrics.prometheus",
     "sql": "kdsl.table",
     "sql_type": "kdsl.types.python",
     "virtual": "kdsl.declare.classes.columns",
+    "with_row_kind": "kdsl.declare.classes.rows",
 }
 
 __all__ = [
@@ -233,6 +237,7 @@ __all__ = [
     "Raw",
     "RecordError",
     "Ref",
+    "Registry",
     "ResolveError",
     "RowError",
     "SecretError",
@@ -258,10 +263,12 @@ __all__ = [
     "metrics",
     "option",
     "ref",
+    "row_kind",
     "serve_metrics",
     "sql",
     "sql_type",
     "virtual",
+    "with_row_kind",
 ]
 
 

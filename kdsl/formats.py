@@ -40,7 +40,8 @@ BUILT_IN = {
 
 ROW_KIND = "_row_kind"
 """The first column of a changelog's DataFrame."""
-ROW_KINDS = ("+I", "-U", "+U", "-D")
+RowKind = Literal["+I", "-U", "+U", "-D"]
+ROW_KINDS: Final[tuple[RowKind, ...]] = ("+I", "-U", "+U", "-D")
 """What a row of a changelog says, in the order of the numbers by which formats name it: a row that is new, a row as it
 was before a change and after it, a row that is gone."""
 

@@ -17,6 +17,7 @@ from kdsl.declare.classes.define import attributes
 from kdsl.declare.classes.reading import Attribute
 from kdsl.declare.definition import MISSING
 from kdsl.errors import listing, nearest
+from kdsl.formats import ROW_KIND, ROW_KINDS, RowKind
 
 R = TypeVar("R")
 FIELDS = "__attrs_attrs__"
@@ -90,7 +91,36 @@ def evolve(row: R, changes: Mapping[str, Any]) -> R:
     """
     cls: Any = type(row)
     made: R = cls(**{**{a.name: getattr(row, a.name) for a in attrs.fields(cls)}, **changes})
+    if ROW_KIND in vars(row):
+        set_row_kind(made, row_kind(row))
     return made
+
+
+def row_kind(row: object) -> RowKind:
+    """What a typed row of a changelog says: ``+I`` (new), ``-U`` and ``+U`` (before and after a change), ``-D`` (gone).
+
+    A row that was made by its class, and one of a table whose rows are no changes, is new.
+    """
+    kind: RowKind = vars(row).get(ROW_KIND, "+I")
+    return kind
+
+
+def with_row_kind(row: R, kind: RowKind) -> R:
+    """A copy of a typed row that says something else, for the ``rows`` of a table whose format carries changes.
+
+    Raises:
+        ValueError: There is no such row kind.
+    """
+    if kind not in ROW_KINDS:
+        raise ValueError(f"there is no row kind {kind!r}; there are {listing(ROW_KINDS)}")
+    made = copy.copy(row)
+    set_row_kind(made, kind)
+    return made
+
+
+def set_row_kind(row: object, kind: RowKind) -> None:
+    """Set what a row says; not for rows that anybody else has."""
+    vars(row)[ROW_KIND] = kind
 
 
 def _unknown(cls: type, name: str, fields: Mapping[str, Any]) -> str:

@@ -10,10 +10,12 @@ import pyarrow as pa
 
 from kdsl.declare.classes.define import attributes, statements
 from kdsl.declare.classes.reading import Attribute
-from kdsl.declare.classes.rows import fill, writable
+from kdsl.declare.classes.rows import fill, row_kind, set_row_kind, writable
 from kdsl.declare.classes.values import BadValueError, from_arrow, to_arrow
 from kdsl.declare.definition import MISSING
 from kdsl.errors import KdslError, listing
+from kdsl.formats import ROW_KIND
+from kdsl.resolve.changelog import changes
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema, arrow_type
 from kdsl.types.spark import TIME_SWITCH, spark_schema, spark_type, without_time
@@ -48,6 +50,11 @@ def data_frame(cls: type, rows: Iterable[Any], spark: SparkSession | None) -> Da
     _check_time(cls, columns, session)
     arrays = [pa.array([_value(cls, i, r, a) for i, r in enumerate(given)], arrow_type(a.column.type)) for a in columns]
     kind = _row_type(columns)
+    if _is_changelog(cls):
+        arrays.insert(0, pa.array([row_kind(row) for row in given], pa.string()))
+        kind = t.Row((t.Field(ROW_KIND, t.STRING.as_nullable(False)), *kind.fields), nullable=False)
+    else:
+        _only_new(cls, given)
     table = pa.Table.from_arrays(arrays, schema=arrow_schema(kind))
     return session.createDataFrame(table, schema=spark_schema(kind))
 
@@ -59,6 +66,19 @@ def _check_time(cls: type, columns: Iterable[Attribute], session: SparkSession) 
 
 def _row_type(columns: Iterable[Attribute]) -> t.Row:
     return t.Row(tuple(t.Field(a.column.name, a.column.type, a.column.comment) for a in columns), nullable=False)
+
+
+def _is_changelog(cls: type) -> bool:
+    return changes(cls.definition())  # type: ignore[attr-defined]
+
+
+def _only_new(cls: type, rows: list[Any]) -> None:
+    for i, row in enumerate(rows):
+        if row_kind(row) != "+I":
+            raise RowError(
+                f"{cls.__name__}.rows(...): row {i} says {row_kind(row)}, but the value format of {cls.__name__} only "
+                "inserts; leave the row out, or use a format that carries changes, as debezium-json"
+            )
 
 
 def _value(cls: type, index: int, row: Any, attribute: Attribute) -> Any:
@@ -77,13 +97,16 @@ def collect(cls: type[R], df: DataFrame) -> list[R]:
     """
     found, _ = attributes(cls)
     by_column = {a.column.name: a for a in found.values()}
-    _check(cls, df, by_column)
-    names = df.columns
+    changelog = ROW_KIND in df.columns and _is_changelog(cls)
+    _check(cls, df.drop(ROW_KIND) if changelog else df, by_column)
+    names = [n for n in df.columns if n != ROW_KIND or not changelog]
     reading = {a.name: statement.names for statement in statements(cls) for a in statement.attributes()[0]}
     columns = []
-    for name, array in zip(names, _loosened(df, by_column).toArrow().columns, strict=True):
+    rows = _loosened(df, by_column).toArrow()
+    kinds = rows.column(ROW_KIND).to_pylist() if changelog else []
+    for name in names:
         a = by_column[name]
-        values = array.to_pylist()
+        values = rows.column(name).to_pylist()
         columns.append([from_arrow(v, a.column.type, a.annotation, reading[a.name]) for v in values])
     made = []
     for values in zip(*columns, strict=True):
@@ -92,6 +115,8 @@ def collect(cls: type[R], df: DataFrame) -> list[R]:
         fill(row, {n: v for n, v in carried.items() if writable(found[n])})
         vars(row).update({n: v for n, v in carried.items() if not writable(found[n])})
         made.append(row)
+    for row, kind in zip(made, kinds, strict=False):
+        set_row_kind(row, kind)
     return made
 
 
@@ -100,7 +125,7 @@ def _loosened(df: DataFrame, by_column: Mapping[str, Attribute]) -> DataFrame:
     from pyspark.sql import functions as F
 
     columns = [F.col(quoted(n)) for n in df.columns]
-    kinds = [by_column[n].column.type for n in df.columns]
+    kinds = [by_column[n].column.type if n in by_column else t.STRING for n in df.columns]
     loosened = (spark_type(_loose(k)) if _has(t.Row, k) else None for k in kinds)
     return df.select([c if k is None else c.cast(k) for c, k in zip(columns, loosened, strict=True)])
 
