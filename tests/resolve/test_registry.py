@@ -1,0 +1,214 @@
+"""Formats whose schemas stand in a registry: the registry, the subject, the schema, secrets (RULES section 9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kdsl import AvroConfluent, Cluster, DebeziumAvroConfluent, Json, KafkaTable, Key, Registry
+from kdsl.errors import ResolveError
+from kdsl.formats import Use
+from kdsl.plan.model import WritePlan
+from kdsl.plan.show import show
+from kdsl.plan.text import attached, detached, plan_text, read_plan_text
+from kdsl.table import Table
+from kdsl_formats._registry.options import RegistryFormat
+
+URL = "http://registry:8081"
+ORDER = (
+    '{"type":"record","name":"Order","namespace":"shop","fields":[{"name":"id","type":"long"},'
+    '{"name":"note","type":["null","string"]}]}'
+)
+
+TURNED = '{"type":"record","name":"A","fields":[{"name":"note","type":["null","string"]},{"name":"id","type":"long"}]}'
+STAGED = {"exactly_once": "staged", "delivery": "exactly-once", "transactional_id_prefix": "p"}
+
+
+def table(value: Any = None, topic: str | list[str] = "orders", **options: Any) -> Table:
+    class Orders(KafkaTable, topic=topic, value=value or AvroConfluent(url=URL), **options):
+        id: int
+        note: str | None
+
+    return Table(Orders.definition())
+
+
+def told(made: Table, direction: str = "write", cluster: Cluster | None = None) -> list[tuple[str, str]]:
+    try:
+        made.write_plan(cluster) if direction == "write" else made.read_plan(cluster=cluster)
+    except ResolveError as e:
+        return [(p.problem.code, p.problem.message) for p in e.exceptions if hasattr(p, "problem")]
+    return []
+
+
+class TestTheRegistry:
+    def test_without_one_both_ways_to_give_it_are_named(self) -> None:
+        made = table(AvroConfluent())
+        with pytest.raises(ResolveError) as caught:
+            made.read_plan(cluster=Cluster("k:1"))
+        (error,) = caught.value.exceptions
+        text = str(error)
+
+        assert "needs a schema registry: it has no 'url', and the cluster has no registry" in text
+        assert "AvroConfluent(url='http://HOST:PORT')" in text
+        assert "Cluster(…, registry='http://HOST:PORT')" in text
+
+    def test_a_table_that_names_its_brokers_needs_no_cluster_to_be_told(self) -> None:
+        made = table(AvroConfluent(), properties={"bootstrap.servers": "k:1"})
+
+        assert [code for code, _ in told(made)] == ["registry-missing"]
+
+    def test_a_plan_needs_none_as_long_as_the_cluster_is_not_known(self) -> None:
+        assert told(table(AvroConfluent())) == []
+
+    @pytest.mark.parametrize("direction", ["read", "write"])
+    def test_that_of_the_cluster_will_do(self, direction: str) -> None:
+        assert told(table(AvroConfluent()), direction, Cluster("k:1", registry=URL)) == []
+
+    def test_its_settings_are_judged_too(self) -> None:
+        cluster = Cluster("k:1", registry=Registry(URL, {"basic.auth.credentials.source": "USER_INFO"}))
+
+        assert [code for code, _ in told(table(AvroConfluent()), "read", cluster)] == ["registry-login"]
+
+    def test_the_format_s_own_settings_win(self) -> None:
+        given = Registry(URL, {"basic.auth.user.info": "a:b", "max.retries": "1"})
+
+        own = AvroConfluent(properties={"max.retries": 3}).registry(given)
+
+        assert own == Registry(URL, {"basic.auth.user.info": "a:b", "max.retries": "3"})
+
+    def test_a_login_of_the_cluster_s_goes_to_no_other_address(self) -> None:
+        given = Registry(URL, {"basic.auth.user.info": "a:b"})
+
+        assert AvroConfluent(url="http://other").registry(given) == Registry("http://other")
+        assert AvroConfluent(url=URL).registry(given) == given
+
+
+class TestTheSubject:
+    @pytest.mark.parametrize(
+        ("made", "use", "subject"),
+        [
+            (AvroConfluent(), Use(topics=("orders",)), "orders-value"),
+            (AvroConfluent(), Use("key", topics=("orders",)), "orders-key"),
+            (AvroConfluent(subject="mine"), Use(topics=("orders", "other")), "mine"),
+            (AvroConfluent(subject_name_strategy="record"), Use(topics=()), "shop.Order"),
+            (AvroConfluent(subject_name_strategy="topic-record"), Use(topics=("orders",)), "orders-shop.Order"),
+            (DebeziumAvroConfluent(), Use(topics=("orders",)), "orders-value"),
+        ],
+    )
+    def test_it_is_called_after_the_topic_unless_told_otherwise(
+        self, made: RegistryFormat, use: Use, subject: str
+    ) -> None:
+        assert made.subject_of(use, "shop.Order") == subject
+
+    @pytest.mark.parametrize("made", [AvroConfluent(url=URL), DebeziumAvroConfluent(url=URL)])
+    def test_a_sink_whose_topic_is_not_known_needs_it(self, made: RegistryFormat) -> None:
+        several = table(made, topic=["a", "b"])
+
+        assert "registry-subject" in [code for code, _ in told(several)]
+        assert told(several, "read") == []
+
+    def test_one_that_is_given_will_do_for_several_topics(self) -> None:
+        codes = [code for code, _ in told(table(AvroConfluent(url=URL, subject="s"), topic=["a", "b"]))]
+
+        assert "registry-subject" not in codes
+
+    @pytest.mark.parametrize(
+        ("made", "part"),
+        [
+            (
+                AvroConfluent(url=URL, subject="s", subject_name_strategy="record", schema=ORDER),
+                "has the subject 's', and",
+            ),
+            (AvroConfluent(url=URL, subject_name_strategy="topic-record"), "the same name in every table"),
+            (AvroConfluent(url=URL, use_latest_version=True, schema=ORDER), "use-latest-version"),
+        ],
+    )
+    def test_options_that_contradict_each_other_are_told(self, made: AvroConfluent, part: str) -> None:
+        ((_, message),) = told(table(made))
+
+        assert part in message
+        assert told(table(made), "read") == []
+
+
+class TestTheSchema:
+    def test_it_fits_the_table(self) -> None:
+        assert told(table(AvroConfluent(url=URL, schema=ORDER))) == []
+
+    @pytest.mark.parametrize(
+        ("schema", "part"),
+        [
+            ("{", "this is none"),
+            ('"long"', "cannot be used"),
+            (ORDER.replace('"id"', '"idd"'), "it has no 'id'; the table has no 'idd'"),
+            (ORDER.replace('"long"', '"int"'), "'id' is INT NOT NULL in it, and BIGINT NOT NULL in the table"),
+            (
+                ORDER.replace('["null","string"]', '"string"'),
+                "'note' is STRING NOT NULL in it, and STRING in the table",
+            ),
+            (
+                '{"type":"record","name":"A","fields":[{"name":"note","type":["null","string"]},{"name":"id","type":"long"}]}',
+                "in another order",
+            ),
+        ],
+    )
+    def test_one_that_does_not_is_told_with_the_difference(self, schema: str, part: str) -> None:
+        ((code, message),) = told(table(AvroConfluent(url=URL, schema=schema)))
+
+        assert code == "registry-schema"
+        assert part in message
+
+    def test_that_of_changes_holds_the_envelope(self) -> None:
+        ((_, message),) = told(table(DebeziumAvroConfluent(url=URL, schema=ORDER)))
+
+        assert "it has no 'before', 'after', 'op'; the table has no 'id', 'note'" in message
+
+    def test_columns_that_avro_cannot_hold_are_told(self) -> None:
+        class Odd(KafkaTable, topic="t", value=AvroConfluent(url=URL)):
+            counts: dict[int, str]
+
+        assert told(Table(Odd.definition()), "read") != []
+
+
+class TestSecrets:
+    SECRET = AvroConfluent(url=URL, basic_auth_user_info="me:HUSH", properties={"bearer.auth.client.secret": "HUSH"})
+
+    def test_a_plan_shows_none_and_keeps_none(self) -> None:
+        plan = table(self.SECRET).write_plan()
+        texts = [plan_text(plan), show(plan), repr(plan), repr(detached(plan)[0])]
+
+        assert "HUSH" not in "".join(texts)
+        assert plan == table(self.SECRET).write_plan()
+
+    def test_literals_travel_beside_the_text_and_are_put_back(self) -> None:
+        plan = table(self.SECRET).write_plan()
+        apart, literals = detached(plan)
+
+        assert attached(read_plan_text(plan_text(plan), WritePlan), literals) == plan
+        assert literals == {
+            "format.value.basic-auth.user-info": "me:HUSH",
+            "format.value.properties.bearer.auth.client.secret": "HUSH",
+        }
+        assert plan_text(apart) == plan_text(plan)
+
+    @pytest.mark.parametrize(
+        "options",
+        [{"transport": "jvm"}, {"exactly_once": "staged", "delivery": "exactly-once", "transactional_id_prefix": "p"}],
+    )
+    def test_one_that_is_written_out_is_refused_where_it_cannot_travel_unseen(self, options: dict[str, Any]) -> None:
+        found = told(table(self.SECRET, **options))
+
+        assert [code for code, _ in found] == ["secret-literal"] * 2
+        assert "HUSH" not in str(found)
+        assert told(table(AvroConfluent(url=URL, basic_auth_user_info="${env:INFO}"), **options)) == []
+
+
+def test_a_key_may_have_one_too() -> None:
+    class Keyed(KafkaTable, topic="orders", key=AvroConfluent(), value=Json()):
+        id: Key[int]
+        note: str | None
+
+    made = Table(Keyed.definition())
+
+    assert [code for code, _ in told(made, "write", Cluster("k:1"))] == ["registry-missing"]
+    assert told(made, "write", Cluster("k:1", registry=URL)) == []
