@@ -13,12 +13,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
 
+import attrs
+
 from kdsl.client.docs import reference as client_settings
 from kdsl.declare.connector import KafkaOptions, Transport
 from kdsl.declare.metadata import METADATA
 from kdsl.formats import BUILT_IN, Format, format_class
 from kdsl.resolve.transport import CAPABILITIES
 from kdsl.run.metrics.docs import reference as metrics_page
+from kdsl.script.options import CONNECTORS as SCRIPT_CONNECTORS, DatagenField
+from kdsl.script.settings import Settings
 from kdsl.types import model as t
 
 ROOT = Path("docs")
@@ -115,6 +119,34 @@ def transports_page(written: str) -> str:
     return _MADE.sub(lambda _: "\n".join(rows) + "\n", written)
 
 
+def script_connector_page(name: str) -> str:
+    """The reference page of a connector that only scripts have, in Markdown."""
+    kind = SCRIPT_CONNECTORS[name]
+    parts = [
+        "<!-- Made by python -m kdsl.docs from the declarations of the options; do not edit. -->",
+        f"# The connector `{name}`",
+        inspect.getdoc(kind) or "",
+        f"It stands in [scripts](../sql-scripts.md): `WITH ('connector' = '{name}')`.",
+        "## Options",
+        kind.reference() if attrs.fields(kind) else "It has none.",
+    ]
+    if name == "datagen":
+        parts += ["## Options of a column", inspect.getdoc(DatagenField) or "", DatagenField.reference("fields.#.")]
+    return "\n\n".join(parts) + "\n"
+
+
+def settings_page() -> str:
+    """The reference page of what ``SET`` knows, in Markdown."""
+    parts = [
+        "<!-- Made by python -m kdsl.docs from the declarations of the settings; do not edit. -->",
+        "# Settings of a script",
+        "`SET 'key' = 'value'` holds for the statements below it, `RESET 'key'` takes it back. A key that is not here "
+        "is told, and ignored.",
+        Settings.reference(),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
 def pages(root: Path = ROOT) -> dict[Path, str]:
     """Every generated page, by its place below the folder of the documentation.
 
@@ -127,6 +159,8 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     return {
         Path("client-settings.md"): client_settings(),
         Path("connector.md"): connector_page(),
+        Path("sql-settings.md"): settings_page(),
+        **{Path("connectors", f"{name}.md"): script_connector_page(name) for name in SCRIPT_CONNECTORS},
         Path("metrics.md"): metrics_page(),
         **formats,
         **parts,
