@@ -70,6 +70,9 @@ def page(kind: type[Format]) -> str:
 
 
 def _types(kind: type[Format]) -> Iterable[str]:
+    if (told := kind.column_types()) is not None:
+        yield told
+        return
     made = kind()
     rows = ["| type | read | write |", "| --- | --- | --- |"]
     for words, sample in _SAMPLES:

@@ -159,6 +159,11 @@ class Format(Options):
         super().__init_subclass__()
         cls.title = f"the format {getattr(cls, 'identifier', cls.__name__)!r}"
 
+    @classmethod
+    def column_types(cls) -> str | None:
+        """The column types in Markdown, for the reference page of a format whose types hang on more than options."""
+        return None
+
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
         """The problems of this format with a row type and a direction, each without its place.
 

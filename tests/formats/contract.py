@@ -308,7 +308,7 @@ class FormatContract(ABC):
     def test_an_unknown_option_is_told_with_the_nearest_one(self) -> None:
         for key in sorted(keys(type(self.format))):
             wrong = f"{key}s"
-            problems = list(type(self.format).from_strings({wrong: "x"}).problems())
+            problems = list(type(self.format).from_strings({**self.format.to_strings(), wrong: "x"}).problems())
 
             assert [p.code for p in problems] == ["option-unknown"]
             assert f"the format '{self.format.identifier}' has no option '{wrong}'" in problems[0].message

@@ -30,6 +30,26 @@ from kdsl_formats.protobuf.sources import (
     schema_of_class,
 )
 
+COLUMN_TYPES = """\
+Columns have the names of fields, exactly; some of the fields are enough, in any order.
+
+| field | column types |
+| --- | --- |
+| int32, sint32, sfixed32 | INT |
+| uint32, fixed32 | INT (numbers from 2³¹ on are negative), BIGINT |
+| int64, sint64, sfixed64 | BIGINT |
+| uint64, fixed64 | BIGINT (numbers from 2⁶³ on are negative), DECIMAL(20, 0) |
+| bool, float, double | BOOLEAN, FLOAT, DOUBLE |
+| string | STRING, VARCHAR(n), CHAR(n) |
+| bytes | BYTES, VARBINARY(n), BINARY(n) |
+| an enum | STRING (the name), INT or BIGINT (the number) |
+| a message, a group | ROW of some of its fields; a message also BYTES, its serialised form |
+| google.protobuf.Timestamp | TIMESTAMP_LTZ(p), or ROW<seconds BIGINT, nanos INT> |
+| google.protobuf.StringValue and the like | the type of the value, or ROW<value …> |
+| google.protobuf.Struct, Value, ListValue | STRING with JSON |
+| repeated T | ARRAY of a type for T |
+| map<K, V> | MAP of types for K and V |
+| a member of a oneof | as any other field; where several are written, the last column wins |"""
 _SOURCES = ("descriptor_set", "descriptor_file", "proto_file", "proto_text")
 
 
@@ -102,6 +122,11 @@ class Protobuf(Format):
 
         def __init__(self, **given: Any) -> None:
             super().__init__(**_by_name(given))
+
+    @classmethod
+    def column_types(cls) -> str:
+        """The table of the reference page."""
+        return COLUMN_TYPES
 
     def schema(self) -> Schema:
         """The message with its descriptors.

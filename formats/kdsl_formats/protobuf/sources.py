@@ -303,7 +303,11 @@ def _find(name: str, files: Iterable[FileDescriptorProto]) -> str:
     if bare:
         raise SchemaError(f"several messages are called {name!r}: {listing(bare)}", "give the full name of one")
     known = listing(names[:_MANY]) + (f" and {len(names) - _MANY} more" if len(names) > _MANY else "")
-    close = nearest(name, names) or nearest(name.replace("$", ".").rpartition(".")[2], names)
+    by_bare = {full.rpartition(".")[2]: full for full in names}
+    bare_name = name.replace("$", ".").rpartition(".")[2]
+    close = nearest(name, names) or nearest(bare_name, by_bare)
+    for one, full in by_bare.items():
+        close = close.replace(repr(one), repr(full))
     raise SchemaError(f"there is no message {name!r}{close}", f"give the name of one that is there: {known or 'none'}")
 
 

@@ -146,7 +146,7 @@ class _Walk:
                 self._doubt(which, None)
                 return
         if which is None:
-            self._cursor = after
+            self._cursor = after.copy()  # the found ends are not to move on with it
         else:
             self._cursor[which] = after
         self._next(which)

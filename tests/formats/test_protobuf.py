@@ -1,0 +1,565 @@
+"""The format ``protobuf``: the reference's recorded answers, where messages come from, and plan-time rules."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pyarrow as pa
+import pytest
+from google.protobuf.message_factory import GetMessageClass
+
+import kdsl
+from kdsl.errors import Problem
+from kdsl.formats import Direction, Use
+from kdsl.plan.model import ReadPlan
+from kdsl.plan.show import show
+from kdsl.plan.text import plan_text, read_plan_text
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_type
+from kdsl_formats.protobuf import Protobuf, sources
+from kdsl_formats.protobuf.fast_decoder import ProtobufDecoder
+from kdsl_formats.protobuf.fast_encoder import ProtobufEncoder
+from kdsl_formats.protobuf.layout import layout_of
+from kdsl_formats.protobuf.sources import SchemaError, compiled, messages_in, schema_of
+from tests.formats.conformance import ERROR, Case, answer, arrow_value, cases, python_rows, shown
+
+DATA = Path(__file__).parent / "data" / "protobuf"
+RECORDED = Path(__file__).parents[3] / "shared" / "anchors" / "data" / "protobuf"
+JAVA = "org.apache.flink.formats.protobuf.testproto."
+EQUAL = {
+    "SimpleTestMulti": "Simple",
+    "Pb3Test": "Plain",
+    "MapTest": "Maps",
+    "MapTestTruncated": "OldMaps",
+    "OneofTest": "Choice",
+    "RepeatedTest": "Numbers",
+    "RepeatedMessageTest": "Pairs",
+    "MultipleLevelMessageTest": "Levels",
+    "TimestampTestMulti": "Moment",
+    "BigPbClass$BigPbMessage": "Many",
+    "TestSameOuterClassNameOuterClass$TestSameOuterClassName": "Lamp",
+}
+CASES = cases("protobuf")
+
+
+@cache
+def own() -> str:
+    """The messages of the tests, as the option ``descriptor-set``."""
+    files = compiled(sorted(DATA.glob("*.proto")), [DATA])
+    return base64.b64encode(files.SerializeToString(deterministic=True)).decode()
+
+
+@cache
+def recorded() -> str:
+    """The messages with which the answers were recorded."""
+    files = compiled(sorted(RECORDED.glob("*.proto")), [RECORDED])
+    return base64.b64encode(files.SerializeToString(deterministic=True)).decode()
+
+
+def made(name: str, **options: Any) -> Protobuf:
+    return Protobuf(message_class_name=name, descriptor_set=own(), **options)
+
+
+def problems(format_: Protobuf, row: t.Row, direction: Direction = "read") -> list[Problem]:
+    return [*format_.problems(), *format_.check(row, direction)]
+
+
+def with_own_messages(case: Case) -> Case:
+    name = case.options["message-class-name"].removeprefix(JAVA)
+    named = {"message-class-name": EQUAL.get(name, name), "descriptor-set": own()}
+    return attrs.evolve(case, options={**case.options, **named})
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_the_answer_is_the_references(case: Case) -> None:
+    assert answer(with_own_messages(case)) == case.answer
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_whole_columns_give_the_same_answer(case: Case) -> None:
+    case = with_own_messages(case)
+    format_ = case.table_format()
+    assert isinstance(format_, Protobuf)
+    if problems(format_, case.row, "read" if case.kind == "decode" else "write"):
+        assert case.answer == ERROR
+        return
+    layout = layout_of(format_.schema(), case.row)
+    if case.kind == "decode":
+        decoder = ProtobufDecoder(layout, case.row, format_.reading_rules(), few=0)
+        decoded = decoder.decode(pa.array([case.input] * 3, pa.binary()))
+        if case.answer == ERROR:
+            assert [bad.index for bad in decoded.bad] == [0, 1, 2]
+        else:
+            assert [shown(value, case.row) for value in python_rows(decoded.rows)] == case.answer * 3
+    else:
+        rows = pa.array([arrow_value(case.values, case.row)] * 3, arrow_type(case.row))
+        encoder = ProtobufEncoder(layout, format_.writing_rules(), few=0)
+        assert encoder.encode(rows).messages.to_pylist() == [case.answer] * 3
+
+
+@pytest.mark.skipif(not RECORDED.is_dir(), reason="the messages with which the answers were recorded are not here")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_the_answer_is_the_references_with_its_own_messages_by_their_names_in_java(case: Case) -> None:
+    case = attrs.evolve(case, options={**case.options, "descriptor-set": recorded()})
+
+    assert answer(case) == case.answer
+
+
+class TestWhereTheMessageComesFrom:
+    def test_names(self) -> None:
+        expected = made("kdsl.test.Order").schema()
+
+        assert expected.name == "kdsl.test.Order"
+        assert made("Order").schema() == expected
+        assert made("com.example.three.ThreeProtos$Order").schema() == expected
+        assert made("com.example.three.Order").schema() == expected
+        assert made("com.example.three.ThreeProtos$Order$Customer").schema().name == "kdsl.test.Order.Customer"
+        assert made("com.example.two.Simple").schema().name == "kdsl.test.Simple"
+
+    def test_the_outer_class_of_java_is_named_after_the_file(self) -> None:
+        files = compiled([DATA / "two.proto"])
+        files.file[0].ClearField("options")
+        assert schema_of("kdsl.test.Two$Simple", files).name == "kdsl.test.Simple"
+        files.file[0].name = "some/simple_pair.proto"
+        assert schema_of("kdsl.test.SimplePair$Simple", files).name == "kdsl.test.Simple"
+        files.file[0].name = "pair.proto"
+        assert schema_of("kdsl.test.PairOuterClass$Simple", files).name == "kdsl.test.Simple"
+
+    def test_a_proto_file_its_text_and_its_descriptors_are_the_same(self, tmp_path: Path) -> None:
+        descriptors = tmp_path / "shop.desc"
+        descriptors.write_bytes(compiled([DATA / "three.proto"]).SerializeToString())
+        text = (DATA / "three.proto").read_text()
+        by_file = Protobuf(message_class_name="kdsl.test.Order", proto_file=str(DATA / "three.proto"))
+        by_set = Protobuf(message_class_name="kdsl.test.Order", descriptor_file=str(descriptors))
+        by_text = Protobuf(message_class_name="kdsl.test.Order", proto_text=text)
+
+        assert by_file.schema() == by_set.schema() == made("kdsl.test.Order").schema()
+        assert row_names(by_text) == row_names(by_file)
+
+    def test_a_class_is_taken_with_its_descriptors(self) -> None:
+        kind = GetMessageClass(made("kdsl.test.Order").schema().message)
+        by_class = Protobuf(message_class_name=kind)
+
+        assert (by_class.message_class_name, list(by_class.problems())) == ("kdsl.test.Order", [])
+        assert row_names(by_class) == row_names(made("kdsl.test.Order"))
+
+    @pytest.mark.parametrize("name", ["shop_pb2:Order.Customer", "shop_pb2.Order.Customer", "kdsl.shop.Order.Customer"])
+    def test_a_generated_class_is_found_by_its_name(self, name: str, tmp_path: Path) -> None:
+        text = (DATA / "three.proto").read_text().replace("package kdsl.test;", "package kdsl.shop;")
+        (tmp_path / "shop.proto").write_text(text)
+        generate = ["-m", "grpc_tools.protoc", f"-I{tmp_path}", f"--python_out={tmp_path}", "shop.proto"]
+        subprocess.run([sys.executable, *generate], check=True)
+        code = (
+            "import sys; from kdsl import Protobuf; "
+            f"import shop_pb2; print(Protobuf(message_class_name={name!r}).schema().name)"
+        )
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+        assert done.stdout.strip() == "kdsl.shop.Order.Customer"
+
+    def test_imports_are_looked_for_in_the_folders(self, tmp_path: Path) -> None:
+        (tmp_path / "lib").mkdir()
+        (tmp_path / "lib" / "part.proto").write_text('syntax = "proto3"; package p; message Part { int32 x = 1; }')
+        main = tmp_path / "whole.proto"
+        main.write_text('syntax = "proto3"; package p; import "part.proto"; message Whole { Part part = 1; }')
+        alone = Protobuf(message_class_name="p.Whole", proto_file=str(main))
+        with pytest.raises(SchemaError, match=r"part\.proto.*proto-path"):
+            alone.schema()
+
+        found = Protobuf(message_class_name="p.Whole", proto_file=str(main), proto_path=(str(tmp_path / "lib"),))
+        assert problems(found, t.row(part=t.row(x=t.Int()))) == []
+
+    def test_googles_own_files_may_be_missing_from_a_set_and_others_may_not(self) -> None:
+        files = compiled([DATA / "three.proto"])
+        kept = [file for file in files.file if not file.name.startswith("google/")]
+        del files.file[:]
+        files.file.extend(kept)
+        assert schema_of("Order", files).message.fields_by_name["extra"].message_type is not None
+
+        files.file[0].dependency.append("other.proto")
+        with pytest.raises(SchemaError, match=r"lacks 'other\.proto'.*--include_imports"):
+            schema_of("Order", files)
+
+    def test_what_is_wrong_is_said(self, tmp_path: Path) -> None:
+        broken = tmp_path / "broken.proto"
+        broken.write_text('syntax = "proto3"; message M { int32 = 1; }')
+        wrong: tuple[tuple[dict[str, Any], str], ...] = (
+            ({"descriptor_set": own(), "proto_text": "x"}, "'descriptor-set' and 'proto-text' say where"),
+            ({}, "no class 'Ordre' that Python can import"),
+            ({"descriptor_set": own()}, "no message 'Ordre' (did you mean 'kdsl.test.Order'?)"),
+            ({"descriptor_set": "?"}, "is no base64"),
+            ({"descriptor_set": base64.b64encode(b"no descriptors").decode()}, "holds no descriptor set"),
+            ({"descriptor_file": str(tmp_path / "no.desc")}, "cannot be read: No such file"),
+            ({"proto_file": str(broken)}, "Expected field name"),
+            ({"proto_text": broken.read_text()}, "Expected field name"),
+        )
+        for options, expected in wrong:
+            (problem,) = problems(Protobuf(message_class_name="Ordre", **options), t.row(id=t.BigInt()))
+
+            assert problem.code == "protobuf-message"
+            assert expected in f"{problem.message}; {problem.fix}"
+        with pytest.raises(SchemaError, match="several messages are called 'Pair'"):
+            schema_of("Pair", read(own()))
+        with pytest.raises(SchemaError, match="cannot be imported: No module named 'nowhere'"):
+            Protobuf(message_class_name="nowhere:Order").schema()
+        with pytest.raises(SchemaError, match="is no class of Protobuf messages"):
+            Protobuf(message_class_name="pathlib:Path").schema()
+
+    def test_without_a_compiler_the_way_out_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sources, "find_spec", lambda name: None)
+        monkeypatch.setenv("PATH", "")
+        with pytest.raises(SchemaError, match=r"install kdsl\[protobuf\]"):
+            Protobuf(message_class_name="M", proto_text='syntax = "proto3"; message M {}').schema()
+
+
+def read(text: str) -> Any:
+    return sources.read_set_text(text)
+
+
+def row_names(format_: Protobuf) -> list[str]:
+    return [field.name for field in format_.schema().message.fields]
+
+
+class TestColumns:
+    @pytest.mark.parametrize(
+        ("name", "kind", "fix"),
+        [
+            ("id", "INT", "declare BIGINT"),
+            ("size", "TINYINT", "declare INT or BIGINT"),
+            ("weight", "DECIMAL(19, 0)", "declare BIGINT or DECIMAL(20, 0)"),
+            ("note", "BYTES", "declare STRING"),
+            ("place", "SMALLINT", "declare STRING or INT or BIGINT"),
+            ("tags", "STRING", "declare ARRAY<element>"),
+            ("tags", "ARRAY<INT>", "declare STRING"),
+            ("counts", "ARRAY<BIGINT>", "declare MAP<key, value>"),
+            ("counts", "MAP<INT, BIGINT>", "declare STRING"),
+            ("placed_at", "TIMESTAMP(3)", "declare TIMESTAMP_LTZ(6) or ROW<…> of its fields or BYTES"),
+            ("nickname", "INT", "declare STRING or ROW<…> of its fields or BYTES"),
+            ("customer", "STRING", "declare ROW<…> of its fields or BYTES"),
+            ("customer", "MULTISET<STRING>", "declare ROW<…> of its fields or BYTES"),
+            ("data", "STRING", "declare BYTES"),
+            ("amount", "FLOAT", "declare DOUBLE"),
+        ],
+    )
+    def test_a_type_that_does_not_fit_is_told(self, name: str, kind: str, fix: str) -> None:
+        (problem,) = problems(made("Order"), t.Row((t.Field(name, kdsl_type(kind)),)))
+
+        assert (problem.code, problem.fix) == ("protobuf-type", fix)
+        assert problem.where.column is not None
+        assert problem.where.column.split(".")[0] == name
+
+    def test_members_of_rows_are_checked_with_their_paths(self) -> None:
+        row = t.row(customer=t.row(nme=t.STRING, age=t.BigInt()), missing=t.Int())
+        found = problems(made("Order"), row)
+
+        assert [(p.code, p.where.column) for p in found] == [
+            ("protobuf-field", "customer.nme"),
+            ("protobuf-type", "customer.age"),
+            ("protobuf-field", "missing"),
+        ]
+        assert "(did you mean 'name'?)" in found[0].message
+
+    def test_required_fields_need_columns_to_be_written(self) -> None:
+        row = t.row(b=t.STRING, c=t.row(y=t.Int()))
+
+        assert problems(made("Needy"), row) == []
+        assert [(p.code, p.where.column) for p in problems(made("Needy"), row, "write")] == [
+            ("protobuf-required", "c"),
+            ("protobuf-required", None),
+        ]
+
+    def test_a_group_is_not_shown_as_bytes(self) -> None:
+        assert problems(made("Grouped"), t.row(item=t.Array(t.row(name=t.STRING)))) == []
+        assert [p.code for p in problems(made("Grouped"), t.row(item=t.Array(t.BYTES)))] == ["protobuf-type"]
+
+
+def kdsl_type(text: str) -> t.DataType:
+    from kdsl.types.parse import parse_type
+
+    return parse_type(text)
+
+
+def rows(format_: Protobuf, row: t.Row, *messages: bytes | None, use: Use | None = None) -> Any:
+    """What messages are, together by columns and one by one; a bad one is its reason."""
+    layout = layout_of(format_.schema(), row)
+    rules = format_.reading_rules(use or Use())
+    found = []
+    for few in (0, len(messages)):
+        decoded = ProtobufDecoder(layout, row, rules, few=few).decode(pa.array(messages, pa.binary()))
+        decoded.rows.validate(full=True)
+        owners = range(len(messages)) if decoded.messages is None else decoded.messages.to_pylist()
+        values: list[Any] = [None] * len(messages)
+        for owner, value in zip(owners, python_rows(decoded.rows), strict=True):
+            values[owner] = value
+        for bad in decoded.bad:
+            values[bad.index] = bad.reason
+        found.append(values)
+    assert found[0] == found[1]
+    return found[0]
+
+
+def written(format_: Protobuf, row: t.Row, *values: Any) -> list[Any]:
+    """The messages of rows, together by columns and one by one; a row that cannot be written is its reason."""
+    layout = layout_of(format_.schema(), row)
+    array = pa.array(values, arrow_type(row))
+    found = []
+    for few in (0, len(values)):
+        encoded = ProtobufEncoder(layout, format_.writing_rules(), few=few).encode(array)
+        made_: list[Any] = encoded.messages.to_pylist()
+        for bad in encoded.bad:
+            made_[bad.index] = bad.reason
+        found.append(made_)
+    assert found[0] == found[1]
+    return found[0]
+
+
+class TestReading:
+    def test_presence_of_proto3(self) -> None:
+        row = t.row(id=t.BigInt(), note=t.STRING, customer=t.row(name=t.STRING, age=t.Int()), tags=t.Array(t.STRING))
+        nothing, zeros = b"", b"\x12\x00\x4a\x02\x10\x00"
+
+        assert rows(made("Order"), row, nothing, zeros) == [
+            {"id": 0, "note": None, "customer": None, "tags": None},
+            {"id": 0, "note": "", "customer": {"name": "", "age": 0}, "tags": None},
+        ]
+        assert rows(made("Order", read_default_values=True), row, nothing) == [
+            {"id": 0, "note": "", "customer": {"name": "", "age": 0}, "tags": []}
+        ]
+
+    def test_defaults_of_proto2(self) -> None:
+        row = t.row(a=t.Int(), b=t.BigInt(), f=t.STRING, h=t.STRING, i=t.Int())
+
+        assert rows(made("Simple"), row, b"") == [dict.fromkeys("abfhi")]
+        assert rows(made("Simple", read_default_values=True), row, b"") == [
+            {"a": 10, "b": 100, "f": "f", "h": "UNIVERSAL", "i": 0}
+        ]
+
+    def test_unknown_enum_numbers(self) -> None:
+        assert rows(made("Simple"), t.row(h=t.STRING), b"\x40\x63", b"\x40\x02") == [{"h": None}, {"h": "IMAGES"}]
+        assert rows(made("Order"), t.row(place=t.STRING), b"\x18\x63", b"\x18\x02") == [
+            {"place": "UNRECOGNIZED"},
+            {"place": "IMAGES"},
+        ]
+        bad, good = rows(made("Order"), t.row(place=t.Int()), b"\x18\x63", b"\x18\x02")
+        assert ("unknown enum value 99" in bad, good) == (True, {"place": 2})
+
+    def test_the_last_of_a_oneof_wins_whether_a_column_shows_it_or_not(self) -> None:
+        card, invoice = b"\x52\x01x", b"\x58\x07"
+
+        both = t.row(invoice=t.BigInt(), card=t.STRING)
+        assert rows(made("Order"), both, card + invoice, invoice + card) == [
+            {"invoice": 7, "card": None},
+            {"invoice": None, "card": "x"},
+        ]
+        assert rows(made("Order"), t.row(card=t.STRING), card + invoice, invoice + card, card) == [
+            {"card": None},
+            {"card": "x"},
+            {"card": "x"},
+        ]
+
+    def test_well_known_types(self) -> None:
+        at = b"\x32\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"  # one second before 1970
+        row = t.row(placed_at=t.TimestampLtz(3), nickname=t.STRING, extra=t.STRING)
+        message = at + b"\x3a\x00" + b"\x42\x0c\x0a\x0a\x0a\x01k\x12\x05\x1a\x03\xc3\xa9v"
+
+        assert rows(made("Order"), row, message, b"") == [
+            {"placed_at": -1_000_000, "nickname": "", "extra": '{"k":"év"}'},
+            {"placed_at": None, "nickname": None, "extra": None},
+        ]
+        flinks = t.row(placed_at=t.row(seconds=t.BigInt(), nanos=t.Int()), nickname=t.row(value=t.STRING))
+        assert rows(made("Order"), flinks, message) == [
+            {"placed_at": {"seconds": -1, "nanos": 0}, "nickname": {"value": ""}}
+        ]
+
+    def test_unsigned_numbers(self) -> None:
+        message = b"\x60\xff\xff\xff\xff\x0f\x68\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
+        wide = t.row(size=t.BigInt(), weight=t.Decimal(20, 0))
+
+        assert rows(made("Order"), t.row(size=t.Int(), weight=t.BigInt()), message) == [{"size": -1, "weight": -1}]
+        (found,) = rows(made("Order"), wide, message)
+        assert (found["size"], int(found["weight"])) == ((1 << 32) - 1, (1 << 64) - 1)
+
+    def test_a_message_inside_as_its_bytes(self) -> None:
+        inside = b"\x0a\x01n\x1a\x03\x0a\x01p"
+        message = b"\x4a" + bytes([len(inside)]) + inside
+        row = t.row(customer=t.row(parent=t.BYTES, name=t.STRING))
+
+        assert rows(made("Order"), t.row(customer=t.BYTES), message) == [{"customer": inside}]
+        assert rows(made("Order"), row, message) == [{"customer": {"parent": b"\x0a\x01p", "name": "n"}}]
+
+    def test_bytes_that_are_no_text_in_proto2(self) -> None:
+        assert rows(made("Simple"), t.row(f=t.STRING), b"\x32\x03a\xffb") == [{"f": "a\ufffdb"}]
+
+    def test_groups(self) -> None:
+        row = t.row(a=t.Int(), item=t.Array(t.row(name=t.STRING)))
+        message = b"\x08\x01\x13\x1a\x01x\x14\x13\x14"
+
+        assert rows(made("Grouped"), row, message) == [{"a": 1, "item": [{"name": "x"}, {"name": None}]}]
+        assert written(made("Grouped"), row, rows(made("Grouped"), row, message)[0]) == [message]
+
+    def test_fields_that_no_column_shows_are_read_over(self) -> None:
+        cut_inside = b"\x4a\x01\x0a"  # customer, cut off; the message around it is whole
+
+        assert rows(made("Order"), t.row(id=t.BigInt()), b"\x08\x05" + cut_inside) == [{"id": 5}]
+        assert "it is no such message" in rows(made("Order"), t.row(customer=t.row(name=t.STRING)), cut_inside)[0]
+
+    def test_a_null_key_gives_no_row_and_a_null_value_is_an_error(self) -> None:
+        row = t.row(id=t.BigInt())
+
+        assert rows(made("Order"), row, None, b"\x08\x05", use=Use(side="key")) == [None, {"id": 5}]
+        assert rows(made("Order"), row, None) == ["it is null, which is no message"]
+        assert rows(made("Order", ignore_parse_errors=True), row, None, b"\x08") == [None, None]
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            b"\x08",
+            b"\x08\x80",
+            b"\x08" + b"\xff" * 11,
+            b"\x12\x05ab",
+            b"\x12\x01\xff",
+            b"\x12\xff\xff\xff\xff\x0f",
+            b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            b"\x71\x00\x00",
+            b"\x00\x01",
+            b"\x0e\x01",
+            b"\x0f\x01",
+            b"\x0b\x08\x01",
+            b"\x0c",
+            b"\x22\x01\xc3",
+            b"\x2a\x02\x0a\x05",
+            b"\x2a\x03\x0a\x01\xff",
+            b"\x32\x02\x08",
+            b"\x32\x02\x10\xff",
+            b"\x32\x07\x10\x80\x94\xeb\xdc\x03\x01",
+            b"\x32\x06\x10\x80\x94\xeb\xdc\x03",
+            b"\x4a\x03\x0a\x05a",
+            b"\x52\x02\xc0\x80",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            b"not a message at all",
+        ],
+    )
+    def test_a_bad_message_is_told_and_costs_no_other(self, message: bytes) -> None:
+        row = t.row(
+            id=t.BigInt(),
+            note=t.STRING,
+            tags=t.Array(t.STRING),
+            counts=t.Map(t.VarChar(nullable=False), t.BigInt()),
+            placed_at=t.TimestampLtz(6),
+            customer=t.row(name=t.STRING),
+            card=t.STRING,
+            amount=t.Double(),
+        )
+        good = b"\x08\x05\x12\x01n\x22\x01t"
+        first, bad, last = rows(made("Order"), row, good, message, good)
+
+        assert isinstance(bad, str)
+        assert first == last
+        assert (first["id"], first["note"], first["tags"]) == (5, "n", ["t"])
+
+    def test_missing_required_fields_are_errors_and_named(self) -> None:
+        row = t.row(a=t.Int(), c=t.row(x=t.Int()))
+        whole, top, inside = b"\x08\x01\x1a\x02\x08\x02", b"\x12\x01x", b"\x08\x01\x1a\x00"
+        found = rows(made("Needy"), row, whole, top, inside)
+
+        assert found[0] == {"a": 1, "c": {"x": 2}}
+        assert found[1:] == ["required fields are missing: a", "required fields are missing: c.x"]
+        assert rows(made("Needy"), t.row(b=t.STRING), top) == ["required fields are missing: a"]
+
+
+class TestWriting:
+    def test_null_is_not_set_and_zero_of_proto3_is_left_out(self) -> None:
+        row = t.row(id=t.BigInt(), note=t.STRING, paid=t.Boolean(), customer=t.row(name=t.STRING, age=t.Int()))
+
+        assert written(
+            made("Order"),
+            row,
+            {"id": None, "note": None, "paid": None, "customer": None},
+            {"id": 0, "note": "", "paid": False, "customer": {"name": "", "age": 0}},
+        ) == [b"", b"\x12\x00\x4a\x02\x10\x00"]
+
+    def test_null_inside_arrays_and_maps_is_replaced(self) -> None:
+        row = t.row(tags=t.Array(t.STRING), counts=t.Map(t.VarChar(nullable=False), t.BigInt()))
+        value = {"tags": ["a", None], "counts": [("k", None)]}
+
+        assert written(made("Order"), row, value) == [b"\x22\x01a\x22\x00\x2a\x05\x0a\x01k\x10\x00"]
+        assert written(made("Order", write_null_string_literal="-"), row, value) == [
+            b"\x22\x01a\x22\x01-\x2a\x05\x0a\x01k\x10\x00"
+        ]
+
+    def test_the_later_column_of_a_oneof_wins(self) -> None:
+        value = {"card": "x", "invoice": 7}
+
+        assert written(made("Order"), t.row(card=t.STRING, invoice=t.BigInt()), value) == [b"\x58\x07"]
+        assert written(made("Order"), t.row(invoice=t.BigInt(), card=t.STRING), value) == [b"\x52\x01x"]
+
+    def test_unknown_enum_names(self) -> None:
+        row = t.row(h=t.STRING, i=t.Int())
+        unknown, known = {"h": "NOWHERE", "i": 99}, {"h": "WEB", "i": 2}
+
+        assert written(made("Simple"), row, unknown, known) == [b"\x40\x00\x48\x00", b"\x40\x01\x48\x02"]
+        bad, good = written(made("Simple", write_unknown_enum="FAIL"), row, unknown, known)
+        assert (bad, good) == ("h: the enum has no value 'NOWHERE'", b"\x40\x01\x48\x02")
+
+    def test_numbers_that_are_out_of_range(self) -> None:
+        row = t.row(size=t.BigInt(), weight=t.Decimal(21, 0))
+        found = written(
+            made("Order"),
+            row,
+            {"size": 1 << 32, "weight": None},
+            {"size": None, "weight": -1},
+            {"size": 5, "weight": 6},
+        )
+
+        assert found[2] == b"\x60\x05\x68\x06"
+        assert all("out of the range of an unsigned number" in reason for reason in found[:2])
+
+    def test_well_known_types_read_back(self) -> None:
+        row = t.row(placed_at=t.TimestampLtz(6), nickname=t.STRING, extra=t.STRING)
+        value = {"placed_at": -1, "nickname": "", "extra": '{"a":[1.0,null,"é"]}'}
+        (message,) = written(made("Order"), row, value)
+
+        assert rows(made("Order"), row, message) == [value]
+        (reason,) = written(made("Order"), row, {**value, "extra": "{"})
+        assert "no JSON" in reason
+
+    def test_required_fields_that_are_null_fail_the_row(self) -> None:
+        row = t.row(a=t.Int(), c=t.row(x=t.Int()))
+        found = written(made("Needy"), row, {"a": None, "c": None}, {"a": 1, "c": {"x": None}}, {"a": 1, "c": None})
+
+        assert found[2] == b"\x08\x01"
+        assert all("missing required field" in reason for reason in found[:2])
+
+
+class TestPlans:
+    def test_the_descriptors_travel_in_the_plan(self, tmp_path: Path) -> None:
+        path = tmp_path / "three.proto"
+        path.write_text((DATA / "three.proto").read_text())
+
+        class Orders(kdsl.KafkaTable, topic="orders", value=Protobuf(message_class_name="Order", proto_file=str(path))):
+            id: kdsl.Col[int]
+            note: kdsl.Col[str | None]
+
+        text = plan_text(kdsl.Table(Orders.definition()).read_plan())
+        path.unlink()
+        plan = read_plan_text(text, ReadPlan)
+        assert plan.value is not None
+        decoded = plan.value.format.decoder(plan.value.row).decode(pa.array([b"\x08\x05"], pa.binary()))
+
+        assert decoded.rows.to_pylist() == [{"id": 5, "note": None}]
+        assert str(tmp_path) not in text
+        assert "(message-class-name = 'kdsl.test.Order', descriptor-set = 'sha256:" in show(plan)
+        assert max(map(len, show(plan).splitlines())) < 120
+
+
+def test_every_message_of_a_set_is_named() -> None:
+    names = list(messages_in(compiled([DATA / "two.proto"])))
+
+    assert names[:3] == ["kdsl.test.Pair", "kdsl.test.Simple", "kdsl.test.Maps"]
+    assert "kdsl.test.Levels.Middle" in names
