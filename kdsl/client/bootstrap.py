@@ -5,11 +5,40 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import attrs
+
 from kdsl.errors import Problem
 from kdsl.secrets import has_reference
 
 _ENTRY = re.compile(r"(?:[\w\-%.]*://)?(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[\w\-%.:]+)):(?P<port>\d+)")
 _WANTED = "write entries of host:port with commas between them, as 'kafka1:9092,kafka2:9092'"
+
+
+@attrs.frozen
+class Address:
+    """A host and a port as a cluster's settings, or its brokers, name them."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class AddressError(ValueError):
+    """A text is no ``host:port``."""
+
+
+def parse_address(text: str) -> Address:
+    """Read ``host:port``, which may have a protocol before it (``SASL_SSL://host:port``).
+
+    Raises:
+        AddressError: The text has another form.
+    """
+    found = _ENTRY.fullmatch(text.strip())
+    if found is None or not 0 < int(found["port"]) < 65536:
+        raise AddressError(f"{text!r} is not of the form host:port")
+    return Address(found["six"] or found["host"], int(found["port"]))
 
 
 def servers(text: str) -> str:
@@ -44,7 +73,4 @@ def _entries(text: str) -> list[str]:
 
 def _plain(entry: str) -> str:
     found = _ENTRY.fullmatch(entry)
-    if found is None:
-        return entry
-    host = found["six"] or found["host"]
-    return f"[{host}]:{found['port']}" if ":" in host else f"{host}:{found['port']}"
+    return entry if found is None else str(Address(found["six"] or found["host"], int(found["port"])))

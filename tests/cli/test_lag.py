@@ -198,7 +198,7 @@ def test_one_reader_asks_again_after_an_outage() -> None:
         with LagReader(cluster, patience=1.0) as reader:
             before = reader.lag_of("me", positions)
             kafka.kill()
-            with pytest.raises(KdslError, match=r"do not answer|does not answer|cannot be"):
+            with pytest.raises(KdslError, match="answered within 1 s"):
                 reader.lag_of("me", positions)
             kafka.start_broker()
             until = time.monotonic() + 30

@@ -16,9 +16,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,  # pyright: ignore[reportPrivateImportUsage]
 )
 
+from kdsl.client.bootstrap import Address
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
-from kdsl.inspect.doctor.network import Address
 from kdsl.run.cluster.brokers import PASSING, topic_id
 
 V = TypeVar("V")

@@ -8,13 +8,13 @@ from importlib.metadata import version
 
 from confluent_kafka import libversion
 
+from kdsl.client.bootstrap import Address, AddressError, parse_address
 from kdsl.cluster import Cluster
 from kdsl.declare.connector import Transport
 from kdsl.errors import KdslError, ResolveError
 from kdsl.inspect.doctor import network, tls
 from kdsl.inspect.doctor.admin import Admin, NotToldError
 from kdsl.inspect.doctor.findings import Finding, error, ok, skipped, warning
-from kdsl.inspect.doctor.network import Address, AddressError, parse_address
 from kdsl.inspect.doctor.tables import reading, writing
 from kdsl.plan.model import ReadPlan, WritePlan
 
@@ -113,7 +113,7 @@ def _bootstrap(cluster: Cluster) -> Iterator[tuple[Finding, Address | None]]:
     findings: list[tuple[Finding, Address | None]] = []
     for text in cluster.bootstrap_servers.split(","):
         try:
-            address = parse_address(text.strip())
+            address = parse_address(text)
         except AddressError as e:
             findings.append((error("bootstrap.servers", str(e), "write host:port, several with commas between"), None))
             continue

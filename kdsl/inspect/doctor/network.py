@@ -4,51 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-import ssl
-import struct
 import time
 from collections.abc import Iterator
-from typing import Literal
 
-import attrs
-
+from kdsl.client.bootstrap import Address
 from kdsl.inspect.doctor.findings import Finding, error, ok, warning
-
-PATIENCE = 3.0
-"""How long a connection, or an answer to it, may take, in seconds."""
-
-Spoken = Literal["kafka", "tls", "silence", "something else"]
-
-_API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)  # the request ApiVersions, version 0, without a client id
-_TLS = (0x15, 0x16)  # a record of TLS is an alert, or a handshake
-_LARGEST_ANSWER = 1 << 20
-
-
-@attrs.frozen
-class Address:
-    """A host and a port as a cluster's settings, or its brokers, name them."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-class AddressError(ValueError):
-    """A text is no ``host:port``."""
-
-
-def parse_address(text: str) -> Address:
-    """Read ``host:port``, which may have a protocol before it (``SASL_SSL://host:port``).
-
-    Raises:
-        AddressError: The text has another form.
-    """
-    host, colon, port = text.rpartition("://")[2].rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise AddressError(f"{text!r} is not of the form host:port")
-    return Address(host.removeprefix("[").removesuffix("]"), int(port))
+from kdsl.run.cluster.port import PATIENCE, Spoken, connected, speaks_tls, spoken_at
 
 
 def reachable(address: Address) -> Finding:
@@ -61,7 +22,7 @@ def reachable(address: Address) -> Finding:
         return error(check, message, "correct the name, or make it known to this machine's DNS (or /etc/hosts)")
     begun = time.monotonic()
     try:
-        socket.create_connection((address.host, address.port), timeout=PATIENCE).close()
+        connected(address).close()
     except TimeoutError:
         message = f"{_ips(found)} does not answer within {PATIENCE:g} s"
         return error(check, message, "something (a firewall, a security group, a missing route) keeps packets away")
@@ -79,7 +40,7 @@ def language(address: Address, *, tls: bool) -> Finding | None:
         tls: Whether the settings expect TLS (security.protocol SSL or SASL_SSL).
     """
     check = f"protocol {address}"
-    spoken: Spoken = ("tls" if speaks_tls(address) else "silence") if tls else answer_of(address)
+    spoken: Spoken = ("tls" if speaks_tls(address) else "silence") if tls else spoken_at(address)
     if spoken == ("tls" if tls else "kafka"):
         return ok(check, "TLS" if tls else "Kafka's protocol, without TLS")
     if spoken == "tls":
@@ -97,37 +58,6 @@ def language(address: Address, *, tls: bool) -> Finding | None:
     if spoken == "something else":
         return error(check, "the port speaks neither Kafka's protocol nor TLS", "use the port of a broker's listener")
     return None  # a SASL listener may close the connection without a word
-
-
-def speaks_tls(address: Address) -> bool:
-    """Whether the other side answers a client's hello in TLS, whatever its certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    try:
-        with socket.create_connection((address.host, address.port), timeout=PATIENCE) as connection:
-            context.wrap_socket(connection, server_hostname=address.host).close()
-    except ssl.SSLError as e:
-        return "ALERT" in (e.reason or "")
-    except OSError:
-        return False
-    return True
-
-
-def answer_of(address: Address) -> Spoken:
-    """What the other side says to a request in Kafka's protocol that comes without TLS."""
-    with socket.create_connection((address.host, address.port), timeout=PATIENCE) as connection:
-        try:
-            connection.sendall(_API_VERSIONS)
-            head = connection.recv(8)
-        except OSError:
-            return "silence"
-    if not head:
-        return "silence"
-    if head[0] in _TLS and head[1:2] == b"\x03":
-        return "tls"
-    if len(head) >= 4 and 4 < struct.unpack(">i", head[:4])[0] < _LARGEST_ANSWER:
-        return "kafka"
-    return "something else"
 
 
 def advertised(brokers: dict[int, Address], known: set[Address]) -> Iterator[Finding]:

@@ -10,23 +10,21 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-import struct
 from collections.abc import Mapping
-from pathlib import Path
 
 import attrs
 
+from kdsl.client.bootstrap import Address, AddressError, parse_address
+from kdsl.run.cluster.port import CHECK_NAME, Fault, asks_for_login, connected, fault_of, trusting, verifying
+
 _SECONDS = 2.0
-_SASL_HANDSHAKE = 17
-_NO_SASL_HERE = 34
-_CHECK_NAME = "ssl.endpoint.identification.algorithm"
 _CREDENTIALS = re.compile(r"invalid username or password|invalid credentials|authentication failed", re.IGNORECASE)
 _MECHANISMS = re.compile(r"broker's supported mechanisms: ([\w, -]+?)(?: \(|$)")
 _TELLING = re.compile(r"SSL handshake failed|alert|incorrect security\.protocol", re.IGNORECASE)
 _PLAIN = (
     "security.protocol",
     "sasl.mechanism",
-    _CHECK_NAME,
+    CHECK_NAME,
     "enable.ssl.certificate.verification",
     "ssl.ca.location",
     "ssl.ca.pem",
@@ -122,80 +120,54 @@ def _of_port(found: Port, protocol: str, settings: Mapping[str, str], said: str)
 
 def look(server: str, settings: Mapping[str, str]) -> Port:
     """Look at a port: TLS or not, its certificate, and whether it asks for a login."""
-    host, _, port = server.rpartition(":")
-    host = host.strip("[]")
     try:
-        with socket.create_connection((host, int(port)), timeout=_SECONDS) as raw:
-            return _tls(raw, host, settings)
+        address = parse_address(server)
+    except AddressError:
+        return Port()
+    try:
+        with connected(address, _SECONDS) as raw:
+            return _tls(raw, address, settings)
     except ssl.SSLCertVerificationError as e:
-        return Port(tls=True, certificate=_certificate(e, host))
-    except ssl.SSLError:
-        return _without_tls(host, port)
-    except (ConnectionError, TimeoutError):
-        return _without_tls(host, port)
+        return Port(tls=True, certificate=_certificate(e, address.host))
+    except (ssl.SSLError, ConnectionError, TimeoutError):
+        return _without_tls(address)
     except (OSError, ValueError):
         return Port()
 
 
-def _tls(raw: socket.socket, host: str, settings: Mapping[str, str]) -> Port:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+def _tls(raw: socket.socket, address: Address, settings: Mapping[str, str]) -> Port:
     ours = settings.get("security.protocol", "plaintext").upper().endswith("SSL")
-    context.check_hostname = ours and settings.get(_CHECK_NAME, "https") == "https"
-    verify = ours and settings.get("enable.ssl.certificate.verification", "true") == "true"
-    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
-    if verify:
-        path, text = settings.get("ssl.ca.location"), settings.get("ssl.ca.pem")
-        if path and path != "probe":
-            context.load_verify_locations(**{"capath" if Path(path).is_dir() else "cafile": path})
-        elif text:
-            context.load_verify_locations(cadata=text)
-        else:
-            context.load_default_certs()
-    with context.wrap_socket(raw, server_hostname=host) as secured:
+    context = verifying(settings) if ours else trusting()
+    with context.wrap_socket(raw, server_hostname=address.host) as secured:
         try:
-            return Port(tls=True, sasl=_asks_for_login(secured))
+            return Port(tls=True, sasl=asks_for_login(secured))
         except ssl.SSLError as e:
             return Port(tls=True, asks_for_certificate="CERTIFICATE" in (e.reason or ""))
         except OSError:
             return Port(tls=True)
 
 
-def _without_tls(host: str, port: str) -> Port:
+def _without_tls(address: Address) -> Port:
     try:
-        with socket.create_connection((host, int(port)), timeout=_SECONDS) as raw:
-            sasl = _asks_for_login(raw)
+        with connected(address, _SECONDS) as raw:
+            sasl = asks_for_login(raw)
             return Port(tls=False, sasl=sasl) if sasl is not None else Port()
     except OSError:
         return Port()
 
 
-def _asks_for_login(connection: socket.socket) -> bool | None:
-    """Ask for a mechanism that nobody has: a listener with logins names its own, another one says that it has none."""
-    name = b"?"
-    request = struct.pack(">hhihh", _SASL_HANDSHAKE, 1, 1, -1, len(name)) + name
-    connection.settimeout(_SECONDS)
-    connection.sendall(struct.pack(">i", len(request)) + request)
-    answer = b""
-    while len(answer) < 10:
-        part = connection.recv(64)
-        if not part:
-            return None
-        answer += part
-    (code,) = struct.unpack_from(">h", answer, 8)
-    return bool(code != _NO_SASL_HERE)
-
-
 def _certificate(error: ssl.SSLCertVerificationError, host: str) -> str:
-    said = error.verify_message
-    if "expired" in said:
-        return "it has expired; the brokers need a new one (and is this machine's clock right?)"
-    if "not yet valid" in said:
-        return "it is not valid yet; is this machine's clock right?"
-    if "ostname mismatch" in said or "IP address mismatch" in said:
-        return (
-            f"it is not for the host {host!r}; write a name that it has in bootstrap.servers, or "
-            f"{_CHECK_NAME}= (empty) to go without the check"
-        )
-    if "self-signed" in said or "issuer" in said:
-        return "its authority is not among those that ssl.truststore.location (or .certificates) holds"
-    return said
+    match fault_of(error):
+        case Fault.EXPIRED:
+            return "it has expired; the brokers need a new one (and is this machine's clock right?)"
+        case Fault.NOT_YET:
+            return "it is not valid yet; is this machine's clock right?"
+        case Fault.OTHER_NAME:
+            return (
+                f"it is not for the host {host!r}; write a name that it has in bootstrap.servers, or "
+                f"{CHECK_NAME}= (empty) to go without the check"
+            )
+        case Fault.UNKNOWN_ISSUER:
+            return "its authority is not among those that ssl.truststore.location (or .certificates) holds"
+        case Fault.OTHER:
+            return error.verify_message

@@ -11,10 +11,11 @@ import pytest
 from confluent_kafka import Consumer
 
 from kdsl import Col, KafkaTable, Key
+from kdsl.client.bootstrap import Address, AddressError, parse_address
 from kdsl.cluster import Cluster
 from kdsl.inspect.doctor import Finding, examine
 from kdsl.inspect.doctor.admin import Partition, TopicState
-from kdsl.inspect.doctor.network import Address, AddressError, advertised, parse_address
+from kdsl.inspect.doctor.network import advertised
 from kdsl.inspect.doctor.tables import _allowed, _durable, _serving
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.run.cluster.lease import Lease, group_lease
