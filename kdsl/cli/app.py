@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from kdsl.cli import check, demo, doctor, inspect, kafka, lag, peek, run, verify
+from kdsl.cli import check, codegen, demo, doctor, inspect, kafka, lag, peek, run, verify
 from kdsl.cli.console import fail
 from kdsl.errors import KdslError
 
@@ -27,6 +27,8 @@ app.command("lag")(lag.lag)
 app.command("doctor")(doctor.doctor)
 app.command("verify")(verify.verify)
 app.command("run")(run.run)
+app.command("export")(codegen.export)
+app.add_typer(codegen.app, name="codegen")
 app.add_typer(kafka.app, name="kafka")
 
 

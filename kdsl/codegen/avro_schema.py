@@ -1,0 +1,98 @@
+"""A table as an Avro schema: the one that kdsl and Flink write messages with, with what the table says about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from kdsl.codegen.model import CodegenError
+from kdsl.declare.definition import MISSING, ColumnDef, TableDef
+from kdsl.errors import fail_on
+from kdsl.formats import Side
+from kdsl.resolve.keys import value_columns
+from kdsl.types import model as t
+from kdsl_formats._avro.schema import AvroTypeError, avro_schema
+
+_PLAIN = (t.Boolean, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Char, t.VarChar)
+
+
+def to_avro(table: TableDef, *, side: Side = "value") -> str:
+    """The Avro schema of a table's messages, as JSON.
+
+    Its types and names are those of the format ``avro``, so that messages of the table are read with it; comments are
+    docs, and defaults of columns that are not NULL are defaults. Without the format ``avro`` a TIMESTAMP_LTZ is an
+    instant and a TIMESTAMP a wall-clock time (not the legacy mapping).
+
+    Args:
+        table: The table.
+        side: Whether the schema of the message key or that of the message value is wanted.
+
+    Raises:
+        ResolveError: The table was not read without problems.
+        CodegenError: That side has no columns, or one that Avro cannot hold; all of them are named.
+    """
+    fail_on(table.problems, table.name)
+    columns = _columns(table, side)
+    if not columns:
+        raise CodegenError(f"{table.name} has no columns in the message {side}")
+    prefix = table.options.key_prefix if side == "key" else table.options.value_prefix
+    chosen = table.key_format if side == "key" else table.value_format
+    legacy = bool(getattr(chosen, "legacy_timestamps", chosen is not None and "avro" in chosen.identifier))
+    row = t.Row(tuple(t.Field(c.name.removeprefix(prefix), c.type, c.comment) for c in columns), nullable=False)
+    try:
+        schema = avro_schema(row, legacy_timestamps=legacy)
+    except AvroTypeError as e:
+        raise CodegenError(f"{table.name}: no Avro schema holds its columns: {e}") from None
+    made = _with_docs(schema, row)
+    if table.comment is not None:
+        made = {**{k: v for k, v in made.items() if k != "fields"}, "doc": table.comment, "fields": made["fields"]}
+    for column, field in zip(columns, made["fields"], strict=True):
+        if not column.type.nullable and column.default is not MISSING:
+            field.update(dict(_default(column)))
+    return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+
+
+def _columns(table: TableDef, side: Side) -> list[ColumnDef]:
+    if side == "value":
+        return list(value_columns(table))
+    by_name = {c.name: c for c in table.physical}
+    return [by_name[name] for name in table.message_key if name in by_name]
+
+
+def _with_docs(schema: Any, kind: t.DataType) -> Any:
+    """A schema with the comments of the members of rows."""
+    if isinstance(schema, list):
+        return [s if s == "null" else _with_docs(s, kind) for s in schema]
+    if not isinstance(schema, dict):
+        return schema
+    match kind:
+        case t.Row(fields=fields) if "fields" in schema:
+            members = []
+            for member, field in zip(schema["fields"], fields, strict=True):
+                doc = {} if field.comment is None else {"doc": field.comment}
+                rest = {k: v for k, v in member.items() if k not in ("name", "type")}
+                members.append({"name": member["name"], **doc, "type": _with_docs(member["type"], field.type), **rest})
+            return {**schema, "fields": members}
+        case t.Array(element=element):
+            return {**schema, "items": _with_docs(schema["items"], element)}
+        case t.Map(value=value):
+            return {**schema, "values": _with_docs(schema["values"], value)}
+        case _:
+            return schema
+
+
+def _default(column: ColumnDef) -> Iterator[tuple[str, Any]]:
+    """A default as Avro has it, where it is plain."""
+    value, kind = column.default, column.type
+    if isinstance(kind, _PLAIN):
+        yield "default", value
+    elif isinstance(value, bytes):
+        yield "default", value.decode("latin-1")
+    elif isinstance(kind, t.Array | t.Map) and not value:
+        yield "default", type(value)()
+    elif isinstance(kind, t.Decimal) and isinstance(value, Decimal | int):
+        unscaled = int(Decimal(value).scaleb(kind.scale))
+        data = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
+        yield "default", data.decode("latin-1")

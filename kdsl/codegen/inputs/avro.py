@@ -1,0 +1,161 @@
+"""An Avro schema as a table: the columns that the format would derive, with names, docs, enums and defaults."""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+from collections.abc import Iterator
+from typing import Any
+
+from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Draft, Hint, Path, Symbol
+from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.definition import MISSING, ColumnDef, TableDef
+from kdsl.formats import Format
+from kdsl.types import model as t
+from kdsl_formats._avro.model import MISSING as NO_DEFAULT, AvroTypeError, Json, Member, Type, schema_type
+from kdsl_formats._avro.schema import MEMBER, row_of
+from kdsl_formats.avro import Avro
+
+_EPOCH = dt.datetime(1970, 1, 1)
+_SECOND = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
+
+
+def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format | None = None) -> Draft:
+    """A table of the records of an Avro schema.
+
+    An instant (``timestamp-millis``, …) is TIMESTAMP_LTZ, a wall-clock time (``local-timestamp-…``) TIMESTAMP: the
+    mapping of timestamps is not the legacy one, but for formats that have no other.
+
+    Args:
+        schema: The schema's JSON, a record.
+        topic: The topic; by default called as the record.
+        name: The table's name; by default the record's.
+        chosen: The format of the value; by default ``avro``.
+
+    Raises:
+        CodegenError: The schema is none, no record, or no table can hold it, as one that contains itself.
+    """
+    try:
+        legacy = chosen is not None and getattr(chosen, "legacy_timestamps", True)
+        kind, row = schema_type(schema), row_of(schema, legacy_timestamps=legacy)
+    except AvroTypeError as e:
+        raise CodegenError(f"the Avro schema gives no table: {e}") from None
+    record = next(b for b in kind.branches if b.kind == "record") if kind.kind == "union" else kind
+    notes = list(_notes(record, ()))
+    columns = []
+    for member, field in zip(record.fields, row.fields, strict=True):
+        default, told = _default(member, field.type)
+        notes += [told] if told else []
+        columns.append(ColumnDef(field.name, field.type, default=default, comment=field.comment or None))
+    chosen = chosen or Avro(legacy_timestamps=False, micros=_has_micros(row))
+    notes += [f"{p.where.column or record.short}: {p.message}; {p.fix}" for p in chosen.check(row, "read")]
+    table = TableDef(
+        name or record.short,
+        tuple(columns),
+        options=KafkaOptions(topic=(topic or record.short,)),
+        value_format=chosen,
+        comment=record.doc or None,
+    )
+    return Draft(table, dict(_hints(record, (), row)), tuple(notes))
+
+
+def _hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]]:
+    """The names and docs of the records and enums inside a type."""
+    match kind.kind:
+        case "record":
+            if path:
+                yield path, Hint(kind.short, kind.doc or None)
+            assert isinstance(of, t.Row)
+            for member, field in zip(kind.fields, of.fields, strict=True):
+                yield from _hints(member.type, (*path, member.name), field.type)
+        case "enum":
+            yield path, Hint(kind.short, kind.doc or None, tuple(map(Symbol, kind.symbols)))
+        case "array" | "map":
+            step, inner = (ITEMS, of.element) if isinstance(of, t.Array) else (VALUES, getattr(of, "value", of))
+            yield from _hints(kind.items, (*path, step), inner)
+        case "union":
+            members = [b for b in kind.branches if b.kind != "null"]
+            if len(members) == 1:
+                yield from _hints(members[0], path, of)
+            elif isinstance(of, t.Row):
+                types = ", ".join(m.short or m.logical or m.kind for m in members)
+                column = next(step for step in reversed(path) if step not in (ITEMS, VALUES))
+                yield path, Hint(f"{column}_choice", f"One of {types}; the others are None.")
+                for i, (branch, field) in enumerate(zip(members, of.fields, strict=True)):
+                    yield from _hints(branch, (*path, f"{MEMBER}{i}"), field.type)
+
+
+def _notes(kind: Type, path: Path) -> Iterator[str]:
+    """What a table does not say of a schema."""
+    place = ".".join(path) or kind.short
+    for branch in kind.branches:
+        yield from _notes(branch, path)
+    if sum(b.kind != "null" for b in kind.branches) > 1:
+        yield f"{place}: a union of several types is a row with a member for each, of which one has a value"
+    if kind.inner is not None:
+        yield from _notes(kind.inner, path)
+    for member in kind.fields:
+        if path and member.default is not NO_DEFAULT and member.default is not None:
+            yield f"{'.'.join((*path, member.name))}: the default {member.default!r} is not taken over"
+        yield from _notes(member.type, (*path, member.name))
+
+
+def _has_micros(kind: t.DataType) -> bool:
+    fine = isinstance(kind, t.Timestamp | t.TimestampLtz) and kind.precision > 3
+    return fine or any(_has_micros(child) for child in t.children(kind))
+
+
+def _default(member: Member, kind: t.DataType) -> tuple[Any, str | None]:
+    """The default of a column, and a note where it cannot be taken over."""
+    if member.default is NO_DEFAULT:
+        return MISSING, None
+    try:
+        return _value(member.type, kind, member.default), None
+    except (ValueError, TypeError, AttributeError, ArithmeticError, OverflowError):
+        return MISSING, f"{member.name}: the default {member.default!r} is not taken over"
+
+
+def _value(kind: Type, of: t.DataType, given: Any) -> Any:
+    """A default as JSON has it, as a value of the column."""
+    if given is NO_DEFAULT:
+        raise ValueError("a member has no default")
+    match kind.kind:
+        case "union":
+            branch = kind.branches[0]  # which the default of a union belongs to
+            if sum(b.kind != "null" for b in kind.branches) > 1 and branch.kind != "null":
+                raise ValueError("a choice")
+            return _value(branch, of, given)
+        case "null":
+            return None
+        case "record":
+            assert isinstance(of, t.Row)
+            return {
+                f.name: _value(m.type, f.type, given.get(m.name, m.default))
+                for m, f in zip(kind.fields, of.fields, strict=True)
+            }
+        case "array":
+            assert isinstance(of, t.Array)
+            return [_value(kind.items, of.element, v) for v in given]
+        case "map":
+            assert isinstance(of, t.Map)
+            return {k: _value(kind.items, of.value, v) for k, v in given.items()}
+        case "bytes" | "fixed":
+            data = given.encode("latin-1")
+            if not isinstance(of, t.Decimal):
+                return data
+            return decimal.Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-of.scale)
+        case "int" | "long" if kind.logical:
+            return _moment(of, kind.logical.rpartition("-")[2], int(given))
+        case _:
+            return float(given) if isinstance(of, t.Float | t.Double) else given
+
+
+def _moment(of: t.DataType, unit: str, given: int) -> Any:
+    if isinstance(of, t.Date):
+        return (_EPOCH + dt.timedelta(days=given)).date()
+    made = _EPOCH + dt.timedelta(microseconds=given * 1_000_000 // _SECOND[unit])
+    if isinstance(of, t.Time):
+        return made.time()
+    if isinstance(of, t.TimestampLtz):
+        return made.replace(tzinfo=dt.UTC)
+    return made if isinstance(of, t.Timestamp) else given

@@ -1,0 +1,162 @@
+"""A JSON Schema as a table of the format ``json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Draft, Hint, Path, Symbol
+from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.definition import MISSING, ColumnDef, TableDef
+from kdsl.types import model as t
+from kdsl_formats.json import Json
+
+_SCALARS: Mapping[str, t.DataType] = {
+    "string": t.STRING,
+    "integer": t.BigInt(),
+    "number": t.Double(),
+    "boolean": t.Boolean(),
+    "null": t.STRING,
+}
+_FORMATS: Mapping[str, t.DataType] = {"date": t.Date(), "date-time": t.TimestampLtz(6)}
+# What Confluent's Kafka Connect says of an integer or a number.
+_CONNECT: Mapping[str, t.DataType] = {
+    "int8": t.TinyInt(), "int16": t.SmallInt(), "int32": t.Int(), "int64": t.BigInt(), "float32": t.Float(),
+    "float64": t.Double(), "bytes": t.BYTES,
+}  # fmt: skip
+
+
+def json_schema_draft(schema: Mapping[str, Any], *, topic: str = "", name: str = "") -> Draft:
+    """A table of the objects of a JSON Schema.
+
+    Members that are not required may be NULL. What has no one type (``oneOf`` of several, ``{}``) is a STRING with the
+    JSON as text.
+
+    Args:
+        schema: The schema, of type object.
+        topic: The topic; by default called as the schema's title.
+        name: The table's name; by default the schema's title.
+
+    Raises:
+        CodegenError: The schema is of no objects, or an object contains itself.
+    """
+    reader = _Reader(schema)
+    row = reader.type(schema, (), ())
+    if not isinstance(row, t.Row):
+        raise CodegenError(f"a table needs a JSON Schema of an object with properties, and this one is of {row}")
+    title = str(schema.get("title") or schema.get("$id") or topic or "records").rpartition("/")[2]
+    defaults = {n: p.get("default", MISSING) for n, p in schema.get("properties", {}).items() if isinstance(p, Mapping)}
+    columns = []
+    for field in row.fields:
+        default = defaults.get(field.name, MISSING)
+        plain = default is None or (isinstance(default, str | int | float | bool) and type(field.type) in _PLAIN)
+        columns.append(ColumnDef(field.name, field.type, default=default if plain else MISSING, comment=field.comment))
+    chosen = Json(timestamp_format="ISO-8601") if _has_time(row) else Json()
+    table = TableDef(
+        name or title,
+        tuple(columns),
+        options=KafkaOptions(topic=(topic or title,)),
+        value_format=chosen,
+        comment=schema.get("description"),
+    )
+    return Draft(table, reader.hints, tuple(reader.notes))
+
+
+_PLAIN = (t.VarChar, t.BigInt, t.Int, t.SmallInt, t.TinyInt, t.Double, t.Float, t.Boolean)
+
+
+def _has_time(kind: t.DataType) -> bool:
+    return isinstance(kind, t.TimestampLtz) or any(map(_has_time, t.children(kind)))
+
+
+class _Reader:
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self.root = root
+        self.hints: dict[Path, Hint] = {}
+        self.notes: list[str] = []
+
+    def type(self, schema: Any, path: Path, around: tuple[str, ...]) -> t.DataType:
+        """The column type of a schema; not null, but where the schema says so itself."""
+        if not isinstance(schema, Mapping):
+            return self._text(path, "anything may stand there")
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            if reference in around:
+                raise CodegenError(f"{'.'.join(path)}: the schema {reference!r} contains itself, which no row can")
+            return self.type(self._find(reference, path), path, (*around, reference))
+        kinds = schema.get("type")
+        several = [kinds] if isinstance(kinds, str) else list(kinds or ())
+        choices = schema.get("oneOf") or schema.get("anyOf")
+        if choices:
+            rest = [c for c in choices if not (isinstance(c, Mapping) and c.get("type") == "null")]
+            if len(rest) == 1:
+                inner = {**rest[0], **{k: v for k, v in schema.items() if k not in ("oneOf", "anyOf", "default")}}
+                return self.type(inner, path, around).as_nullable(len(rest) < len(choices))
+            return self._text(path, "several types may stand there").as_nullable(len(rest) < len(choices))
+        null = "null" in several
+        several = [k for k in several if k != "null"]
+        if not several and "properties" in schema:
+            several = ["object"]
+        if not several and "enum" in schema:
+            several = ["string"]
+        if len(several) != 1:
+            return self._text(path, "no one type is said").as_nullable(null)
+        return self._one(schema, several[0], path, around).as_nullable(null)
+
+    def _one(self, schema: Mapping[str, Any], kind: str, path: Path, around: tuple[str, ...]) -> t.DataType:
+        if kind == "object":
+            return self._object(schema, path, around)
+        if kind == "array":
+            return t.Array(self.type(schema.get("items"), (*path, ITEMS), around), nullable=False)
+        connect = schema.get("connect.type")
+        made = _CONNECT.get(connect) if isinstance(connect, str) else None
+        if kind == "string":
+            made = made or _FORMATS.get(str(schema.get("format")))
+        made = made or _SCALARS.get(kind)
+        if made is None:
+            raise CodegenError(f"{'.'.join(path)}: there is no type {kind!r} in JSON Schema")
+        values = schema.get("enum")
+        if made == t.STRING and values and all(isinstance(v, str) for v in values if v is not None):
+            title = str(schema.get("title") or _last(path))
+            symbols = tuple(Symbol(v) for v in values if v is not None)
+            self.hints[path] = Hint(title, schema.get("description") if schema.get("title") else None, symbols)
+            return made.as_nullable(None in values)
+        return made.as_nullable(False)
+
+    def _object(self, schema: Mapping[str, Any], path: Path, around: tuple[str, ...]) -> t.DataType:
+        members, more = schema.get("properties"), schema.get("additionalProperties")
+        if not members:
+            value = self.type(more, (*path, VALUES), around) if isinstance(more, Mapping) else t.STRING
+            return t.Map(t.STRING.as_nullable(False), value, nullable=False)
+        required = set(schema.get("required") or ())
+        order = sorted(
+            members, key=lambda n: members[n].get("connect.index", 0) if isinstance(members[n], Mapping) else 0
+        )
+        fields = []
+        for name in order:
+            kind = self.type(members[name], (*path, name), around)
+            comment = members[name].get("description") if isinstance(members[name], Mapping) else None
+            fields.append(t.Field(name, kind.as_nullable(kind.nullable or name not in required), comment))
+        if path:
+            title = schema.get("title") or _last(path)
+            self.hints[path] = Hint(str(title).rpartition(".")[2], schema.get("description"))
+        return t.Row(tuple(fields), nullable=False)
+
+    def _find(self, reference: str, path: Path) -> Any:
+        found: Any = self.root
+        for step in reference.removeprefix("#").strip("/").split("/") if reference.startswith("#") else ["?"]:
+            step = step.replace("~1", "/").replace("~0", "~")
+            if step and (not isinstance(found, Mapping) or step not in found):
+                raise CodegenError(
+                    f"{'.'.join(path)}: there is no schema {reference!r}; only those of one file are read"
+                )
+            found = found[step] if step else found
+        return found
+
+    def _text(self, path: Path, why: str) -> t.DataType:
+        self.notes.append(f"{'.'.join(path)}: {why}, so it is a STRING with the JSON as text")
+        return t.STRING.as_nullable(False)
+
+
+def _last(path: Path) -> str:
+    return next((step for step in reversed(path) if step not in (ITEMS, VALUES)), "record")

@@ -1,0 +1,208 @@
+"""The last records of a topic as a table: what they look like, key and value apart."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import attrs
+
+from kdsl.cluster import Cluster
+from kdsl.codegen.inputs.inferred import inferred
+from kdsl.codegen.inputs.registry import registered_draft
+from kdsl.codegen.model import CodegenError, Draft, Hint, Path
+from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.formats import Format
+from kdsl.inspect.peek import last_records
+from kdsl.plan.build import read_plan
+from kdsl.registry.client import registry_client
+from kdsl.resolve import resolve
+from kdsl.types import model as t
+from kdsl_formats.csv import Csv
+from kdsl_formats.json import Json
+from kdsl_formats.raw import Raw
+
+Kind = Literal["json", "csv", "avro-confluent", "raw"]
+KINDS: tuple[Kind, ...] = ("json", "csv", "avro-confluent", "raw")
+_HEAD = 5  # a zero, and the four bytes of the schema's id
+_SHOWN = 3
+
+
+@attrs.frozen
+class Seen:
+    """What one side of the records looks like.
+
+    Attributes:
+        format: The format that reads all of them.
+        columns: The columns.
+        hints: What a schema says about the types inside them.
+        notes: What a reader should know.
+    """
+
+    format: Format
+    columns: tuple[ColumnDef, ...]
+    hints: Mapping[Path, Hint] = attrs.field(factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def topic_draft(topic: str, cluster: Cluster, *, records: int = 100, kind: Kind | None = None, name: str = "") -> Draft:
+    """A table of a topic, inferred from its last records.
+
+    JSON objects, Confluent's Avro (where the cluster has a registry) and texts are told by their bytes; CSV is only
+    read where it is asked for, since any text is CSV.
+
+    Args:
+        topic: The topic.
+        cluster: Where it lives.
+        records: How many records are looked at.
+        kind: The format of the value, where it is known.
+        name: The table's name; by default the topic's.
+
+    Raises:
+        CodegenError: The topic is empty, or its values are not of the kind that was said.
+        KafkaReadError: The brokers cannot be reached, or the topic does not exist.
+    """
+    found = _raw(topic, cluster, records)
+    if not found:
+        raise CodegenError(f"the topic {topic!r} has no records to infer a table from")
+    keys, values = ([record[n] for record in found] for n in ("key", "value"))
+    tombstones = sum(v is None for v in values)
+    value = seen([v for v in values if v is not None], cluster, kind, "value")
+    key = seen([k for k in keys if k is not None], cluster, None, "key") if any(k is not None for k in keys) else None
+    notes = [f"inferred from the last {len(found)} records of the topic {topic!r}; others may look otherwise"]
+    if tombstones:
+        notes.append(f"{tombstones} of them have no value (tombstones), which a table that only inserts cannot say")
+    if key is not None and any(k is None for k in keys):
+        notes.append(f"{sum(k is None for k in keys)} of them have no key")
+    options = KafkaOptions(topic=(topic,))
+    columns, hints = value.columns, dict(value.hints)
+    if key is not None:
+        clash = {c.name for c in key.columns} & {c.name for c in columns}
+        # Key columns that the value has as well are one column; otherwise the key's are kept apart by a prefix.
+        same = clash == {c.name for c in key.columns} and all(c in columns for c in key.columns)
+        if not same:
+            prefix = "k_" if any(c.name.startswith("key_") for c in columns) else "key_"
+            options = KafkaOptions(topic=(topic,), key_prefix=prefix, value_fields="EXCEPT_KEY")
+            hints.update({(prefix + path[0], *path[1:]): hint for path, hint in key.hints.items()})
+            columns = (*(attrs.evolve(c, name=prefix + c.name, key=True) for c in key.columns), *columns)
+        else:
+            mine = {c.name for c in key.columns}
+            columns = tuple(attrs.evolve(c, key=c.name in mine) for c in columns)
+        notes += [f"key: {n}" for n in key.notes]
+    table = TableDef(
+        name or topic, columns, options=options, key_format=None if key is None else key.format,
+        value_format=value.format,
+    )  # fmt: skip
+    return Draft(table, hints, (*notes, *value.notes))
+
+
+def _raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
+    columns = tuple(
+        ColumnDef(n, t.BYTES, "metadata", metadata_key=f"__raw_{n}__", virtual=True) for n in ("key", "value")
+    )
+    table = TableDef(
+        topic, columns, options=KafkaOptions(topic=(topic,), startup="earliest-offset"), value_format=Raw()
+    )
+    found: list[dict[str, Any]] = last_records(read_plan(resolve(table, "read")), cluster, records).to_pylist()
+    return found
+
+
+def seen(messages: Sequence[bytes], cluster: Cluster, kind: Kind | None, side: str) -> Seen:
+    """What the bytes of one side look like.
+
+    Raises:
+        CodegenError: They are not of the kind that was said.
+    """
+    if kind == "avro-confluent" or (kind is None and cluster.registry and all(map(_framed, messages)) and messages):
+        return _avro(messages, cluster, side)
+    if kind == "csv":
+        return _csv([_text(m, "csv") for m in messages])
+    if kind == "raw" or not messages:
+        return _plain(messages, side)
+    found = [_object(m) for m in messages]
+    if all(o is not None for o in found):
+        return _json([o for o in found if o is not None])
+    if kind == "json":
+        place = next(i for i, o in enumerate(found) if o is None)
+        shown = messages[place][:32].hex(" ")
+        raise CodegenError(f"{sum(o is None for o in found)} of {len(found)} {side}s are no JSON objects: {shown}")
+    return _plain(messages, side)
+
+
+def _framed(message: bytes) -> bool:
+    return len(message) > _HEAD and message[0] == 0
+
+
+def _avro(messages: Sequence[bytes], cluster: Cluster, side: str) -> Seen:
+    if cluster.registry is None:
+        raise CodegenError("avro-confluent needs the schema registry; give it with --url")
+    client = registry_client(cluster.registry)
+    ids = sorted({int.from_bytes(m[1:_HEAD], "big") for m in messages if _framed(m)})
+    if not ids:
+        raise CodegenError(f"no {side} begins with a zero and the id of a schema, so they are no avro-confluent")
+    schema = client.schema(ids[-1])
+    draft = registered_draft(schema, client.references(schema), cluster.registry.url, topic="x")
+    notes = list(draft.notes)
+    if len(ids) > 1:
+        notes.append(f"{len(ids)} schemas were met, the ids {', '.join(map(str, ids))}; the table is that of the last")
+    assert draft.table.value_format is not None
+    return Seen(draft.table.value_format, draft.table.columns, draft.hints, tuple(notes))
+
+
+def _object(message: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(message)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and found else None
+
+
+def _json(objects: Sequence[dict[str, Any]]) -> Seen:
+    row = inferred(objects)
+    assert isinstance(row, t.Row)
+    return Seen(Json(), tuple(ColumnDef(f.name, f.type) for f in row.fields))
+
+
+def _csv(lines: Sequence[str]) -> Seen:
+    """Rows of CSV; the delimiter is the one of a few that cuts all lines into the same number of values."""
+    for delimiter in (",", ";", "\t", "|"):
+        rows = [next(csv.reader(io.StringIO(line), delimiter=delimiter), []) for line in lines]
+        if len({len(r) for r in rows}) == 1 and len(rows[0]) > 1:
+            break
+    else:
+        delimiter, rows = ",", [[line] for line in lines]
+    columns = []
+    for i, values in enumerate(zip(*rows, strict=True)):
+        kind = inferred(None if not v else _number(v) for v in values)
+        columns.append(ColumnDef(f"column_{i}", kind))
+    chosen = Csv() if delimiter == "," else Csv(field_delimiter=delimiter)
+    return Seen(chosen, tuple(columns), notes=("CSV has no names of columns; they are numbered",))
+
+
+def _number(text: str) -> Any:
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def _text(message: bytes, kind: str) -> str:
+    try:
+        return message.decode()
+    except UnicodeDecodeError:
+        raise CodegenError(f"a value is no UTF-8, so it is no {kind}: {message[:32].hex(' ')}") from None
+
+
+def _plain(messages: Sequence[bytes], side: str) -> Seen:
+    try:
+        for message in messages:
+            message.decode()
+    except UnicodeDecodeError:
+        return Seen(Raw(), (ColumnDef(side, t.BYTES),))
+    return Seen(Raw(), (ColumnDef(side, t.STRING),))
