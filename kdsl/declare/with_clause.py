@@ -103,9 +103,8 @@ class _Reader:
 
     def _unread(self, properties: Mapping[str, str]) -> WithClause:
         """The clause of a connector whose tables are no topics: only what is wrong with that is told."""
-        topics: dict[str, str] = {key: self.rest[key] for key in ("topic", "topic-pattern") if key in self.rest}
         return WithClause(
-            options=KafkaOptions.from_strings(topics or {"topic": "none"}),
+            options=KafkaOptions(),
             key_format=None,
             value_format=None,
             key_fields=None,

@@ -53,6 +53,9 @@ __all__ = [
     "resolve",
 ]
 
+NO_TOPIC = ("connector-later", "connector-script", "sql-not-yet")
+"""Problems of declarations that are no table of a topic at all, so that no rule can judge them."""
+
 RULES: tuple[Rule, ...] = (
     columns.some_columns,
     columns.distinct_names,
@@ -102,6 +105,8 @@ def problems(table: TableDef, direction: Direction, cluster: Cluster | None = No
         cluster: Where the table lives, if that is known: whether there is a schema registry is judged then.
     """
     found = [p.at(attrs.evolve(table.where, table=table.name)) for p in table.problems]
+    if any(p.code in NO_TOPIC for p in found):
+        return found
     for attribute, told in table.options.complaints(table.option_name):
         severity = value_severity(table, type(table.options), attribute, direction)
         found.append(problem(table, told.code, told.message, told.fix, option=attribute, severity=severity))

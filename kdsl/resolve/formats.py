@@ -48,7 +48,10 @@ def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
         prefix = _prefix(table, side, chosen)
         names = attrs.fields_dict(type(chosen))
         for attribute, found in chosen.complaints(_speller(table, side, chosen)):
-            option = prefix + names[attribute].metadata["key"] if attribute else f"{side}.format"
+            unknown = (
+                k for k in table.places if k.startswith(prefix) and repr(k.removeprefix(prefix)) in found.message
+            )
+            option = prefix + names[attribute].metadata["key"] if attribute else next(unknown, f"{side}.format")
             severity = value_severity(table, type(chosen), attribute, direction)
             yield problem(table, found.code, found.message, found.fix, option=option, severity=severity)
         use = Use(side=side, topics=tuple(dict.fromkeys(options.topic)))

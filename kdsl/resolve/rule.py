@@ -56,6 +56,8 @@ def _near(table: TableDef, key: str) -> tuple[str, ...]:
     space, _, rest = key.partition(".")
     if space == "properties":
         return ("properties",)
+    if key == "value.format":
+        return ("format",)
     formats = {"key": table.key_format, "value": table.value_format}
     chosen = formats.get(space)
     if chosen is not None and rest.startswith(f"{chosen.identifier}."):

@@ -123,7 +123,10 @@ class Reader:
     def wrong(self, message: str, fix: str, token: Token, *, fatal: bool = False, code: str = "sql") -> NoReturn:
         """Say what is wrong with a token."""
         length = len(token.text.partition("\n")[0]) if token.kind != "broken" else 1
-        raise WrongError(Problem(code, message, fix, self.source.where(token.start, length)), fatal=fatal)
+        start = token.start
+        if token.kind == "end" and self.index:
+            start = self.tokens[self.index - 1].end  # not behind the blank lines at the end of a file
+        raise WrongError(Problem(code, message, fix, self.source.where(start, length)), fatal=fatal)
 
     def note(self, code: str, message: str, fix: str, first: Token, last: Token | None = None) -> None:
         """Record a problem at a token, or from one to another, and go on."""

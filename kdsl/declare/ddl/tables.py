@@ -241,6 +241,10 @@ class _Columns:
             place = column.expression.where(e.position, len(e.name), table=table, column=column.name)
             self.problems.append(Problem("computed", e.reason, e.fix, place))
             return column.expression.text, STRING
+        except RecursionError:
+            place = column.expression.where(table=table, column=column.name)
+            self.problems.append(Problem("computed", "the expression is nested too deeply", "write it flatter", place))
+            return column.expression.text, STRING
         if value.type is None:
             place = column.expression.where(table=table, column=column.name)
             fix = "write CAST(NULL AS …) with the type that the column has"
