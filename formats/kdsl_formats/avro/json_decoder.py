@@ -118,7 +118,10 @@ def _whole(bits: int) -> Reading:
             raise _expected("a number", value)
         if len(value) > _MOST_DIGITS:
             raise BodyError(f"a number of {len(value)} characters is no number of {bits} bits")
-        number = exact(value)
+        try:
+            number = exact(value)
+        except ArithmeticError:  # an exponent beyond every number
+            raise BodyError(f"{value} is no whole number of {bits} bits") from None
         if abs(number) > 1 << bits or number != int(number):
             raise BodyError(f"{value} is no whole number of {bits} bits")
         if not -1 << bits - 1 <= number < 1 << bits - 1:
