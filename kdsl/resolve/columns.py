@@ -85,6 +85,10 @@ def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
         yield problem(
             table, "primary-key-column", message, f"name some of {listing(physical)}", column=by_name.get(unknown[0])
         )
+    twice = sorted({name for name in table.primary_key if table.primary_key.count(name) > 1})
+    if twice:
+        message = f"the primary key names {listing(twice)} more than once"
+        yield problem(table, "primary-key-repeated", message, "name each column once", column=by_name.get(twice[0]))
     chosen = table.value_format
     if chosen is not None and chosen.insert_only:
         message = (

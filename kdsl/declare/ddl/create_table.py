@@ -72,7 +72,7 @@ class _CreateTable:
         opened = r.accept("(")
         if opened is not None:
             self.columns(parts, opened)
-        elif not r.at("WITH") and not r.at("AS") and not r.at("COMMENT") and not r.at("LIKE"):
+        elif r.token.upper not in CLAUSES:
             r.unexpected(["(", *CLAUSES])
         clauses = self.clauses(opened is not None)
         for key in parts.keys[1:]:

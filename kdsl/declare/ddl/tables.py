@@ -140,10 +140,15 @@ class Catalog:
             else:
                 statement, told = merged(statement, base.statement)
                 found += told
+        names = [c.name for c in statement.columns]
+        for name in (n for n in statement.partitioned_by if n not in names and statement.source is None):
+            message = f"PARTITIONED BY names {name!r}, which is no column{nearest(name, names)}"
+            fix = f"name one of {listing(names)}, or remove the clause"
+            found.append(Problem("partition-column", message, fix, statement.partitioned_where))
         if statement.source is not None:
             fix = "write CREATE TABLE with its columns, and INSERT INTO … SELECT to fill it"
             found.append(Problem("sql-not-yet", LATER, fix, statement.source.where()))
-        table = _declared(statement, found)
+        table = _declared(_never_null(statement), found)
         before = self.find(statement.name)
         if before is not None and statement.name.parts[-1] == before.name:
             if statement.if_not_exists:
@@ -183,6 +188,18 @@ def declared_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]
     return found, catalog.problems
 
 
+def _never_null(statement: CreateTable) -> CreateTable:
+    """The statement with NOT NULL at the columns of its primary key, also for tables that are made LIKE it."""
+    names = statement.primary_key.columns if statement.primary_key else ()
+
+    def column(one: Column) -> Column:
+        if isinstance(one, ComputedColumn) or one.name not in names:
+            return one
+        return attrs.evolve(one, type=one.type.as_nullable(False))
+
+    return attrs.evolve(statement, columns=tuple(column(one) for one in statement.columns))
+
+
 def _declared(statement: CreateTable, found: list[Problem]) -> DeclaredTable:
     columns = _Columns(statement)
     made = columns.made()
@@ -196,29 +213,25 @@ class _Columns:
     def __init__(self, statement: CreateTable) -> None:
         self.statement = statement
         self.problems: list[Problem] = []
-        self.never_null = frozenset(statement.primary_key.columns if statement.primary_key else ())
 
     @cached_property
     def types(self) -> Mapping[str, t.DataType]:
         """The columns that an expression can use."""
-        return {c.name: self._type(c) for c in self.statement.columns if not isinstance(c, ComputedColumn)}
+        return {c.name: c.type for c in self.statement.columns if not isinstance(c, ComputedColumn)}
 
     def made(self) -> tuple[ColumnDef, ...]:
         return tuple(self._column(c) for c in self.statement.columns)
-
-    def _type(self, column: PhysicalColumn | MetadataColumn) -> t.DataType:
-        return column.type.as_nullable(False) if column.name in self.never_null else column.type
 
     def _column(self, column: Column) -> ColumnDef:
         table = self.statement.name.last
         where = attrs.evolve(column.where, table=table)
         match column:
             case PhysicalColumn():
-                return ColumnDef(column.name, self._type(column), comment=column.comment, where=where)
+                return ColumnDef(column.name, column.type, comment=column.comment, where=where)
             case MetadataColumn():
                 return ColumnDef(
                     column.name,
-                    self._type(column),
+                    column.type,
                     role="metadata",
                     metadata_key=column.key,
                     virtual=column.virtual,
@@ -227,7 +240,7 @@ class _Columns:
                 )
             case ComputedColumn():
                 text, kind = self._expression(column)
-                expression = Expression(text)
+                expression = Expression(text, flink=column.expression.text)
                 return ColumnDef(
                     column.name, kind, role="computed", expression=expression, comment=column.comment, where=where
                 )

@@ -10,7 +10,13 @@ from kdsl.declare.ddl.lexer import Token, tokens
 from kdsl.durations import duration_text
 
 UNITS = ("DAY", "HOUR", "MINUTE", "SECOND")
-_MICROS = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
+_MICROS = {
+    "WEEK": 604_800_000_000,
+    "DAY": 86_400_000_000,
+    "HOUR": 3_600_000_000,
+    "MINUTE": 60_000_000,
+    "SECOND": 1_000_000,
+}
 _LONG = {"d": "day", "h": "hour", "min": "minute", "s": "second", "ms": "millisecond", "us": "microsecond"}
 FIX = "write the column, or the column - INTERVAL '5' SECOND"
 
@@ -87,7 +93,8 @@ def _units(words: list[Token]) -> tuple[list[str], Token]:
     if rest[0].upper != "TO":
         return [first], rest[0]
     last, rest = _unit(rest[1:])
-    span = UNITS[UNITS.index(first) : UNITS.index(last) + 1]
+    known = first in UNITS and last in UNITS
+    span = UNITS[UNITS.index(first) : UNITS.index(last) + 1] if known else ()
     if len(span) < 2:
         message = f"an INTERVAL goes from a longer unit to a shorter one, not from {first} to {last}"
         raise NoDelayError(message, FIX, rest[0])
@@ -98,10 +105,8 @@ def _unit(words: list[Token]) -> tuple[str, list[Token]]:
     unit = words[0].upper.removesuffix("S")
     if unit in ("MONTH", "YEAR", "QUARTER"):
         raise NoDelayError(f"a {unit} has no fixed length", "write it in days", words[0])
-    if unit == "WEEK":
-        raise NoDelayError("a WEEK is no unit of an INTERVAL here", "write it in days", words[0])
-    if unit not in UNITS:
-        raise NoDelayError(f"an INTERVAL needs a unit: {', '.join(UNITS)}", FIX, words[0])
+    if unit not in _MICROS:
+        raise NoDelayError(f"an INTERVAL needs a unit: {', '.join(_MICROS)}", FIX, words[0])
     rest = words[1:]
     if rest[0].text == "(":  # a precision, which says nothing about the length
         end = next((i + 1 for i, word in enumerate(rest) if word.text == ")"), len(rest) - 1)
@@ -111,7 +116,7 @@ def _unit(words: list[Token]) -> tuple[str, list[Token]]:
 
 def _length(text: str, units: list[str]) -> timedelta | None:
     """The length that a text says in units, as ``1 02:30`` for days to minutes."""
-    forms = {"DAY": r"(\d+)", "HOUR": r"(\d+)", "MINUTE": r"(\d+)", "SECOND": r"(\d+(?:\.\d{1,9})?)"}
+    forms = {"WEEK": r"(\d+)", "DAY": r"(\d+)", "HOUR": r"(\d+)", "MINUTE": r"(\d+)", "SECOND": r"(\d+(?:\.\d{1,9})?)"}
     pattern = r"([-+]?)" + forms[units[0]]
     for before, unit in pairwise(units):
         pattern += (r"\s+" if before == "DAY" else ":") + forms[unit]

@@ -184,6 +184,7 @@ class TestWatermarks:
             ("ts - INTERVAL '1' MINUTE", "1 minute"),
             ("ts - INTERVAL '2' HOUR(3)", "2 hours"),
             ("ts - INTERVAL '1' DAY", "1 day"),
+            ("ts - INTERVAL '1' WEEK", "7 days"),
             ("ts - INTERVAL '01:30' MINUTE TO SECOND", "90 seconds"),
             ("ts - INTERVAL '1 02:03:04.5' DAY TO SECOND(3)", "93784500 milliseconds"),
             ("ts - INTERVAL - '5' SECOND", "PT-5.000000S"),
@@ -208,6 +209,7 @@ class TestWatermarks:
             ("ts - INTERVAL 'x' SECOND", 14, "no length"),
             ("ts - INTERVAL '1' SECOND TO DAY", 28, "from a longer unit to a shorter one"),
             ("ts - INTERVAL '1' SECOND - INTERVAL '1' SECOND", 25, "goes on"),
+            ("ts - INTERVAL '1' WEEK TO DAY", 27, "from a longer unit to a shorter one"),
             ("ts -", 4, "no INTERVAL"),
         ],
     )
