@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from kdsl.codegen.model import CodegenError
 from kdsl.codegen.secret import Placeholders
 from kdsl.codegen.with_options import with_options
-from kdsl.declare.ddl.expressions import UntranslatableError, typed_expression
+from kdsl.declare.ddl.expressions import UntranslatableError, Value, typed_expression
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef, WatermarkDef
 from kdsl.durations import parse_duration
 from kdsl.types import model as t
@@ -90,22 +91,40 @@ def _expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
         raise CodegenError(
             f"{table.name}.{column.name} is worked out by a Python function that calls Spark, which no SQL says"
         )
+    if column.expression.flink is not None:
+        return column.expression.flink
     text = column.expression.text
     types = {c.name: c.type for c in table.columns if c.role != "computed"}
-    for tried in (text, f"CAST({text} AS {column.type.as_nullable()})"):
+    cast = f"CAST({text} AS {column.type.as_nullable()})"
+    for tried in (text, cast):
         found = _read(tried, types)
-        if found is not None and found.as_nullable() == column.type.as_nullable():
+        if found is not None and _alike(found.text, tried) and found.type == column.type:
             return tried
     notes.append(f"the expression of {column.name!r} is Spark's SQL, which Flink may read otherwise: {text}")
-    return f"CAST({text} AS {column.type.as_nullable()})"
+    return cast
 
 
-def _read(text: str, types: dict[str, t.DataType]) -> t.DataType | None:
-    """The type that an expression has in Flink's SQL, if it is one."""
+def _read(text: str, types: dict[str, t.DataType]) -> Value | None:
+    """An expression of Flink's SQL in Spark's, with its type; None where it is none."""
     try:
-        return typed_expression(text, types).type
+        return typed_expression(text, types)
     except UntranslatableError:
         return None
+
+
+def _alike(a: str, b: str) -> bool:
+    """Whether two expressions are the same but for brackets around the whole, back-ticks and the types of numbers."""
+    return _plain(a) == _plain(b)
+
+
+def _plain(text: str) -> str:
+    while (shorter := _NUMBER.sub(r"\1", text)) != text:
+        text = shorter
+    text = re.sub(r"[`\s]", "", text).upper()
+    return text[1:-1] if text.startswith("(") and text.endswith(")") and "(" not in text[1:] else text
+
+
+_NUMBER = re.compile(r"CAST\((\d+) AS [A-Z]+\)")
 
 
 def _watermark(table: TableDef, watermark: WatermarkDef) -> str:

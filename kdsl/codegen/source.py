@@ -111,7 +111,7 @@ class _Module:
         function, first, mark = "col", [], ""
         wrapper = self.imports.kdsl("Virtual" if column.virtual or column.role == "computed" else marks.of(column))
         if column.role == "computed":
-            function, first = "expression", [text(_sql(draft.table, column))]
+            function, first = "expression", _sql(draft.table, column)
         elif column.role == "metadata":
             kind = _metadata_type(column)
             function, first, mark = self._metadata(column)
@@ -149,13 +149,16 @@ def _metadata_type(column: ColumnDef) -> list[str]:
     return [] if plain else [f"type={text(column.type.spelling)}"]
 
 
-def _sql(table: TableDef, column: ColumnDef) -> str:
+def _sql(table: TableDef, column: ColumnDef) -> list[str]:
+    """The expression of a computed column, in the SQL in which it was written."""
     assert column.expression is not None
     if column.expression.column is not None:
         raise CodegenError(
             f"{table.name}.{column.name} is worked out by a Python function that calls Spark, which no text says"
         )
-    return column.expression.text
+    if column.expression.flink is not None:
+        return [text(column.expression.flink), 'dialect="flink"']
+    return [text(column.expression.text)]
 
 
 def _wrong_options(table: TableDef) -> Iterator[Any]:

@@ -39,10 +39,12 @@ class Expression:
     Attributes:
         text: The SQL text, or the Python source where the expression cannot be written as SQL without Spark.
         column: Makes the Spark column, for an expression that only Python can make; None for SQL.
+        flink: The expression as it was written where that was Flink's SQL, of which ``text`` is the translation.
     """
 
     text: str
     column: Callable[[], Any] | None = attrs.field(default=None, eq=False, repr=False)
+    flink: str | None = attrs.field(default=None, eq=False, repr=False)
 
 
 @attrs.frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, overload
 
 from pyspark.sql import Column as SparkColumn
@@ -20,13 +20,16 @@ class Computed(Virtual[T]):
     Attributes:
         function: The body, which takes a row, or what stands for it while an expression is made.
         sql: The expression where it is given as SQL, which only Spark works out.
+        flink: The same where it is Flink's SQL.
         by_spark: Whether the body makes Spark columns, so that a row cannot work it out; known once the definition of
             the table was made.
     """
 
-    def __init__(self, function: Callable[[Any], Any], sql: str | None = None, **said: Any) -> None:
+    def __init__(
+        self, function: Callable[[Any], Any], sql: str | None = None, flink: str | None = None, **said: Any
+    ) -> None:
         super().__init__(**said)
-        self.function, self.sql, self.by_spark = function, sql, False
+        self.function, self.sql, self.flink, self.by_spark = function, sql, flink, False
 
     def absent(self, row: object) -> Any:
         """Work it out from the row's values."""
@@ -86,13 +89,14 @@ def computed(
 def expression(
     sql: str,
     *,
+    dialect: Literal["spark", "flink"] = "spark",
     type: SqlType | None = None,  # noqa: A002
     watermark: str | None = None,
     comment: str | None = None,
     name: str | None = None,
     init: Literal[False] = False,
 ) -> Any:
-    """A column that is worked out from others by an expression in Spark's SQL.
+    """A column that is worked out from others by an expression in SQL.
 
     ```python
     total: Virtual[Decimal] = expression("amount * quantity", type="decimal(12, 2)")
@@ -103,6 +107,7 @@ def expression(
 
     Args:
         sql: The expression, over the names of the columns.
+        dialect: Whose SQL it is; Flink's, as computed columns of its DDL are written, is translated.
         type: As for `col`; the result is cast to it.
         watermark: As for `col`.
         comment: As for `col`.
@@ -113,12 +118,24 @@ def expression(
 
     given: object = sql  # a class statement may hold anything
 
-    def body(_row: Any) -> Recorded:
+    def body(row: Any) -> Recorded:
         if not isinstance(given, str) or not given.strip():
             raise BodyError(f"the expression is {given!r}", "write SQL, as expression('amount * 2')")
-        return Recorded(given, None, compound=True)
+        text = given if dialect == "spark" else _translated(given, row._kdsl_row[0])  # noqa: SLF001
+        return Recorded(text, None, compound=True)
 
-    return Computed(body, sql=sql, type=type, watermark=watermark, comment=comment, name=name)
+    flink = sql if dialect == "flink" else None
+    return Computed(body, sql=sql, flink=flink, type=type, watermark=watermark, comment=comment, name=name)
+
+
+def _translated(sql: str, columns: Mapping[str, Any]) -> str:
+    """An expression of Flink's SQL in Spark's."""
+    from kdsl.declare.ddl.expressions import UntranslatableError, typed_expression
+
+    try:
+        return typed_expression(sql, {c.name: c.type for c in columns.values() if c.body is None}).text
+    except UntranslatableError as e:
+        raise BodyError(f"the expression {sql!r} cannot be translated: {e.reason}", e.fix) from None
 
 
 def as_value(column: SparkColumn) -> T:  # type: ignore[type-var]  # pyright: ignore[reportInvalidTypeVarUse]

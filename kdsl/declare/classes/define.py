@@ -129,7 +129,7 @@ def _expressions(cls: type, found: Mapping[str, Attribute]) -> tuple[dict[str, E
             problems.append(Problem("computed", e.message, e.fix, attribute.column.where))
             expression = Expression("NULL")
         attribute.declared.by_spark = expression.column is not None or attribute.declared.sql is not None
-        made[attribute.column.name] = expression
+        made[attribute.column.name] = attrs.evolve(expression, flink=attribute.declared.flink)
     return made, problems
 
 
