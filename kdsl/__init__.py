@@ -98,7 +98,7 @@ if TYPE_CHECKING:
     from kdsl_formats.csv import Csv as Csv
     from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent as DebeziumAvroConfluent
     from kdsl_formats.json import Json as Json
-    from kdsl_formats.protobuf import Protobuf as Protobuf
+    from kdsl_formats.protobuf import Protobuf as Protobuf, ProtobufConfluent as ProtobufConfluent
     from kdsl_formats.raw import Raw as Raw
 
 # The same names as above and below; a test holds them equal.
@@ -150,6 +150,7 @@ _PUBLIC = {
     "QueryMetrics": "kdsl.run.metrics.model",
     "ROW_KIND": "kdsl.formats",
     "Protobuf": "kdsl_formats.protobuf",
+    "ProtobufConfluent": "kdsl_formats.protobuf",
     "Raw": "kdsl_formats.raw",
     "RecordError": "kdsl.errors",
     "Ref": "kdsl.declare.classes.ref",
@@ -233,6 +234,7 @@ __all__ = [
     "PrimaryKey",
     "Problem",
     "Protobuf",
+    "ProtobufConfluent",
     "QueryMetrics",
     "Raw",
     "RecordError",

@@ -159,7 +159,7 @@ class Options:
         recorded: list[Problem] = []
         for key, text in given.items():
             a = by_any.get(key)
-            start = next((start for start in free if key.startswith(start) and key != start), None)
+            start = next((s for s in free if key.startswith(s) and key != s and not key.startswith(f"{s}*")), None)
             if a is None and start is not None:
                 values.setdefault(free[start].name, {})[key.removeprefix(start)] = text
                 continue

@@ -15,6 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.connect import ConnectServer
+
 ROOT = Path(__file__).parent.parent
 
 # Installed, kdsl registers its plugin itself; in a bare checkout nobody does.
@@ -25,10 +27,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need a JVM or a broker by the fixtures they use."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
-        if "spark" in fixtures:
+        if "spark" in fixtures or "connect" in fixtures:
             item.add_marker("spark")
         if "kdsl_kafka" in fixtures:
             item.add_marker("kafka")
+        if "kdsl_registry" in fixtures:
+            item.add_marker("registry")
 
 
 @pytest.fixture(scope="session")
@@ -58,3 +62,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def connect() -> Iterator[ConnectServer]:
+    """A Spark Connect server, on which programs run in processes of their own."""
+    pytest.importorskip("grpc_status", reason="pyspark's Connect client is not installed")
+    from tests.connect import ConnectServer
+
+    with ConnectServer() as server:
+        yield server

@@ -10,6 +10,7 @@ import os
 import random
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
@@ -72,6 +73,7 @@ class RegistryClient:
         self._settings = settings
         self._first = 0
         self._http = _http(settings)
+        weakref.finalize(self, self._http.close)
         self._schemas: dict[int, RegisteredSchema] = {}
         self._versions: dict[tuple[str, int], SubjectVersion] = {}
         self._ids: dict[tuple[str, RegisteredSchema, bool, bool], int] = {}

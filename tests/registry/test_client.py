@@ -1,0 +1,325 @@
+"""The client against a real registry; a web server in front of it refuses and fails where the registry does not."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kdsl.cluster import Registry
+from kdsl.errors import ResolveError
+from kdsl.registry import (
+    IncompatibleSchemaError,
+    RegisteredSchema,
+    RegistryClient,
+    RegistryError,
+    RegistryRefusedError,
+    RegistryUnreachableError,
+    SchemaReference,
+    UnknownSchemaError,
+    UnknownSubjectError,
+    registry_client,
+)
+from kdsl.testing import LocalRegistry
+from kdsl.testing.certificates import Certificates
+from kdsl.testing.tokens import TokenService
+from kdsl_formats._registry.references import whole_schema
+from tests.registry.front import Front, Request, forwarded
+
+QUICK = {"retries.wait.ms": 1, "retries.max.wait.ms": 1}
+
+
+def record(name: str, *fields: tuple[str, Any]) -> RegisteredSchema:
+    return RegisteredSchema(
+        json.dumps({"type": "record", "name": name, "fields": [{"name": n, "type": k} for n, k in fields]})
+    )
+
+
+ORDER = record("Order", ("id", "long"))
+
+
+@pytest.fixture
+def subject() -> str:
+    return f"subject-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def client(kdsl_registry: LocalRegistry) -> Iterator[RegistryClient]:
+    made = kdsl_registry.client()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def front(kdsl_registry: LocalRegistry) -> Iterator[Front]:
+    with Front(forwarded(kdsl_registry.url)) as made:
+        yield made
+
+
+def connected(front: Front, **given: str | int) -> RegistryClient:
+    names = {name.replace("__", "-").replace("_", "."): value for name, value in given.items()}
+    return RegistryClient(Registry(front.url, {**QUICK, **names}))
+
+
+class TestWhatItHolds:
+    def test_a_schema_is_registered_once_and_found_by_its_id(self, client: RegistryClient, subject: str) -> None:
+        number = client.register(subject, ORDER)
+
+        assert client.register(subject, ORDER) == number
+        assert client.look_up(subject, ORDER) == number
+        assert json.loads(client.schema(number).text) == json.loads(ORDER.text)
+        assert client.versions(subject) == (1,)
+        assert subject in client.subjects()
+
+    def test_a_new_version_is_the_latest(self, client: RegistryClient, subject: str) -> None:
+        client.register(subject, ORDER)
+        second = record("Order", ("id", "long"), ("note", ["null", "string"]))
+        text = json.loads(second.text)
+        text["fields"][1]["default"] = None
+        number = client.register(subject, RegisteredSchema(json.dumps(text)))
+
+        found = client.latest(subject)
+
+        assert (found.version, found.id) == (2, number)
+        assert json.loads(client.version(subject, 1).schema.text) == json.loads(ORDER.text)
+
+    def test_subjects_may_have_any_name(self, client: RegistryClient) -> None:
+        name = f"a/b c?{uuid.uuid4().hex}%-value"
+
+        assert client.register(name, ORDER) == client.look_up(name, ORDER)
+
+    def test_what_a_schema_makes_use_of_is_found(self, client: RegistryClient, subject: str) -> None:
+        client.register(f"{subject}-zip", RegisteredSchema('{"type":"enum","name":"shop.Land","symbols":["DE","CH"]}'))
+        address = record("shop.Address", ("land", "shop.Land"), ("other", ["null", "Land"]))
+        address = RegisteredSchema(address.text, references=(SchemaReference("shop.Land", f"{subject}-zip", 1),))
+        client.register(f"{subject}-address", address)
+        order = record("shop.Order", ("to", "shop.Address"), ("by", ["null", "Address"]), ("land", "Land"))
+        order = RegisteredSchema(order.text, references=(SchemaReference("shop.Address", f"{subject}-address", 1),))
+        number = client.register(subject, order)
+
+        found: Any = whole_schema(client, client.schema(number))
+
+        to, by, land = (field["type"] for field in found["fields"])
+        assert [f["name"] for f in to["fields"]] == ["land", "other"]
+        assert to["fields"][0]["type"]["symbols"] == ["DE", "CH"]
+        assert (by, land) == (["null", "shop.Address"], "shop.Land")
+
+    def test_schemas_of_other_languages_are_held_too(self, client: RegistryClient, subject: str) -> None:
+        proto = RegisteredSchema('syntax = "proto3"; message A { string b = 1; }', "PROTOBUF")
+        number = client.register(subject, proto)
+
+        assert client.schema(number).kind == "PROTOBUF"
+
+
+class TestWhatItDoesNotHold:
+    def test_an_unknown_id_is_told(self, client: RegistryClient) -> None:
+        with pytest.raises(UnknownSchemaError, match=r"has no schema of the id 987654 \(.*40403\)"):
+            client.schema(987654)
+
+    def test_an_unknown_subject_is_told(self, client: RegistryClient) -> None:
+        with pytest.raises(UnknownSubjectError, match="the version latest of the subject 'nobody-value'"):
+            client.latest("nobody-value")
+        with pytest.raises(UnknownSubjectError, match="does not have this schema under the subject 'nobody-value'"):
+            client.look_up("nobody-value", ORDER)
+
+    def test_a_schema_that_does_not_go_with_the_others_is_told(self, client: RegistryClient, subject: str) -> None:
+        client.register(subject, ORDER)
+
+        with pytest.raises(IncompatibleSchemaError, match=f"under the subject '{subject}'"):
+            client.register(subject, record("Order", ("id", "string")))
+
+    def test_what_is_no_schema_is_told(self, client: RegistryClient, subject: str) -> None:
+        with pytest.raises(IncompatibleSchemaError, match="cannot be registered"):
+            client.register(subject, RegisteredSchema('{"type":"rekord"}'))
+
+    def test_a_path_without_a_registry_is_told(self, front: Front) -> None:
+        front.fail = [(404, b"<html>Not Found</html>")]
+
+        with pytest.raises(RegistryError, match=r"answers HTTP 404 as no schema registry does.*see the path"):
+            connected(front).schema(1)
+
+    def test_an_answer_that_is_none_is_told(self, front: Front) -> None:
+        front.fail = [(200, b"<html>Welcome</html>")]
+
+        with pytest.raises(RegistryError, match="see that this is the address of a schema registry"):
+            connected(front).schema(1)
+
+
+class TestOutages:
+    def test_an_answer_that_may_come_later_is_asked_for_again(self, front: Front, subject: str) -> None:
+        front.fail = [(503, {}), (500, {"error_code": 50001, "message": "leader"}), (429, {})]
+
+        assert connected(front).register(subject, ORDER) > 0
+        assert len(front.requests) == 4
+
+    def test_what_comes_of_no_answer_names_the_address_and_what_was_asked(self, front: Front) -> None:
+        front.fail = [(503, {})] * 9
+        with pytest.raises(RegistryUnreachableError) as caught:
+            connected(front, max_retries=2).schema(7)
+
+        assert f"the registry {front.url} does not answer, asked 3 times for the schema of the id 7: HTTP 503" in str(
+            caught.value
+        )
+        assert len(front.requests) == 3
+
+    def test_nobody_at_the_address_is_told(self) -> None:
+        gone = RegistryClient(Registry("http://me:HUSH@127.0.0.1:9/path", {"max.retries": 0}))
+        with pytest.raises(RegistryUnreachableError) as caught:
+            gone.look_up("orders-value", ORDER)
+
+        assert "the registry http://127.0.0.1:9/path does not answer, asked once for a schema under the subject" in str(
+            caught.value
+        )
+        assert "HUSH" not in str(caught.value)
+
+    def test_another_address_answers_where_one_does_not(self, front: Front, subject: str) -> None:
+        made = RegistryClient(Registry(f"http://127.0.0.1:9,{front.url}", {"max.retries": 0}))
+
+        assert made.register(subject, ORDER) > 0
+
+    def test_what_was_asked_once_needs_no_registry(self, front: Front, subject: str) -> None:
+        made = connected(front, max_retries=0)
+        number = made.register(subject, ORDER)
+        other = connected(front, max_retries=0)
+        other.schema(number)
+        other.latest(subject)
+        count = len(front.requests)
+        front.fail = [(503, {})] * 9
+
+        assert (made.schema(number), made.register(subject, ORDER)) == (ORDER, number)
+        assert (other.schema(number).kind, other.latest(subject).id) == ("AVRO", number)
+        assert len(front.requests) == count
+
+    def test_a_process_has_one_client_of_a_registry(self) -> None:
+        assert registry_client(Registry("http://a")) is registry_client(Registry("http://a"))
+        assert registry_client(Registry("http://a")) is not registry_client(Registry("http://b"))
+
+
+def authorization(wanted: str) -> Any:
+    return lambda request: 200 if request.headers.get("Authorization") == wanted else 401
+
+
+class TestLogins:
+    def test_a_user(self, kdsl_registry: LocalRegistry, subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("REGISTRY_PASSWORD", "pw")
+        with Front(forwarded(kdsl_registry.url, authorization("Basic bWU6cHc="))) as front:
+            address = front.url.replace("://", "://me:pw@")
+            for registry in (
+                Registry(front.url, {"basic-auth.user-info": "me:pw"}),
+                Registry(front.url, {"basic-auth.user-info": "me:${env:REGISTRY_PASSWORD}"}),
+                Registry(address, {"basic-auth.credentials-source": "URL"}),
+            ):
+                assert RegistryClient(registry).register(subject, ORDER) > 0
+            with pytest.raises(RegistryRefusedError, match=r"does not know who asks .*\(HTTP 401\)"):
+                RegistryClient(Registry(front.url, {"basic-auth.user-info": "me:wrong"})).schema(1)
+            assert len(front.requests) == 4  # a login that is refused is not tried again
+
+    def test_who_may_not_ask_is_told_apart(self, kdsl_registry: LocalRegistry) -> None:
+        told = pytest.raises(RegistryRefusedError, match=r"does not let this user ask for .*\(HTTP 403\)")
+        with Front(forwarded(kdsl_registry.url, lambda _: 403)) as front, told:
+            connected(front).schema(1)
+
+    def test_a_token(self, kdsl_registry: LocalRegistry, subject: str) -> None:
+        with Front(forwarded(kdsl_registry.url, authorization("Bearer T0KEN"))) as front:
+            assert connected(front, bearer__auth_token="T0KEN").register(subject, ORDER) > 0
+
+    def test_tokens_of_an_identity_provider_are_used_until_they_are_refused(
+        self, kdsl_registry: LocalRegistry, subject: str
+    ) -> None:
+        tokens = TokenService({"me": "pw"})
+        tokens.start()
+        refused: list[str] = []
+
+        def allows(request: Request) -> int:
+            token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            return 200 if token.count(".") == 2 and token not in refused else 401
+
+        try:
+            with Front(forwarded(kdsl_registry.url, allows)) as front:
+                made = connected(
+                    front,
+                    bearer_auth_credentials_source="OAUTHBEARER",
+                    bearer_auth_issuer_endpoint_url=tokens.url,
+                    bearer_auth_client_id="me",
+                    bearer_auth_client_secret="pw",
+                )
+                made.register(subject, ORDER)
+                made.register(f"{subject}-2", ORDER)
+                assert tokens.given == 1
+                refused.append(front.requests[-1].headers["Authorization"].removeprefix("Bearer "))
+                made.register(f"{subject}-3", ORDER)
+                assert tokens.given == 2
+                wrong = connected(
+                    front,
+                    bearer_auth_credentials_source="OAUTHBEARER",
+                    bearer_auth_issuer_endpoint_url=tokens.url,
+                    bearer_auth_client_id="me",
+                    bearer_auth_client_secret="HUSH",
+                )
+                with pytest.raises(RegistryRefusedError, match="gives no token") as caught:
+                    wrong.register(f"{subject}-4", ORDER)
+                assert "HUSH" not in str(caught.value)
+        finally:
+            tokens.stop()
+
+    def test_headers_that_are_asked_for_are_sent(self, front: Front, subject: str) -> None:
+        connected(front, bearer_auth_logical_cluster="lsrc-1", bearer_auth_token="T").register(subject, ORDER)
+
+        assert front.requests[0].headers["target-sr-cluster"] == "lsrc-1"
+
+    def test_wrong_settings_are_told_before_anything_is_asked(self, front: Front) -> None:
+        with pytest.raises(ResolveError, match="the schema registry"):
+            connected(front, max_retries="many")
+        assert front.requests == []
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("keys"))
+
+
+class TestTls:
+    @pytest.fixture
+    def secure(self, kdsl_registry: LocalRegistry, certificates: Certificates) -> Iterator[Front]:
+        server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates.authority))
+        server.load_cert_chain(str(certificates.server))
+        server.verify_mode = ssl.CERT_REQUIRED
+        with Front(forwarded(kdsl_registry.url), server) as made:
+            yield made
+
+    @pytest.mark.parametrize("kind", ["PEM", "JKS", "PKCS12"])
+    def test_stores_of_every_type_hold_the_keys(
+        self, secure: Front, certificates: Certificates, subject: str, kind: Any
+    ) -> None:
+        passwords = (
+            {}
+            if kind == "PEM"
+            else {
+                "ssl.truststore.password": certificates.password,
+                "ssl.keystore.password": certificates.password,
+            }
+        )
+        given = {
+            "ssl.truststore.location": str(certificates.trust_store(kind)),
+            "ssl.truststore.type": kind,
+            "ssl.keystore.location": str(certificates.key_store("me", kind)),
+            "ssl.keystore.type": kind,
+            **passwords,
+        }
+
+        assert RegistryClient(Registry(secure.url, {**QUICK, **given})).register(subject, ORDER) > 0
+
+    def test_who_is_not_trusted_is_told_at_once(self, secure: Front) -> None:
+        with pytest.raises(RegistryUnreachableError, match=r"is not trusted: .*CERTIFICATE_VERIFY_FAILED"):
+            RegistryClient(Registry(secure.url)).schema(1)
+
+    def test_a_store_that_is_not_there_is_told(self, tmp_path: Path) -> None:
+        given = {"ssl.truststore.location": str(tmp_path / "none.jks")}
+
+        with pytest.raises(RegistryError, match=r"none\.jks"):
+            RegistryClient(Registry("https://r", given))
