@@ -1,0 +1,96 @@
+"""Programs in sessions of Spark Connect: a process has sessions of one kind only, so each is a process of its own.
+
+They share one server, which is started when the first of them asks. Run as a program, this module is that server:
+``python -m tests.connect PORT``; it serves until its standard input closes.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kdsl.testing.ports import free_port
+
+ROOT = Path(__file__).parents[1]
+_BEGIN = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.remote({address!r}).getOrCreate()
+"""
+
+
+class ConnectServer:
+    """A Spark Connect server with two cores, without a UI; a context manager."""
+
+    def __init__(self) -> None:
+        path = os.pathsep.join([str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH", "")])
+        here = {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        self._environment = {**os.environ, **here}
+        self._port = free_port(set())
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.connect", str(self._port)],
+            env=self._environment,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "serves\n"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.communicate()
+
+    def run(self, script: str, *arguments: str, folder: Path) -> str:
+        """What a program prints that finds its session as ``spark``, and its arguments in ``sys.argv[1:]``.
+
+        Args:
+            script: The program.
+            arguments: Its arguments.
+            folder: Where it runs.
+        """
+        address = f"sc://127.0.0.1:{self._port}"
+        done = subprocess.run(
+            [sys.executable, "-c", _BEGIN.format(address=address) + script, *arguments],
+            env=self._environment,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+
+def main() -> None:
+    """Serve until nobody wants it any more."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
+    # As PySpark starts a server of its own: the jars that a session adds are then found by that session.
+    builder = builder.config("spark.sql.artifact.isolation.enabled", "true")
+    builder = builder.config("spark.sql.artifact.isolation.alwaysApplyClassloader", "true")
+    builder = builder.config("spark.connect.grpc.binding.address", "127.0.0.1")
+    builder = builder.config("spark.connect.grpc.binding.port", sys.argv[1])
+    builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    session = builder.config("spark.driver.memory", "1g").config("spark.log.level", "ERROR").getOrCreate()
+    sys.stdout.write("serves\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""The metrics of queries in a Spark Connect session are those of a classic one, whoever asks first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from kdsl.testing import RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.connect import ConnectServer
+
+SCRIPT = """
+import time
+from kdsl.cluster import Cluster
+from kdsl.run.metrics.observer import all_metrics, metrics
+from kdsl.run.read import read_stream
+from kdsl.run.write import write_stream
+from tests.run.read_plans import read_plan
+from tests.run.write_plans import write_plan
+
+servers, source, target, checkpoint = sys.argv[1:]
+cluster = Cluster(servers)
+to = write_plan({"text": "STRING"}, topics=(target,), value_format="raw")
+rows = read_stream(spark, read_plan(source, max_records=3), cluster)
+query = write_stream(rows, to, cluster, checkpoint=checkpoint, trigger={"availableNow": True}, name="copy")
+while query.isActive:
+    metrics(query)  # asks for reports that the listener has not brought yet
+    time.sleep(0.05)
+query.awaitTermination()
+
+
+def told():
+    found = metrics(query)
+    read, written = found.source, found.sink
+    offsets = [[*place, at] for place, at in read.current_offsets.items()]
+    return [read.num_records_in, read.num_bytes_in, read.pending_records, offsets, written.num_records_out]
+
+
+until = time.monotonic() + 30
+while told()[0] < 5 and time.monotonic() < until:
+    time.sleep(0.1)
+found = metrics(query)
+bytes_out = found.sink.num_bytes_out
+print(json.dumps({"told": told(), "again": told(), "bytes_out": bytes_out, "name": found.name, "batch": found.batch}))
+spark.stop()
+"""
+
+
+def test_counters_offsets_and_lag_are_those_of_the_topics(
+    connect: ConnectServer, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    source, target = kdsl_topic("in"), kdsl_topic("out")
+    kdsl_kafka.produce(source, "a", "bb", "ccc", "dddd", "eeeee")
+    places = (kdsl_kafka.bootstrap_servers, source, target, str(tmp_path / "checkpoint"))
+
+    found = json.loads(connect.run(SCRIPT, *places, folder=tmp_path).splitlines()[-1])
+
+    assert found["told"] == found["again"] == [5, 15, 0, [[source, 0, 5]], 5]
+    assert found["bytes_out"] == 15  # the server's commits run on this machine
+    assert (found["name"], found["batch"]) == ("copy", 1)
