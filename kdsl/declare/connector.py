@@ -22,7 +22,9 @@ EmitStrategy = Literal["on-periodic", "on-event"]
 
 
 def _positive(value: int | None) -> str | None:
-    return None if value is None or value > 0 else "give a number greater than 0"
+    if value is None or 0 < value < 1 << 31:
+        return None
+    return "give a number greater than 0" if value <= 0 else "give a number less than 2147483648"
 
 
 def _some_time(value: timedelta | None) -> str | None:
@@ -179,7 +181,7 @@ class KafkaOptions(Options):
         ignore_case=True,
     )
     semantic: Delivery | None = option(
-        "sink.semantic", "The old name of sink.delivery-guarantee.", default=None, ignore_case=True
+        "sink.semantic", "The old name of sink.delivery-guarantee.", default=None, ignore_case=True, side="write"
     )
     transactional_id_prefix: str | None = option(
         "sink.transactional-id-prefix",

@@ -123,8 +123,8 @@ class TableDef:
         problems: What was found to be wrong while the declaration was read.
         unread: The sides, ``"key"`` or ``"value"``, for which a format was named that could not be read.
         places: The place of each option, by its Flink key, where the way to declare knows it.
-        layout: Clauses of DDL that say how the rows of a table lie in partitions or buckets, which a topic has not, with
-            their places.
+        layout: Clauses of DDL that say how the rows of a table lie in partitions or buckets, which a topic has not,
+            with their places.
         message_key: The columns of the message key, in its order; some may not exist.
     """
 

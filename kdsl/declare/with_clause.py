@@ -12,6 +12,7 @@ from kdsl.errors import Problem, Where, nearest
 from kdsl.formats import Format, UnknownFormatError, format_class, format_names
 
 PROPERTIES = "properties."
+SEMANTIC = "sink.semantic"
 VERSION = "property-version"
 """An option of the reference's that only says which version its options are of."""
 
@@ -66,6 +67,8 @@ class _Reader:
         if not self._connector():
             return self._unread(properties)
         self.rest.pop(VERSION, None)
+        if SEMANTIC in self.rest:  # the one option that also takes the names of the reference's constants
+            self.rest[SEMANTIC] = self.rest[SEMANTIC].replace("_", "-")
         key_fields = self.rest.pop("key.fields", None)
         value_key = self._value_key()
         key_format, value_format = self._format("key.format"), self._format(value_key)
@@ -116,10 +119,11 @@ class _Reader:
     def _value_key(self) -> str:
         short, long = self.given.get("format"), self.given.get("value.format")
         if short is not None and long is not None:
-            del self.rest["format"]
+            del self.rest["value.format" if short != long else "format"]
             if short != long:
                 message = f"'format' is {short!r} and 'value.format' is {long!r}, but a value has one format"
                 self._problem("format-twice", "format", message, "keep one of the two options")
+                return "format"
             return "value.format"
         return "format" if short is not None else "value.format"
 

@@ -108,7 +108,7 @@ def problems(table: TableDef, direction: Direction, cluster: Cluster | None = No
     if any(p.code in NO_TOPIC for p in found):
         return found
     for attribute, told in table.options.complaints(table.option_name):
-        severity = value_severity(table, type(table.options), attribute, direction)
+        severity = value_severity(table.options, attribute, direction)
         found.append(problem(table, told.code, told.message, told.fix, option=attribute, severity=severity))
     judged = attrs.evolve(table, options=table.options.valid())
     for rule in RULES:

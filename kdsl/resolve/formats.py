@@ -52,7 +52,7 @@ def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
                 k for k in table.places if k.startswith(prefix) and repr(k.removeprefix(prefix)) in found.message
             )
             option = prefix + names[attribute].metadata["key"] if attribute else next(unknown, f"{side}.format")
-            severity = value_severity(table, type(chosen), attribute, direction)
+            severity = value_severity(chosen, attribute, direction)
             yield problem(table, found.code, found.message, found.fix, option=option, severity=severity)
         use = Use(side=side, topics=tuple(dict.fromkeys(options.topic)))
         for found in (*chosen.check(row, direction), *chosen.check_use(row, use, direction)):

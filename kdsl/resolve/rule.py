@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import attrs
 
@@ -65,23 +66,30 @@ def _near(table: TableDef, key: str) -> tuple[str, ...]:
     return ("format",) if table.value_format is not None and space == table.value_format.identifier else ()
 
 
-def value_severity(table: TableDef, group: type[Options], attribute: str | None, direction: Direction) -> Severity:
+def value_severity(options: Options, attribute: str | None, direction: Direction) -> Severity:
     """How bad a wrong value of an option is: one that a direction does not look at does not stop it.
 
+    A value of the wrong kind always stops, unless the option says which side looks at it: the reference reads all
+    options, whatever is done with the table, and judges those of a sink only when it writes (RULES, general facts).
+
     Args:
-        table: The table.
-        group: The group of options.
+        options: The group of options.
         attribute: The Python name of the option, if the problem is one of an option.
         direction: The direction.
     """
-    known = attrs.fields_dict(group)
+    known = attrs.fields_dict(type(options))
     if attribute not in known:
         return "error"
     metadata = known[attribute].metadata
-    prefix = metadata["key"].partition(".")[0] if group is KafkaOptions else ""
-    side = metadata["side"] or {"scan": "read", "sink": "write"}.get(prefix)
-    unused = side is not None and side != direction
-    mode, _, what = attribute.partition("_")
-    if group is KafkaOptions and mode in ("startup", "bounded") and what == "timestamp":
-        unused = unused or getattr(table.options, mode) != what
-    return "warning" if unused else "error"
+    side = metadata["side"]
+    if side is None and isinstance(options, KafkaOptions) and _judged(metadata["check"], getattr(options, attribute)):
+        side = {"scan": "read", "sink": "write"}.get(metadata["key"].partition(".")[0])
+    return "warning" if side is not None and side != direction else "error"
+
+
+def _judged(check: Callable[[Any], str | None] | None, value: object) -> bool:
+    """Whether a value is of the right kind, and still wrong."""
+    try:
+        return check is not None and check(value) is not None
+    except TypeError:
+        return False

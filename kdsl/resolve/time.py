@@ -50,15 +50,15 @@ def watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
 def alignment(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """The two options that align partitions go together, and need a watermark (RULES section 1)."""
     options = table.options
-    if direction != "read":
-        return
     given = {"watermark_group": options.watermark_group, "watermark_drift": options.watermark_drift}
     named = {name: table.option_name(name) for name in given}
     missing = [name for name, value in given.items() if value is None]
     if len(missing) == 1:
         (there,) = given.keys() - missing
         message = f"{named[there]} has no effect without {named[missing[0]]}"
-        yield problem(table, "alignment", message, f"add {named[missing[0]]}", option=there, severity="warning")
+        yield problem(table, "alignment-half", message, f"add {named[missing[0]]}, or remove it", option=there)
+    elif direction == "write":
+        return
     elif not missing and not table.watermarks:
         message = f"{named['watermark_group']} aligns partitions by the watermark, and the table declares none"
         fix = "declare a watermark, or remove the option"

@@ -90,11 +90,16 @@ class TestPartitioner:
         assert problem.message == f"'{option}' has the value 0"
 
     @pytest.mark.parametrize(("option", "other"), [("sink.parallelism", "read"), ("scan.parallelism", "write")])
-    def test_a_wrong_value_only_warns_in_the_direction_that_does_not_look_at_it(
+    def test_a_number_that_is_no_parallelism_only_warns_in_the_other_direction(
         self, option: str, other: Direction
     ) -> None:
-        given = table(options={option: "many"})
+        given = table(options={option: 0})
 
         assert errors(given, other) == []
         (warning,) = [p for p in problems(given, other) if p.code == "option-value"]
-        assert warning.message == f"'{option}' has the value 'many': expected a whole number"
+        assert warning.message == f"'{option}' has the value 0"
+
+    @pytest.mark.parametrize("option", ["sink.parallelism", "scan.parallelism"])
+    @pytest.mark.parametrize("side", ["read", "write"])
+    def test_what_is_no_number_stops_both(self, option: str, side: Direction) -> None:
+        assert [p.code for p in errors(table(options={option: "many"}), side)] == ["option-value"]

@@ -1,6 +1,7 @@
 """The reference's recorded answers: which statements are taken, and which are refused, in the statement's direction.
 
-A connector that is not there yet is told as such, and nothing else is; its cases are listed by the file's ``later``.
+The file ``factory-cases`` holds the recorded answers; ``factory-more`` holds those to the same tables in the other
+direction, and to odd values, got in the same way. A connector that is not there yet is told as such, and nothing else.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kdsl.table import sql
 
 HERE = Path(__file__).parent
 # The recording engine had no jar for it, and so refused whatever a table said.
-ARTEFACTS = {"r461", "r462"}
+ARTEFACTS = {"r461", "r462", "k175", "k176"}
 
 
 @attrs.frozen
@@ -57,8 +58,8 @@ class Difference:
     ids: tuple[str, ...] = attrs.field(default=(), converter=tuple)
 
     def covers(self, case: Case, codes: list[str]) -> bool:
-        """Whether it explains what became of a case."""
-        return case.id in self.ids or (case.accepted and bool(self.codes) and sorted(set(codes)) == sorted(self.codes))
+        """Whether it explains one of the errors of a case, or that there is none."""
+        return case.id in self.ids or (case.accepted and any(code in self.codes for code in codes))
 
 
 def _quoted(text: str) -> str:
@@ -82,8 +83,8 @@ def _case(line: str) -> Case:
 
 @cache
 def cases() -> tuple[Case, ...]:
-    text = (HERE / "data" / "factory-cases.jsonl").read_text(encoding="utf-8")
-    return tuple(_case(line) for line in text.splitlines())
+    files = (HERE / "data" / name for name in ("factory-cases.jsonl", "factory-more.jsonl"))
+    return tuple(_case(line) for file in files for line in file.read_text(encoding="utf-8").splitlines())
 
 
 @cache
@@ -118,8 +119,10 @@ def test_a_statement_is_judged_as_the_reference_judges_it(case: Case) -> None:
         assert "format-unknown" in codes
         pytest.skip(f"the format {missing[0]!r} is not installed")
     elif case.id not in ARTEFACTS and (not codes) != case.accepted:
-        reasons = [d.reason for d in differences if d.covers(case, codes)]
-        assert reasons, f"kdsl says {codes or 'yes'}, the reference {case.told or 'yes'}"
+        rules = [d for d in differences if d.covers(case, codes)]
+        covered = {code for d in rules for code in d.codes}
+        assert rules, f"kdsl says {codes or 'yes'}, the reference {case.told or 'yes'}"
+        assert set(codes) <= covered
 
 
 @pytest.mark.parametrize("difference", _rules()[0], ids=lambda d: d.title)
@@ -139,14 +142,14 @@ def test_the_page_of_the_differences_has_them_all() -> None:
     assert [d.title for d in _rules()[0] if f"| {d.title} | {d.reason} |" not in page] == []
 
 
-def test_the_share_of_equal_judgements(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("mark", "what", "least"), [("r", "recorded statements", 0.9), ("k", "odd ones", 0.8)])
+def test_the_share_of_equal_judgements(mark: str, what: str, least: float, capsys: pytest.CaptureFixture[str]) -> None:
     _, later = _rules()
-    judged = [case for case in cases() if case.connector not in later and case.id not in ARTEFACTS]
+    every = [case for case in cases() if case.id.startswith(mark)]
+    judged = [case for case in every if case.connector not in later and case.id not in ARTEFACTS]
     equal = sum((not codes_of(case)) == case.accepted for case in judged)
     with capsys.disabled():
-        share = f"{equal} of {len(judged)} ({equal / len(judged):.1%})"
-        print(
-            f"\nstatements that are judged as the reference does: {share}; {len(cases()) - len(judged)} are for later"
-        )
+        share = f"{equal} of {len(judged)} {what} ({equal / len(judged):.1%}) are judged as the reference does"
+        print(f"\n{share}; {len(every) - len(judged)} are of connectors to come")
 
-    assert equal >= len(judged) * 0.9
+    assert equal >= len(judged) * least
