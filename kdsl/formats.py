@@ -35,6 +35,7 @@ BUILT_IN = {
     "maxwell-json": "kdsl_formats.cdc_json:MaxwellJson",
     "ogg-json": "kdsl_formats.cdc_json:OggJson",
     "protobuf": "kdsl_formats.protobuf:Protobuf",
+    "protobuf-confluent": "kdsl_formats.protobuf:ProtobufConfluent",
     "raw": "kdsl_formats.raw:Raw",
 }
 

@@ -1,7 +1,8 @@
-"""The format ``protobuf``: one Protobuf message per Kafka message, columns by the names of fields."""
+"""The formats ``protobuf`` and ``protobuf-confluent``: Protobuf messages, columns by their fields."""
 
 from __future__ import annotations
 
+from kdsl_formats.protobuf.confluent import ProtobufConfluent
 from kdsl_formats.protobuf.format import Protobuf
 
-__all__ = ["Protobuf"]
+__all__ = ["Protobuf", "ProtobufConfluent"]

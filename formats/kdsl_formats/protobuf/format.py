@@ -53,22 +53,10 @@ Columns have the names of fields, exactly; some of the fields are enough, in any
 _SOURCES = ("descriptor_set", "descriptor_file", "proto_file", "proto_text")
 
 
-class Protobuf(Format):
-    """One Protobuf message per Kafka message, columns by the names of its fields (Flink's format ``protobuf``).
+class MessageFormat(Format):
+    """A format of Protobuf messages: the options and rules that all of them share."""
 
-    The message is a class that protoc made (``message_class_name=Order``, or its name ``shop_pb2:Order``); or the name
-    of a message (``shop.Order``, or as Java has it, ``com.shop.Orders$Order``) in a descriptor set
-    (``descriptor_file=``), a ``.proto`` file (``proto_file=``) or the text of one (``proto_text=``). Only the driver
-    looks there: the descriptor travels to the executors in the plan.
-    """
-
-    identifier = "protobuf"
-
-    message_class_name: str | type = option(
-        "message-class-name",
-        "The message: the name of a generated Python class (`module:Class`), its full name in Protobuf, or that of its "
-        "Java class. In Python the class itself, too.",
-    )
+    message_class_name: str | type | None = option("message-class-name", "The message.", default=None)
     ignore_parse_errors: bool = option(
         "ignore-parse-errors",
         "Read: whether an unreadable message gives no row, instead of an error.",
@@ -123,6 +111,11 @@ class Protobuf(Format):
         def __init__(self, **given: Any) -> None:
             super().__init__(**_by_name(given))
 
+    @property
+    def named_source(self) -> bool:
+        """Whether an option says where the message is."""
+        return any(getattr(self, name) is not None for name in _SOURCES)
+
     @classmethod
     def column_types(cls) -> str:
         """The table of the reference page."""
@@ -164,14 +157,6 @@ class Protobuf(Format):
         """The options for people: the descriptors are told by their digest."""
         return shown_without_descriptors(self.to_strings(), self)
 
-    def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type."""
-        return ProtobufDecoder(layout_of(self.schema(), row), row, self.reading_rules(use))
-
-    def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type."""
-        return ProtobufEncoder(layout_of(self.schema(), row), self.writing_rules())
-
     def reading_rules(self, use: Use = ALONE) -> ReadingRules:
         """What the options mean for the decoder; a null key is none, a null value is no message."""
         return ReadingRules(
@@ -185,6 +170,32 @@ class Protobuf(Format):
         return WritingRules(null_text=self.write_null_string_literal, unknown_fails=self.write_unknown_enum == "fail")
 
 
+class Protobuf(MessageFormat):
+    """One Protobuf message per Kafka message, columns by the names of its fields (Flink's format ``protobuf``).
+
+    The message is a class that protoc made (``message_class_name=Order``, or its name ``shop_pb2:Order``); or the name
+    of a message (``shop.Order``, or as Java has it, ``com.shop.Orders$Order``) in a descriptor set
+    (``descriptor_file=``), a ``.proto`` file (``proto_file=``) or the text of one (``proto_text=``). Only the driver
+    looks there: the descriptor travels to the executors in the plan.
+    """
+
+    identifier = "protobuf"
+
+    message_class_name: str | type = option(
+        "message-class-name",
+        "The message: the name of a generated Python class (`module:Class`), its full name in Protobuf, or that of its "
+        "Java class. In Python the class itself, too.",
+    )
+
+    def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
+        """A decoder for rows of this type."""
+        return ProtobufDecoder(layout_of(self.schema(), row), row, self.reading_rules(use))
+
+    def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
+        """An encoder for rows of this type."""
+        return ProtobufEncoder(layout_of(self.schema(), row), self.writing_rules())
+
+
 def _by_name(given: dict[str, Any]) -> dict[str, Any]:
     """A class in the options as its name and its descriptors, so that nobody needs to import it again."""
     kind = given.get("message_class_name")
@@ -194,7 +205,7 @@ def _by_name(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _schema(options: Protobuf) -> Schema:
+def _schema(options: MessageFormat) -> Schema:
     name = options.message_class_name
     if not isinstance(name, str):
         return schema_of_class(name)
@@ -221,7 +232,7 @@ def _schema(options: Protobuf) -> Schema:
     return found
 
 
-def shown_without_descriptors(texts: dict[str, str], options: Protobuf) -> dict[str, str]:
+def shown_without_descriptors(texts: dict[str, str], options: MessageFormat) -> dict[str, str]:
     """Options as texts, with a digest in the place of descriptors."""
     if "descriptor-set" in texts:
         texts["descriptor-set"] = f"sha256:{options.schema().digest}"

@@ -1,0 +1,156 @@
+"""Which message of a schema's file follows: the indexes between Confluent's frame and a Protobuf message.
+
+A message is named by its place in the file: the index of the outermost message, of the one in it, and so on. They are
+varints with their count before them; the first message of the file is one zero byte.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import attrs
+import numpy as np
+import pyarrow as pa
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+
+from kdsl.formats import BadRecord
+from kdsl_formats._text.reading import pieces
+from kdsl_formats.protobuf.wire import Mask, Places, Source, unzigzag, varint_sizes, write_varints, zigzag
+
+Path = tuple[int, ...]
+FIRST: Path = (0,)
+DEEPEST = 32
+_WORD = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|[A-Za-z_][\w.]*|[{};]|[^\s]""", re.DOTALL
+)
+
+
+@attrs.frozen(eq=False)
+class Framed:
+    """Messages of one kind behind their indexes.
+
+    Attributes:
+        path: The indexes.
+        places: Where they are in the array that was given, ascending.
+        messages: The messages.
+    """
+
+    path: Path
+    places: Places
+    messages: pa.BinaryArray
+
+
+def without_indexes(bodies: pa.BinaryArray) -> tuple[list[Framed], tuple[BadRecord, ...]]:
+    """Take the indexes off bodies, none of which is null.
+
+    Returns:
+        The messages by their indexes, and the bodies whose indexes cannot be read.
+    """
+    source, start, end = Source.of(bodies)
+    everywhere = np.arange(len(bodies), dtype=np.int64)
+    if len(bodies) and bool((end > start).all()) and not source.data.take(start).any():
+        return [Framed(FIRST, everywhere, pieces(source.data, start + 1, end, None, pa.binary()))], ()
+    levels, cursor, wrong = _levels(source, start, end)
+    found = []
+    for path, where in _kinds(levels, np.flatnonzero(~wrong)):
+        found.append(Framed(path, where, pieces(source.data, cursor[where], end[where], None, pa.binary())))
+    bad = tuple(
+        BadRecord(int(i), "the indexes that say which message it is, behind the frame, cannot be read")
+        for i in np.flatnonzero(wrong)
+    )
+    return found, bad
+
+
+def _levels(source: Source, start: Places, end: Places) -> tuple[Places, Places, Mask]:
+    """The indexes of each body (-1 where there are no more), where its message begins, and which cannot be read."""
+    counts, size, bad = source.varints(start)
+    deep = unzigzag(counts).view(np.int64)
+    cursor = start + size
+    wrong = (cursor > end) | (deep < 0) | (deep > DEEPEST)
+    if bad is not None:
+        wrong |= bad
+    deep = np.where(wrong, 0, deep)
+    levels = np.full((len(start), max(int(deep.max()) if len(deep) else 0, 1)), -1, dtype=np.int64)
+    levels[deep == 0, 0] = 0
+    for level in range(levels.shape[1]):
+        which = np.flatnonzero((deep > level) & ~wrong)
+        numbers, size, bad = source.varints(cursor[which])
+        cursor[which] += size
+        levels[which, level] = values = unzigzag(numbers).view(np.int64)
+        wrong[which] |= (cursor[which] > end[which]) | (values < 0)
+        if bad is not None:
+            wrong[which] |= bad
+    return levels, np.minimum(cursor, end), wrong
+
+
+def _kinds(levels: Places, which: Places) -> Iterator[tuple[Path, Places]]:
+    """The indexes that some bodies have, each with its bodies."""
+    kinds, kind = np.unique(levels[which], axis=0, return_inverse=True)
+    for i, path in enumerate(kinds.tolist()):
+        yield tuple(n for n in path if n >= 0), which[kind.reshape(-1) == i]
+
+
+def indexes(path: Sequence[int]) -> bytes:
+    """The bytes of indexes."""
+    if tuple(path) == FIRST:
+        return b"\0"
+    numbers = zigzag(np.array([len(path), *path], dtype=np.int64))
+    sizes = varint_sizes(numbers)
+    ends = np.cumsum(sizes)
+    target = np.zeros(int(ends[-1]), dtype=np.uint8)
+    write_varints(target, ends - sizes, numbers, sizes)
+    return target.tobytes()
+
+
+def path_of(file: FileDescriptorProto, name: str) -> Path:
+    """The indexes of a message in its file."""
+    return next(path for full, path in places(file) if full == name)
+
+
+def places(file: FileDescriptorProto) -> Iterator[tuple[str, Path]]:
+    """The full names of a file's messages with their indexes; the entries of maps and groups do not count."""
+
+    def inside(messages: Sequence[DescriptorProto], prefix: str, outer: Path) -> Iterator[tuple[str, Path]]:
+        for i, message in enumerate(messages):
+            name = prefix + message.name
+            groups = {f.type_name for f in message.field if f.type == FieldDescriptorProto.TYPE_GROUP}
+            nested = [m for m in message.nested_type if not (m.options.map_entry or f".{name}.{m.name}" in groups)]
+            yield name, (*outer, i)
+            yield from inside(nested, f"{name}.", (*outer, i))
+
+    yield from inside(file.message_type, f"{file.package}." if file.package else "", ())
+
+
+def places_in_text(text: str) -> dict[Path, str]:
+    """The full names of the messages of a ``.proto`` text by their indexes, read without a compiler."""
+    package = ""
+    found: dict[Path, str] = {}
+    blocks: list[tuple[Path, str] | None] = []  # the message of each open brace; None is another block
+    counts: dict[Path, int] = {}
+    words = [word for word in _WORD.findall(text) if not word.startswith(("//", "/*"))]
+    begins = True  # whether a statement begins
+    for i, word in enumerate(words):
+        following = words[i + 1 : i + 3]
+        if word == "package" and begins and not blocks and following:
+            package = following[0]
+        elif word == "{":
+            before = words[i - 2 : i]
+            outer = next((block for block in reversed(blocks) if block is not None), ((), ""))
+            direct = not blocks or blocks[-1] is not None
+            if len(before) == 2 and before[0] == "message" and direct and _begins(words, i - 2):
+                place = (*outer[0], counts.get(outer[0], 0))
+                counts[outer[0]] = place[-1] + 1
+                name = f"{outer[1]}.{before[1]}" if outer[1] else before[1]
+                found[place] = name
+                blocks.append((place, name))
+            else:
+                blocks.append(None)
+        elif word == "}" and blocks:
+            blocks.pop()
+        begins = word in "{};"
+    return {place: f"{package}.{name}" if package else name for place, name in found.items()}
+
+
+def _begins(words: list[str], i: int) -> bool:
+    return i == 0 or words[i - 1] in ("{", "}", ";")

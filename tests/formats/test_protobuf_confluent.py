@@ -1,0 +1,322 @@
+"""The format ``protobuf-confluent``, against a real registry."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from kdsl.cluster import Registry
+from kdsl.errors import KdslError
+from kdsl.formats import ALONE, Decoder, Direction, Encoder, Use
+from kdsl.registry import IncompatibleSchemaError, registry_client
+from kdsl.registry.model import RegisteredSchema, SchemaReference
+from kdsl.testing import LocalRegistry
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_type
+from kdsl_formats.protobuf import ProtobufConfluent
+from kdsl_formats.protobuf.confluent_frame import indexes, places, places_in_text, without_indexes
+from kdsl_formats.protobuf.sources import compiled
+from tests.formats import test_protobuf_contract as plain
+from tests.formats.contract import SUPPRESSED, FormatContract, keys, written_and_read
+
+DATA = Path(__file__).parent / "data" / "protobuf"
+BODIES = plain.TestProtobuf()
+TOPICS = (f"protobuf-{number}" for number in itertools.count())
+PARTS = 'syntax = "proto3"; package p; message Pair { int32 x = 1; }'
+MAIN = """
+syntax = "proto3";
+package p;
+import "parts.proto";
+// message Gone { string x = 1; }
+option java_package = "message {";
+message First { string a = 1; }
+enum Kind { NONE = 0; }
+message Second {
+  oneof either { int32 message = 2; string text = 3; }
+  map<string, int32> counts = 4;
+  message Inner { message Deep { int64 id = 1; } }
+  message Third { int64 id = 1; Pair pair = 2; }
+}
+"""
+THIRD = t.row(id=t.BigInt(), pair=t.row(x=t.Int()))
+
+
+@pytest.fixture
+def registry(kdsl_registry: LocalRegistry) -> Registry:
+    return Registry(kdsl_registry.url)
+
+
+def told(name: str, **options: Any) -> ProtobufConfluent:
+    return ProtobufConfluent(message_class_name=name, proto_text=MAIN, proto_path=options.pop("folder"), **options)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> tuple[str, ...]:
+    (tmp_path / "parts.proto").write_text(PARTS)
+    return (str(tmp_path),)
+
+
+def use(registry: Registry, topic: str | None = None) -> Use:
+    return Use(topics=(topic or next(TOPICS),), registry=registry)
+
+
+def rows(row: t.Row, *values: Any) -> pa.StructArray:
+    return pa.array(values, arrow_type(row))
+
+
+class TestProtobufConfluent(FormatContract):
+    format = ProtobufConfluent(
+        message_class_name=plain.RECORD.message_class_name, descriptor_set=plain.RECORD.descriptor_set
+    )
+    ignoring = ProtobufConfluent(
+        message_class_name=plain.RECORD.message_class_name,
+        descriptor_set=plain.RECORD.descriptor_set,
+        ignore_parse_errors=True,
+    )
+    row = BODIES.row
+    url = ""
+    head: bytes | None = None
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def registry_url(cls, kdsl_registry: LocalRegistry) -> None:
+        cls.url = kdsl_registry.url
+
+    def use(self, given_: Use = ALONE) -> Use:
+        return Use(given_.side, given_.metadata, (next(TOPICS),), Registry(self.url))
+
+    def decoder(self, row: t.Row | None = None, use: Use = ALONE) -> Decoder:
+        return self.format.decoder(row or self.row, self.use(use))
+
+    def encoder(self, row: t.Row | None = None) -> Encoder:
+        return self.format.encoder(row or self.row, self.use())
+
+    def frame(self) -> bytes:
+        kind = type(self)
+        if kind.head is None:
+            written = self.encoder().encode(rows(self.row, BODIES.message(0)[1])).messages[0].as_py()
+            kind.head = written[:6]
+        assert kind.head is not None
+        return kind.head
+
+    def message(self, number: int) -> tuple[bytes, dict[str, Any]]:
+        body, values = BODIES.message(number)
+        return self.frame() + body, values
+
+    def bad_messages(self) -> list[bytes]:
+        frame, good = self.frame(), BODIES.message(7)[0]
+        broken = [frame + body for body in BODIES.bad_messages()]
+        unframed = [b"", b"\0", b"\1" + frame[1:] + good, b"\0\x7f\xff\xff\xff\0" + good]
+        return [*unframed, frame[:5], frame[:5] + b"\x02", frame[:5] + b"\x02\x0c" + good, *broken]
+
+    def row_types(self) -> st.SearchStrategy[t.Row]:
+        return BODIES.row_types()
+
+    def values(self, row: t.Row) -> st.SearchStrategy[Any]:
+        return BODIES.values(row)
+
+    @given(st.data())
+    @settings(deadline=None, max_examples=25, suppress_health_check=SUPPRESSED)  # each registers a schema
+    def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
+        written_and_read(self, data)
+
+    def test_ignored_errors_are_no_errors(self) -> None:
+        assert self.ignoring is not None
+        messages = [self.message(0)[0], *self.bad_messages(), self.message(1)[0]]
+        decoded = self.check(self.ignoring.decoder(self.row, self.use()).decode(pa.array(messages, pa.binary())))
+
+        assert (decoded.bad, self.owners(decoded)) == ((), [0, len(messages) - 1])
+
+    def test_the_variants_have_no_problems_and_set_every_option(self) -> None:
+        variants = [
+            ProtobufConfluent(url="http://r", subject="s", message_class_name="M", descriptor_file="d"),
+            ProtobufConfluent(subject_name_strategy="record", auto_register=False, normalize=True, proto_file="p"),
+            ProtobufConfluent(use_latest_version=True, proto_path=("a",), read_default_values=True),
+            ProtobufConfluent(proto_text="x", write_null_string_literal="n", write_unknown_enum="fail"),
+            ProtobufConfluent(
+                ssl_keystore_location="/k",
+                ssl_keystore_password="${env:K}",
+                ssl_truststore_location="/t",
+                ssl_truststore_password="${env:T}",
+                basic_auth_credentials_source="USER_INFO",
+                basic_auth_user_info="${env:U}",
+                bearer_auth_credentials_source="STATIC_TOKEN",
+                bearer_auth_token="${env:B}",
+                properties={"max.retries": 1},
+            ),
+        ]
+        changed = {key for variant in [*self.all_variants(), *variants] for key in variant.to_strings()}
+
+        assert [problem for variant in variants for problem in variant.problems()] == []
+        assert {key.replace("properties.max.retries", "properties.*") for key in changed} == keys(ProtobufConfluent)
+
+
+class TestIndexes:
+    @pytest.mark.parametrize("path", [(0,), (1,), (63,), (64,), (0, 0), (2, 300, 1)])
+    def test_indexes_read_back(self, path: tuple[int, ...]) -> None:
+        bodies = pa.array([indexes(path) + b"a", indexes(path), indexes((5,)) + b"b"], pa.binary())
+        found, bad = without_indexes(bodies)
+
+        assert bad == ()
+        assert {one.path: (one.places.tolist(), one.messages.to_pylist()) for one in found} == {
+            path: ([0, 1], [b"a", b""]),
+            (5,): ([2], [b"b"]),
+        }
+
+    @pytest.mark.parametrize("body", [b"", b"\x80", b"\x01", b"\x02", b"\x04\x02", b"\xff" * 12, b"\x02\x01", b"\x7e"])
+    def test_indexes_that_are_none_are_told(self, body: bytes) -> None:
+        found, bad = without_indexes(pa.array([b"\0x", body, b"\x02\x02y"], pa.binary()))
+
+        assert [one.index for one in bad] == [1]
+        assert sorted(one.path for one in found) == [(0,), (1,)]
+
+    def test_messages_of_a_text_are_found_without_a_compiler(self, folder: tuple[str, ...]) -> None:
+        for path in sorted(DATA.glob("*.proto")):
+            text = path.read_text()
+            expected = {place: name for name, place in places(compiled([path]).file[-1])}
+            assert places_in_text(text) == expected
+        assert places_in_text(MAIN) == {
+            (0,): "p.First",
+            (1,): "p.Second",
+            (1, 0): "p.Second.Inner",
+            (1, 0, 0): "p.Second.Inner.Deep",
+            (1, 1): "p.Second.Third",
+        }
+
+
+class TestWithARegistry:
+    def test_what_is_written_is_registered_with_what_it_imports(
+        self, registry: Registry, folder: tuple[str, ...]
+    ) -> None:
+        topic = next(TOPICS)
+        value = {"id": 5, "pair": {"x": 1}}
+        written = told("p.Second.Third", folder=folder).portable().encoder(THIRD, use(registry, topic))
+        message = written.encode(rows(THIRD, value)).messages[0].as_py()
+        latest = registry_client(registry).latest(f"{topic}-value")
+
+        assert (latest.schema.kind, [one.name for one in latest.schema.references]) == ("PROTOBUF", ["parts.proto"])
+        assert message == b"\0" + latest.id.to_bytes(4, "big") + b"\x04\x02\x02" + b"\x08\x05\x12\x02\x08\x01"
+
+        by_id = ProtobufConfluent().decoder(THIRD, use(registry, topic))
+        assert by_id.decode(pa.array([message, None], pa.binary())).rows.to_pylist() == [value]
+
+    def test_schemas_that_were_registered_as_texts_are_read_and_written(
+        self, registry: Registry, folder: tuple[str, ...]
+    ) -> None:
+        client, topic = registry_client(registry), next(TOPICS)
+        client.register(f"{topic}-parts", RegisteredSchema(PARTS, "PROTOBUF"))
+        reference = SchemaReference("parts.proto", f"{topic}-parts", 1)
+        number = client.register(f"{topic}-value", RegisteredSchema(MAIN, "PROTOBUF", (reference,)))
+        format_ = ProtobufConfluent(message_class_name="Third", use_latest_version=True)
+        value = {"id": 5, "pair": {"x": None}}
+        encoded = format_.encoder(THIRD, use(registry, topic)).encode(rows(THIRD, value))
+
+        assert encoded.messages[0].as_py()[:8] == b"\0" + number.to_bytes(4, "big") + b"\x04\x02\x02"
+        for reader in (format_, ProtobufConfluent(), told("Third", folder=folder)):
+            decoded = reader.decoder(THIRD, use(registry, topic)).decode(encoded.messages)
+            assert decoded.rows.to_pylist() == [{"id": 5, "pair": {"x": 0}}]
+
+    def test_another_message_is_told_and_costs_no_other(self, registry: Registry, folder: tuple[str, ...]) -> None:
+        topic = next(TOPICS)
+        third = told("p.Second.Third", folder=folder)
+        first = told("p.First", folder=folder)
+        good = third.encoder(THIRD, use(registry, topic)).encode(rows(THIRD, {"id": 1, "pair": None})).messages[0]
+        row = t.row(a=t.STRING)
+        other = first.encoder(row, use(registry, topic)).encode(rows(row, {"a": "x"})).messages[0]
+        decoded = third.decoder(THIRD, use(registry)).decode(pa.array([good.as_py(), other.as_py()], pa.binary()))
+
+        assert decoded.rows.to_pylist() == [{"id": 1, "pair": None}]
+        assert [bad.index for bad in decoded.bad] == [1]
+        assert "it is a message p.First" in decoded.bad[0].reason
+
+    def test_columns_that_the_registered_message_lacks_are_told(
+        self, registry: Registry, folder: tuple[str, ...]
+    ) -> None:
+        topic = next(TOPICS)
+        first, row = told("p.First", folder=folder), t.row(a=t.STRING)
+        message = first.encoder(row, use(registry, topic)).encode(rows(row, {"a": "x"})).messages
+        decoded = ProtobufConfluent().decoder(t.row(b=t.STRING), use(registry)).decode(message)
+
+        assert "the message p.First has no field 'b'" in decoded.bad[0].reason
+
+    def test_a_schema_of_another_kind_is_told(self, registry: Registry) -> None:
+        number = registry_client(registry).register(f"{next(TOPICS)}-value", RegisteredSchema('"string"'))
+        message = b"\0" + number.to_bytes(4, "big") + b"\0x"
+        decoded = ProtobufConfluent().decoder(t.row(b=t.STRING), use(registry)).decode(pa.array([message], pa.binary()))
+
+        assert "of the kind AVRO, and not of Protobuf" in decoded.bad[0].reason
+
+    def test_the_latest_schema_needs_a_name_where_it_has_several_messages(
+        self, registry: Registry, folder: tuple[str, ...]
+    ) -> None:
+        topic = next(TOPICS)
+        told("p.First", folder=folder).encoder(t.row(a=t.STRING), use(registry, topic)).encode(
+            rows(t.row(a=t.STRING), {"a": "x"})
+        )
+        latest = ProtobufConfluent(use_latest_version=True).encoder(t.row(a=t.STRING), use(registry, topic))
+        with pytest.raises(KdslError, match=r"has several messages; give 'message-class-name' one of p\.First"):
+            latest.encode(rows(t.row(a=t.STRING), {"a": "x"}))
+
+    def test_a_schema_that_does_not_stand_there_is_not_written_without_auto_register(
+        self, registry: Registry, folder: tuple[str, ...]
+    ) -> None:
+        strict = told("p.First", folder=folder, auto_register=False)
+        with pytest.raises(KdslError, match="auto-register"):
+            strict.encoder(t.row(a=t.STRING), use(registry)).encode(rows(t.row(a=t.STRING), {"a": "x"}))
+
+    def test_a_schema_that_does_not_go_with_those_before_is_refused(self, registry: Registry) -> None:
+        topic = next(TOPICS)
+        for number, kind in ((1, "int64"), (2, "string")):
+            text = f'syntax = "proto3"; message M {{ {kind} a = 1; }}'
+            row = t.row(a=t.BigInt() if number == 1 else t.STRING)
+            made = ProtobufConfluent(message_class_name="M", proto_text=text, subject=f"{topic}-s")
+            encoder = made.encoder(row, use(registry, topic))
+            if number == 1:
+                encoder.encode(rows(row, {"a": 1}))
+                set_compatibility(registry, f"{topic}-s")
+            else:
+                with pytest.raises(IncompatibleSchemaError):
+                    encoder.encode(rows(row, {"a": "x"}))
+
+
+def set_compatibility(registry: Registry, subject: str) -> None:
+    import httpx
+
+    answer = httpx.put(f"{registry.url}/config/{subject}", json={"compatibility": "BACKWARD"})
+    assert answer.status_code == httpx.codes.OK, answer.text
+
+
+class TestPlanTimeRules:
+    def problems(self, direction: Direction, **options: Any) -> list[str]:
+        format_ = ProtobufConfluent(**options)
+        return [p.code for p in (*format_.problems(), *format_.check(t.row(a=t.STRING), direction))]
+
+    def test_a_sink_knows_what_it_writes(self) -> None:
+        text = 'syntax = "proto3"; message M { string a = 1; }'
+
+        assert self.problems("read") == []
+        assert self.problems("write") == ["protobuf-message"]
+        assert self.problems("write", message_class_name="p.First") == ["protobuf-message"]
+        assert self.problems("write", use_latest_version=True) == []
+        assert self.problems("write", message_class_name="M", proto_text=text) == []
+        assert self.problems("write", message_class_name="M", proto_text=text, subject_name_strategy="record") == []
+        assert self.problems("write", message_class_name="M", proto_text=text, use_latest_version=True) == [
+            "registry-latest"
+        ]
+        assert self.problems("read", message_class_name="M", proto_text=text.replace("a = 1", "b = 1")) == [
+            "protobuf-field"
+        ]
+
+    def test_the_descriptors_travel_and_are_shown_by_their_digest(self) -> None:
+        format_ = ProtobufConfluent(message_class_name="M", proto_text='syntax = "proto3"; message M {}').portable()
+
+        assert format_.proto_text is None
+        assert base64.b64decode(str(format_.descriptor_set))
+        assert format_.shown_options()["descriptor-set"].startswith("sha256:")
+        assert ProtobufConfluent().portable() == ProtobufConfluent()
