@@ -36,6 +36,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document: t
 @app.command("avro")
 def avro(
     file: Annotated[Path, typer.Argument(help="An Avro schema (.avsc).")],
+    chosen: Annotated[
+        Literal["avro", "avro-confluent"] | None,
+        typer.Option("--format", help="The format; by default avro where it reads what the schema writes."),
+    ] = None,
     topic: Topic = "",
     name: Name = "",
     out_file: Out = None,
@@ -45,12 +49,15 @@ def avro(
     """Write the table of an Avro schema's records."""
     from kdsl.codegen.inputs.avro import avro_draft
     from kdsl_formats._avro.model import AvroTypeError, json_of
+    from kdsl_formats.avro import Avro
+    from kdsl_formats.avro_confluent import AvroConfluent
 
     try:
         schema = json_of(_text(file))
     except AvroTypeError as e:
         raise CodegenError(f"{file}: {e}") from None
-    _write([avro_draft(schema, topic=topic, name=name)], file.name, out_file, check, as_json)
+    given = None if chosen is None else Avro(legacy_timestamps=False) if chosen == "avro" else AvroConfluent()
+    _write([avro_draft(schema, topic=topic, name=name, chosen=given)], file.name, out_file, check, as_json)
 
 
 @app.command("proto")
@@ -209,7 +216,7 @@ def _text(file: Path) -> str:
 
 def _write(drafts: Sequence[Draft], origin: str, out_file: Path | None, check: bool, as_json: bool) -> None:
     several = "Tables" if len(drafts) > 1 else "The table"
-    heading = f"{several} of {origin}, written by kdsl codegen; changes are lost when it runs again."
+    heading = f"{several} of {origin}.\n\nWritten by kdsl codegen: changes are lost when it runs again."
     source = to_python(drafts, heading=heading)
     notes = [note for draft in drafts for note in draft.notes]
     if as_json:

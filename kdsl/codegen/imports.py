@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from kdsl.codegen.layout import call, fits
 
 _STANDARD = ("builtins", "collections", "dataclasses", "datetime", "decimal", "enum", "typing")
+_SHORT = {"datetime": "dt"}
 
 
 class Imports:
@@ -24,8 +25,15 @@ class Imports:
     def name(self, module: str, name: str) -> str:
         """The name under which something of a module is known."""
         if (module, name) not in self._named:
-            self._named[module, name] = self._free(name)
+            self._named[module, name] = f"{self._module(module)}.{name}" if name in self._taken else name
+            self._taken.add(name)
         return self._named[module, name]
+
+    def _module(self, module: str) -> str:
+        """The name under which a module is known, whose names attributes would hide."""
+        if module not in self._modules:
+            self._modules[module] = self._free(_SHORT.get(module, module.rpartition(".")[2]))
+        return self._modules[module]
 
     def known(self, module: str, name: str) -> str | None:
         """The name under which something is imported already."""
@@ -35,9 +43,7 @@ class Imports:
         """The name under which a built-in type is known: an attribute of the same name would hide it."""
         if name not in self._taken:
             return name
-        if "builtins" not in self._modules:
-            self._modules["builtins"] = self._free("builtins")
-        return f"{self._modules['builtins']}.{name}"
+        return f"{self._module('builtins')}.{name}"
 
     def kdsl(self, name: str) -> str:
         """The name under which something of kdsl is known."""
@@ -53,25 +59,20 @@ class Imports:
     def lines(self) -> Iterator[str]:
         """The import statements, in the usual order, with empty lines between their groups."""
         yield "from __future__ import annotations"
-        standard = [m for m in {*self._modules, *(m for m, _ in self._named)} if m.partition(".")[0] in _STANDARD]
-        groups = [standard, [m for m in {m for m, _ in self._named} if m not in standard]]
-        for group in groups:
+        every = {*self._modules, *(m for m, _ in self._named)}
+        standard = [m for m in every if m.partition(".")[0] in _STANDARD]
+        for group in (standard, [m for m in every if m not in standard]):
             if group:
                 yield ""
             for module in sorted(m for m in group if m in self._modules):
                 alias = self._modules[module]
                 yield f"import {module}" if alias == module else f"import {module} as {alias}"
             for module in sorted(group):
-                yield from self._of(module)
-
-    def _of(self, module: str) -> Iterator[str]:
-        found = {name: known for (m, name), known in self._named.items() if m == module}
-        plain = sorted((n for n, known in found.items() if n == known), key=_order)
-        if plain:
-            line = f"from {module} import {', '.join(plain)}"
-            yield line if fits(line) else call(f"from {module} import (", plain)
-        for name in sorted((n for n, known in found.items() if n != known), key=_order):
-            yield f"from {module} import {name} as {found[name]}"
+                if plain := sorted(
+                    (n for (m, n), known in self._named.items() if m == module and n == known), key=_order
+                ):
+                    line = f"from {module} import {', '.join(plain)}"
+                    yield line if fits(line) else call(f"from {module} import (", plain)
 
 
 def _order(name: str) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import attrs
 
 from kdsl.codegen.annotations import Ann, Annotations, Classes, header_list
 from kdsl.codegen.imports import Imports
-from kdsl.codegen.layout import INDENT, call, docstring, fits, part, text
+from kdsl.codegen.layout import INDENT, WIDTH, call, docstring, fits, part, text
 from kdsl.codegen.model import CodegenError, Draft
 from kdsl.codegen.names import attribute, class_name
 from kdsl.codegen.options import Arguments
@@ -60,12 +61,12 @@ class _Module:
         for draft, name, attributes in zip(self.drafts, self.names, self.attributes, strict=True):
             made = self._table(draft, name, attributes)
             parts += [*self.annotations.aliases(), made]
-        told = [*(n for d in self.drafts for n in d.notes), *self.placeholders.notes, *self.notes]
-        notes = "".join(f"\n- {note}" for note in dict.fromkeys(told))
-        head = docstring(f"{heading}\n\nTo know:{notes}" if notes else heading, "")
-        if head is None:
-            head = docstring(heading, "") or '"""Kafka tables."""'
-            head += "".join(f"\n# - {line}" for note in told for line in repr(note)[1:-1].splitlines())
+        told = dict.fromkeys([*(n for d in self.drafts for n in d.notes), *self.placeholders.notes, *self.notes])
+        notes = "\n".join(line for note in told for line in _note(note))
+        head = docstring(f"{heading}\n\nTo know:\n{notes}" if notes else heading, "")
+        if head is None:  # a note that no docstring can hold
+            comments = [f"# {line}" for note in told for line in _note(repr(note))]
+            head = "\n".join([docstring(heading, "") or '"""Kafka tables."""', "", *comments])
         lines = "\n".join(self.imports.lines())
         return "\n".join([head, "", lines, "", "\n" + "\n\n\n".join(_joined(parts)), ""])
 
@@ -147,6 +148,14 @@ def _metadata_type(column: ColumnDef) -> list[str]:
     known = METADATA.get(column.shows)
     plain = known is not None and known.type == column.type
     return [] if plain else [f"type={text(column.type.spelling)}"]
+
+
+def _note(note: str) -> list[str]:
+    """A note as lines that are short."""
+    words = " ".join(note.split())
+    return textwrap.wrap(
+        f"- {words}", WIDTH - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _sql(table: TableDef, column: ColumnDef) -> list[str]:

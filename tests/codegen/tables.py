@@ -22,17 +22,21 @@ from kdsl.types import model as t
 from tests.strategies import NAMES, types
 
 _NUMBER = count()
-COMMENTS = st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40) | st.just("Plain words.")
+COMMENTS = (
+    st.none() | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40) | st.just("Plain words.")
+)
 AWKWARD = st.sampled_from(
     [
-        *("class", "None", "_x", "__x", "__init__", "user-id", "user_id", "user.id", "1st", "str", "int", "date", "time"),
+        *("class", "None", "_x", "__x", "__init__", "user-id", "user_id", "user.id", "1st", "str", "int"),
+        *("date", "time", "dt", "Annotated", "x\u00b2", "kdsl", "Named", "sql_type", "expression"),
         *("datetime", "Col", "col", "metadata", "schema", "read", "definition", "decimal", "Decimal", "list", "dict"),
-        *("größe", "名前", "ﬁ", "a b", "A", "a", "name", "match", "self", "builtins", "'", '"', "\\", "`", "Any", "key"),
+        *("größe", "名前", "ﬁ", "a b", "A", "a", "name", "match", "self", "builtins", "'", '"', "\\", "`"),
+        *("Any", "key"),
         "x" * 60,
         "x" * 100,
     ]
 )  # fmt: skip
-OPTIONS = st.fixed_dictionaries(
+OPTIONS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
         "topic": st.sampled_from([("orders",), ("a", "b")]),
@@ -46,7 +50,7 @@ OPTIONS = st.fixed_dictionaries(
         "partitioner": st.sampled_from(["fixed", "package.module:function"]),
     },
 )
-STARTS = st.sampled_from(
+STARTS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {},
         {"startup": "earliest-offset"},
@@ -57,8 +61,10 @@ STARTS = st.sampled_from(
     ]
 )
 FORMATS: st.SearchStrategy[Format] = st.sampled_from(
-    [Json(), Json(ignore_parse_errors=True, timestamp_format="ISO-8601"), Csv(field_delimiter="|"), Csv(null_literal='"'),
-     Raw(charset="GBK")]
+    [
+        *(Json(), Json(ignore_parse_errors=True, timestamp_format="ISO-8601")),
+        *(Csv(field_delimiter="|"), Csv(null_literal='"'), Raw(charset="GBK")),
+    ]
 )  # fmt: skip
 PROPERTIES = st.dictionaries(
     st.sampled_from(["group.id", "bootstrap.servers", "acks", "client.id", "a\"b'c"]),

@@ -10,12 +10,15 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from kdsl.codegen import to_python
-from kdsl.declare.definition import TableDef
+from kdsl.codegen import to_ddl, to_python, to_yaml
+from kdsl.declare.ddl.load import statement_definition
+from kdsl.declare.definition import MISSING, ColumnDef, Expression, TableDef
+from kdsl.declare.document import read_tables
+from kdsl.types import model as t
 from tests.codegen.tables import definitions, module, tables
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+FEW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 
 
 def formatted(folder: Path, length: int) -> str:
@@ -32,7 +35,7 @@ def differing(a: TableDef, b: TableDef) -> dict[str, tuple[object, object]]:
 
 @FEW
 @given(table=tables())
-def test_a_table_reads_back_equal_from_its_source(table: TableDef, tmp_path_factory) -> None:  # type: ignore[no-untyped-def]
+def test_a_table_reads_back_equal_from_its_source(table: TableDef, tmp_path_factory: pytest.TempPathFactory) -> None:
     source = to_python(table)
 
     (found,) = definitions(module(source, tmp_path_factory.mktemp("generated")))
@@ -40,6 +43,54 @@ def test_a_table_reads_back_equal_from_its_source(table: TableDef, tmp_path_fact
     assert (differing(found, table), found.problems) == ({}, ()), source
     assert found == table
     assert to_python(found) == source
+
+
+@FEW
+@given(table=tables())
+def test_a_table_reads_back_equal_from_yaml(table: TableDef) -> None:
+    (found,) = read_tables(to_yaml(table))
+
+    assert (differing(found, without_defaults(table)), found.problems) == ({}, ())
+
+
+@FEW
+@given(table=tables())
+def test_a_table_reads_back_equal_from_ddl(table: TableDef) -> None:
+    table = translatable(table)
+
+    found = statement_definition(to_ddl(table))
+
+    assert (differing(found, without_defaults(table)), found.problems) == ({}, ())
+    assert to_ddl(found) == to_ddl(without_defaults(table))
+
+
+@FEW
+@given(table=tables())
+def test_class_to_ddl_to_class(table: TableDef, tmp_path_factory: pytest.TempPathFactory) -> None:
+    table = translatable(table)
+    folder = tmp_path_factory.mktemp("generated")
+
+    (first,) = definitions(module(to_python(table), folder))
+    (second,) = definitions(module(to_python(statement_definition(to_ddl(first))), folder))
+
+    assert differing(second, without_defaults(first)) == {}
+
+
+def without_defaults(table: TableDef) -> TableDef:
+    """A table as DDL and YAML say it, which know no defaults."""
+    return attrs.evolve(table, columns=tuple(attrs.evolve(c, default=MISSING) for c in table.columns))
+
+
+def translatable(table: TableDef) -> TableDef:
+    """A table that DDL can say: its expressions are Flink's, and its primary key is not NULL."""
+
+    def made(column: ColumnDef) -> ColumnDef:
+        if column.role == "computed":
+            expression = Expression("CAST(5 AS INT)", flink="CAST(5 AS INT)")
+            return attrs.evolve(column, type=t.Int(nullable=False), expression=expression)
+        return attrs.evolve(column, type=column.type.as_nullable(column.name not in table.primary_key), default=MISSING)
+
+    return attrs.evolve(table, columns=tuple(map(made, table.columns)))
 
 
 def test_ruff_changes_nothing_at_any_line_length(tmp_path: Path) -> None:

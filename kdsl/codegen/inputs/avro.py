@@ -13,11 +13,16 @@ from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.formats import Format
 from kdsl.types import model as t
 from kdsl_formats._avro.model import MISSING as NO_DEFAULT, AvroTypeError, Json, Member, Type, schema_type
-from kdsl_formats._avro.schema import MEMBER, row_of
+from kdsl_formats._avro.schema import MEMBER, avro_schema, row_of
 from kdsl_formats.avro import Avro
+from kdsl_formats.avro_confluent import AvroConfluent
 
 _EPOCH = dt.datetime(1970, 1, 1)
+_SHOWN = 5
 _SECOND = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
+
+
+AVRO_FORMATS = ("avro", "avro-confluent")
 
 
 def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format | None = None) -> Draft:
@@ -30,14 +35,19 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
         schema: The schema's JSON, a record.
         topic: The topic; by default called as the record.
         name: The table's name; by default the record's.
-        chosen: The format of the value; by default ``avro``.
+        chosen: The format of the value; by default ``avro`` where that reads the bytes which the schema writes, else
+            ``avro-confluent``, whose messages name the schema that they were written with.
 
     Raises:
         CodegenError: The schema is none, no record, or no table can hold it, as one that contains itself.
     """
     try:
-        legacy = chosen is not None and getattr(chosen, "legacy_timestamps", True)
-        kind, row = schema_type(schema), row_of(schema, legacy_timestamps=legacy)
+        kind = schema_type(schema)
+        differing = list(_differing(kind, row_of(schema, legacy_timestamps=False)))
+        if chosen is None and differing:
+            chosen = AvroConfluent()
+        legacy = chosen is not None and bool(getattr(chosen, "legacy_timestamps", True))
+        row = row_of(schema, legacy_timestamps=legacy)
     except AvroTypeError as e:
         raise CodegenError(f"the Avro schema gives no table: {e}") from None
     record = next(b for b in kind.branches if b.kind == "record") if kind.kind == "union" else kind
@@ -48,6 +58,12 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
         notes += [told] if told else []
         columns.append(ColumnDef(field.name, field.type, default=default, comment=field.comment or None))
     chosen = chosen or Avro(legacy_timestamps=False, micros=_has_micros(row))
+    if differing:
+        more = f"; and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
+        notes.append(
+            "the format 'avro', which derives the schema from the columns, cannot read messages of this one: "
+            f"{'; '.join(differing[:_SHOWN])}{more}"
+        )
     notes += [f"{p.where.column or record.short}: {p.message}; {p.fix}" for p in chosen.check(row, "read")]
     table = TableDef(
         name or record.short,
@@ -98,6 +114,32 @@ def _notes(kind: Type, path: Path) -> Iterator[str]:
         if path and member.default is not NO_DEFAULT and member.default is not None:
             yield f"{'.'.join((*path, member.name))}: the default {member.default!r} is not taken over"
         yield from _notes(member.type, (*path, member.name))
+
+
+def _differing(kind: Type, of: t.DataType) -> list[str]:
+    """Where the bytes that a schema writes are not those of the schema that the columns give."""
+    try:
+        derived = schema_type(avro_schema(of if isinstance(of, t.Row) else t.Row(()), legacy_timestamps=False))
+    except AvroTypeError as e:
+        return [str(e)]
+    return list(dict.fromkeys(_unlike(kind, derived, "")))
+
+
+def _unlike(kind: Type, derived: Type, path: str) -> Iterator[str]:
+    place = path or kind.short
+    if kind.kind != derived.kind:
+        yield f"{place} is of the type {kind.kind}, which would be {derived.kind}"
+    elif kind.kind == "union":
+        if len(kind.branches) != len(derived.branches) or kind.branches[0].kind != derived.branches[0].kind:
+            yield f"{place} is a union of other types, or in another order"
+            return
+        for a, b in zip(kind.branches, derived.branches, strict=True):
+            yield from _unlike(a, b, path)
+    elif kind.inner is not None:
+        yield from _unlike(kind.items, derived.items, f"{path}[]")
+    else:
+        for member, other in zip(kind.fields, derived.fields, strict=True):
+            yield from _unlike(member.type, other.type, f"{path}.{member.name}" if path else member.name)
 
 
 def _has_micros(kind: t.DataType) -> bool:

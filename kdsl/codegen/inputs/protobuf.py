@@ -107,7 +107,12 @@ def _hints(descriptor: Any, path: Path, row: t.Row, comments: Mapping[str, str])
         elif isinstance(kind, t.Array):
             inside, kind = (*inside, ITEMS), kind.element
         if of.enum_type is not None and isinstance(kind, t.VarChar):
-            values = (Symbol(v.name, comments.get(f"{of.enum_type.full_name}.{v.name}")) for v in of.enum_type.values)
+            enum = of.enum_type.full_name
+            scopes = (enum, enum.rpartition(".")[0])  # a value stands beside its enum
+            values = (
+                Symbol(v.name, next((c for s in scopes if (c := comments.get(f"{s}.{v.name}".lstrip(".")))), None))
+                for v in of.enum_type.values
+            )
             yield inside, Hint(of.enum_type.name, comments.get(of.enum_type.full_name), tuple(values))
         elif of.message_type is not None and isinstance(kind, t.Row):
             yield inside, Hint(of.message_type.name, comments.get(of.message_type.full_name))

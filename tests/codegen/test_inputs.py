@@ -1,0 +1,244 @@
+"""What schemas give: golden modules, names, docs, defaults, enums; and schemas that no table can hold."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from kdsl import ResolveError
+from kdsl.codegen import CodegenError, Draft, to_python
+from kdsl.codegen.inputs.avro import avro_draft
+from kdsl.codegen.inputs.ddl import ddl_drafts
+from kdsl.codegen.inputs.json_schema import json_schema_draft
+from kdsl.codegen.inputs.protobuf import protobuf_file, protobuf_text
+from kdsl.codegen.inputs.registry import registered_draft
+from kdsl.declare.definition import MISSING, TableDef
+from kdsl.registry.model import RegisteredSchema, SchemaReference
+from kdsl.resolve import problems
+from kdsl.types import model as t
+from tests.codegen.tables import definitions, module
+
+DATA = Path(__file__).parent / "data"
+
+
+def record(*fields: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": list(fields), **more}
+
+
+def declared(draft: Draft, tmp_path: Path) -> TableDef:
+    (found,) = definitions(module(to_python(draft), tmp_path))
+    return found
+
+
+def without_classes(table: TableDef) -> TableDef:
+    """A table whose defaults are plain: those of records are of the generated classes."""
+    return attrs.evolve(table, columns=tuple(attrs.evolve(c, default=MISSING) for c in table.columns))
+
+
+class TestAvro:
+    def draft(self) -> Draft:
+        return avro_draft(json.loads((DATA / "orders.avsc").read_text(encoding="utf-8")), topic="orders")
+
+    def test_the_module_declares_the_table_of_the_schema(self, tmp_path: Path) -> None:
+        draft = self.draft()
+
+        found = declared(draft, tmp_path)
+
+        assert without_classes(found) == without_classes(draft.table)
+        assert [c.default for c in found.columns] == [c.default for c in draft.table.columns]
+        assert problems(found, "read") == []
+
+    def test_a_schema_that_columns_do_not_give_is_read_by_the_registry_format(self) -> None:
+        plain = avro_draft(record({"name": "a", "type": ["null", "int"]}))
+        other = avro_draft(record({"name": "a", "type": ["int", "null"]}))
+
+        assert plain.notes == ()
+        assert plain.table.value_format is not None
+        assert plain.table.value_format.identifier == "avro"
+        assert other.table.value_format is not None
+        assert other.table.value_format.identifier == "avro-confluent"
+        assert "a is a union of other types, or in another order" in other.notes[0]
+
+    @pytest.mark.parametrize(
+        ("kind", "default", "value"),
+        [
+            ("string", "x", "x"),
+            (["null", "string"], None, None),
+            (["string", "null"], "x", "x"),
+            ("double", 1, 1.0),
+            ("boolean", True, True),
+            ("bytes", "\u00ff", b"\xff"),
+            ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, "\u0004\u00d2", Decimal("12.34")),
+            ({"type": "int", "logicalType": "date"}, 1, date(1970, 1, 2)),
+            ({"type": "int", "logicalType": "time-millis"}, 1000, time(0, 0, 1)),
+            ({"type": "long", "logicalType": "timestamp-millis"}, 1000, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+            ({"type": "long", "logicalType": "local-timestamp-millis"}, 1000, datetime(1970, 1, 1, 0, 0, 1)),
+            ({"type": "map", "values": "int"}, {"a": 1}, {"a": 1}),
+            ({"type": "array", "items": ["null", "float"]}, [None], [None]),
+        ],
+    )
+    def test_defaults(self, kind: Any, default: Any, value: Any, tmp_path: Path) -> None:
+        draft = avro_draft(record({"name": "a", "type": kind, "default": default}))
+        if kind == ["string", "null"] or (isinstance(kind, dict) and "timestamp" in str(kind.get("logicalType"))):
+            draft = attrs.evolve(draft, table=attrs.evolve(draft.table, value_format=None))
+
+        assert declared(draft, tmp_path).columns[0].default == value
+
+    def test_defaults_of_records_and_enums_are_of_their_classes(self, tmp_path: Path) -> None:
+        enum = {"type": "enum", "name": "E", "symbols": ["A", "mro"]}
+        inner = record({"name": "_x", "type": enum}, {"name": "y", "type": "int", "default": 3})
+        draft = avro_draft({**record({"name": "a", "type": {**inner, "name": "I"}, "default": {"_x": "mro"}})})
+
+        made = module(to_python(draft), tmp_path)
+
+        assert made.R.definition().columns[0].default == made.I(x=made.E.mro_, y=3)
+
+    def test_a_default_that_is_none_of_its_type_is_told(self) -> None:
+        draft = avro_draft(record({"name": "a", "type": {"type": "int", "logicalType": "date"}, "default": "x"}))
+
+        assert draft.table.columns[0].default is MISSING
+        assert "a: the default 'x' is not taken over" in draft.notes
+
+    def test_a_record_that_holds_itself_is_told(self) -> None:
+        schema = record({"name": "next", "type": ["null", "R"]})
+
+        with pytest.raises(CodegenError, match="holds itself"):
+            avro_draft(schema)
+
+    @pytest.mark.parametrize("schema", ["string", {"type": "array", "items": "int"}, {"type": "nothing"}, 5])
+    def test_what_is_no_record_is_told(self, schema: Any) -> None:
+        with pytest.raises(CodegenError, match="gives no table"):
+            avro_draft(schema)
+
+    def test_empty_records(self, tmp_path: Path) -> None:
+        empty = {"type": "record", "name": "Empty", "fields": []}
+        draft = avro_draft(record({"name": "a", "type": empty}, {"name": "b", "type": ["null", "Empty"]}))
+
+        found = declared(draft, tmp_path)
+
+        assert [c.type for c in found.columns] == [t.Row((), nullable=False), t.Row(())]
+        assert declared(avro_draft(empty), tmp_path).columns == ()
+
+    def test_five_hundred_columns(self, tmp_path: Path) -> None:
+        draft = avro_draft(record(*({"name": f"c{i}", "type": "long", "doc": f"Column {i}."} for i in range(500))))
+
+        assert declared(draft, tmp_path) == draft.table
+
+    def test_deep_nesting(self, tmp_path: Path) -> None:
+        schema: Any = "int"
+        for i in range(30):
+            schema = {"type": "record", "name": f"R{i}", "fields": [{"name": "inner", "type": schema}]}
+        draft = avro_draft(schema)
+
+        assert without_classes(declared(draft, tmp_path)) == draft.table
+
+    def test_the_same_record_twice_is_one_class_and_equal_names_are_kept_apart(self, tmp_path: Path) -> None:
+        a = {"type": "record", "name": "x.Address", "fields": [{"name": "a", "type": "int"}]}
+        b = {"type": "record", "name": "y.Address", "fields": [{"name": "b", "type": "int"}]}
+        draft = avro_draft(
+            record({"name": "a", "type": a}, {"name": "c", "type": "x.Address"}, {"name": "b", "type": b})
+        )
+
+        source = to_python(draft)
+
+        assert source.count("@dataclass(") == 2
+        assert "    a: Col[Address]\n    c: Col[Address]\n    b: Col[RAddress]\n" in source
+        assert declared(draft, tmp_path) == draft.table
+
+
+class TestProtobuf:
+    def test_the_module_declares_the_table_of_the_message(self, tmp_path: Path) -> None:
+        draft = protobuf_file(str(DATA / "shop.proto"), topic="orders")
+
+        found = declared(draft, tmp_path)
+
+        assert found == draft.table
+        assert found.comment == "An order."
+        assert "It is paid." in to_python(draft)
+        assert draft.notes == ("'card' and 'transfer' are a oneof (payment): at most one of them has a value",)
+
+    def test_a_file_with_several_messages_wants_a_name(self) -> None:
+        text = 'syntax = "proto3"; message A { int32 a = 1; } message B { int32 b = 1; }'
+
+        with pytest.raises(CodegenError, match="name one of them with --message"):
+            protobuf_text(text)
+        with pytest.raises(CodegenError, match=r"there is no message 'C'.*there are 'A' and 'B'"):
+            protobuf_text(text, message="C")
+        assert protobuf_text(text, message="B").table.name == "B"
+
+
+class TestJsonSchema:
+    def test_the_module_declares_the_table_of_the_schema(self, tmp_path: Path) -> None:
+        draft = json_schema_draft(json.loads((DATA / "orders.schema.json").read_text(encoding="utf-8")))
+
+        assert declared(draft, tmp_path) == draft.table
+        assert problems(draft.table, "read") == []
+
+    def test_recursion_and_other_files_are_told(self) -> None:
+        node = {"type": "object", "properties": {"next": {"$ref": "#/definitions/n"}}}
+        with pytest.raises(CodegenError, match="next: the schema '#/definitions/n' contains itself"):
+            json_schema_draft({**node, "definitions": {"n": node}})
+        with pytest.raises(CodegenError, match="only those of one file are read"):
+            json_schema_draft({"type": "object", "properties": {"a": {"$ref": "other.json"}}})
+        with pytest.raises(CodegenError, match="of an object"):
+            json_schema_draft({"type": "string"})
+
+
+class TestRegistry:
+    def test_types_of_other_schemas_are_taken_in(self, tmp_path: Path) -> None:
+        address = {
+            "type": "record",
+            "name": "Address",
+            "namespace": "shop",
+            "fields": [{"name": "street", "type": "string"}],
+        }
+        order = {"type": "record", "name": "Order", "namespace": "shop", "fields": [
+            {"name": "home", "type": "Address"}, {"name": "work", "type": ["null", "shop.Address"]}]}  # fmt: skip
+        schema = RegisteredSchema(json.dumps(order), "AVRO", (SchemaReference("shop.Address", "address", 1),))
+        used = {"shop.Address": RegisteredSchema(json.dumps(address), "AVRO", ())}
+
+        draft = registered_draft(schema, used, "http://registry", topic="orders")
+
+        row = t.Row((t.Field("street", t.STRING.as_nullable(False)),))
+        assert [c.type for c in draft.table.columns] == [row.as_nullable(False), row]
+        assert declared(draft, tmp_path) == draft.table
+
+    def test_json_and_protobuf_say_that_their_messages_are_framed(self) -> None:
+        schema = RegisteredSchema('{"type": "object", "properties": {"a": {"type": "integer"}}}', "JSON", ())
+
+        draft = registered_draft(schema, {}, "http://registry", topic="orders")
+
+        assert "begin with five bytes" in draft.notes[-1]
+
+
+class TestDdl:
+    def test_the_module_declares_the_tables_of_the_script(self, tmp_path: Path) -> None:
+        drafts = ddl_drafts(str(DATA / "tables.sql"))
+
+        found = definitions(module(to_python(drafts), tmp_path))
+
+        assert found == [d.table for d in drafts]
+        assert [d.problems for d in found] == [(), ()]
+
+    def test_mistakes_are_told_with_their_places(self, tmp_path: Path) -> None:
+        (tmp_path / "x.sql").write_text("CREATE TABLE t (a INTT) WITH ('connector' = 'kafka')", encoding="utf-8")
+
+        with pytest.raises(ResolveError, match="INTT"):
+            to_python(ddl_drafts(str(tmp_path / "x.sql")))
+
+    def test_a_table_that_is_not_there(self) -> None:
+        with pytest.raises(CodegenError, match="declares no table of the name nope"):
+            ddl_drafts(str(DATA / "tables.sql"), names=("nope",))
+
+
+def test_generated_modules_can_be_imported_as_they_stand() -> None:
+    golden = importlib.import_module("tests.codegen.golden.tables_sql")
+
+    assert golden.UserBehavior.definition().name == "user_behavior"
