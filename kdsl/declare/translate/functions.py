@@ -72,9 +72,8 @@ def _floor(call: Arguments) -> Value:
     word = "floor" if call.name == "FLOOR" else "ceil"
     text = call[0].text
     match call[0].type:
-        case t.Decimal(precision=precision, scale=scale):
-            kind = t.Decimal(max(precision - scale + (scale > 0), 1), 0)
-            return call.made(f"CAST({word}({text}) AS DECIMAL({kind.precision}, 0))", kind)
+        case t.Decimal(precision=precision):
+            return call.made(f"CAST({word}({text}) AS DECIMAL({precision}, 0))", t.Decimal(precision, 0))
         case t.Double() | t.Float() as kind:  # Spark's are BIGINT, into which not every DOUBLE goes
             cut = f"CAST({word}({text}) AS {kind.name})"
             return call.made(f"if(abs({text}) < 9007199254740992D, {cut}, {text})", kind)
@@ -108,12 +107,12 @@ def _truncate(call: Arguments) -> Value:
     if digits is None or int(digits) < 0:
         call.fail("needs the number of digits as a constant from 0", "write it as a number")
     match call[0].type:
-        case t.Decimal(precision=precision, scale=scale) as kind:
+        case t.Decimal(precision=precision, scale=scale):
             if int(digits) >= scale:
                 return call[0]
             text = call[0].text
             cut = f"if({text} < 0, ceil({text}, {digits}), floor({text}, {digits}))"
-            return call.made(f"CAST({cut} AS DECIMAL({precision}, {scale}))", kind)
+            return call.made(f"CAST({cut} AS DECIMAL({precision}, {digits}))", t.Decimal(precision, int(digits)))
         case t.Float() | t.Double():
             call.fail("of a FLOAT or DOUBLE is not exact in Spark", "CAST it to a DECIMAL before")
     return call[0]
@@ -185,6 +184,27 @@ def _regexp_extract(call: Arguments) -> Value:
     return call.made(made, t.STRING, nullable=True)
 
 
+def _regexp_replace(call: Arguments) -> Value:
+    """The replacement is a text as it stands; Spark's knows groups, as ``$1``."""
+    call.count(3)
+    call.kinds("text")
+    constant = call[2].constant
+    if constant is None:
+        signs, escaped = literal(r"([\\$])")[0], literal(r"\\$1")[0]
+        plain_text = f"regexp_replace({call[2].text}, {signs}, {escaped})"
+    else:
+        plain_text = literal(re.sub(r"([\\$])", r"\\\1", constant))[0]
+    return call.made(f"regexp_replace({call[0].text}, {call[1].text}, {plain_text})", t.STRING)
+
+
+def _elt(call: Arguments) -> Value:
+    call.count(2, 99)
+    call.kinds("whole", "text")
+    kind, texts = call.scalar.together(call.node, "ELT", call.values[1:])
+    made = f"get(array({', '.join(texts)}), CAST({call[0].text} AS INT) - 1)"
+    return call.made(made, kind or t.STRING, nullable=True)
+
+
 def _quoted_pattern(call: Arguments, index: int) -> str:
     """A text as the regular expression that finds just it."""
     found = call[index].constant
@@ -227,10 +247,10 @@ def _sha2(call: Arguments) -> Value:
     if call.name == "SHA2":
         call.count(2)
         call.kinds("text", "whole")
-        return call.made(f"sha2({call[0].text}, {call[1].text})", t.STRING)
+        return call.made(f"sha2({call[0].text}, {call[1].text})", t.VarChar(128))
     call.count(1)
     call.kinds("text")
-    return call.made(f"sha2({call[0].text}, {call.name[3:]})", t.STRING)
+    return call.made(f"sha2({call[0].text}, {call.name[3:]})", t.Char(int(call.name[3:]) // 4))
 
 
 def _str_to_map(call: Arguments) -> Value:
@@ -318,6 +338,7 @@ def _refused_casts(call: Arguments) -> Value:
     return call.made(f"{call.name.lower()}({call[0].text})", t.STRING)
 
 
+_OVERLAY = "(CASE WHEN {2} NOT BETWEEN 1 AND char_length({0}) THEN {0} ELSE overlay({*}) END)"
 _T, _I, _D, _B = t.STRING, t.Int(), t.Double(), t.Boolean()
 AGGREGATES = (
     *("COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP", "VAR_SAMP", "VARIANCE"),
@@ -353,14 +374,14 @@ FUNCTIONS: dict[str, Function] = {
     "POSITION": plain("locate({0}, {1})", _I, "text", "text"),
     "LOCATE": plain("locate({*})", _I, "text", "text", "whole", least=2),
     "INSTR": plain("instr({0}, {1})", _I, "text", "text"),
-    "OVERLAY": plain("overlay({*})", _T, "text", "text", "whole", "whole", least=3),
+    "OVERLAY": plain(_OVERLAY, _T, "text", "text", "whole", "whole", least=3),
     "ASCII": plain("ascii({0})", _I, "text"),
     "CHR": plain("chr({0})", _T, "whole"),
-    "MD5": plain("md5({0})", _T, "text"),
-    "SHA1": plain("sha1({0})", _T, "text"),
+    "MD5": plain("md5({0})", t.Char(32), "text"),
+    "SHA1": plain("sha1({0})", t.Char(40), "text"),
     **dict.fromkeys(("SHA224", "SHA256", "SHA384", "SHA512", "SHA2"), _sha2),
     "REGEXP": plain("({0} RLIKE {1})", _B, "text", "text"),
-    "REGEXP_REPLACE": plain("regexp_replace({0}, {1}, {2})", _T, "text", "text", "text"),
+    "REGEXP_REPLACE": _regexp_replace,
     "REGEXP_EXTRACT": _regexp_extract,
     "REGEXP_COUNT": plain("regexp_count({0}, {1})", _I, "text", "text"),
     "STARTSWITH": plain("startswith({0}, {1})", _B, "text", "text"),
@@ -413,6 +434,7 @@ FUNCTIONS: dict[str, Function] = {
     "RAND": _rand,
     "RAND_INTEGER": _rand,
     "IF": _if,
+    "ELT": _elt,
     "IFNULL": _coalesce,
     "COALESCE": _coalesce,
     "NULLIF": _nullif,

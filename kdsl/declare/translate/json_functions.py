@@ -15,14 +15,13 @@ from kdsl.types.sql import literal
 _STEP = re.compile(r"\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<index>\d+)\]|\['(?P<quoted>[^'\\\]]+)'\]")
 
 
-def _path(call: Arguments) -> str:
-    """The path, which both of Spark's readers of JSON understand."""
+def _path(call: Arguments) -> tuple[str, bool]:
+    """The path, which both of Spark's readers of JSON understand, and whether it is a lax one."""
     given = call.constant(1, "the path")
     path = given.strip()
     mode, _, rest = path.partition(" ")
-    if mode.lower() == "strict":
-        call.fail("with a strict path cannot be translated", "write 'lax $…', or the path alone")
-    path = rest.strip() if mode.lower() == "lax" else path
+    if mode.lower() in ("lax", "strict"):
+        path = rest.strip()
     steps, at = [], 1
     while path[:1] == "$" and at < len(path):
         match = _STEP.match(path, at)
@@ -32,7 +31,7 @@ def _path(call: Arguments) -> str:
         at = match.end()
     if path[:1] != "$" or at < len(path):
         call.fail(f"has the path {given!r}, which cannot be translated", "use steps as $.a.b[0]['c d']")
-    return literal("$" + "".join(steps))[0]
+    return literal("$" + "".join(steps))[0], mode.lower() == "lax"
 
 
 def _part(document: str, path: str) -> str:
@@ -42,7 +41,7 @@ def _part(document: str, path: str) -> str:
 def _value(call: Arguments) -> Value:
     call.count(2)
     call.kinds("text")
-    path, document = _path(call), call[0].text
+    (path, lax), document = _path(call), call[0].text
     part = _part(document, path)
     kind: t.DataType = call.node.words.get("RETURNING", t.STRING)
     # get_json_object writes scalars as they stand in the document, and objects, too; the variant tells them apart
@@ -57,6 +56,8 @@ def _value(call: Arguments) -> Value:
     empty, error = (_action(call, event, kind) for event in ("EMPTY", "ERROR"))
     if empty == error == "NULL":
         return call.made(f"(CASE WHEN {scalar} THEN {got} END)", kind, nullable=True)
+    if not lax:  # what is missing is an error of a strict path, and nothing says that a path is strict
+        empty = error
     missing = f"({document} IS NOT NULL AND try_parse_json({document}) IS NOT NULL AND {part} IS NULL)"
     made = f"(CASE WHEN {document} IS NULL THEN NULL WHEN {scalar} THEN coalesce({got}, {error}) "
     made += f"WHEN {missing} THEN {empty} WHEN schema_of_variant({part}) = 'VOID' THEN NULL ELSE {error} END)"
@@ -80,8 +81,9 @@ def _exists(call: Arguments) -> Value:
     call.kinds("text")
     if call.node.words.get("ERROR", "FALSE") != "FALSE":
         call.fail("with that ON ERROR cannot be translated", "leave it out, which is FALSE ON ERROR")
-    part = _part(call[0].text, _path(call))
-    return call.made(f"if({call[0].text} IS NULL, NULL, {part} IS NOT NULL)", t.Boolean())
+    part = _part(call[0].text, _path(call)[0])
+    found = f"coalesce(schema_of_variant({part}) <> 'VOID', FALSE)"
+    return call.made(f"if({call[0].text} IS NULL, NULL, {found})", t.Boolean())
 
 
 FUNCTIONS: dict[str, Function] = {"JSON_VALUE": _value, "JSON_EXISTS": _exists}

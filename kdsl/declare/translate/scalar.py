@@ -155,7 +155,7 @@ class Scalar:
             return Value(f"{text.upper().replace('E+', 'E')}D", t.Double(nullable=False), text)
         if "." in text:
             whole, _, behind = text.partition(".")
-            digits = len(whole.lstrip("0")) + len(behind)
+            digits = len(whole.lstrip("0") or "0") + len(behind)
             if digits > t.MAX_DECIMAL:
                 self.fail(node, text, f"{text} has more than 38 digits", "write fewer")
             kind = t.Decimal(max(digits, len(behind), 1), len(behind), nullable=False)
@@ -272,7 +272,10 @@ class Scalar:
         if isinstance(kind, t.Decimal):
             a, b = (self.widened(v, _exact(v.type)) for v in (left, right))
             return Value(f"CAST(({a} {operator} {b}) AS DECIMAL({kind.precision}, {kind.scale}))", kind)
-        a, b = self.widened(left, kind), self.widened(right, kind)
+        wide = number(left.type, right.type)
+        a, b = self.widened(left, wide), self.widened(right, wide)
+        if not same_in_spark(kind, wide):  # the rest of a division has the type of the divisor
+            return Value(f"CAST(({a} {operator} {b}) AS {kind.name})", kind)
         if operator == "/" and isinstance(kind, t.TinyInt | t.SmallInt | t.Int | t.BigInt):
             return Value(f"CAST(({a} DIV {b}) AS {kind.name})", kind)
         if operator == "/" and isinstance(kind, t.Float):

@@ -15,8 +15,39 @@ from kdsl.types import model as t
 from kdsl.types.sql import literal
 
 _LTZ3, _NTZ3 = t.TimestampLtz(3), t.Timestamp(3)
-_PATTERN = re.compile(
-    r"(?:y{4}|yy|M{1,4}|dd?|HH?|hh?|mm?|ss?|S{1,9}|a|E{1,4}|DDD|D)(?![A-Za-z])|'(?:[^']|'')*'|[^A-Za-z'\[\]{}#]"
+_RUN = re.compile(r"([A-Za-z])\1*|'(?:[^']|'')*'|[^A-Za-z'\[\]{}#]")
+_LETTERS = frozenset(
+    (
+        "yyyy",
+        "yy",
+        "M",
+        "MM",
+        "MMM",
+        "MMMM",
+        "d",
+        "dd",
+        "D",
+        "DDD",
+        "E",
+        "EE",
+        "EEE",
+        "EEEE",
+        "a",
+        "H",
+        "HH",
+        "h",
+        "hh",
+        "m",
+        "mm",
+        "s",
+        "ss",
+        "S",
+        "SS",
+        "SSS",
+        "SSSS",
+        "SSSSS",
+        "SSSSSS",
+    )
 )
 _FIELDS = {
     "YEAR": "year({})", "QUARTER": "quarter({})", "MONTH": "month({})", "WEEK": "weekofyear({})",
@@ -25,6 +56,7 @@ _FIELDS = {
     "DECADE": "floor(year({}) / 10)",
     "HOUR": "hour({})", "MINUTE": "minute({})", "SECOND": "second({})",
 }  # fmt: skip
+_SECONDS = {"WEEK": 604_800, "DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
 _CLOCK = ("HOUR", "MINUTE", "SECOND")
 _DATES = ("YEAR", "QUARTER", "MONTH", "DAY")
 
@@ -81,11 +113,17 @@ def _field(call: Arguments, unit: str, value: Value) -> Value:
         return call.made(f"if({value.text} IS NULL, NULL, 0L)", t.BigInt())
     if value.family not in fits:
         call.fail(f"takes the {unit} of a DATE or a TIMESTAMP, not of {value.spelling}", "CAST it")
-    if unit == "EPOCH" and isinstance(value.type, t.TimestampLtz):
-        return call.made(f"unix_seconds({value.text})", t.BigInt())
+    if unit == "EPOCH":  # of an instant, too, the reference counts the seconds of the wall clock
+        text = plain(value.text, t.Timestamp(3)) if not isinstance(value.type, t.Timestamp) else value.text
+        return call.made(f"floor({_micros(text)} / 1000000L)", t.BigInt())
     if unit not in _FIELDS:
         call.fail(f"of {unit} cannot be translated", f"use one of {', '.join(_FIELDS)}")
     return call.made(f"CAST({_FIELDS[unit].format(value.text)} AS BIGINT)", t.BigInt())
+
+
+def _micros(text: str, since: str = "TIMESTAMP_NTZ '1970-01-01 00:00:00'") -> str:
+    """The microseconds from one wall-clock time to another; Spark's ``timestampdiff`` goes over the session's zone."""
+    return f"unix_micros(timestamp_micros(0) + ({text} - {since}))"
 
 
 def _pattern(call: Arguments, index: int) -> str:
@@ -93,8 +131,8 @@ def _pattern(call: Arguments, index: int) -> str:
     pattern = call.constant(index, "the pattern")
     at = 0
     while at < len(pattern):
-        match = _PATTERN.match(pattern, at)
-        if match is None or (match[0][0].isalpha() and at and pattern[at - 1] == pattern[at]):
+        match = _RUN.match(pattern, at)
+        if match is None or (match[1] and match[0] not in _LETTERS):
             fix = "use y, M, d, H, h, m, s, S, a, E, D, signs, and words in quotes"
             call.fail(f"has the pattern {pattern!r}, of which {pattern[at:]!r} cannot be translated", fix)
         at = match.end()
@@ -139,7 +177,15 @@ def _to_timestamp_ltz(call: Arguments) -> Value:
     if not isinstance(call[0].type, INTEGERS):
         call.fail(f"takes a whole number, not {call[0].spelling}", "CAST it to BIGINT")
     function = "timestamp_millis" if precision == "3" else "timestamp_seconds"
-    return call.made(f"{function}({call[0].text})", _LTZ3)
+    text = call[0].text
+    if not isinstance(call[0].type, t.BigInt):
+        return call.made(f"{function}({text})", _LTZ3)
+    least, most = (-62_135_596_800, 253_402_300_799)
+    if precision == "3":
+        least, most = least * 1000, most * 1000 + 999
+    return call.made(
+        f"(CASE WHEN {text} BETWEEN {least}L AND {most}L THEN {function}({text}) END)", _LTZ3, nullable=True
+    )
 
 
 def _from_unixtime(call: Arguments) -> Value:
@@ -199,6 +245,9 @@ def _timestampdiff(call: Arguments) -> Value:
     instants = [isinstance(v.type, t.TimestampLtz) for v in call.values]
     if any(instants) and not all(instants):
         call.fail("takes two wall-clock times or two instants", "CAST one to the type of the other")
+    if unit in _SECONDS and not any(instants):
+        cut = f"CAST({_micros(texts[1], texts[0])} DIV {_SECONDS[unit] * 1_000_000}L AS INT)"
+        return call.made(cut, t.Int())
     return call.made(f"CAST(timestampdiff({unit}, {texts[0]}, {texts[1]}) AS INT)", t.Int())
 
 

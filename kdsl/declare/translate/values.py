@@ -152,6 +152,8 @@ def _merged(one: t.DataType, other: t.DataType) -> t.DataType | None:
     kind = family(one)
     if kind != family(other):
         return None
+    if kind == "other":
+        return _merged_inside(one, other)
     match one, other:
         case ((t.Char(length=m) | t.VarChar(length=m)), (t.Char(length=n) | t.VarChar(length=n))):
             return t.VarChar(max(m, n))
@@ -164,6 +166,30 @@ def _merged(one: t.DataType, other: t.DataType) -> t.DataType | None:
         case t.Time(precision=m), t.Time(precision=n):
             return t.Time(max(m, n))
     return number(one, other) if kind == "number" else None
+
+
+def _merged_inside(one: t.DataType, other: t.DataType) -> t.DataType | None:
+    """The type of two arrays, maps or rows, whose members go together one by one."""
+    try:
+        match one, other:
+            case t.Array(element=a), t.Array(element=b):
+                return t.Array(_both(a, b))
+            case t.Multiset(element=a), t.Multiset(element=b):
+                return t.Multiset(_both(a, b))
+            case t.Map(key=k, value=v), t.Map(key=k2, value=v2):
+                return t.Map(_both(k, k2), _both(v, v2))
+            case t.Row(fields=ours), t.Row(fields=theirs) if len(ours) == len(theirs):
+                pairs = zip(ours, theirs, strict=True)
+                return t.Row(tuple(attrs.evolve(x, type=_both(x.type, y.type)) for x, y in pairs))
+    except NoCommonTypeError:
+        return None
+    return None
+
+
+def _both(one: t.DataType, other: t.DataType) -> t.DataType:
+    found = common([one, other])
+    assert found is not None
+    return found
 
 
 def number(one: t.DataType, other: t.DataType) -> t.DataType:
@@ -190,6 +216,8 @@ def adjusted(precision: int, scale: int) -> t.Decimal:
 
 def arithmetic(operator: str, one: t.DataType, other: t.DataType) -> t.DataType:
     """The type of a sum, product, quotient or rest of two numbers."""
+    if operator == "%" and isinstance(one, INTEGERS) and isinstance(other, INTEGERS):
+        return other.as_nullable()
     if t.Decimal not in (type(one), type(other)) or {type(one), type(other)} & {t.Float, t.Double}:
         return number(one, other)
     a, b = as_decimal(one), as_decimal(other)
@@ -198,7 +226,7 @@ def arithmetic(operator: str, one: t.DataType, other: t.DataType) -> t.DataType:
             scale = max(a.scale, b.scale)
             return adjusted(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
         case "*":
-            return adjusted(a.precision + b.precision, a.scale + b.scale)
+            return adjusted(a.precision + b.precision + 1, a.scale + b.scale)
         case "/":
             scale = max(6, a.scale + b.precision + 1)
             return adjusted(a.precision - a.scale + b.scale + scale, scale)
