@@ -6,11 +6,13 @@ Everything else in this package works on `Type`; only here is the JSON form know
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
+_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|//[^\n]*', re.DOTALL)
 Json = Mapping[str, Any] | Sequence[Any] | str
 """A schema as JSON has it: an object, a list (a union) or a name."""
 
@@ -124,13 +126,13 @@ def schema_type(schema: Json) -> Type:
 
 
 def json_of(text: str) -> Any:
-    """The JSON of a schema's text.
+    """The JSON of a schema's text, which may hold comments as Java has them.
 
     Raises:
         AvroTypeError: It is no JSON.
     """
     try:
-        return json.loads(text)
+        return json.loads(_COMMENT.sub(lambda m: m[1] or " ", text) if "/*" in text or "//" in text else text)
     except (json.JSONDecodeError, RecursionError) as e:
         raise AvroTypeError("", f"an Avro schema is JSON, and this is none: {e}") from None
 

@@ -342,7 +342,7 @@ def _decimal(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal.Decimal |
         number = decimal.Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, _EXACT)
         if scale != kind.scale:
             number = number.quantize(quantum, decimal.ROUND_HALF_UP, _EXACT)
-        return number if abs(number) < bound else None
+        return number if number.copy_abs() < bound else None  # abs would round
 
     return convert
 

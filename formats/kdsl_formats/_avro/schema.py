@@ -246,8 +246,9 @@ def row_of(schema: Json, *, legacy_timestamps: bool = True) -> t.Row:
     Raises:
         AvroTypeError: It is no schema of records, a record holds itself, or a decimal has more than 38 digits.
     """
-    made = _column(schema_type(schema), "", legacy_timestamps, ())
-    if not isinstance(made, t.Row) or schema_type(schema).kind not in ("record", "union"):
+    kind = schema_type(schema)
+    made = _column(kind, "", legacy_timestamps, ())
+    if not isinstance(made, t.Row) or sum(b.kind == "record" for b in kind.branches or (kind,)) != 1:
         raise AvroTypeError("", f"a table needs a schema of records, and this one is of {made}")
     return made
 
