@@ -217,3 +217,17 @@ def test_the_schema_beside_the_payload_is_metadata() -> None:
 
         assert decoded.metadata["schema"].to_pylist() == ['{"type":"struct","n":1.5}'] * 3
         assert decoded.metadata["ingestion-timestamp"].cast(pa.int64()).to_pylist() == [5_000] * 3
+
+
+@pytest.mark.parametrize(("kind", "rows"), [(DebeziumJson, 1), (OggJson, 1), (CanalJson, None), (MaxwellJson, None)])
+def test_an_array_of_one_change_is_a_change_where_the_reference_has_it_so(
+    kind: type[ChangeJson], rows: int | None
+) -> None:
+    there, _ = frames(kind.dialect, kind().writing_rules())
+    change = (there.before + b'{"id":1}' + there.behind).decode()
+    decoder = kind().decoder(t.row(id=t.Int()))
+    for text, expected in ((change, 1), (f"[{change}]", rows), (f"[{change},{change}]", None), ("[]", None)):
+        for many in (1, 100):
+            decoded = decoder.decode(pa.array([text.encode()] * many, pa.binary()))
+
+            assert (len(decoded.rows), len(decoded.bad)) == ((0, many) if expected is None else (expected * many, 0))

@@ -15,7 +15,7 @@ from kdsl_formats.cdc_json.dialects import Dialect
 from kdsl_formats.cdc_json.reference import AFTER, BEFORE, DELETE, INSERT, Include
 from kdsl_formats.json.members import BARE, TEXT, elements
 from kdsl_formats.json.objects import ABSENT, Values
-from kdsl_formats.json.source import Mask, Places, Source, Spans
+from kdsl_formats.json.source import Mask, Places, Source, Spans, inside
 from kdsl_formats.json.validity import are_json
 
 Codes = npt.NDArray[np.int8]
@@ -158,16 +158,33 @@ def _lists(source: Source, code: Codes, good: Mask, data: Values, old: Values) -
     counts = []
     found = []
     for values, some in ((data, place), (old, changed)):
-        parts = elements(source, values.spans.pick(some))
-        fine = parts.sound
-        fine[parts.owner[(parts.what == TEXT) | (source.data[parts.values.start] != _BRACE)]] = False
-        good[some[~fine]] = False
-        found.append((some[parts.owner], parts.values))
-        counts.append(np.bincount(some[parts.owner], minlength=len(code)))
+        owner, objects, wrong = _objects(source, values.spans.pick(some))
+        good[some[wrong]] = False
+        found.append((some[owner], objects))
+        counts.append(np.bincount(some[owner], minlength=len(code)))
     good &= (code != _UPDATE) | (counts[0] == counts[1])
     (owner, images), (old_owner, olds) = found
     kept = good[owner]
     return _data_and_old(code, ~good, owner[kept], images.pick(kept), olds.pick(good[old_owner]))
+
+
+def _objects(source: Source, arrays: Spans) -> tuple[Places, Spans, Mask]:
+    """The objects in arrays of nothing else: the array of each, where they are, and which arrays are in doubt."""
+    inner = Spans(arrays.start + 1, arrays.end - 1)
+    single = inside(source.brackets, arrays)[1] == 4  # those of the array, and of one object without others in it
+    single &= (source.data[inner.start] == _BRACE) & (source.data[inner.end - 1] == _BRACE + 2)
+    if single.all():
+        return np.arange(len(single)), inner, ~single
+    one, several = np.flatnonzero(single), np.flatnonzero(~single)
+    parts = elements(source, arrays.pick(several))
+    wrong = np.zeros(len(single), dtype=bool)
+    wrong[several[~parts.sound]] = True
+    wrong[several[parts.owner[(parts.what == TEXT) | (source.data[parts.values.start] != _BRACE)]]] = True
+    owner = np.concatenate([one, several[parts.owner]])
+    start = np.concatenate([inner.start[one], parts.values.start])
+    end = np.concatenate([inner.end[one], parts.values.end])
+    order = np.argsort(start)
+    return owner[order], Spans(start[order], end[order]), wrong
 
 
 def _unmet(source: Source, condition: Include, values: Values) -> tuple[Mask, Mask]:

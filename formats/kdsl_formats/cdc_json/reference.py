@@ -128,6 +128,10 @@ class ChangeReader:
         document = parse(message)
         if not all(self._included(document, condition) for condition in self.meaning.include):
             return
+        if isinstance(document, list) and self.dialect.images == "before and after":
+            if len(document) != 1:
+                raise FieldError(f"the message is an array of {len(document)} elements, not a change")
+            (document,) = document
         members = self._reader.record(document)
         change = members
         if self.meaning.payload:

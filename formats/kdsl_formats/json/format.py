@@ -40,6 +40,7 @@ class Json(Format):
         "Write: what a NULL key in a map does: fail the row, drop the entry, or become map-null-key.literal.",
         default="FAIL",
         ignore_case=True,
+        side="write",
     )
     map_null_key_literal: str = option(
         "map-null-key.literal",

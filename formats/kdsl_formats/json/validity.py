@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from secrets import token_hex
+
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl_formats._text import reading
-from kdsl_formats.json.members import TEXT, outline
+from kdsl_formats.json.members import DEEPEST, TEXT, outline
 from kdsl_formats.json.source import Mask, Source, Spans
 
 NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 LONGEST_NUMBER = 300  # characters; what is longer goes to the reference
 _WORDS = (b"null", b"true", b"false")
+_SHORT = 2 * DEEPEST  # bytes, fewer than what is too deep must have
+_BETWEEN = b'"%b"' % token_hex(16).encode()  # a text that nobody's message holds on purpose
 
 
 def are_json(source: Source, spans: Spans, what: int, needed: Mask) -> Mask:
@@ -29,7 +33,11 @@ def are_json(source: Source, spans: Spans, what: int, needed: Mask) -> Mask:
     for word in _WORDS:
         good |= (size == len(word)) & source.equal(spans.start, word)
     first = source.data[spans.start]
-    place = np.flatnonzero(~good & ((first == 0x7B) | (first == 0x5B)))
+    nested = ~good & ((first == 0x7B) | (first == 0x5B))
+    place = np.flatnonzero(nested & (size < _SHORT))
+    if place.size:
+        good[place] = True if _each_valid(source, spans.pick(place)) else good[place]
+    place = np.flatnonzero(nested & ~good)
     if place.size:
         some = spans.pick(place)
         sound = outline(source, some, b"{[")[0]
@@ -63,8 +71,27 @@ def are_numbers(source: Source, spans: Spans, texts: pa.StringArray) -> Mask:
 
 def _valid(source: Source, spans: Spans, form: bytes) -> list[bool]:
     """Judge values one by one if they are not all JSON together."""
-    parts = [form % source.data[a:b].tobytes() for a, b in zip(spans.start.tolist(), spans.end.tolist(), strict=True)]
-    return [True] * len(parts) if _parses(b"[%b]" % b",".join(parts)) else [_parses(part) for part in parts]
+    around, _, behind = form.partition(b"%b")
+    texts = reading.pieces(source.data, spans.start, spans.end, None, pa.binary())
+    whole = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+    joined = pc.binary_join(whole, pa.scalar(behind + b"," + around, pa.binary()))[0].as_py()
+    if _parses(b"[" + around + joined + behind + b"]"):
+        return [True] * len(texts)
+    return [_parses(form % text) for text in texts.to_pylist()]
+
+
+def _each_valid(source: Source, spans: Spans) -> bool:
+    """Whether values are JSON, each by itself, and none of them is but a part of a value, or several."""
+    texts = reading.pieces(source.data, spans.start, spans.end, None, pa.binary())
+    whole = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+    joined = pc.binary_join(whole, pa.scalar(b"," + _BETWEEN + b",", pa.binary()))[0].as_py()
+    if joined.count(_BETWEEN) != len(texts) - 1:
+        return False
+    try:
+        found = orjson.loads(b"[" + joined + b"]")
+    except orjson.JSONDecodeError:
+        return False
+    return len(found) == 2 * len(texts) - 1 and found[1::2] == [orjson.loads(_BETWEEN)] * (len(texts) - 1)
 
 
 def _parses(text: bytes) -> bool:

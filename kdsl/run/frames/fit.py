@@ -88,8 +88,8 @@ def _chosen(
     if not plan.changelog and surplus.pop(ROW_KIND, []):
         message = f"the DataFrame is a changelog (it has the column {ROW_KIND!r}), but the table only takes new rows"
         fix = (
-            f"keep the rows that are new, with df.where(\"{ROW_KIND} = '+I'\").drop({ROW_KIND!r}), or give the table a "
-            "value format that carries changes, as debezium-json"
+            "give the table a value format that carries changes, as debezium-json, or the connector 'upsert-kafka'; or "
+            f"keep the rows that are new, with df.where(\"{ROW_KIND} = '+I'\").drop({ROW_KIND!r})"
         )
         problems.append(_problem("write-changelog", message, fix, plan))
     left = [f.name for fields in surplus.values() for f in fields]
