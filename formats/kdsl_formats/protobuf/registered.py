@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from kdsl.registry.client import RegistryClient
 from kdsl.registry.model import RegisteredSchema, SchemaReference
 from kdsl_formats.protobuf.confluent_frame import Path, places, places_in_text
+from kdsl_formats.protobuf.proto_text import proto_text
 from kdsl_formats.protobuf.sources import Schema, SchemaError, compiled, schema_of
 
 PROTOBUF = "PROTOBUF"
@@ -95,8 +96,7 @@ def register(client: RegistryClient, subject: str, schema: Schema, *, ask: str, 
 
 
 def _text(file: FileDescriptorProto, known: dict[str, SchemaReference]) -> RegisteredSchema:
-    text = base64.b64encode(file.SerializeToString(deterministic=True)).decode("ascii")
-    return RegisteredSchema(text, PROTOBUF, tuple(known[name] for name in file.dependency if name in known))
+    return RegisteredSchema(proto_text(file), PROTOBUF, tuple(known[name] for name in file.dependency if name in known))
 
 
 def _check(schema: RegisteredSchema) -> None:

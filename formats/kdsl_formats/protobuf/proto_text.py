@@ -1,0 +1,205 @@
+"""A file's descriptor as the text of a ``.proto`` file, which is what registries keep and compare.
+
+Compiled again it gives the same descriptor; comments and custom options are not in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    Edition,
+    EnumDescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+)
+from google.protobuf.message import Message
+
+_F = FieldDescriptorProto
+_LAST_FIELD = (1 << 29) - 1
+_LAST_ENUM = (1 << 31) - 1
+
+
+def proto_text(file: FileDescriptorProto) -> str:
+    """The text of a file."""
+    return "\n".join(_File(file).lines()) + "\n"
+
+
+class _File:
+    def __init__(self, file: FileDescriptorProto) -> None:
+        self._file = file
+        self._plain = file.syntax in ("", "proto2")
+
+    def lines(self) -> Iterator[str]:
+        file = self._file
+        if file.syntax == "editions":
+            yield f'edition = "{Edition.Name(file.edition).removeprefix("EDITION_")}";'
+        else:
+            yield f'syntax = "{file.syntax or "proto2"}";'
+        if file.package:
+            yield f"package {file.package};"
+        for i, name in enumerate(file.dependency):
+            kind = "public " if i in file.public_dependency else "weak " if i in file.weak_dependency else ""
+            yield f"import {kind}{json.dumps(name)};"
+        yield from (f"option {option};" for option in _options(file.options))
+        for enum in file.enum_type:
+            yield from self._enum(enum, "")
+        for message in file.message_type:
+            yield from self._message(message, "", _joined("", file.package))
+        yield from self._extensions(file.extension, "", _joined("", file.package), {})
+
+    def _message(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
+        yield f"{indent}message {message.name} {{"
+        yield from self._body(message, f"{indent}  ", _joined(scope, message.name))
+        yield f"{indent}}}"
+
+    def _body(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
+        inside = {_joined(scope, one.name): one for one in message.nested_type}
+        written = set()  # what a field declares: groups and the entries of maps
+        yield from (f"{indent}option {option};" for option in _options(message.options, without=("map_entry",)))
+        for enum in message.enum_type:
+            yield from self._enum(enum, indent)
+        synthetic = {f.oneof_index for f in message.field if f.proto3_optional}
+        opened: set[int] = set()
+        for field in message.field:
+            if field.type == _F.TYPE_GROUP or (field.type_name in inside and inside[field.type_name].options.map_entry):
+                written.add(field.type_name)
+            if not field.HasField("oneof_index") or field.oneof_index in synthetic:
+                yield from self._field(field, indent, inside)
+            elif field.oneof_index not in opened:
+                opened.add(field.oneof_index)
+                oneof = message.oneof_decl[field.oneof_index]
+                yield f"{indent}oneof {oneof.name} {{"
+                yield from (f"{indent}  option {option};" for option in _options(oneof.options))
+                for member in message.field:
+                    if member.HasField("oneof_index") and member.oneof_index == field.oneof_index:
+                        yield from self._field(member, f"{indent}  ", inside, label=False)
+                yield f"{indent}}}"
+        for extension in message.extension:
+            if extension.type == _F.TYPE_GROUP:
+                written.add(extension.type_name)
+        for name, one in inside.items():
+            if name not in written:
+                yield from self._message(one, indent, scope)
+        yield from self._extensions(message.extension, indent, scope, inside)
+        for span in message.extension_range:
+            yield f"{indent}extensions {_span(span.start, span.end - 1, _LAST_FIELD)};"
+        yield from self._reserved(
+            [_span(one.start, one.end - 1, _LAST_FIELD) for one in message.reserved_range],
+            message.reserved_name,
+            indent,
+        )
+
+    def _extensions(
+        self, fields: Sequence[FieldDescriptorProto], indent: str, scope: str, inside: dict[str, DescriptorProto]
+    ) -> Iterator[str]:
+        for field in fields:
+            yield f"{indent}extend {field.extendee} {{"
+            yield from self._field(field, f"{indent}  ", inside)
+            yield f"{indent}}}"
+
+    def _field(
+        self, field: FieldDescriptorProto, indent: str, inside: dict[str, DescriptorProto], *, label: bool = True
+    ) -> Iterator[str]:
+        entry = inside.get(field.type_name)
+        options = _field_options(field)
+        shown = f" [{', '.join(options)}]" if options else ""
+        if entry is not None and entry.options.map_entry:
+            key, value = (_type(one) for one in entry.field)
+            yield f"{indent}map<{key}, {value}> {field.name} = {field.number}{shown};"
+            return
+        before = self._label(field) if label else ""
+        if field.type == _F.TYPE_GROUP and entry is not None:
+            yield f"{indent}{before}group {entry.name} = {field.number}{shown} {{"
+            yield from self._body(entry, f"{indent}  ", field.type_name)
+            yield f"{indent}}}"
+            return
+        yield f"{indent}{before}{_type(field)} {field.name} = {field.number}{shown};"
+
+    def _label(self, field: FieldDescriptorProto) -> str:
+        if field.label == _F.LABEL_REPEATED:
+            return "repeated "
+        if field.label == _F.LABEL_REQUIRED:
+            return "required "
+        return "optional " if self._plain or field.proto3_optional else ""
+
+    def _enum(self, enum: EnumDescriptorProto, indent: str) -> Iterator[str]:
+        yield f"{indent}enum {enum.name} {{"
+        yield from (f"{indent}  option {option};" for option in _options(enum.options))
+        for value in enum.value:
+            options = ", ".join(_options(value.options))
+            yield f"{indent}  {value.name} = {value.number}{f' [{options}]' if options else ''};"
+        spans = [_span(one.start, one.end, _LAST_ENUM) for one in enum.reserved_range]
+        yield from self._reserved(spans, enum.reserved_name, f"{indent}  ")
+        yield f"{indent}}}"
+
+    def _reserved(self, spans: Sequence[str], names: Sequence[str], indent: str) -> Iterator[str]:
+        if spans:
+            yield f"{indent}reserved {', '.join(spans)};"
+        if names:
+            quoted = names if self._file.syntax == "editions" else [json.dumps(name) for name in names]
+            yield f"{indent}reserved {', '.join(quoted)};"
+
+
+def _joined(scope: str, name: str) -> str:
+    return f"{scope}.{name}" if name else scope
+
+
+def _span(first: int, last: int, end: int) -> str:
+    if first == last:
+        return str(first)
+    return f"{first} to {'max' if last == end else last}"
+
+
+def _type(field: FieldDescriptorProto) -> str:
+    return field.type_name or _F.Type.Name(field.type).removeprefix("TYPE_").lower()
+
+
+def _field_options(field: FieldDescriptorProto) -> list[str]:
+    found = []
+    if field.HasField("default_value"):
+        text = field.default_value
+        if field.type == _F.TYPE_STRING:
+            text = f'"{_escaped(text.encode())}"'
+        elif field.type == _F.TYPE_BYTES:
+            text = f'"{text.replace(chr(34), chr(92) + chr(34)) if chr(92) not in text else text}"'
+        found.append(f"default = {text}")
+    if field.HasField("json_name") and field.json_name != _json_name(field.name):
+        found.append(f"json_name = {json.dumps(field.json_name)}")
+    return [*found, *_options(field.options)]
+
+
+def _json_name(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in others)
+
+
+def _escaped(data: bytes) -> str:
+    return "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:03o}" for b in data)
+
+
+def _options(options: Message, *, without: Sequence[str] = (), prefix: str = "") -> Iterator[str]:
+    """Options that are set, ``name = value``; those of messages by their paths."""
+    for field, value in options.ListFields():
+        name = f"{prefix}{field.name}"
+        if field.name in without or field.is_extension:
+            continue
+        for one in value if field.is_repeated else [value]:
+            if field.message_type is not None:
+                yield from _options(one, prefix=f"{name}.")
+            else:
+                yield f"{name} = {_value(field, one)}"
+
+
+def _value(field: FieldDescriptor, value: Any) -> str:
+    if field.enum_type is not None:
+        return field.enum_type.values_by_number[value].name
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, bytes)):
+        return f'"{_escaped(value.encode() if isinstance(value, str) else value)}"'
+    return str(value)
