@@ -335,7 +335,8 @@ class _CreateTable:
         start = r.index
         r.take()
         if r.accept("BY"):
-            r.accept("HASH") or r.accept("RANGE")
+            if r.token.upper in ("HASH", "RANGE"):
+                r.take()
             r.names()
         if r.accept("INTO"):
             if r.token.kind != "number":

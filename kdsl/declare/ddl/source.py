@@ -26,7 +26,7 @@ class Source:
         file: The name of its file, for messages.
     """
 
-    text: str
+    text: str = attrs.field(repr=False)
     file: str | None = None
 
     @cached_property
