@@ -86,7 +86,7 @@ def translatable(table: TableDef) -> TableDef:
 
     def made(column: ColumnDef) -> ColumnDef:
         if column.role == "computed":
-            expression = Expression("CAST(5 AS INT)", flink="CAST(5 AS INT)")
+            expression = Expression("5", flink="CAST(5 AS INT)")
             return attrs.evolve(column, type=t.Int(nullable=False), expression=expression)
         return attrs.evolve(column, type=column.type.as_nullable(column.name not in table.primary_key), default=MISSING)
 

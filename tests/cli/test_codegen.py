@@ -1,0 +1,123 @@
+"""kdsl codegen and kdsl export as commands: what they write, that they write it again, and how they end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from kdsl.cli.app import app
+from kdsl.codegen import CodegenError
+
+CODEGEN = Path(__file__).parents[1] / "codegen"
+GOLDEN = CODEGEN / "golden"
+CASES = {
+    "orders_avro.py": ("avro", "data/orders.avsc", "--topic", "orders"),
+    "orders_json.py": ("json-schema", "data/orders.schema.json", "--topic", "orders", "--name", "orders"),
+    "orders_proto.py": ("proto", "data/shop.proto", "--topic", "orders"),
+    "tables_sql.py": ("ddl", "data/tables.sql"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_golden_modules_are_what_is_written(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CODEGEN)
+
+    done = CliRunner().invoke(app, ["codegen", *CASES[name]])
+
+    assert (done.exit_code, done.stdout) == (0, (GOLDEN / name).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_check_finds_golden_modules_unchanged_and_passes_the_tables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CODEGEN)
+
+    done = CliRunner().invoke(app, ["codegen", *CASES[name], "--out", f"golden/{name}", "--check"])
+
+    assert (done.exit_code, done.stdout) == (0, "")
+
+
+def test_check_tells_what_would_change_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CODEGEN)
+    target = tmp_path / "orders.py"
+    command = ["codegen", *CASES["orders_json.py"], "--out", str(target)]
+
+    assert CliRunner().invoke(app, [*command, "--check"]).exit_code == 1
+    assert not target.exists()
+    assert CliRunner().invoke(app, command).exit_code == 0
+    target.write_text(target.read_text(encoding="utf-8").replace("Its number.", "Edited."), encoding="utf-8")
+
+    done = CliRunner().invoke(app, [*command, "--check"])
+
+    assert done.exit_code == 1
+    assert '-    """Edited."""\n+    """Its number."""\n' in done.stdout
+    assert "Edited." in target.read_text(encoding="utf-8")
+
+
+def test_writing_again_leaves_the_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CODEGEN)
+    target = tmp_path / "orders.py"
+    command = ["codegen", *CASES["orders_avro.py"], "--out", str(target)]
+    CliRunner().invoke(app, command)
+    before = target.stat().st_mtime_ns
+
+    CliRunner().invoke(app, command)
+
+    assert target.stat().st_mtime_ns == before
+
+
+def test_json_holds_the_source_and_the_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CODEGEN)
+
+    done = CliRunner().invoke(app, ["codegen", *CASES["orders_proto.py"], "--json"])
+
+    told = json.loads(done.stdout)
+    assert told["tables"] == ["Order"]
+    assert told["source"] == (GOLDEN / "orders_proto.py").read_text(encoding="utf-8")
+    assert told["notes"] == ["'card' and 'transfer' are a oneof (payment): at most one of them has a value"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["avro", "nope.avsc"], "the file 'nope.avsc' cannot be read"),
+        (["avro", "data/tables.sql"], "an Avro schema is JSON, and this is none"),
+        (["json-schema", "data/tables.sql"], "is no JSON"),
+        (["ddl", "nope.sql"], "there is no file 'nope.sql'"),
+        (["proto", "nope.proto"], "the file 'nope.proto' cannot be read"),
+    ],
+)
+def test_files_that_are_none(arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CODEGEN)
+
+    done = CliRunner().invoke(app, ["codegen", *arguments])
+
+    assert isinstance(done.exception, CodegenError)
+    assert told in str(done.exception)
+
+
+@pytest.mark.parametrize("arguments", [["registry", "x"], ["topic", "x"], ["avro", "data/orders.avsc", "--check"]])
+def test_wrong_calls_end_with_2(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CODEGEN)
+    for name in ("KDSL_REGISTRY", "KDSL_BOOTSTRAP_SERVERS"):
+        monkeypatch.delenv(name, raising=False)
+
+    assert CliRunner().invoke(app, ["codegen", *arguments]).exit_code == 2
+
+
+def test_the_way_back(tmp_path: Path) -> None:
+    source = GOLDEN / "tables_sql.py"
+
+    ddl = CliRunner().invoke(app, ["export", "ddl", str(source), "--out", str(tmp_path / "tables.sql")])
+    yaml = CliRunner().invoke(app, ["export", "yaml", str(source), "--out", str(tmp_path / "tables.yaml")])
+    avro = CliRunner().invoke(app, ["export", "avro", f"{GOLDEN / 'orders_avro.py'}:Order"])
+
+    assert (ddl.exit_code, yaml.exit_code, avro.exit_code) == (0, 0, 0), (ddl, yaml, avro)
+    for name in ("tables.sql", "tables.yaml"):
+        again = CliRunner().invoke(app, ["export", "ddl", str(tmp_path / name)])
+        assert [line for line in again.stdout.splitlines() if "`total`" not in line and line[:2] != "--"] == [
+            line for line in (tmp_path / "tables.sql").read_text(encoding="utf-8").splitlines() if "`total`" not in line
+        ]
+    assert [field["name"] for field in json.loads(avro.stdout)["fields"]][:2] == ["id", "class"]

@@ -1,0 +1,63 @@
+"""Names for what may be called anything."""
+
+from __future__ import annotations
+
+import pytest
+
+from kdsl.codegen.names import attribute, class_name, symbol
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("amount", "amount"),
+        ("userId", "userId"),
+        ("user-id", "user_id"),
+        ("user.id", "user_id"),
+        ("class", "class_"),
+        ("None", "None_"),
+        ("_x", "x"),
+        ("__init__", "init__"),
+        ("1st", "column_1st"),
+        ("", "column"),
+        ("---", "column"),
+        ("größe", "größe"),
+        ("ﬁ", "fi"),
+        ("x²", "x2"),
+        ("名前", "名前"),
+        ("schema", "schema_"),
+        ("read_stream", "read_stream_"),
+        ("match", "match"),
+    ],
+)
+def test_attributes(name: str, made: str) -> None:
+    assert attribute(name, (), of_table=True) == made
+
+
+def test_names_that_become_the_same_are_told_apart() -> None:
+    assert attribute("a-b", ("a_b", "a_b_2")) == "a_b_3"
+    assert attribute("class", ("class_",)) == "class_2"
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("user_behavior", "UserBehavior"),
+        ("Orders", "Orders"),
+        ("orders.v2-final", "OrdersV2Final"),
+        ("2fa", "Table2fa"),
+        ("json", "JsonTable"),
+        ("any", "AnyTable"),
+        ("---", "Table"),
+        ("dict", "Dict"),
+        ("ValueError", "ValueErrorTable"),
+    ],
+)
+def test_classes(name: str, made: str) -> None:
+    assert class_name(name, (), "Table") == made
+
+
+def test_symbols_of_enumerations_keep_away_from_the_names_of_texts() -> None:
+    assert [symbol(v, ()) for v in ("NEW", "title", "mro", "None", "a-b", "1")] == [
+        "NEW", "title_", "mro_", "None_", "a_b", "value_1",
+    ]  # fmt: skip

@@ -1,0 +1,131 @@
+"""Tables inferred from what records look like, and from a real topic and a real registry."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kdsl import Cluster, Json
+from kdsl.cluster import Registry
+from kdsl.codegen import CodegenError, to_python
+from kdsl.codegen.inputs.inferred import inferred
+from kdsl.codegen.inputs.registry import registry_draft
+from kdsl.codegen.inputs.topic import Kind, seen, topic_draft
+from kdsl.registry.client import RegistryClient
+from kdsl.registry.model import RegisteredSchema
+from kdsl.resolve import problems
+from kdsl.table import Table
+from kdsl.testing import LocalKafka, Record
+from kdsl.types import model as t
+from tests.codegen.tables import definitions, module
+
+if TYPE_CHECKING:
+    from kdsl.testing import LocalRegistry
+
+NOWHERE = Cluster("localhost:1")
+TEXT, LONG, DOUBLE = (k.as_nullable(False) for k in (t.STRING, t.BigInt(), t.Double()))
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2], LONG),
+        ([1, 2.5], DOUBLE),
+        ([1, None], t.BigInt()),
+        ([None], t.STRING),
+        ([1 << 70], t.Decimal(38, 0, nullable=False)),
+        ([True, 1], TEXT),
+        (["a", {"b": 1}], TEXT),
+        ([[1], []], t.Array(LONG, nullable=False)),
+        ([[1], ["a", None]], t.Array(t.STRING, nullable=False)),
+        ([[]], t.Array(TEXT, nullable=False)),
+        ([{}], t.Map(TEXT, t.STRING, nullable=False)),
+        ([{"a": 1}, {"b": "x"}], t.Row((t.Field("a", t.BigInt()), t.Field("b", t.STRING)), nullable=False)),
+        ([{"a": {"b": 1}}, {"a": {"b": 1.5}}],
+         t.Row((t.Field("a", t.Row((t.Field("b", DOUBLE),), nullable=False)),), nullable=False)),
+    ],
+)  # fmt: skip
+def test_types_are_widened_until_they_hold_all_values(values: list[Any], kind: t.DataType) -> None:
+    assert inferred(values) == kind
+
+
+@pytest.mark.parametrize(
+    ("messages", "kind", "format_name", "columns"),
+    [
+        ([b'{"a": 1}', b'{"a": 2, "b": null}'], None, "json", {"a": LONG, "b": t.STRING}),
+        ([b"1,x", b"2,y"], "csv", "csv", {"column_0": LONG, "column_1": TEXT}),
+        ([b"1;2.5", b";2"], "csv", "csv", {"column_0": t.BigInt(), "column_1": DOUBLE}),
+        ([b"plain words", b"[1]"], None, "raw", {"value": t.STRING}),
+        ([b"\xff\x00"], None, "raw", {"value": t.BYTES}),
+        ([b'{"a": 1}'], "raw", "raw", {"value": t.STRING}),
+        ([], None, "raw", {"value": t.STRING}),
+    ],
+)
+def test_formats_are_told_by_the_bytes(
+    messages: list[bytes], kind: Kind | None, format_name: str, columns: dict[str, t.DataType]
+) -> None:
+    found = seen(messages, NOWHERE, kind, "value")
+
+    assert found.format.identifier == format_name
+    assert {c.name: c.type for c in found.columns} == columns
+
+
+@pytest.mark.parametrize(
+    ("messages", "kind", "told"),
+    [
+        ([b'{"a": 1}', b"x"], "json", "1 of 2 values are no JSON objects: 78"),
+        ([b"\xff"], "csv", "is no UTF-8"),
+        ([b"\x00\x00\x00\x00\x01x"], "avro-confluent", "needs the schema registry"),
+    ],
+)
+def test_messages_of_another_kind_are_told(messages: list[bytes], kind: Kind, told: str) -> None:
+    with pytest.raises(CodegenError, match=told):
+        seen(messages, NOWHERE, kind, "value")
+
+
+@pytest.mark.kafka
+def test_a_table_of_a_real_topic_reads_its_records(kdsl_kafka: LocalKafka, tmp_path: Path) -> None:
+    kdsl_kafka.create_topic("seen", partitions=2)
+    kdsl_kafka.produce(
+        "seen",
+        Record('{"id": 1, "at": {"x": 1}}', key='{"id": 1}'),
+        Record('{"id": 2, "at": {"x": 1.5, "y-z": null}}', key='{"id": 2}'),
+    )
+    cluster = Cluster(kdsl_kafka.bootstrap_servers)
+
+    draft = topic_draft("seen", cluster)
+
+    (table,) = definitions(module(to_python(draft), tmp_path))
+    assert table == draft.table
+    assert (table.key_format, table.message_key) == (Json(), ("id",))
+    assert draft.notes[0] == "inferred from the last 2 records of the topic 'seen'; others may look otherwise"
+    assert problems(table, "read") == []
+    from kdsl.inspect.peek import last_records
+
+    rows = last_records(Table(table).read_plan(cluster=cluster), cluster, 2).to_pylist()
+    assert sorted(row["at"]["x"] for row in rows) == [1.0, 1.5]
+
+
+@pytest.mark.kafka
+def test_an_empty_topic_and_one_that_is_not_there_are_told(kdsl_kafka: LocalKafka) -> None:
+    kdsl_kafka.create_topic("empty", partitions=1)
+
+    with pytest.raises(CodegenError, match="has no records"):
+        topic_draft("empty", Cluster(kdsl_kafka.bootstrap_servers))
+
+
+@pytest.mark.kafka
+def test_a_subject_of_a_real_registry(kdsl_registry: LocalRegistry, tmp_path: Path) -> None:
+    schema = json.loads((Path(__file__).parent / "data" / "orders.avsc").read_text(encoding="utf-8"))
+    registry = Registry(kdsl_registry.url)
+    RegistryClient(registry).register("codegen-value", RegisteredSchema(json.dumps(schema), "AVRO", ()))
+
+    draft = registry_draft("codegen-value", registry)
+
+    (table,) = definitions(module(to_python(draft), tmp_path))
+    assert table.options.topic == ("codegen",)
+    assert [c.name for c in table.columns] == [f["name"] for f in schema["fields"]]
+    assert problems(table, "read") == []
