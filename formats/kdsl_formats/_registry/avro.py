@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -80,7 +80,7 @@ class FramedReader:
             client = registry_client(self._registry)
             try:
                 schema = whole_schema(client, client.schema(schema_id))
-                self._readers[schema_id] = AvroReader(schema, self._row, self._reader_schema)
+                self._readers[schema_id] = AvroReader(schema, self._row, _alike(self._reader_schema, schema))
             except UnknownSchemaError as e:
                 raise _UnreadableError(str(e)) from None
             except AvroTypeError as e:
@@ -88,6 +88,12 @@ class FramedReader:
                     f"the schema of the id {schema_id} in the registry {client.address} cannot be used: {e}"
                 ) from None
         return self._readers[schema_id]
+
+
+def _alike(reader_schema: Json, writer_schema: Json) -> Json:
+    """The reader's schema in a union with null where the writer's is: a null gives no row, and the rest is quick."""
+    unions = isinstance(writer_schema, Sequence) and not isinstance(writer_schema, str)
+    return ["null", reader_schema] if unions and isinstance(reader_schema, Mapping) else reader_schema
 
 
 class _UnreadableError(Exception):
