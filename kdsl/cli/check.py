@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import attrs
@@ -11,6 +12,7 @@ import typer
 from kdsl.cli import load
 from kdsl.cli.console import out, print_json, print_problem, problem_json
 from kdsl.cli.directions import Directions, Way
+from kdsl.declare.ddl.load import ENDINGS, definitions, read_file
 from kdsl.errors import Problem, ResolveError
 from kdsl.formats import Direction
 from kdsl.options import Spelling
@@ -38,7 +40,7 @@ def check(
     names: list[str] = []
     for target in targets:
         try:
-            tables = load.tables(target)
+            tables, script = _targets(target)
         except ResolveError as e:
             found.extend(e.problems)
             continue
@@ -48,6 +50,8 @@ def check(
         for table in tables:
             names.append(table.name)
             found.extend(judge(table, directions))
+        said = {(p.code, p.message, p.where.line, p.where.position) for p in found}
+        found.extend(p for p in script if (p.code, p.message, p.where.line, p.where.position) not in said)
     errors = sum(p.severity == "error" for p in found)
     if as_json:
         print_json({"tables": names, "errors": errors, "problems": [problem_json(p) for p in found]})
@@ -56,6 +60,24 @@ def check(
             print_problem(problem)
         _summary(names, errors, len(found) - errors)
     raise typer.Exit(1 if errors else 0)
+
+
+def _targets(target: str) -> tuple[list[Table], list[Problem]]:
+    """The tables of a target and, of a whole file of SQL, what is wrong with the rest of the script."""
+    if not target.lower().endswith(ENDINGS) or not Path(target).is_file():
+        return load.tables(target), []
+    from kdsl.script.plan import plan_script
+
+    try:
+        script = read_file(target)
+    except OSError as e:
+        raise load.TargetError(f"the file {target!r} cannot be read: {e.strerror}") from e
+    tables = [Table(definition) for definition in definitions(script)]
+    try:
+        found: Sequence[Problem] = plan_script(script).warnings
+    except ResolveError as e:
+        found = e.problems
+    return tables, [p for p in found if p.code != "cluster-missing"]  # `kdsl run` can be told where the brokers are
 
 
 def judge(table: Table, directions: Sequence[Direction]) -> list[Problem]:

@@ -83,3 +83,25 @@ def test_one_of_several_is_asked_for(file: Path) -> None:
 
 def test_a_file_that_is_not_there() -> None:
     assert "there is no file 'nowhere.sql'" in run("check", "nowhere.sql").stdout
+
+
+def test_the_queries_of_a_script_are_judged_too(file: Path) -> None:
+    file.write_text(GOOD.replace("SELECT id, amount FROM", "SELECT id, amuont FROM"), "utf-8")
+
+    result = run("check", file)
+
+    assert result.exit_code == 1
+    assert "tables.sql:15:30: error: there is no column 'amuont' (did you mean 'amount'?)" in result.stdout
+
+
+def test_a_script_without_a_topic_is_no_mistake(file: Path) -> None:
+    file.write_text(
+        "CREATE TABLE made (id INT) WITH ('connector' = 'datagen');\n"
+        "CREATE TABLE gone (id INT) WITH ('connector' = 'blackhole');\n"
+        "INSERT INTO gone SELECT id FROM made;\n",
+        "utf-8",
+    )
+
+    result = run("check", file)
+
+    assert (result.exit_code, result.stdout) == (0, "0 tables checked: no problems\n")

@@ -73,7 +73,19 @@ def script_definitions(source: str | Path) -> list[TableDef]:
         ResolveError: As for `read_file`; or two tables have one name.
         OSError: As for `read_file`.
     """
-    tables = script_tables(read_source(source))
+    return definitions(read_source(source))
+
+
+def definitions(script: Script) -> list[TableDef]:
+    """The definitions of the tables of a script that was read; see `script_definitions`.
+
+    Args:
+        script: The script.
+
+    Raises:
+        ResolveError: Two tables have one name, or one is dropped that there is not.
+    """
+    tables = script_tables(script)
     return [t.definition() for t in tables if t.connector is None or t.connector.use != "script"]
 
 
