@@ -18,7 +18,7 @@ import attrs
 from kdsl.client.docs import reference as client_settings
 from kdsl.declare.connector import KafkaOptions, Transport
 from kdsl.declare.metadata import METADATA
-from kdsl.formats import BUILT_IN, Format, format_class
+from kdsl.formats import BUILT_IN, ROW_KIND, Format, format_class
 from kdsl.resolve.transport import CAPABILITIES
 from kdsl.run.metrics.docs import reference as metrics_page
 from kdsl.script.options import CONNECTORS as SCRIPT_CONNECTORS, DatagenField
@@ -55,18 +55,38 @@ _SAMPLES: tuple[tuple[str, t.DataType], ...] = (
 def page(kind: type[Format]) -> str:
     """The reference page of a format, in Markdown."""
     name = kind.identifier
+    prefix = "`value.` (or `key.`)" if kind.insert_only else "`value.`"
     parts = [
         "<!-- Made by python -m kdsl.docs from the declarations of the format; do not edit. -->",
         f"# The format `{name}`",
         inspect.getdoc(kind) or "",
         f"In Python `value={kind.__name__}()`; in YAML `'value.format' = '{name}'`, and the options with the "
-        f"prefix `value.` (or `key.`), as `'value.{name}.…'`.",
+        f"prefix {prefix}, as `'value.{name}.…'`.",
         "## Options",
         kind.reference(f"{name}."),
+        *_changes(kind),
         "## Column types",
         *_types(kind),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _changes(kind: type[Format]) -> Iterable[str]:
+    """What a format has beside its rows: what they say, and metadata."""
+    if not kind.insert_only:
+        yield "## Changes"
+        yield (
+            f"The rows are a changelog: the first column of the DataFrame is `{ROW_KIND}`, which says of each row "
+            "whether it is new (`+I`), what it was before a change (`-U`) and after it (`+U`), or gone (`-D`). Where a "
+            "DataFrame that is written lacks it, each row is new. It is no key format, and a table may have a primary "
+            "key."
+        )
+    if kind.metadata:
+        yield "## Metadata columns"
+        yield "Read only, as virtual columns under these names."
+        rows = ["| metadata | type |", "| --- | --- |"]
+        rows += [f"| `value.{key}` | {of} |" for key, of in kind.metadata.items()]
+        yield "\n".join(rows)
 
 
 def _types(kind: type[Format]) -> Iterable[str]:

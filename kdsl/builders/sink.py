@@ -24,6 +24,7 @@ from kdsl.cluster import Cluster
 from kdsl.declare.connector import ExactlyOnce, KafkaOptions, Latency, Transport
 from kdsl.declare.definition import ColumnDef
 from kdsl.errors import Problem
+from kdsl.formats import ROW_KIND
 from kdsl.plan.build import write_plan
 from kdsl.plan.model import MetadataColumn, Part, WritePlan
 from kdsl.plan.show import show
@@ -283,7 +284,7 @@ class KafkaSink(Connected):
         if made.function is not None:
             return by_function(df, made.function, record_fields(made))
         df = with_chosen(df, made.chosen())
-        wanted = {name.lower() for name in plan.columns.names}
+        wanted = {ROW_KIND, *(name.lower() for name in plan.columns.names)}  # that of a changelog is refused, not lost
         return df.select(*(quoted(name) for name in df.columns if name.lower() in wanted))
 
     def _own_problems(self) -> Iterator[Problem]:
