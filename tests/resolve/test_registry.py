@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from kdsl import AvroConfluent, Cluster, DebeziumAvroConfluent, Json, KafkaTable, Key, Registry
+from kdsl import AvroConfluent, CheckpointError, Cluster, DebeziumAvroConfluent, Json, KafkaTable, Key, Registry
 from kdsl.errors import ResolveError
 from kdsl.formats import Use
 from kdsl.plan.model import WritePlan
 from kdsl.plan.show import show
 from kdsl.plan.text import attached, detached, plan_text, read_plan_text
+from kdsl.run.checkpoint.kept import Kept, check_change
 from kdsl.table import Table
 from kdsl_formats._registry.options import RegistryFormat
 
@@ -212,3 +213,14 @@ def test_a_key_may_have_one_too() -> None:
 
     assert [code for code, _ in told(made, "write", Cluster("k:1"))] == ["registry-missing"]
     assert told(made, "write", Cluster("k:1", registry=URL)) == []
+
+
+def test_a_query_may_go_on_with_another_login_but_not_with_another_schema() -> None:
+    before = table(AvroConfluent(url=URL, basic_auth_user_info="me:HUSH", bearer_auth_token="${env:T}")).write_plan()
+    kept = Kept(plan=plan_text(before))
+    after = table(AvroConfluent(url="http://other", basic_auth_user_info="me:NEW")).write_plan()
+
+    assert check_change(kept, before, "place", False) == []
+    assert check_change(kept, after, "place", False) != []
+    with pytest.raises(CheckpointError, match="not every change is safe"):
+        check_change(kept, table(AvroConfluent(url=URL, schema=ORDER)).write_plan(), "place", False)
