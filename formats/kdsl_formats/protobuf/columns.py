@@ -16,19 +16,14 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._text.reading import pieces, ranges
+from kdsl_formats._text.reading import pieces
+from kdsl_formats.protobuf.elements import blame, elements, joined, wire_of
 from kdsl_formats.protobuf.layout import Layout, Member
 from kdsl_formats.protobuf.reference_decoder import NANOS, UNRECOGNIZED
 from kdsl_formats.protobuf.walk import Found, Wanted, walk
-from kdsl_formats.protobuf.wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Mask, Numbers, Places, Source, unzigzag
+from kdsl_formats.protobuf.wire import Mask, Numbers, Places, Source, unzigzag
 
 _F = FieldDescriptor
-_WIRES = {
-    **dict.fromkeys((_F.TYPE_DOUBLE, _F.TYPE_FIXED64, _F.TYPE_SFIXED64), FIXED64),
-    **dict.fromkeys((_F.TYPE_FLOAT, _F.TYPE_FIXED32, _F.TYPE_SFIXED32), FIXED32),
-    **dict.fromkeys((_F.TYPE_STRING, _F.TYPE_BYTES, _F.TYPE_MESSAGE), LENGTH),
-    _F.TYPE_GROUP: GROUP,
-}
 _LARGEST_SECONDS = (1 << 63) // 1_000_000 - 1
 Values = npt.NDArray[Any]
 
@@ -52,7 +47,7 @@ class RowReader:
         self._few = few
         self._wanted = {
             r.field.number: Wanted(
-                _WIRES.get(r.field.type, VARINT),
+                wire_of(r.field),
                 r.member.shape != "one",
                 -1 if r.member.oneof is None else oneofs.index(r.member.oneof),
             )
@@ -72,7 +67,7 @@ class RowReader:
     def struct(self, source: Source, start: Places, end: Places, doubts: Mask, owner: Places | None) -> pa.Array:
         """A struct of each message; doubts go to their owners."""
         columns, wrong = self.read(source, start, end)
-        _blame(doubts, owner, wrong)
+        blame(doubts, owner, wrong)
         fields = [pa.field(f.name, c.type) for f, c in zip(self.type, columns, strict=True)]
         return pa.Array.from_buffers(pa.struct(fields), len(start), [None], children=columns)
 
@@ -111,7 +106,7 @@ class MemberReader:
         """
         if self.member.shape != "one":
             return self._repeated(source, found, count, doubts)
-        owner, start, end, numbers = _joined(found)
+        owner, start, end, numbers = joined(found)
         if self.field.is_required:
             absent = np.ones(count, dtype=bool)
             absent[slice(None) if owner is None and found else owner if owner is not None else start] = False
@@ -169,14 +164,14 @@ class MemberReader:
         if self.inside is not None:
             return self._finished(self.inside.struct(source, start, end, doubts, owner), doubts, owner)
         if member.form == "json" or kind == _F.TYPE_GROUP:
-            _blame(doubts, owner, np.ones(len(start), dtype=bool))
+            blame(doubts, owner, np.ones(len(start), dtype=bool))
             return pa.nulls(len(start), self.one)
         if kind in (_F.TYPE_STRING, _F.TYPE_BYTES):
             made = pieces(source.data, start, end, None, self.one)
             if kind == _F.TYPE_STRING:
                 wrong = _not_utf8(made)
                 if wrong is not None:
-                    _blame(doubts, owner, wrong)
+                    blame(doubts, owner, wrong)
                     made = pc.if_else(pa.array(wrong), pa.scalar("", pa.string()), made)
             return made
         if numbers is None:
@@ -214,7 +209,7 @@ class MemberReader:
         unknown = self._numbers[place] != values
         if unknown.any():
             if member.closed or not member.by_name:
-                _blame(doubts, owner, unknown)
+                blame(doubts, owner, unknown)
             place = np.where(unknown, len(self._numbers), place)
         if not member.by_name:
             return _array(values.astype(np.int64 if isinstance(member.kind, t.BigInt) else np.int32), self.one)
@@ -227,7 +222,7 @@ class MemberReader:
                 seconds, nanos = (np.asarray(made.field(i).fill_null(0)) for i in (0, 1))
                 wrong = (nanos < 0) | (nanos >= NANOS) | (np.abs(seconds) > _LARGEST_SECONDS) | (seconds == -(1 << 63))
                 if wrong.any():
-                    _blame(doubts, owner, wrong)
+                    blame(doubts, owner, wrong)
                     seconds = np.where(wrong, 0, seconds)
                 return _array(seconds * 1_000_000 + nanos // 1000, self.one)
             case "wrapper":
@@ -236,13 +231,13 @@ class MemberReader:
                 return made
 
     def _repeated(self, source: Source, found: list[Found], count: int, doubts: Mask) -> pa.Array:
-        owner, start, end, numbers = _elements(source, found, count, self.field, doubts)
+        owner, start, end, numbers = elements(source, found, count, wire_of(self.field), doubts)
         if not len(owner) and not self._defaults:
             return pa.nulls(count, self.type)
         if self.member.shape == "map":
             assert self.inside is not None
             made = self.inside.struct(source, start, end, doubts, owner)
-            _blame(doubts, owner, _repeats(owner, made.field(0)))
+            blame(doubts, owner, _repeats(owner, made.field(0)))
         else:
             made = self._values(source, start, end, numbers, doubts, owner)
         sizes = np.bincount(owner, minlength=count)
@@ -292,84 +287,6 @@ def _array(values: Values, kind: pa.DataType) -> pa.Array:
 
 def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >= 1 << (bits - 1) else value
-
-
-def _blame(doubts: Mask, owner: Places | None, wrong: Mask) -> None:
-    if owner is None:
-        doubts |= wrong
-    elif wrong.any():
-        doubts[owner[wrong]] = True
-
-
-def _joined(found: list[Found]) -> tuple[Places | None, Places, Places, Numbers | None]:
-    """The values of a field that comes once."""
-    none = np.zeros(0, dtype=np.int64)
-    if not found:
-        return None, none, none, None
-    if len(found) == 1:
-        return found[0].owner, found[0].start, found[0].end, found[0].numbers
-    owner = np.concatenate([np.arange(len(f.start)) if f.owner is None else f.owner for f in found])
-    start, end = (np.concatenate([getattr(f, name) for f in found]) for name in ("start", "end"))
-    numbers = None if found[0].numbers is None else np.concatenate([_numbers(f) for f in found])
-    return owner, start, end, numbers
-
-
-def _numbers(found: Found) -> Numbers:
-    assert found.numbers is not None
-    return found.numbers
-
-
-def _elements(
-    source: Source, found: list[Found], count: int, field: FieldDescriptor, doubts: Mask
-) -> tuple[Places, Places, Places, Numbers | None]:
-    """The values of a repeated field, in the order of the messages and of their values."""
-    none = np.zeros(0, dtype=np.int64)
-    wire = _WIRES.get(field.type, VARINT)
-    parts = []
-    for one in found:
-        owner = np.arange(count) if one.owner is None else one.owner
-        if one.packed:
-            owner, start, numbers = _unpacked(source, one, owner, wire, doubts)
-            parts.append((owner, start, start, numbers))
-        else:
-            parts.append((owner, one.start, one.end, one.numbers))
-    if not parts:
-        return none, none, none, None
-    owners, starts, ends = (np.concatenate([p[i] for p in parts]) for i in (0, 1, 2))
-    numbers = None if wire != VARINT else np.concatenate([p[3] for p in parts if p[3] is not None])
-    if len(parts) > 1:
-        order = np.argsort(owners, kind="stable")
-        owners, starts, ends = owners[order], starts[order], ends[order]
-        numbers = None if numbers is None else numbers[order]
-    return owners, starts, ends, numbers
-
-
-def _unpacked(
-    source: Source, found: Found, owner: Places, wire: int, doubts: Mask
-) -> tuple[Places, Places, Numbers | None]:
-    """The numbers in packed stretches: their messages, where they begin, and what varints say."""
-    size = found.end - found.start
-    if wire != VARINT:
-        width = 8 if wire == FIXED64 else 4
-        _blame(doubts, owner, size % width != 0)
-        counts = size // width
-        within = ranges(np.zeros(len(counts), dtype=np.int64), counts)
-        return np.repeat(owner, counts), np.repeat(found.start, counts) + within * width, None
-    places = ranges(found.start, size).astype(np.int64)
-    owners = np.repeat(owner, size)
-    stops = source.data.take(places) < 0x80
-    last = np.cumsum(size)
-    held = size > 0
-    cut = np.zeros(len(size), dtype=bool)
-    cut[held] = ~stops[last[held] - 1]
-    _blame(doubts, owner, cut)
-    stops[last[held] - 1] = True
-    first = np.ones(len(places), dtype=bool)
-    first[1:] = stops[:-1]
-    numbers, _, bad = source.varints(places[first])
-    if bad is not None:
-        _blame(doubts, owners[first], bad)
-    return owners[first], places[first], numbers
 
 
 def _not_utf8(texts: pa.StringArray) -> Mask | None:

@@ -1,7 +1,6 @@
 """The Protobuf encoder: rows to messages by whole columns; rows in doubt by the reference encoder.
 
-A message is made of pieces: short ones that are made here (tags, lengths, numbers), and those that are there already
-(texts, bytes, the messages inside). Arrow puts the pieces of all rows one behind the other in one go.
+Each column becomes pieces of the messages, which `pieces` puts together.
 """
 
 from __future__ import annotations
@@ -9,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.descriptor import FieldDescriptor
@@ -20,6 +17,7 @@ from kdsl.formats import BadRecord, Encoded
 from kdsl.types import model as t
 from kdsl_formats._text.reading import bounds
 from kdsl_formats.protobuf.layout import Layout, Member
+from kdsl_formats.protobuf.pieces import Short, Values, joined, regrouped, tag
 from kdsl_formats.protobuf.reference_decoder import BadMessageError
 from kdsl_formats.protobuf.reference_encoder import ReferenceEncoder, WritingRules, is_unsigned
 from kdsl_formats.protobuf.wire import (
@@ -27,12 +25,9 @@ from kdsl_formats.protobuf.wire import (
     FIXED64,
     LENGTH,
     VARINT,
-    Bytes,
     Mask,
     Numbers,
     Places,
-    varint_sizes,
-    write_varints,
     zigzag,
 )
 
@@ -40,38 +35,6 @@ FEW = 4  # rows, below which looking at them one by one is quicker
 _F = FieldDescriptor
 _FIXED64 = (_F.TYPE_DOUBLE, _F.TYPE_FIXED64, _F.TYPE_SFIXED64)
 _FIXED32 = (_F.TYPE_FLOAT, _F.TYPE_FIXED32, _F.TYPE_SFIXED32)
-
-
-@attrs.frozen(eq=False)
-class Values:
-    """Values of a field, one of each row, of one of the three shapes.
-
-    Attributes:
-        numbers: What varints say.
-        fixed: The bytes of fixed numbers, a row each.
-        data: Stretches of bytes; NULL has none.
-    """
-
-    numbers: Numbers | None = None
-    fixed: npt.NDArray[np.uint8] | None = None
-    data: pa.BinaryArray | None = None
-
-
-@attrs.frozen(eq=False)
-class Short:
-    """A tag, and a number behind it.
-
-    Attributes:
-        tag: The bytes of the tag.
-        present: The rows that have it; None is all of them.
-        numbers: The varint behind it.
-        fixed: The fixed number behind it.
-    """
-
-    tag: bytes
-    present: Mask | None
-    numbers: Numbers | None = None
-    fixed: npt.NDArray[np.uint8] | None = None
 
 
 class ProtobufEncoder:
@@ -138,7 +101,7 @@ class RowWriter:
         for i in self._order:
             later = [columns[j] for j in self._later[i] if columns[j].null_count < count]
             pieces += self.writers[i].pieces(columns[i], later, doubts)
-        return _joined(pieces, count)
+        return joined(pieces, count)
 
 
 class MemberWriter:
@@ -178,14 +141,14 @@ class MemberWriter:
     def _tagged(self, values: Values, present: Mask | None) -> list[Short | pa.BinaryArray]:
         if values.data is None:
             wire = VARINT if values.fixed is None else FIXED64 if values.fixed.shape[1] == 8 else FIXED32
-            return [Short(_tag(self.field, wire), present, values.numbers, values.fixed)]
+            return [Short(tag(self.field, wire), present, values.numbers, values.fixed)]
         start, end = bounds(values.data)
         lengths = end - start
         data = values.data
         if present is not None:
             data = pc.if_else(pa.array(present), data, pa.scalar(None, data.type))
             lengths = np.where(present, lengths, 0)
-        return [Short(_tag(self.field, LENGTH), present, lengths.astype(np.uint64)), data]
+        return [Short(tag(self.field, LENGTH), present, lengths.astype(np.uint64)), data]
 
     def _values(self, array: pa.Array, doubts: Mask, owner: Places | None, present: Mask | None) -> Values:
         """Values as they are written; what NULL becomes does not matter where nothing is present."""
@@ -258,9 +221,9 @@ class MemberWriter:
         ends = np.cumsum(sizes)
         values = self._elements(flat, doubts, owner)
         if self.field.is_packed:
-            data = _joined([Short(b"", None, values.numbers, values.fixed)], len(flat))
-            return self._tagged(Values(data=_regrouped(data, ends)), sizes > 0)
-        return [_regrouped(_joined(self._tagged(values, None), len(flat)), ends)]
+            data = joined([Short(b"", None, values.numbers, values.fixed)], len(flat))
+            return self._tagged(Values(data=regrouped(data, ends)), sizes > 0)
+        return [regrouped(joined(self._tagged(values, None), len(flat)), ends)]
 
     def _elements(self, flat: pa.Array, doubts: Mask, owner: Places) -> Values:
         """Values of which none is NULL."""
@@ -316,85 +279,6 @@ def _parts(member: Member, array: pa.Array) -> list[pa.Array]:
         case _:
             made: list[pa.Array] = array.flatten()
             return made
-
-
-def _joined(pieces: Sequence[Short | pa.BinaryArray], count: int) -> pa.BinaryArray:
-    """Pieces of rows, one behind the other in each row, as one array."""
-    whole: list[pa.BinaryArray] = []
-    short: list[Short] = []
-    for piece in pieces:
-        if isinstance(piece, Short):
-            short.append(piece)
-            continue
-        if short:
-            whole.append(_written(short, count))
-            short = []
-        whole.append(piece)
-    if short:
-        whole.append(_written(short, count))
-    if not whole:
-        return pa.array([b""] * count, pa.binary())
-    if len(whole) == 1 and not whole[0].null_count:
-        return whole[0]
-    kinds = len(whole)
-    index = np.arange(count * kinds, dtype=np.int64).reshape(kinds, count).T.ravel()
-    spread = pa.concat_arrays(whole).take(pa.array(index))
-    return _regrouped(spread, np.arange(kinds, (count + 1) * kinds, kinds)[:count])
-
-
-def _regrouped(array: pa.BinaryArray, ends: Places) -> pa.BinaryArray:
-    """Neighbours made one: the n-th has the elements up to the n-th end."""
-    _, end = bounds(array)
-    base = int(np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset])
-    offsets = np.zeros(len(ends) + 1, dtype=np.int32)
-    closes = np.concatenate([[0], end])
-    offsets[1:] = closes[ends] + base
-    offsets[0] = base
-    return pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), array.buffers()[2]])
-
-
-def _written(parts: Sequence[Short], count: int) -> pa.BinaryArray:
-    """Tags and numbers as bytes."""
-    sizes = []
-    numbers: list[Places | None] = []
-    total = np.zeros(count, dtype=np.int64)
-    for part in parts:
-        inner = None if part.numbers is None else varint_sizes(part.numbers)
-        width = len(part.tag) if part.fixed is None else len(part.tag) + part.fixed.shape[1]
-        size: Any = width if inner is None else inner + width
-        if part.present is not None:
-            size = np.where(part.present, size, 0)
-        total += size
-        sizes.append(size)
-        numbers.append(inner)
-    offsets = np.zeros(count + 1, dtype=np.int32)
-    np.cumsum(total, out=offsets[1:])
-    target: Bytes = np.empty(int(offsets[-1]), dtype=np.uint8)
-    cursor = offsets[:-1].astype(np.int64)
-    for part, size, inner in zip(parts, sizes, numbers, strict=True):
-        some = part.present is not None and not part.present.all()
-        which: Any = np.flatnonzero(part.present) if some and part.present is not None else slice(None)
-        places = cursor[which]
-        for i, byte in enumerate(part.tag):
-            target[places + i] = byte
-        places = places + len(part.tag)
-        if part.numbers is not None and inner is not None:
-            write_varints(target, places, part.numbers[which], inner[which])
-        if part.fixed is not None:
-            for i in range(part.fixed.shape[1]):
-                target[places + i] = part.fixed[which, i]
-        cursor += size
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(target)]
-    return pa.Array.from_buffers(pa.binary(), count, buffers)
-
-
-def _tag(field: FieldDescriptor, wire: int) -> bytes:
-    number = field.number << 3 | wire
-    made = b""
-    while number > 0x7F:
-        made += bytes([number & 0x7F | 0x80])
-        number >>= 7
-    return made + bytes([number])
 
 
 def _is_default(values: Values) -> Mask | None:

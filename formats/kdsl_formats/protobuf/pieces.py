@@ -1,0 +1,131 @@
+"""The pieces of messages, and how they become the messages of many rows at once.
+
+Short pieces are made here (tags, lengths, numbers); the others are there already (texts, bytes, messages inside). Arrow
+puts the pieces of all rows one behind the other in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from google.protobuf.descriptor import FieldDescriptor
+
+from kdsl_formats._text.reading import bounds
+from kdsl_formats.protobuf.wire import Bytes, Mask, Numbers, Places, varint_sizes, write_varints
+
+
+@attrs.frozen(eq=False)
+class Values:
+    """Values of a field, one of each row, of one of the three shapes.
+
+    Attributes:
+        numbers: What varints say.
+        fixed: The bytes of fixed numbers, a row each.
+        data: Stretches of bytes; NULL has none.
+    """
+
+    numbers: Numbers | None = None
+    fixed: npt.NDArray[np.uint8] | None = None
+    data: pa.BinaryArray | None = None
+
+
+@attrs.frozen(eq=False)
+class Short:
+    """A tag, and a number behind it.
+
+    Attributes:
+        tag: The bytes of the tag.
+        present: The rows that have it; None is all of them.
+        numbers: The varint behind it.
+        fixed: The fixed number behind it.
+    """
+
+    tag: bytes
+    present: Mask | None
+    numbers: Numbers | None = None
+    fixed: npt.NDArray[np.uint8] | None = None
+
+
+def joined(pieces: Sequence[Short | pa.BinaryArray], count: int) -> pa.BinaryArray:
+    """Pieces of rows, one behind the other in each row, as one array."""
+    whole: list[pa.BinaryArray] = []
+    short: list[Short] = []
+    for piece in pieces:
+        if isinstance(piece, Short):
+            short.append(piece)
+            continue
+        if short:
+            whole.append(_written(short, count))
+            short = []
+        whole.append(piece)
+    if short:
+        whole.append(_written(short, count))
+    if not whole:
+        return pa.array([b""] * count, pa.binary())
+    if len(whole) == 1 and not whole[0].null_count:
+        return whole[0]
+    kinds = len(whole)
+    index = np.arange(count * kinds, dtype=np.int64).reshape(kinds, count).T.ravel()
+    spread = pa.concat_arrays(whole).take(pa.array(index))
+    return regrouped(spread, np.arange(kinds, (count + 1) * kinds, kinds)[:count])
+
+
+def regrouped(array: pa.BinaryArray, ends: Places) -> pa.BinaryArray:
+    """Neighbours made one: the n-th has the elements up to the n-th end."""
+    _, end = bounds(array)
+    base = int(np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset])
+    offsets = np.zeros(len(ends) + 1, dtype=np.int32)
+    closes = np.concatenate([[0], end])
+    offsets[1:] = closes[ends] + base
+    offsets[0] = base
+    return pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), array.buffers()[2]])
+
+
+def _written(parts: Sequence[Short], count: int) -> pa.BinaryArray:
+    """Tags and numbers as bytes."""
+    sizes = []
+    numbers: list[Places | None] = []
+    total = np.zeros(count, dtype=np.int64)
+    for part in parts:
+        inner = None if part.numbers is None else varint_sizes(part.numbers)
+        width = len(part.tag) if part.fixed is None else len(part.tag) + part.fixed.shape[1]
+        size: Any = width if inner is None else inner + width
+        if part.present is not None:
+            size = np.where(part.present, size, 0)
+        total += size
+        sizes.append(size)
+        numbers.append(inner)
+    offsets = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum(total, out=offsets[1:])
+    target: Bytes = np.empty(int(offsets[-1]), dtype=np.uint8)
+    cursor = offsets[:-1].astype(np.int64)
+    for part, size, inner in zip(parts, sizes, numbers, strict=True):
+        some = part.present is not None and not part.present.all()
+        which: Any = np.flatnonzero(part.present) if some and part.present is not None else slice(None)
+        places = cursor[which]
+        for i, byte in enumerate(part.tag):
+            target[places + i] = byte
+        places = places + len(part.tag)
+        if part.numbers is not None and inner is not None:
+            write_varints(target, places, part.numbers[which], inner[which])
+        if part.fixed is not None:
+            for i in range(part.fixed.shape[1]):
+                target[places + i] = part.fixed[which, i]
+        cursor += size
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(target)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers)
+
+
+def tag(field: FieldDescriptor, wire: int) -> bytes:
+    """The bytes that begin a field of a wire type."""
+    number = field.number << 3 | wire
+    made = b""
+    while number > 0x7F:
+        made += bytes([number & 0x7F | 0x80])
+        number >>= 7
+    return made + bytes([number])
