@@ -205,7 +205,7 @@ def test_json_holds_every_type() -> None:
         at=t.Timestamp(3),
         s=t.STRING,
     )
-    value = {
+    value: dict[str, Any] = {
         "f": 0.5,
         "d": float("-inf"),
         "b": b"\0\xff",

@@ -24,8 +24,8 @@ from tests.formats.contract import SUPPRESSED
 from tests.formats.test_avro_contract import long, text
 
 
-def record(*fields: tuple[str, Any], name: str = "R", **more: Any) -> dict[str, Any]:
-    """A schema of a record from names and types; a third member of a pair is a default."""
+def record(*fields: tuple[Any, ...], name: str = "R", **more: Any) -> dict[str, Any]:
+    """A schema of a record from names, types and, where there are three, defaults."""
     made = [{"name": f[0], "type": f[1], **({"default": f[2]} if len(f) > 2 else {})} for f in fields]
     return {"type": "record", "name": name, "fields": made, **more}
 
@@ -132,7 +132,7 @@ def row_not_null(kind: t.Row) -> t.Row:
 def test_a_large_batch_with_a_few_bad_messages_keeps_all_others() -> None:
     kind = row(id=t.BigInt(nullable=False), tags=t.Array(t.STRING, nullable=False))
     schema = avro_schema(kind)
-    messages: list[bytes | None] = bodies(kind, [{"id": i, "tags": ["x"] * (i % 5)} for i in range(3000)])
+    messages: list[bytes | None] = [*bodies(kind, [{"id": i, "tags": ["x"] * (i % 5)} for i in range(3000)])]
     for place in (0, 17, 1500, 2999):
         messages[place] = b"\xff" * 12
     messages[5] = None

@@ -1,0 +1,158 @@
+"""Measure the Avro format alone, on one core: ``python -m bench.formats_avro [--records N] [--no-spark]``.
+
+Prints rows per second of processor time for reading (with 0, 0.1, 1 and 100 % odd messages) and writing a plain order
+record of six columns, by columns and by the reference, and for records of other shapes; beside them, in the same run,
+Spark's ``from_json`` on the same rows as JSON, and how many times as fast reading is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from bench.formats_json import rate
+from bench.from_json import from_json_rate, session
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_type
+from kdsl_formats._avro.reading import AvroReader
+from kdsl_formats._avro.schema import avro_schema
+from kdsl_formats._avro.writing import AvroWriter
+from kdsl_formats.avro import Avro
+
+ORDER = t.Row(
+    (
+        t.Field("order_id", t.STRING),
+        t.Field("user_id", t.BigInt()),
+        t.Field("amount", t.Decimal(10, 2)),
+        t.Field("quantity", t.Int()),
+        t.Field("placed_at", t.Timestamp(3)),
+        t.Field("paid", t.Boolean()),
+    ),
+    nullable=False,
+)
+SPARKS = "order_id string, user_id bigint, amount decimal(10,2), quantity int, placed_at timestamp_ntz, paid boolean"
+BASKET = t.Row(
+    (
+        t.Field("id", t.BigInt()),
+        t.Field("customer", t.row(name=t.STRING, city=t.STRING)),
+        t.Field("tags", t.Array(t.STRING)),
+        t.Field("counts", t.Array(t.Int(nullable=False))),
+        t.Field("prices", t.Map(t.STRING, t.Double())),
+    ),
+    nullable=False,
+)
+WIDE = t.Row(tuple(t.Field(f"c{i}", t.BigInt() if i % 2 else t.STRING) for i in range(40)), nullable=False)
+ALL = 1 << 40
+
+
+def order(i: int, r: Random) -> dict[str, Any]:
+    return {
+        "order_id": f"ord-{i:09d}",
+        "user_id": r.randrange(10**6),
+        "amount": Decimal(r.randrange(10**5)) / 100,
+        "quantity": r.randrange(1, 20),
+        "placed_at": (1_714_566_600_000 + r.randrange(10**9)) * 1000,
+        "paid": r.random() < 0.5,
+    }
+
+
+def sparse(i: int, r: Random) -> dict[str, Any]:
+    """The same, with a NULL in three of ten values."""
+    return {k: None if r.random() < 0.3 else v for k, v in order(i, r).items()}
+
+
+def basket(i: int, r: Random) -> dict[str, Any]:
+    return {
+        "id": i,
+        "customer": {"name": f"n{i}", "city": "c"},
+        "tags": [f"t{n}" for n in range(r.randrange(4))],
+        "counts": [r.randrange(1000) for _ in range(r.randrange(4))],
+        "prices": [(f"p{n}", r.random()) for n in range(r.randrange(4))],
+    }
+
+
+def wide(i: int, r: Random) -> dict[str, Any]:
+    return {f"c{n}": r.randrange(10**6) if n % 2 else f"value {i}" for n in range(40)}
+
+
+def odd(body: bytes, r: Random) -> bytes:
+    """A body that is cut off, or has a number that is too long."""
+    return r.choice([body[: len(body) // 2], b"\xff" * 11 + body])
+
+
+def as_json(value: dict[str, Any]) -> str:
+    """An order as Spark reads it."""
+    at = pa.scalar(value["placed_at"], pa.timestamp("us")).as_py()
+    return json.dumps(value | {"amount": float(value["amount"]), "placed_at": at.isoformat(sep=" ")})
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=10_000, help="records of one batch")
+    parser.add_argument("--times", type=int, default=30, help="runs of which the best counts")
+    parser.add_argument("--no-spark", action="store_true", help="leave from_json out")
+    args = parser.parse_args()
+    count, r = args.records, Random(1)
+    pa.set_cpu_count(1)
+
+    def show(name: str, rows_per_second: float, measure: float | None = None) -> None:
+        times = "" if measure is None else f"   {rows_per_second / measure:5.2f} x from_json"
+        print(f"{name:46s} {rows_per_second / 1e6:7.3f} M/s{times}")
+
+    def read(row: t.Row, bodies: list[bytes], *, by_reference: bool = False) -> float:
+        messages = pa.array(bodies, pa.binary())
+        schema = avro_schema(row)
+        reader = AvroReader(schema, row, schema, few=ALL if by_reference else 32)
+        return rate(lambda: reader.read(messages), len(bodies), 2 if by_reference else args.times)
+
+    def write(row: t.Row, values: list[dict[str, Any]], *, by_reference: bool = False) -> float:
+        rows = pa.array(values, arrow_type(row))
+        writer = AvroWriter(avro_schema(row), row, few=ALL if by_reference else 16)
+        return rate(lambda: writer.write(rows), len(values), 2 if by_reference else args.times)
+
+    def bodies(row: t.Row, values: list[dict[str, Any]]) -> list[bytes]:
+        made: list[bytes] = (
+            AvroWriter(avro_schema(row), row).write(pa.array(values, arrow_type(row))).messages.to_pylist()
+        )
+        return made
+
+    orders = [order(i, r) for i in range(count)]
+    messages = bodies(ORDER, orders)
+    measure = None
+    if not args.no_spark:
+        spark = session()
+        measure = from_json_rate(spark, [as_json(v) for v in orders], SPARKS)
+        spark.stop()
+        show("from_json, orders", measure)
+    for share in (0.0, 0.001, 0.01, 1.0):
+        some = set(r.sample(range(count), int(count * share)))
+        mixed = [odd(m, r) if i in some else m for i, m in enumerate(messages)]
+        show(f"read orders, {share:.1%} odd", read(ORDER, mixed), measure)
+    show("read orders, by the reference", read(ORDER, messages, by_reference=True), measure)
+    show(
+        "read orders, three of ten values NULL",
+        read(ORDER, bodies(ORDER, [sparse(i, r) for i in range(count)])),
+        measure,
+    )
+    show("read row, arrays and map", read(BASKET, bodies(BASKET, [basket(i, r) for i in range(count)])))
+    show("read forty columns", read(WIDE, bodies(WIDE, [wide(i, r) for i in range(count)])))
+    show("write orders", write(ORDER, orders))
+    show("write orders, by the reference", write(ORDER, orders, by_reference=True))
+    show("write orders, three of ten values NULL", write(ORDER, [sparse(i, r) for i in range(count)]))
+    show("write row, arrays and map", write(BASKET, [basket(i, r) for i in range(count)]))
+    show("write forty columns", write(WIDE, [wide(i, r) for i in range(count)]))
+    json_format, rows = Avro(encoding="json"), pa.array(orders, arrow_type(ORDER))
+    encoder, decoder = json_format.encoder(ORDER), json_format.decoder(ORDER)
+    texts = encoder.encode(rows).messages
+    show("read orders, Avro's JSON", rate(lambda: decoder.decode(texts), count, 2))
+    show("write orders, Avro's JSON", rate(lambda: encoder.encode(rows), count, 2))
+
+
+if __name__ == "__main__":
+    main()
