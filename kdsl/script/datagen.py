@@ -88,9 +88,13 @@ class _Maker:
     def value(self, path: str, kind: t.DataType) -> str:
         options = self.options(path)
         made = (self.sequence if options.kind == "sequence" else self.random)(path, kind, options)
-        if options.null_rate and not kind.nullable:
+        try:
+            rate = float(options.null_rate)
+        except ValueError:  # told with the options
+            rate = 0.0
+        if rate and not kind.nullable:
             self.problem(path, "null-rate", "makes NULLs in a column that is NOT NULL", "leave it out")
-        return f"if(rand() < {options.null_rate}D, NULL, {made})" if options.null_rate else made
+        return f"if(rand() < {rate}D, NULL, {made})" if rate else made
 
     def sequence(self, path: str, kind: t.DataType, options: DatagenField) -> str:
         if "." in path or not isinstance(kind, _SEQUENCES):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import ClassVar, Literal
@@ -88,11 +89,11 @@ class DatagenField(Options):
     var_len: bool = option("var-len", "Whether a text or bytes may also be shorter.", default=False)
     start: int | None = option("start", "Of a sequence, the first number.", default=None)
     end: int | None = option("end", "Of a sequence, the last number; the rows end with it.", default=None)
-    null_rate: float = option(
+    null_rate: str = option(
         "null-rate",
         "Which part of the rows is NULL, from 0 to 1.",
-        default=0.0,
-        check=lambda v: None if 0 <= v <= 1 else "give it a number from 0 to 1",
+        default="0",
+        check=lambda v: None if re.fullmatch(r"0|1|[01]\.0*|0?\.\d+", v) else "give it a number from 0 to 1, as 0.1",
     )
 
 

@@ -354,7 +354,7 @@ class _Planner:
     def select(self, statement: Query) -> None:
         query = self.query(statement.query)
         if query is not None:
-            columns = tuple(Column(f.name, f.type, f.type) for f in query.columns.fields)
+            columns = tuple(Column(f.name, f.type, f.type, i) for i, f in enumerate(query.columns.fields))
             self.job(statement.query, query, None, columns, statement.where)
 
     def job(

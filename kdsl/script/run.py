@@ -103,7 +103,7 @@ class _Run:
 
     def start(self, job: Job) -> None:
         with self.session(job):
-            self.views(job)
+            self.views(job, streaming=job.streaming and not self.at_once(job))
             df = self.rows(job)
             if df.isStreaming:
                 query = self.stream(job, df)
@@ -148,9 +148,13 @@ class _Run:
 
     # reading
 
-    def views(self, job: Job) -> None:
+    def at_once(self, job: Job) -> bool:
+        """Whether a stream is read as a batch: it ends, and keeps no progress. So its last windows come, too."""
+        return job.ends and not (self.ways.checkpoint or job.settings.folder)
+
+    def views(self, job: Job, *, streaming: bool) -> None:
         for name, table in job.tables.items():
-            self.read(table, streaming=job.streaming).createOrReplaceTempView(quoted(name))
+            self.read(table, streaming=streaming).createOrReplaceTempView(quoted(name))
         for view in job.views:
             df = self.spark.sql(view.query.text)
             names = [*view.columns.names, *([ROW_KIND] if view.query.changelog else [])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import NoReturn, Protocol
 
 import attrs
@@ -18,6 +19,7 @@ from kdsl.errors import nearest
 from kdsl.types import model as t
 from kdsl.types.sql import literal, quoted
 
+_MICROS = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIME = re.compile(r"\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
 _TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
@@ -180,7 +182,10 @@ class Scalar:
         if not re.fullmatch(form, text):
             self.fail(node, "INTERVAL", f"{text!r} is no interval of {unit}", f"write INTERVAL '5' {unit}")
         shown = unit if unit == until else f"{unit} TO {until}"
-        return Value(f"(INTERVAL '{text}' {shown})", Interval(months, nullable=False))
+        micros = None
+        if unit == until and not months:
+            micros = str(round(Decimal(text) * _MICROS[unit]))
+        return Value(f"(INTERVAL '{text}' {shown})", Interval(months, nullable=False), micros)
 
     # operators
 
@@ -289,6 +294,12 @@ class Scalar:
             left, right = right, left
         nullable = left.nullable or right.nullable
         match left.type, right.type:
+            case (t.TimestampLtz(), Interval(months=False)) if operator in ("+", "-"):
+                # Spark would add days of the session's zone, which may have 23 hours
+                if right.constant is None:
+                    self.fail(node, operator, "an instant moves by one unit here", "write INTERVAL '26' HOUR")
+                text = f"timestamp_micros(unix_micros({left.text}) {operator} ({right.constant}L))"
+                return Value(text, left.type.as_nullable(nullable))
             case ((t.Timestamp() | t.TimestampLtz()), Interval()) if operator in ("+", "-"):
                 kind = left.type.as_nullable(nullable)
                 return Value(f"({left.text} {operator} {right.text})", kind)

@@ -16,39 +16,9 @@ from kdsl.types.sql import literal
 
 _LTZ3, _NTZ3 = t.TimestampLtz(3), t.Timestamp(3)
 _RUN = re.compile(r"([A-Za-z])\1*|'(?:[^']|'')*'|[^A-Za-z'\[\]{}#]")
-_LETTERS = frozenset(
-    (
-        "yyyy",
-        "yy",
-        "M",
-        "MM",
-        "MMM",
-        "MMMM",
-        "d",
-        "dd",
-        "D",
-        "DDD",
-        "E",
-        "EE",
-        "EEE",
-        "EEEE",
-        "a",
-        "H",
-        "HH",
-        "h",
-        "hh",
-        "m",
-        "mm",
-        "s",
-        "ss",
-        "S",
-        "SS",
-        "SSS",
-        "SSSS",
-        "SSSSS",
-        "SSSSSS",
-    )
-)
+_DATE_LETTERS = ("yyyy", "yy", "M", "MM", "MMM", "MMMM", "d", "dd", "D", "DDD", "E", "EE", "EEE", "EEEE", "a")
+_TIME_LETTERS = ("H", "HH", "h", "hh", "m", "mm", "s", "ss", "S", "SS", "SSS", "SSSS", "SSSSS", "SSSSSS")
+_LETTERS = frozenset([*_DATE_LETTERS, *_TIME_LETTERS])
 _FIELDS = {
     "YEAR": "year({})", "QUARTER": "quarter({})", "MONTH": "month({})", "WEEK": "weekofyear({})",
     "DAY": "day({})", "DOY": "dayofyear({})", "DOW": "dayofweek({})", "ISODOW": "(weekday({}) + 1)",
@@ -115,7 +85,7 @@ def _field(call: Arguments, unit: str, value: Value) -> Value:
         call.fail(f"takes the {unit} of a DATE or a TIMESTAMP, not of {value.spelling}", "CAST it")
     if unit == "EPOCH":  # of an instant, too, the reference counts the seconds of the wall clock
         text = plain(value.text, t.Timestamp(3)) if not isinstance(value.type, t.Timestamp) else value.text
-        return call.made(f"floor({_micros(text)} / 1000000L)", t.BigInt())
+        return call.made(f"floor({_micros(text)} / 1000000BD)", t.BigInt())
     if unit not in _FIELDS:
         call.fail(f"of {unit} cannot be translated", f"use one of {', '.join(_FIELDS)}")
     return call.made(f"CAST({_FIELDS[unit].format(value.text)} AS BIGINT)", t.BigInt())
@@ -123,7 +93,8 @@ def _field(call: Arguments, unit: str, value: Value) -> Value:
 
 def _micros(text: str, since: str = "TIMESTAMP_NTZ '1970-01-01 00:00:00'") -> str:
     """The microseconds from one wall-clock time to another; Spark's ``timestampdiff`` goes over the session's zone."""
-    return f"unix_micros(timestamp_micros(0) + ({text} - {since}))"
+    day, hour, minute, second = (f"extract({unit} FROM ({text} - {since}))" for unit in ("DAY", *_CLOCK))
+    return f"(((({day} * 24L + {hour}) * 60L + {minute}) * 60000000L) + CAST({second} * 1000000 AS BIGINT))"
 
 
 def _pattern(call: Arguments, index: int) -> str:
