@@ -39,6 +39,15 @@ def test_check_finds_golden_modules_unchanged_and_passes_the_tables(name: str, m
     assert (done.exit_code, done.stdout) == (0, "")
 
 
+def test_the_example_is_what_is_written_from_its_schema() -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    command = ["codegen", "avro", str(examples / "schemas" / "payment.avsc"), "--topic", "payments"]
+
+    done = CliRunner().invoke(app, [*command, "--out", str(examples / "payments.py"), "--check"])
+
+    assert (done.exit_code, done.stdout) == (0, "")
+
+
 def test_check_tells_what_would_change_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CODEGEN)
     target = tmp_path / "orders.py"

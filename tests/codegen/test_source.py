@@ -9,10 +9,12 @@ from pathlib import Path
 import attrs
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from pyspark.sql import functions as F
 
-from kdsl.codegen import to_ddl, to_python, to_yaml
+from kdsl import Col, Json, KafkaTable, Problem, ResolveError, as_value, computed
+from kdsl.codegen import CodegenError, to_avro, to_ddl, to_python, to_yaml
 from kdsl.declare.ddl.load import statement_definition
-from kdsl.declare.definition import MISSING, ColumnDef, Expression, TableDef
+from kdsl.declare.definition import MISSING, ColumnDef, Expression, TableDef, WatermarkDef
 from kdsl.declare.document import read_tables
 from kdsl.types import model as t
 from tests.codegen.tables import definitions, module, tables
@@ -102,3 +104,63 @@ def test_ruff_changes_nothing_at_any_line_length(tmp_path: Path) -> None:
     write()
 
     assert [formatted(tmp_path, length) for length in (88, 100, 120)] == ["", "", ""]
+
+
+def test_secrets_that_are_written_out_are_nowhere_in_what_is_written() -> None:
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="geheim";'
+    table = TableDef("o", (ColumnDef("a", t.Int()),), properties={"sasl.jaas.config": jaas})  # type: ignore[arg-type]
+
+    for text in (to_python(table), to_ddl(table), to_yaml(table)):
+        assert "geheim" not in text
+        assert "${env:SASL_JAAS_CONFIG}" in text
+        assert "set the environment variable SASL_JAAS_CONFIG" in " ".join(text.split())
+
+
+def test_what_only_python_works_out_is_told() -> None:
+    class Orders(KafkaTable, topic="t", value=Json()):
+        name: Col[str]
+
+        @computed
+        def initial(self) -> str:
+            return as_value(F.substring(self.name, 1, 1))
+
+    for write in (to_python, to_ddl, to_yaml):
+        with pytest.raises(CodegenError, match="Orders.initial is worked out by a Python function"):
+            write(Orders.definition())
+
+
+def test_tables_that_were_not_read_without_problems_are_refused() -> None:
+    table = TableDef("o", (ColumnDef("a", t.Int()),), problems=(Problem("x", "wrong", "right"),))
+
+    for write in (to_python, to_ddl, to_yaml, to_avro):
+        with pytest.raises(ResolveError):
+            write(table)
+
+
+def test_an_expression_that_flink_would_read_otherwise_is_told() -> None:
+    half = ColumnDef("half", t.Double(), "computed", expression=Expression("`a` / 2"))
+    twice = ColumnDef("twice", t.BigInt(), "computed", expression=Expression("`a` * 2"))
+
+    text = to_ddl(TableDef("o", (ColumnDef("a", t.BigInt()), half, twice)))
+
+    assert text.startswith("-- the expression of 'half' is Spark's SQL, which Flink may read otherwise: `a` / 2\n")
+    assert "  `half` AS CAST(`a` / 2 AS DOUBLE),\n  `twice` AS `a` * 2\n" in text
+
+
+@pytest.mark.parametrize(
+    ("delay", "interval"),
+    [
+        ("5 seconds", " - INTERVAL '5' SECOND"),
+        ("2 min", " - INTERVAL '2' MINUTE"),
+        ("100 s", " - INTERVAL '100' SECOND(3)"),
+        ("1500 ms", " - INTERVAL '1.5' SECOND(1, 6)"),
+        ("0 s", ""),
+    ],
+)
+def test_watermarks_in_ddl(delay: str, interval: str) -> None:
+    table = TableDef("o", (ColumnDef("ts", t.Timestamp(3)),), watermarks=(WatermarkDef("ts", delay),))
+
+    text = to_ddl(table)
+
+    assert f"WATERMARK FOR `ts` AS `ts`{interval}\n" in text
+    assert statement_definition(text).watermarks == table.watermarks

@@ -41,7 +41,7 @@ TEXT, LONG, DOUBLE = (k.as_nullable(False) for k in (t.STRING, t.BigInt(), t.Dou
         (["a", {"b": 1}], TEXT),
         ([[1], []], t.Array(LONG, nullable=False)),
         ([[1], ["a", None]], t.Array(t.STRING, nullable=False)),
-        ([[]], t.Array(TEXT, nullable=False)),
+        ([[]], t.Array(t.STRING, nullable=False)),
         ([{}], t.Map(TEXT, t.STRING, nullable=False)),
         ([{"a": 1}, {"b": "x"}], t.Row((t.Field("a", t.BigInt()), t.Field("b", t.STRING)), nullable=False)),
         ([{"a": {"b": 1}}, {"a": {"b": 1.5}}],

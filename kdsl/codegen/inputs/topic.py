@@ -101,13 +101,12 @@ def topic_draft(topic: str, cluster: Cluster, *, records: int = 100, kind: Kind 
 
 
 def _raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
-    columns = tuple(
-        ColumnDef(n, t.BYTES, "metadata", metadata_key=f"__raw_{n}__", virtual=True) for n in ("key", "value")
-    )
-    table = TableDef(
-        topic, columns, options=KafkaOptions(topic=(topic,), startup="earliest-offset"), value_format=Raw()
-    )
-    found: list[dict[str, Any]] = last_records(read_plan(resolve(table, "read")), cluster, records).to_pylist()
+    """Key and value of the last records, as their bytes."""
+    key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
+    value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
+    options = KafkaOptions(topic=(topic,), startup="earliest-offset")
+    plan = read_plan(resolve(TableDef(topic, (key, value), options=options), "read"))
+    found: list[dict[str, Any]] = last_records(plan, cluster, records).to_pylist()
     return found
 
 
