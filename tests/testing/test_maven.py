@@ -36,6 +36,14 @@ def test_a_jar_can_come_alone(publish: Publish, tmp_path: Path, java: Path) -> N
     assert _fetch(f"{APP}@jar", tmp_path, java) == ["org.example_app-1.0.jar"]
 
 
+def test_an_archive_comes_alone(publish: Publish, repository: Path, tmp_path: Path, java: Path) -> None:
+    publish(APP, needs=[LIB], jar=False)
+    (repository / "org" / "example" / "app" / "1.0" / "app-1.0-all.tar.gz").write_bytes(b"packed")
+
+    assert _fetch(f"{APP}:all@tar.gz", tmp_path, java) == ["org.example_app-1.0-all.tar.gz"]
+    assert str(Coordinate.parse(f"{APP}:all@tar.gz")) == f"{APP}:all@tar.gz"
+
+
 def test_a_version_that_does_not_exist_is_named(publish: Publish, tmp_path: Path, java: Path) -> None:
     publish(LIB)
 
