@@ -1,0 +1,136 @@
+"""The reference's integration tests of changelogs on the table ``kafka`` (itcases C1 to C3).
+
+Their messages are test data of Apache Flink, which is not part of this repository.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kdsl.cluster import Cluster
+from kdsl.testing import RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.itcases.test_kafka_table import table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MESSAGES = Path(__file__).parents[3] / "shared" / "anchors" / "data" / "cdc"
+PRODUCT = ("id INT NOT NULL", "name STRING", "description STRING", "weight DECIMAL(10, 3)")
+SIGN = "CASE WHEN _row_kind IN ('+I', '+U') THEN 1 ELSE -1 END"
+
+
+@pytest.fixture
+def cluster(kdsl_kafka: RunningKafka) -> Cluster:
+    return Cluster(kdsl_kafka.bootstrap_servers)
+
+
+def filled(kafka: RunningKafka, make_topic: MakeTopic, file: str) -> str:
+    """A topic that holds the lines of a file, in one partition."""
+    path = MESSAGES / file
+    if not path.exists():
+        pytest.skip(f"{file} is test data of Apache Flink, which is not part of this repository")
+    topic = make_topic()
+    kafka.produce(topic, *path.read_bytes().splitlines())
+    return topic
+
+
+def test_debezium(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    """C1."""
+    topic = filled(kdsl_kafka, kdsl_topic, "debezium-data-schema-exclude.txt")
+    products = table(
+        "debezium-json",
+        "origin_ts TIMESTAMP(3) METADATA FROM value.ingestion-timestamp VIRTUAL",
+        "origin_table STRING METADATA FROM value.source.table VIRTUAL",
+        *PRODUCT,
+        "origin_topic STRING METADATA FROM topic VIRTUAL",
+        "origin_partition STRING METADATA FROM partition VIRTUAL",
+        topic=topic,
+    )
+    products.read(spark, cluster).createOrReplaceTempView("debezium")
+    found = spark.sql(
+        f"SELECT first(origin_topic), first(origin_table), name, SUM(weight * {SIGN}) AS weight FROM debezium "
+        f"GROUP BY name HAVING SUM({SIGN}) > 0"
+    )
+
+    assert {(name, str(weight)) for at, of, name, weight in found.collect() if (at, of) == (topic, "products")} == {
+        ("scooter", "3.140"),
+        ("car battery", "8.100"),
+        ("12-pack drill bits", "0.800"),
+        ("hammer", "2.625"),
+        ("rocks", "5.100"),
+        ("jacket", "0.600"),
+        ("spare tire", "22.200"),
+    }
+
+
+def test_canal(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    """C2."""
+    topic = filled(kdsl_kafka, kdsl_topic, "kafka-canal-data.txt")
+    products = table(
+        "canal-json",
+        "origin_database STRING METADATA FROM value.database VIRTUAL",
+        "origin_table STRING METADATA FROM value.table VIRTUAL",
+        "origin_sql_type MAP<STRING, INT> METADATA FROM value.sql-type VIRTUAL",
+        "origin_pk_names ARRAY<STRING> METADATA FROM value.pk-names VIRTUAL",
+        "origin_ts TIMESTAMP(3) METADATA FROM value.ingestion-timestamp VIRTUAL",
+        "origin_es TIMESTAMP(3) METADATA FROM value.event-timestamp VIRTUAL",
+        *PRODUCT,
+        "offset BIGINT METADATA FROM offset VIRTUAL",
+        topic=topic,
+        watermark="origin_es",
+    )
+    found = products.read(spark, cluster).where("_row_kind IN ('+I', '+U')")
+    found.createOrReplaceTempView("canal")
+    rows = spark.sql(
+        "SELECT origin_database, origin_table, origin_sql_type, origin_pk_names, name, "
+        "max(struct(offset, CAST(origin_ts AS STRING) AS ts, CAST(origin_es AS STRING) AS es)) AS last FROM canal "
+        "GROUP BY ALL"
+    ).collect()
+    newest = {}
+    for row in sorted(rows, key=lambda r: r["last"]["offset"]):
+        assert (row[0], row[1], row[3]) == ("inventory", "products2", ["id"])
+        assert row[2] == {"name": 12, "weight": 7, "description": 12, "id": 4}
+        newest[row["name"]] = (row["last"]["ts"][11:], row["last"]["es"][11:])
+
+    assert newest == {
+        "12-pack drill bits": ("12:38:35.477", "12:38:35"),
+        "spare tire": ("12:38:35.477", "12:38:35"),
+        "hammer": ("12:39:06.301", "12:39:06"),
+        "rocks": ("12:39:09.489", "12:39:09"),
+        "jacket": ("12:39:18.23", "12:39:18"),
+        "car battery": ("12:42:33.939", "12:42:33"),
+        "scooter": ("12:42:33.939", "12:42:33"),
+    }
+
+
+def test_maxwell(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    """C3."""
+    topic = filled(kdsl_kafka, kdsl_topic, "kafka-maxwell-data.txt")
+    products = table(
+        "maxwell-json",
+        "origin_database STRING METADATA FROM value.database VIRTUAL",
+        "origin_table STRING METADATA FROM value.table VIRTUAL",
+        "origin_keys ARRAY<STRING> METADATA FROM value.primary-key-columns VIRTUAL",
+        "origin_ts TIMESTAMP(3) METADATA FROM value.ingestion-timestamp VIRTUAL",
+        *PRODUCT,
+        topic=topic,
+    )
+    rows = products.read(spark, cluster).where("_row_kind IN ('+I', '+U')").collect()
+    newest = {}
+    for row in rows:  # of one partition, in its order
+        assert (row["origin_database"], row["origin_table"], row["origin_keys"]) == ("test", "product", None)
+        newest[row["name"]] = str(row["origin_ts"])
+
+    assert newest == {
+        "12-pack drill bits": "2020-08-06 03:34:43",
+        "spare tire": "2020-08-06 03:34:43",
+        "hammer": "2020-08-06 03:34:53",
+        "rocks": "2020-08-06 03:34:57",
+        "jacket": "2020-08-06 03:35:06",
+        "car battery": "2020-08-06 03:35:28",
+        "scooter": "2020-08-06 03:35:28",
+    }
