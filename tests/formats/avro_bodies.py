@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl_formats._avro.hash_map import java_order
 from kdsl_formats._avro.schema import avro_schema, avro_type_problems
-from kdsl_formats._avro.target import java_order
 from kdsl_formats._avro.writing import AvroWriter
 from tests import strategies
 

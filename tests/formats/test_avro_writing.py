@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -15,8 +16,8 @@ from hypothesis import given, settings, strategies as st
 from kdsl.formats import Encoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl_formats._avro.hash_map import java_hash, java_order, java_orders
 from kdsl_formats._avro.schema import AvroTypeError, avro_schema, row_of
-from kdsl_formats._avro.target import java_hash, java_order
 from kdsl_formats._avro.writing import AvroWriter
 from tests import strategies
 from tests.formats import avro_bodies
@@ -204,3 +205,20 @@ def test_the_entries_of_maps_have_the_order_of_javas_hash_map(keys: list[str], o
 def test_the_hash_of_a_text_is_javas() -> None:
     assert [java_hash(key) for key in ("", "a", "Aa", "BB")] == [0, 97, 2112, 2112]
     assert java_hash("\U0001f600") == (0xD83D * 31 + 0xDE00) ^ ((0xD83D * 31 + 0xDE00) >> 16)
+
+
+@given(st.lists(st.lists(strategies.TEXTS | st.sampled_from(["a", "Aa", "BB", "x" * 300]), max_size=9, unique=True)))
+@settings(deadline=None, max_examples=80)
+def test_the_order_of_many_maps_is_that_of_each(maps: list[list[str]]) -> None:
+    keys = pa.array([key for one in maps for key in one], pa.string())
+    order = java_orders(keys, np.array([len(one) for one in maps], dtype=np.int64))
+
+    assert order is not None
+    assert keys.take(pa.array(order)).to_pylist() == [one[i] for one in maps for i in java_order(one)]
+
+
+def test_a_map_with_a_key_twice_has_no_order() -> None:
+    keys = pa.array(["a", "b", "a", "a"])
+
+    assert java_orders(keys, np.array([3, 1])) is None
+    assert java_orders(keys, np.array([2, 1, 1])) is not None

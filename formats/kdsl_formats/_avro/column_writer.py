@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.types import model as t
-from kdsl_formats._avro.target import ArrayOf, MapOf, Optional, RecordOf, Target, Value, java_order
+from kdsl_formats._avro.hash_map import java_orders
+from kdsl_formats._avro.target import ArrayOf, MapOf, Optional, RecordOf, Target, Value
 from kdsl_formats._text.reading import bounds, content, pieces
 
 Longs = npt.NDArray[np.int64]
@@ -424,15 +425,10 @@ class _Map(_Array):
     def elements(self, array: pa.Array, first: Longs, last: Longs) -> pa.Array:
         begin, size = (int(first[0]), int(last[-1] - first[0])) if len(first) else (0, 0)
         keys, values = array.keys.slice(begin, size), array.items.slice(begin, size)
-        several = np.flatnonzero(last - first > 1)
-        if several.size:
-            order = np.arange(size)
-            names = keys.to_pylist()
-            for i in several.tolist():
-                lo, hi = int(first[i]) - begin, int(last[i]) - begin
-                some = names[lo:hi]
-                if len(set(some)) < len(some):
-                    raise Doubt
-                order[lo:hi] = np.array(java_order(some)) + lo
+        counts = last - first
+        if (counts > 1).any():
+            order = java_orders(keys, counts)
+            if order is None:
+                raise Doubt
             keys, values = keys.take(pa.array(order)), values.take(pa.array(order))
         return pa.StructArray.from_arrays([keys, values], ["key", "value"])

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from kdsl.types import model as t
+from kdsl_formats._avro.hash_map import java_order
 from kdsl_formats._avro.reference_reader import BodyError
 from kdsl_formats._avro.target import (
     ArrayOf,
@@ -20,7 +21,6 @@ from kdsl_formats._avro.target import (
     RecordOf,
     Target,
     Value,
-    java_order,
 )
 
 Writing = Callable[[Any, bytearray], None]

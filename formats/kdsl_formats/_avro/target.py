@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import attrs
 
 from kdsl.types import model as t
 from kdsl_formats._avro.model import AvroTypeError, Type
 from kdsl_formats._avro.resolution import FILLS, UNITS, member
-
-TEXT_CODE = 2**32 - 1
 
 
 @attrs.frozen(eq=False)
@@ -154,19 +150,3 @@ class _Planning:
         if self.exact_units:
             unit = UNITS.get((kind.logical or "").rpartition("-")[2], unit)
         return Value(kind.kind, column, unit, kind.scale, kind.size, kind.symbols, kind.called)
-
-
-def java_order(keys: list[str]) -> list[int]:
-    """The order in which Java's HashMap gives back distinct keys that were put in this order."""
-    count = len(keys)
-    room = count + 1 if count <= 2 else math.ceil(count / 0.75)
-    size = 1 << (room - 1).bit_length()
-    return sorted(range(count), key=lambda i: java_hash(keys[i]) & (size - 1))
-
-
-def java_hash(key: str) -> int:
-    """The hash of a text in Java's HashMap."""
-    found = 0
-    for code in memoryview(key.encode("utf-16-le", "surrogatepass")).cast("H"):
-        found = (31 * found + code) & TEXT_CODE
-    return found ^ (found >> 16)

@@ -1,0 +1,70 @@
+"""The order in which Java's HashMap gives back its keys: that in which the reference writes the entries of a map."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kdsl_formats._text.reading import bounds, content, ranges
+
+_CODE = 2**32 - 1
+_LONGEST = 256  # characters of a key that is hashed together with others
+_POWERS = np.array([pow(31, n, 1 << 32) for n in range(_LONGEST)], dtype=np.uint32)
+
+
+def java_order(keys: list[str]) -> list[int]:
+    """The order in which Java's HashMap gives back distinct keys that were put in this order."""
+    count = len(keys)
+    room = count + 1 if count <= 2 else math.ceil(count / 0.75)
+    size = 1 << (room - 1).bit_length()
+    return sorted(range(count), key=lambda i: java_hash(keys[i]) & (size - 1))
+
+
+def java_hash(key: str) -> int:
+    """The hash of a text in Java's HashMap."""
+    found = 0
+    for code in memoryview(key.encode("utf-16-le", "surrogatepass")).cast("H"):
+        found = (31 * found + code) & _CODE
+    return found ^ (found >> 16)
+
+
+def java_orders(keys: pa.StringArray, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.intp] | None:
+    """The order of the keys of many maps, each map by itself; None where a map has a key twice.
+
+    Args:
+        keys: The keys of all maps, one map behind the other.
+        counts: How many keys each map has.
+    """
+    maps = np.repeat(np.arange(len(counts)), counts)
+    names = np.asarray(keys.dictionary_encode().indices).astype(np.int64)
+    order = np.lexsort((names, maps))
+    if ((np.diff(names[order]) == 0) & (np.diff(maps[order]) == 0)).any():
+        return None
+    room = np.where(counts <= 2, counts + 1, np.ceil(counts / 0.75).astype(np.int64))
+    size = 1 << np.frexp(room - 1)[1].astype(np.int64)
+    buckets = _hashes(keys) & (size[maps] - 1)
+    return np.lexsort((buckets, maps))
+
+
+def _hashes(keys: pa.StringArray) -> npt.NDArray[np.int64]:
+    """The hashes of many texts."""
+    begin, end = bounds(keys)
+    length = end - begin
+    data = content(keys)
+    plain = length <= _LONGEST
+    high = np.flatnonzero(data >= 0x80)
+    if high.size:
+        plain &= np.searchsorted(high, begin) == np.searchsorted(high, end)
+    short = np.where(plain, length, 0)
+    powers = _POWERS[np.repeat(short, short) - 1 - ranges(np.zeros_like(short), short)]
+    terms = data[ranges(begin, short)] * powers
+    sums = np.concatenate([np.zeros(1, dtype=np.uint32), np.cumsum(terms, dtype=np.uint32)])
+    last = np.cumsum(short)
+    found: npt.NDArray[np.int64] = (sums[last] - sums[last - short]).astype(np.int64)
+    found ^= found >> 16
+    for i in np.flatnonzero(~plain).tolist():
+        found[i] = java_hash(keys[i].as_py())
+    return found
