@@ -1,0 +1,195 @@
+"""Scripts as plans: what is matched, and everything that is refused before Spark starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from kdsl.cluster import Cluster
+from kdsl.declare.ddl.parser import read_script
+from kdsl.errors import ResolveError
+from kdsl.script.plan import ScriptPlan, plan_script
+from kdsl.script.show import show_script
+
+CLUSTER = Cluster("broker:9092")
+TABLES = """
+CREATE TABLE source (id INT, name STRING, age INT, ts TIMESTAMP(3)) WITH (
+  'connector' = 'kafka', 'topic' = 'source', 'format' = 'json', 'scan.startup.mode' = 'earliest-offset');
+CREATE TABLE marked (id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) WITH (
+  'connector' = 'kafka', 'topic' = 'marked', 'format' = 'json', 'scan.startup.mode' = 'earliest-offset');
+CREATE TABLE sink (id BIGINT, name STRING) WITH ('connector' = 'print');
+CREATE TABLE kafka_sink (id BIGINT, name STRING, `offset` BIGINT METADATA VIRTUAL, twice AS id * 2) WITH (
+  'connector' = 'kafka', 'topic' = 'sink', 'format' = 'json');
+CREATE TABLE made (id INT) WITH ('connector' = 'datagen');
+CREATE TABLE nothing (id BIGINT) WITH ('connector' = 'blackhole');
+"""
+
+
+def planned(text: str) -> ScriptPlan:
+    return plan_script(read_script(TABLES + text, file="job.sql"), CLUSTER)
+
+
+def problems(text: str) -> list[tuple[str, str]]:
+    with pytest.raises(ResolveError) as told:
+        planned(text)
+    return [(p.code, p.message) for p in told.value.problems]
+
+
+class TestColumns:
+    def test_go_by_position_with_the_casts_that_need_no_cast(self) -> None:
+        (job,) = planned("INSERT INTO sink SELECT id, name AS other FROM source").jobs
+
+        assert [(c.name, str(c.type), c.index, str(c.given)) for c in job.columns] == [
+            ("id", "BIGINT", 0, "INT"),
+            ("name", "STRING", 1, "STRING"),
+        ]
+
+    def test_virtual_and_computed_columns_of_a_sink_are_left_out(self) -> None:
+        (job,) = planned("INSERT INTO kafka_sink SELECT id, name FROM source").jobs
+
+        assert [c.name for c in job.columns] == ["id", "name"]
+
+    def test_named_columns_and_constants(self) -> None:
+        (one, two) = planned(
+            "INSERT INTO sink (name, id) SELECT name, id FROM source;"
+            "INSERT INTO sink PARTITION (name = 'x') SELECT id FROM source"
+        ).jobs
+
+        assert [(c.name, c.index) for c in one.columns] == [("id", 1), ("name", 0)]
+        assert [(c.name, c.index, c.constant) for c in two.columns] == [("id", 0, None), ("name", None, "'x'")]
+
+    @pytest.mark.parametrize(
+        ("statement", "code", "message"),
+        [
+            ("INSERT INTO sink SELECT id FROM source", "insert-count", "the query gives 1 columns (id INT)"),
+            ("INSERT INTO sink SELECT name, name FROM source", "insert-type", "'name', is STRING, and sink.id is BIGINT"),
+            ("INSERT INTO sink (id, nme) SELECT id, name FROM source", "insert-column", "(did you mean 'name'?)"),
+            ("INSERT INTO snk SELECT id, name FROM source", "table-unknown", "(did you mean 'sink'?)"),
+            ("INSERT INTO sink SELECT id, nme FROM source", "sql-query", "(did you mean 'name'?)"),
+            ("INSERT INTO sink SELECT id, name FROM sorce", "sql-query", "(did you mean 'source'?)"),
+            ("INSERT INTO made SELECT id FROM source", "insert-sink", "which only reads"),
+            ("SELECT * FROM sink", "select-source", "which only writes"),
+            ("INSERT OVERWRITE sink SELECT id, name FROM source", "insert-overwrite", "which a topic cannot"),
+        ],
+    )
+    def test_what_does_not_fit_is_told_at_its_place(self, statement: str, code: str, message: str) -> None:
+        (told,) = problems(statement)
+
+        assert told[0] == code
+        assert message in told[1]
+
+    def test_the_place_is_that_of_the_name_in_the_script(self) -> None:
+        with pytest.raises(ResolveError) as told:
+            planned("INSERT INTO sink\nSELECT id, nme FROM source")
+        (problem,) = told.value.problems
+
+        assert problem.where.place == "job.sql:12:12"
+        assert (problem.where.excerpt or "").splitlines()[1].rstrip() == "           ^^^"
+
+
+class TestStreams:
+    @pytest.mark.parametrize(
+        ("query", "code"),
+        [
+            ("SELECT COUNT(*), name FROM source GROUP BY name", "stream-aggregate"),
+            ("SELECT DISTINCT id, name FROM source", "stream-distinct"),
+            ("SELECT id, name FROM source ORDER BY id", "stream-order"),
+            ("SELECT s.id, s.name FROM source s LEFT JOIN made m ON s.id = m.id", "stream-outer-join"),
+            ("SELECT id, name FROM source UNION SELECT id, 'x' FROM made", "stream-set"),
+            ("SELECT ROW_NUMBER() OVER (PARTITION BY id ORDER BY ts), name FROM source", "stream-over"),
+            (
+                "SELECT COUNT(*), CAST(window_start AS STRING) FROM TABLE(TUMBLE(TABLE source, DESCRIPTOR(ts), "
+                "INTERVAL '1' MINUTE)) GROUP BY window_start, window_end",
+                "stream-watermark",
+            ),
+        ],
+    )
+    def test_refuse_what_would_have_to_be_taken_back(self, query: str, code: str) -> None:
+        assert [c for c, _ in problems(f"INSERT INTO sink {query}")] == [code]
+
+    def test_a_group_by_a_window_with_a_watermark_is_one(self) -> None:
+        query = "TABLE(TUMBLE(TABLE marked, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end"
+        (job,) = planned(f"INSERT INTO nothing SELECT COUNT(*) FROM {query}").jobs
+
+        assert job.streaming
+        assert "GROUP BY `marked`.`__window`" in job.query.text
+
+    def test_a_batch_takes_it_all(self) -> None:
+        query = "SELECT COUNT(*), name FROM source GROUP BY name ORDER BY name LIMIT 3"
+        (job,) = planned(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO sink (id, name) {query}").jobs
+
+        assert not job.streaming
+
+    def test_values_are_a_batch(self) -> None:
+        assert not planned("INSERT INTO sink VALUES (1, 'a')").jobs[0].streaming
+
+    def test_a_batch_refuses_a_table_without_end(self) -> None:
+        assert [c for c, _ in problems("SET 'execution.runtime-mode' = 'batch'; SELECT * FROM made")] == [
+            "batch-unbounded"
+        ]
+
+
+class TestSettings:
+    def test_hold_for_the_statements_below(self) -> None:
+        one, two, three = planned(
+            "INSERT INTO nothing SELECT id FROM source; SET 'pipeline.name' = 'x'; "
+            "INSERT INTO nothing SELECT id FROM source; RESET 'pipeline.name'; INSERT INTO nothing SELECT id FROM source"
+        ).jobs
+
+        assert [j.settings.name for j in (one, two, three)] == [None, "x", None]
+
+    def test_an_unknown_key_warns_with_the_nearest(self) -> None:
+        (warning,) = planned("SET 'execution.runtime-mod' = 'batch'").warnings
+
+        assert (warning.severity, "did you mean 'execution.runtime-mode'?" in warning.message) == ("warning", True)
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [("execution.runtime-mode", "fast"), ("table.local-time-zone", "Mars"), ("parallelism.default", "0")],
+    )
+    def test_a_wrong_value_is_refused(self, key: str, value: str) -> None:
+        assert [c for c, _ in problems(f"SET '{key}' = '{value}'")] == ["option-value"]
+
+
+class TestTables:
+    def test_a_view_reads_what_its_tables_give(self) -> None:
+        (job,) = planned("CREATE VIEW v (i, n) AS SELECT id, name FROM source; INSERT INTO sink SELECT i, n FROM v").jobs
+
+        assert (list(job.tables), [v.name for v in job.views]) == (["source"], ["v"])
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ("'rows-per-secnd' = '1'", "did you mean 'rows-per-second'?"),
+            ("'fields.idd.kind' = 'random'", "belongs to no column of the table (did you mean 'id'?)"),
+            ("'fields.id.kind' = 'sequence'", "needs a start and an end"),
+            ("'fields.id.min' = 'x'", "which is no number"),
+            ("'fields.id.max' = '99999999999'", "which INT does not hold"),
+            ("'fields.id.null-rate' = '2'", "has the value '2'"),
+        ],
+    )
+    def test_options_of_datagen_are_judged(self, options: str, message: str) -> None:
+        (told,) = problems(f"CREATE TABLE g (id INT) WITH ('connector' = 'datagen', {options})")
+
+        assert message in told[1]
+
+    def test_a_changelog_is_not_written_to_what_only_takes_new_rows(self) -> None:
+        table = "CREATE TABLE cdc (id INT, name STRING) WITH ('connector' = 'kafka', 'topic' = 'c', 'format' = "
+        table += "'debezium-json', 'scan.startup.mode' = 'earliest-offset');"
+
+        assert [c for c, _ in problems(f"{table} INSERT INTO kafka_sink SELECT id, name FROM cdc")] == [
+            "write-changelog"
+        ]
+        (job,) = planned(f"{table} INSERT INTO sink SELECT id, name FROM cdc WHERE id > 1").jobs
+        assert job.query.text.endswith("`cdc`.`_row_kind` AS `_row_kind` FROM `cdc` AS `cdc` WHERE (`cdc`.`id` > 1)")
+
+    def test_the_plan_as_text(self) -> None:
+        text = show_script(planned("INSERT INTO sink SELECT id, name FROM source"))
+
+        assert text.splitlines() == [
+            "insert-1-sink (streaming)",
+            "  reads     source (kafka, source)",
+            "  query     SELECT `source`.`id` AS `id`, `source`.`name` AS `name` FROM `source` AS `source`",
+            "  writes    sink (print)",
+            "            id BIGINT = id, from INT",
+            "            name STRING = name",
+        ]

@@ -1,0 +1,157 @@
+"""Scripts on a real Kafka: what ``kdsl run`` does with them, and what ``print`` prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kdsl.cluster import Cluster
+from kdsl.declare.ddl.parser import read_script
+from kdsl.demo import MESSAGES
+from kdsl.script.plan import plan_script
+from kdsl.script.run import ScriptError, Ways, run_script
+from kdsl.testing import LocalKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DATA = Path(__file__).parent / "data"
+ORDERS = """
+CREATE TABLE ordersSource (
+  order_id string, order_channel string, order_time timestamp(3), pay_amount double, real_pay double,
+  pay_time string, user_id string, user_name string, area_id string
+) WITH ('connector' = 'kafka', 'topic' = '{topic}', 'properties.group.id' = 'GroupId',
+  'scan.startup.mode' = 'earliest-offset', 'format' = 'json');
+CREATE TABLE ordersSink (
+  order_id string, order_channel string, order_time timestamp(3), pay_amount double, real_pay double,
+  pay_time string, user_id string, user_name string, area_id string
+) WITH ('connector' = 'print');
+INSERT INTO ordersSink SELECT * FROM ordersSource;
+"""
+
+
+def run(spark: SparkSession, text: str, kafka: LocalKafka | None = None, *, once: bool = True, **more: str) -> None:
+    cluster = None if kafka is None else Cluster(kafka.bootstrap_servers)
+    run_script(plan_script(read_script(text), cluster), spark, Ways(cluster, once=once, **more))  # type: ignore[arg-type]
+
+
+class TestOnKafka:
+    @pytest.mark.parametrize("mode", ["streaming", "batch"])
+    def test_orders_print_as_flink_prints_them(
+        self,
+        mode: str,
+        spark: SparkSession,
+        kdsl_kafka: LocalKafka,
+        kdsl_topic: MakeTopic,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *MESSAGES)
+
+        run(spark, f"SET 'execution.runtime-mode' = '{mode}'; {ORDERS.format(topic=topic)}", kdsl_kafka)
+
+        printed = [line for line in capfd.readouterr().out.splitlines() if line.startswith("+I")]
+        assert printed == (DATA / "orders.txt").read_text(encoding="utf-8").splitlines()
+
+    def test_a_checkpoint_goes_on_where_it_was(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: LocalKafka,
+        kdsl_topic: MakeTopic,
+        tmp_path: Path,
+    ) -> None:
+        source, sink = kdsl_topic("source"), kdsl_topic("sink")
+        text = f"""
+            CREATE TABLE a (id INT, name STRING, age INT) WITH ('connector' = 'kafka', 'topic' = '{source}',
+              'scan.startup.mode' = 'earliest-offset', 'format' = 'csv');
+            CREATE TABLE b (id BIGINT, name STRING, age INT) WITH ('connector' = 'kafka', 'topic' = '{sink}',
+              'format' = 'json');
+            CREATE VIEW grown AS SELECT id, UPPER(name) AS name, age / 2 AS half FROM a WHERE age > 17;
+            INSERT INTO b SELECT * FROM grown;
+        """
+        for rows in (("1,Ann,31", "2,Bob,9"), ("3,Cid,44",)):
+            kdsl_kafka.produce(source, *rows)
+            run(spark, text, kdsl_kafka, checkpoint=str(tmp_path))
+
+        assert [json.loads(r.value() or b"") for r in kdsl_kafka.read(sink)] == [
+            {"id": 1, "name": "ANN", "age": 15},
+            {"id": 3, "name": "CID", "age": 22},
+        ]
+
+    def test_a_record_that_cannot_be_read_ends_the_script_with_its_place(
+        self, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, "{")
+
+        with pytest.raises(ScriptError, match=r"insert-1-ordersSink failed: .*partition 0, offset 0"):
+            run(spark, ORDERS.format(topic=topic), kdsl_kafka)
+
+
+class TestMadeUp:
+    GEN = """
+        CREATE TABLE gen (id INT, code CHAR(5), part DECIMAL(4, 2), few TINYINT, never INT,
+          ts AS TIMESTAMP '2024-01-01 00:00:00' + INTERVAL '1' SECOND * id,
+          WATERMARK FOR ts AS ts - INTERVAL '1' SECOND
+        ) WITH ('connector' = 'datagen', 'fields.id.kind' = 'sequence', 'fields.id.start' = '1',
+          'fields.id.end' = '25', 'fields.part.min' = '-1', 'fields.part.max' = '1', 'fields.few.min' = '3',
+          'fields.few.max' = '4', 'fields.never.null-rate' = '1');
+        CREATE TABLE shown (a BIGINT, b STRING) WITH ('connector' = 'print', 'print-identifier' = 'x');
+    """
+
+    def printed(self, capfd: pytest.CaptureFixture[str]) -> list[str]:
+        return sorted(line for line in capfd.readouterr().out.splitlines() if line.startswith("x> "))
+
+    def test_rows_keep_to_their_options(self, spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+        run(
+            spark,
+            f"""{self.GEN} SET 'execution.runtime-mode' = 'batch';
+            INSERT INTO shown SELECT COUNT(*), CAST(MIN(id) AS STRING) || ' ' || CAST(MAX(id) AS STRING) || ' '
+              || CAST(MIN(CHAR_LENGTH(code)) AS STRING) || ' ' || CAST(MIN(few) AS STRING) || ' '
+              || CAST(MAX(few) AS STRING) || ' ' || CAST(COUNT(never) AS STRING)
+            FROM gen WHERE part BETWEEN -1 AND 1""",
+        )
+
+        assert self.printed(capfd) == ["x> +I[25, 1 25 5 3 4 0]"]
+
+    def test_the_windows_of_a_table_that_ends_come_all(
+        self, spark: SparkSession, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        run(
+            spark,
+            f"""{self.GEN} INSERT INTO shown SELECT COUNT(*), CAST(window_start AS STRING)
+            FROM TABLE(TUMBLE(TABLE gen, DESCRIPTOR(ts), INTERVAL '10' SECONDS)) GROUP BY window_start, window_end""",
+            once=False,
+        )
+
+        assert self.printed(capfd) == [
+            "x> +I[10, 2024-01-01 00:00:10.000]",
+            "x> +I[6, 2024-01-01 00:00:20.000]",
+            "x> +I[9, 2024-01-01 00:00:00.000]",
+        ]
+
+    def test_a_stream_counts_on_from_its_checkpoint(
+        self, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        for _ in range(2):
+            run(
+                spark,
+                f"{self.GEN} INSERT INTO shown SELECT id, CAST(TUMBLE_END(ts, INTERVAL '1' HOUR) AS STRING) FROM gen "
+                "GROUP BY id, TUMBLE(ts, INTERVAL '1' HOUR);"
+                "INSERT INTO shown SELECT id, 'x' FROM gen WHERE id > 23",
+                checkpoint=str(tmp_path),
+            )
+
+        assert self.printed(capfd) == ["x> +I[24, x]", "x> +I[25, x]"]
+
+    def test_a_session_that_is_not_in_ansi_mode_is_refused(self, spark: SparkSession) -> None:
+        spark.conf.set("spark.sql.ansi.enabled", "false")
+        try:
+            with pytest.raises(Exception, match="ANSI mode"):
+                run(spark, "SELECT 1")
+        finally:
+            spark.conf.unset("spark.sql.ansi.enabled")
