@@ -190,6 +190,7 @@ _PUBLIC = {
 
 __all__ = [
     "ROW_KIND",
+    "Avro",
     "AvroConfluent",
     "CanalJson",
     "CheckpointError",
