@@ -32,7 +32,7 @@ def told(decoded: Decoded) -> Any:
 
 @pytest.mark.parametrize("syntax", HEADS)
 @given(st.data())
-@settings(deadline=None, max_examples=150, suppress_health_check=QUIET)
+@settings(deadline=None, max_examples=80, suppress_health_check=QUIET)
 def test_both_ways_to_read_give_the_same(syntax: str, data: st.DataObject) -> None:
     schema = everything(syntax)
     row = data.draw(rows_of(schema.message))
@@ -52,7 +52,7 @@ def test_both_ways_to_read_give_the_same(syntax: str, data: st.DataObject) -> No
 
 @pytest.mark.parametrize("syntax", HEADS)
 @given(st.data())
-@settings(deadline=None, max_examples=60, suppress_health_check=QUIET)
+@settings(deadline=None, max_examples=40, suppress_health_check=QUIET)
 def test_plain_messages_are_read_by_columns(syntax: str, data: st.DataObject) -> None:
     schema = everything(syntax)
     row = data.draw(rows_of(schema.message, by_number=False))
@@ -65,7 +65,7 @@ def test_plain_messages_are_read_by_columns(syntax: str, data: st.DataObject) ->
 
 @pytest.mark.parametrize("syntax", HEADS)
 @given(st.data())
-@settings(deadline=None, max_examples=150, suppress_health_check=QUIET)
+@settings(deadline=None, max_examples=80, suppress_health_check=QUIET)
 def test_both_ways_to_write_give_the_same(syntax: str, data: st.DataObject) -> None:
     schema = everything(syntax)
     row = data.draw(rows_of(schema.message))
