@@ -45,12 +45,11 @@ def copied(kafka: RunningKafka, make: MakeTopic, folder: Path, batches: int, **m
 def test_a_driver_killed_between_kafkas_commit_and_sparks_writes_nothing_twice(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """K1, K2: the two deaths that matter most; the others are in the long tests."""
-    job, sent, target = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=4)
+    """K1, the death that matters most: one writer has committed, the other has not. The long test has all of them."""
+    job, sent, target = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=3)
 
     assert job.run(Kill(COMMITTED, committed=1)).killed
     assert job.checkpoint.open == 1
-    assert job.run(Kill(harness.WRITTEN, committed=2)).killed
     last = job.run()
 
     assert last.code == 0, last.log[-4000:]
