@@ -44,7 +44,7 @@ def run(tmp_path: Path) -> Callable[..., StreamingQuery]:
         writer = df.writeStream.format("noop") if each is None else df.writeStream.foreachBatch(each)
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
         query = writer.outputMode(more.get("mode", "append")).start()
-        query.awaitTermination(60)
+        assert query.awaitTermination(300)
         return query
 
     return go
@@ -369,7 +369,7 @@ class TestSink:
         query = write_stream(
             read_stream(spark, plan, cluster), written, cluster, checkpoint=str(checkpoint), trigger=NOW
         )
-        query.awaitTermination(60)
+        assert query.awaitTermination(300)
         return query
 
     def test_records_and_bytes_are_those_of_the_topic_after_restarts_too(
