@@ -141,15 +141,15 @@ def shown_as(array: pa.Array, kind: t.DataType, to: t.DataType, zone: str) -> pa
         case t.Map(), t.Map():
             keys = shown_as(array.keys, kind.key, to.key, zone)
             items = shown_as(array.items, kind.value, to.value, zone)
-            return pa.MapArray.from_arrays(array.offsets, keys, items, type=arrow_type(to))
+            return _null_like(array, pa.MapArray.from_arrays(array.offsets, keys, items, type=arrow_type(to)))
         case t.Array(), t.Array():
-            return pa.ListArray.from_arrays(
-                array.offsets, shown_as(array.values, kind.element, to.element, zone), type=arrow_type(to)
-            )
+            elements = shown_as(array.values, kind.element, to.element, zone)
+            return _null_like(array, pa.ListArray.from_arrays(array.offsets, elements, type=arrow_type(to)))
         case t.Row(), t.Row():
             pairs = zip(kind.fields, to.fields, strict=True)
             members = [shown_as(array.field(i), a.type, b.type, zone) for i, (a, b) in enumerate(pairs)]
-            return pa.StructArray.from_arrays(members, fields=[arrow_field(f.name, f.type) for f in to.fields])
+            made = pa.StructArray.from_arrays(members, fields=[arrow_field(f.name, f.type) for f in to.fields])
+            return _null_like(array, made)
         case t.VarBinary(), t.Char() | t.VarChar():
             return _texts(array)
         case t.Int() | t.BigInt(), t.Float() | t.Double() | t.Char() | t.VarChar():
@@ -158,6 +158,13 @@ def shown_as(array: pa.Array, kind: t.DataType, to: t.DataType, zone: str) -> pa
             return _cast_number(array, to)
         case _:
             return array
+
+
+def _null_like(array: pa.Array, made: pa.Array) -> pa.Array:
+    """What was made of an array, NULL where that is."""
+    if not array.null_count:
+        return made
+    return made.take(pa.array(np.arange(len(made)), mask=np.asarray(array.is_null())))
 
 
 def _texts(array: pa.Array) -> pa.Array:

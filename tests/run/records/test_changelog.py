@@ -104,6 +104,23 @@ class TestReading:
         assert (str(first["day"]), str(first["at"])) == ("2020-05-13", "2020-05-13 12:39:20.798000")
         assert (str(there["day"]), str(there["at"])) == ("2020-05-13", "2020-05-13 21:39:20.798000")
 
+    def test_metadata_that_a_message_lacks_is_null(self) -> None:
+        there = ROWS[1]
+        absent = {"key": b"k", "value": b'{"data":[{"id":"1"}],"type":"INSERT"}'}
+        rows = decoded(reading(), there, absent, there)
+
+        assert [row["types"] for row in rows] == [[("id", "4")]] * 2 + [None] + [[("id", "4")]] * 2
+        assert {rows[2][name] for name in ("origin", "day", "at")} == {None}
+
+    def test_lists_of_metadata_that_a_message_lacks_are_null(self) -> None:
+        text = CANAL.replace("value.sql-type", "value.pk-names").replace("MAP<STRING, STRING>", "ARRAY<VARCHAR(9)>")
+        (table,) = read_tables(text.replace("  key.format: raw\n  key.fields: k\n", ""))
+        named = b'{"data":[{"id":"1"}],"pkNames":["id"],"type":"INSERT"}'
+        plain = {"value": b'{"data":[{"id":"1"}],"type":"INSERT"}'}
+        rows = decoded(read_plan(resolve(table, "read")), plain, {"value": named}, plain)
+
+        assert [row["types"] for row in rows] == [None, ["id"], None]
+
     def test_some_columns_keep_the_row_kind_and_only_what_they_need_is_read(self) -> None:
         plan = reading("name")
         broken = message("INSERT", '{"id":"no number","name":"a"}', more=',"ts":"no number"')
