@@ -17,7 +17,7 @@ from tests.codegen.tables import tables
 
 ROOT = Path(__file__).parents[2]
 SOME = settings(
-    max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate], derandomize=True
+    max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate], derandomize=True
 )
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
