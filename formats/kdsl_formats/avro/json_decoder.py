@@ -122,7 +122,7 @@ def _whole(bits: int) -> Reading:
             number = exact(value)
         except ArithmeticError:  # an exponent beyond every number
             raise BodyError(f"{value} is no whole number of {bits} bits") from None
-        if abs(number) > 1 << bits or number != int(number):
+        if number.copy_abs() > 1 << bits or number != int(number):  # abs would round
             raise BodyError(f"{value} is no whole number of {bits} bits")
         if not -1 << bits - 1 <= number < 1 << bits - 1:
             raise BodyError(f"{value} is no whole number of {bits} bits")
