@@ -15,7 +15,10 @@ from typer.testing import CliRunner
 
 from kdsl import Cluster
 from kdsl.cli.app import app
+from kdsl.declare.ddl.parser import read_script
 from kdsl.demo import MESSAGES
+from kdsl.script.plan import plan_script
+from kdsl.script.run import Ways, run_script
 from kdsl.testing import LocalKafka, Record
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
+SCRIPTS = sorted((EXAMPLES / "sql").glob("*.sql"))
 TABLES = [path for path in PROGRAMS if "KafkaTable" in path.read_text(encoding="utf-8")]
 
 
@@ -41,6 +45,28 @@ def test_every_example_passes_the_check(path: Path) -> None:
     done = CliRunner().invoke(app, ["check", str(path)])
 
     assert (done.exit_code, done.stdout.splitlines()[-1].endswith("checked: no problems")) == (0, True), done.stdout
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda p: p.name)
+def test_every_script_is_planned(path: Path) -> None:
+    done = CliRunner().invoke(app, ["run", "--dry-run", "--bootstrap-servers", "broker:9092", str(path)])
+
+    assert done.exit_code == 0, done.stdout
+    assert "insert-1-" in done.stdout
+
+
+@pytest.mark.kafka
+def test_key_prefix_as_a_script(
+    spark: SparkSession, kdsl_kafka: LocalKafka, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster(kdsl_kafka.bootstrap_servers)
+    topic = kdsl_kafka.create_topic("user-behavior-of-the-script", partitions=1)
+    text = (EXAMPLES / "sql" / "key_prefix.sql").read_text(encoding="utf-8").replace("'user-behavior'", f"'{topic}'")
+
+    run_script(plan_script(read_script(text), cluster), spark, Ways(cluster, once=True))
+
+    printed = sorted(line for line in capfd.readouterr().out.splitlines() if line.startswith("+I"))
+    assert printed == ["+I[10, 100, VIEW]", "+I[11, 101, BUY]"]
 
 
 @pytest.mark.kafka

@@ -19,7 +19,10 @@ def test_a_dry_run_prints_the_plans() -> None:
     done = run("--dry-run", "--bootstrap-servers", "nowhere:9092", str(EXAMPLES / "copy.sql"))
 
     assert done.exit_code == 0
-    assert done.stdout.splitlines()[:2] == ["insert-1-kafka_sink (streaming)", "  reads     kafka_source (kafka, source)"]
+    assert done.stdout.splitlines()[:2] == [
+        "insert-1-kafka_sink (streaming)",
+        "  reads     kafka_source (kafka, source)",
+    ]
 
 
 def test_everything_wrong_is_told_with_line_column_and_caret(tmp_path: Path) -> None:

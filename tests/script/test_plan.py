@@ -61,7 +61,11 @@ class TestColumns:
         ("statement", "code", "message"),
         [
             ("INSERT INTO sink SELECT id FROM source", "insert-count", "the query gives 1 columns (id INT)"),
-            ("INSERT INTO sink SELECT name, name FROM source", "insert-type", "'name', is STRING, and sink.id is BIGINT"),
+            (
+                "INSERT INTO sink SELECT name, name FROM source",
+                "insert-type",
+                "'name', is STRING, and sink.id is BIGINT",
+            ),
             ("INSERT INTO sink (id, nme) SELECT id, name FROM source", "insert-column", "(did you mean 'name'?)"),
             ("INSERT INTO snk SELECT id, name FROM source", "table-unknown", "(did you mean 'sink'?)"),
             ("INSERT INTO sink SELECT id, nme FROM source", "sql-query", "(did you mean 'name'?)"),
@@ -132,7 +136,7 @@ class TestSettings:
     def test_hold_for_the_statements_below(self) -> None:
         one, two, three = planned(
             "INSERT INTO nothing SELECT id FROM source; SET 'pipeline.name' = 'x'; "
-            "INSERT INTO nothing SELECT id FROM source; RESET 'pipeline.name'; INSERT INTO nothing SELECT id FROM source"
+            "INSERT INTO nothing SELECT id FROM source; RESET 'pipeline.name'; INSERT INTO nothing SELECT id FROM source"  # noqa: E501
         ).jobs
 
         assert [j.settings.name for j in (one, two, three)] == [None, "x", None]
@@ -152,7 +156,9 @@ class TestSettings:
 
 class TestTables:
     def test_a_view_reads_what_its_tables_give(self) -> None:
-        (job,) = planned("CREATE VIEW v (i, n) AS SELECT id, name FROM source; INSERT INTO sink SELECT i, n FROM v").jobs
+        (job,) = planned(
+            "CREATE VIEW v (i, n) AS SELECT id, name FROM source; INSERT INTO sink SELECT i, n FROM v"
+        ).jobs
 
         assert (list(job.tables), [v.name for v in job.views]) == (["source"], ["v"])
 

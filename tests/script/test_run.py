@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DATA = Path(__file__).parent / "data"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "sql"
 ORDERS = """
 CREATE TABLE ordersSource (
   order_id string, order_channel string, order_time timestamp(3), pay_amount double, real_pay double,
@@ -52,10 +53,11 @@ class TestOnKafka:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *MESSAGES)
 
-        run(spark, f"SET 'execution.runtime-mode' = '{mode}'; {ORDERS.format(topic=topic)}", kdsl_kafka)
+        script = (EXAMPLES / "show.sql").read_text(encoding="utf-8").replace("'orders'", f"'{topic}'")
+        run(spark, f"SET 'execution.runtime-mode' = '{mode}'; {script}", kdsl_kafka)
 
-        printed = [line for line in capfd.readouterr().out.splitlines() if line.startswith("+I")]
-        assert printed == (DATA / "orders.txt").read_text(encoding="utf-8").splitlines()
+        printed = [line for line in capfd.readouterr().out.splitlines() if line.startswith("order> ")]
+        assert printed == (DATA / "show.txt").read_text(encoding="utf-8").splitlines()
 
     def test_a_checkpoint_goes_on_where_it_was(
         self,

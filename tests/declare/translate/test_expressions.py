@@ -40,8 +40,10 @@ def rows(spark: SparkSession) -> Iterator[tuple[DataFrame, t.Row]]:
     query = typed_query((DATA / "rows.sql").read_text(encoding="utf-8"), {})
     before = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    spark.conf.set("spark.sql.timeType.enabled", "true")
     yield spark.sql(query.text), query.columns
     spark.conf.set("spark.sql.session.timeZone", before)
+    spark.conf.unset("spark.sql.timeType.enabled")
 
 
 def translated(row: t.Row) -> tuple[list[tuple[dict[str, Any], str]], dict[str, str]]:
