@@ -15,7 +15,7 @@ from kdsl.types.arrow import arrow_type
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
 from kdsl_formats.cdc_json.dialects import CANAL, DEBEZIUM, MAXWELL, OGG, Dialect
 from kdsl_formats.cdc_json.metadata import piece_type
-from kdsl_formats.cdc_json.reference import ChangeReader, Include, Meaning
+from kdsl_formats.cdc_json.reference import ChangeReader, Changes, Include, Meaning
 from tests.formats.change_documents import ChangeWriter
 from tests.formats.conformance import python_rows
 from tests.formats.test_json_decoder import comparable
@@ -106,7 +106,12 @@ def by_columns(meaning: Meaning, messages: list[str]) -> int:
     decoder = ChangeDecoder(meaning)
     asked: list[bytes] = []
     changes = decoder.reference.changes
-    decoder.reference.changes = lambda message: (asked.append(message), changes(message))[1]  # type: ignore[method-assign]
+
+    def counted(message: bytes) -> Changes:
+        asked.append(message)
+        return changes(message)
+
+    decoder.reference.changes = counted  # type: ignore[method-assign]
     decoded = decoder.decode(pa.array([m.encode() for m in messages], pa.binary()))
     assert decoded.bad == ()
     return len(asked)

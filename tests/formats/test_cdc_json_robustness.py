@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -57,7 +58,7 @@ REPLACED = {
     "a bad escape": ('"name":"x"', '"name":"\\x"'),
     "too deep": ('"name":"x"', f'"name":{DEEP}'),
 }
-BYTES = {
+BYTES: dict[str, Callable[[bytes], bytes]] = {
     "cut": lambda m: m[:-9],
     "an array of changes": lambda m: b"[" + m + b"," + m + b"]",
     "a text": lambda m: b'"' + m.replace(b'"', b"'") + b'"',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -223,7 +224,7 @@ class TestDecodeAndEncode:
     def test_the_watermark_stands_on_metadata_of_the_format(self, spark: SparkSession, tmp_path: Path) -> None:
         class Products(KafkaTable, topic="unused", value=DebeziumJson()):
             id: kdsl.Col[int]
-            at: kdsl.Virtual[kdsl.TimestampLtz] = virtual("value.source.timestamp", watermark="5 seconds")
+            at: kdsl.Virtual[datetime | None] = virtual("value.source.timestamp", watermark="5 seconds")
 
         path = str(tmp_path / "records")
         value = b'{"before":{"id":1},"after":{"id":2},"op":"u","source":{"ts_ms":1600000000000}}'
