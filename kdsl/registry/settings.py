@@ -136,6 +136,12 @@ def canonical(name: str) -> str:
     return bare if bare.startswith(_HEADER) else bare.replace("-", ".")
 
 
+def is_login(name: str) -> bool:
+    """Whether a setting says who asks the registry."""
+    key = canonical(name)
+    return key.startswith(("basic.auth.", "bearer.auth.")) and key not in (_CLUSTER, _POOL)
+
+
 def inherits_login(registry: Registry | None) -> bool:
     """Whether the registry's user is the one of the Kafka clients."""
     given = {} if registry is None else registry.properties

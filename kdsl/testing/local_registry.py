@@ -243,8 +243,11 @@ class LocalRegistry:
 
     def _serves(self) -> bool:
         try:
-            body = {"compatibility": self._compatibility}
-            answer = httpx.put(f"{self.url}/config", json=body, timeout=10, trust_env=False)
+            if self._compatibility == "NONE":  # as it is when it starts, and it refuses to be told so
+                answer = httpx.get(f"{self.url}/subjects", timeout=10, trust_env=False)
+            else:
+                body = {"compatibility": self._compatibility}
+                answer = httpx.put(f"{self.url}/config", json=body, timeout=10, trust_env=False)
         except httpx.TransportError:
             return False
         if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY:

@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from kdsl.cli.kafka import Login
-from kdsl.cluster import Cluster
+from kdsl.cluster import Cluster, Registry
+from kdsl.registry import RegistryClient
 from kdsl.run.cluster.brokers import Brokers
 from kdsl.testing import RunningKafka
 from kdsl.testing._watchdog import wait_ended
@@ -120,3 +121,23 @@ def test_what_cannot_be_is_one_sentence(kafka_command: Command) -> None:
     assert "'orders:many': write NAME or NAME:PARTITIONS" in kafka_command("start", "--topic", "orders:many", code=2)
     assert "'fast': write KEY=VALUE, as log.retention" in kafka_command("start", "--property", "fast", code=2)
     assert "'node.id' cannot be set" in kafka_command("start", "--property", "node.id=4", code=1)
+
+
+@pytest.mark.registry
+def test_a_schema_registry_runs_beside_it(kafka_command: Command) -> None:
+    started = json.loads(kafka_command("start", "--registry", "--json"))
+    url = started["registry"]["url"]
+
+    assert RegistryClient(Registry(url)).subjects() == ()
+    assert _status(kafka_command)["registry"]["running"] is True
+    assert f"schemas {url}" in kafka_command("start", "--registry")
+
+    process = psutil.Process(started["registry"]["pid"])
+    process.kill()
+    assert wait_ended([process], 10) == []
+    assert "the schema registry has died" in kafka_command("status", code=1)
+    again = json.loads(kafka_command("start", "--registry", "--json"))["registry"]
+    assert RegistryClient(Registry(again["url"])).subjects() == ()
+    process = psutil.Process(again["pid"])
+    kafka_command("stop")
+    assert wait_ended([process], 10) == []

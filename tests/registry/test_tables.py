@@ -12,8 +12,19 @@ import fastavro
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from kdsl import ROW_KIND, AvroConfluent, Cluster, Col, DebeziumAvroConfluent, KafkaTable, Key, Registry
-from kdsl.errors import KdslError
+from kdsl import (
+    ROW_KIND,
+    AvroConfluent,
+    Cluster,
+    Col,
+    DebeziumAvroConfluent,
+    KafkaTable,
+    Key,
+    Registry,
+    Virtual,
+    virtual,
+)
+from kdsl.errors import KdslError, ResolveError
 from kdsl.inspect.peek import last_records
 from kdsl.registry import RegisteredSchema
 from kdsl.table import Table
@@ -89,6 +100,18 @@ class TestSchemasThatChange:
 
         assert rows == [*ROWS, *reversed(ROWS)]
 
+    def test_the_id_of_the_schema_can_be_read(
+        self, spark: SparkSession, cluster: Cluster, kdsl_registry: LocalRegistry, topic: str
+    ) -> None:
+        class Orders(KafkaTable, topic=topic, value=AvroConfluent(), startup="earliest"):
+            id: Col[int]
+            schema_id: Virtual[int | None] = virtual("value.schema-id")
+
+        rows = Orders.read(spark, cluster).collect()
+
+        ids = [kdsl_registry.client().latest(f"{topic}-{row.id - 1}").id for row in rows]
+        assert [row.schema_id for row in rows] == ids
+
     def test_so_does_a_stream(self, spark: SparkSession, cluster: Cluster, topic: str, tmp_path: Path) -> None:
         rows = streamed(spark, lambda: orders(topic).read_stream(spark, cluster), "versions", tmp_path)
 
@@ -157,6 +180,39 @@ class TestWriting:
         client = kdsl_registry.client()
         assert json.loads(client.latest(f"{name}-key").schema.text)["fields"] == [{"name": "id", "type": "long"}]
         assert client.versions(f"{name}-value") == (1,)
+
+    def test_the_other_transport_asks_the_registry_too(
+        self, spark: SparkSession, cluster: Cluster, kdsl_registry: LocalRegistry, kdsl_topic: MakeTopic
+    ) -> None:
+        topic = kdsl_topic("jvm")
+        table = orders(topic, transport="jvm")
+        df = spark.createDataFrame([(1, "x", None)], table.schema())
+
+        table.write(df, cluster)
+
+        assert [tuple(row) for row in table.read(spark, cluster).collect()] == [(1, "x", None)]
+        assert kdsl_registry.client().versions(f"{topic}-value") == (1,)
+        open_secret = Cluster(
+            cluster.bootstrap_servers, registry=Registry(kdsl_registry.url, {"basic-auth.user-info": "me:HUSH"})
+        )
+        for run in (lambda: table.read(spark, open_secret), lambda: table.write(df, open_secret)):
+            with pytest.raises(ResolveError) as caught:
+                run()
+            assert "secret 'basic-auth.user-info' is written out" in str(caught.value.exceptions)
+            assert "HUSH" not in str(caught.value.exceptions)
+
+    def test_an_exactly_once_query_writes_with_a_registry(
+        self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        source, sink = orders(kdsl_topic("once-in")), kdsl_topic("once-out")
+        source.write(spark.createDataFrame([(1, "x", None)], source.schema()), cluster)
+        table = orders(sink, delivery="exactly-once", transactional_id_prefix=sink, exactly_once="staged")
+        query = table.write_stream(
+            source.read_stream(spark, cluster), cluster, checkpoint=str(tmp_path), trigger={"availableNow": True}
+        )
+        query.awaitTermination(180)
+
+        assert [tuple(row) for row in table.read(spark, cluster).collect()] == [(1, "x", None)]
 
     def test_a_schema_that_nobody_registered_is_told(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic

@@ -78,6 +78,13 @@ class TestTheRegistry:
 
         assert own == Registry(URL, {"basic.auth.user.info": "a:b", "max.retries": "3"})
 
+    def test_a_login_of_the_format_s_replaces_that_of_the_cluster(self) -> None:
+        given = Registry(URL, {"basic.auth.user.info": "a:b", "bearer.auth.logical.cluster": "c"})
+        wanted = Registry(URL, {"bearer.auth.logical.cluster": "c", "bearer-auth.token": "t"})
+
+        assert AvroConfluent(bearer_auth_token="t").registry(given) == wanted
+        assert AvroConfluent(url=URL, bearer_auth_token="t").registry(given) == wanted
+
     def test_a_login_of_the_cluster_s_goes_to_no_other_address(self) -> None:
         given = Registry(URL, {"basic.auth.user.info": "a:b"})
 

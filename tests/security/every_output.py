@@ -17,10 +17,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from kdsl import Cluster, Col, Json, KafkaTable
+from kdsl import AvroConfluent, Cluster, Col, Json, KafkaTable, Registry
 from kdsl.plan.show import show
 from kdsl.plan.text import plan_text
 from kdsl.table import Table, load_tables
+from tests.registry.front import Answer, Front, Request
 
 logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
 logging.getLogger("py4j").setLevel(logging.INFO)  # at DEBUG it traces every call into the JVM, with its arguments
@@ -74,6 +75,49 @@ def run(spark: SparkSession, name: str, cluster: Cluster, table: type[KafkaTable
         print(query.recentProgress, query.lastProgress, query.status, query.exception())
 
 
+def registry(spark: SparkSession, servers: str, secret: str) -> None:
+    """The secrets of a schema registry: in a format's options, and in the cluster's."""
+    schemas: list[str] = []
+
+    def answers(request: Request) -> Answer:
+        if "Authorization" not in request.headers or not request.headers["Authorization"].startswith("B"):
+            return 401, {"error_code": 401, "message": "no"}
+        if request.method == "POST":
+            schemas.append(request.document["schema"])
+            return 200, {"id": 1}
+        return 200, {"schema": schemas[0]}
+
+    with Front(answers) as front:
+        address = front.url.replace("://", f"://me:{secret}@")
+        own = AvroConfluent(url=front.url, basic_auth_user_info=f"me:{secret}", properties={"a.secret": secret})
+        formats = {"own": own, "token": AvroConfluent(url=front.url, bearer_auth_token=secret)}
+        formats |= {"address": AvroConfluent(url=address), "cluster": AvroConfluent()}
+        for name, made in formats.items():
+
+            class Typed(KafkaTable, topic="secret-registry", value=made, startup="earliest"):
+                id: Col[int]
+
+            cluster = Cluster(servers, registry=Registry(address, {"bearer.auth.logical.cluster": "c"}), name=name)
+            printed(f"registry {name}", cluster, Typed)
+            run(spark, name, cluster, Typed, folder / f"checkpoint-registry-{name}")
+            shown(lambda t=Typed, c=cluster: t.decode(spark.createDataFrame([(b"",)], "value binary"), c.registry))  # type: ignore[misc]
+        for name, wrong in {
+            "refused": AvroConfluent(url=front.url, properties={"basic.auth.user.inf": secret}),
+            "gone": AvroConfluent(url=f"http://me:{secret}@127.0.0.1:9", properties={"max.retries": 0}),
+            "both": AvroConfluent(url=address, bearer_auth_token=secret),
+            "odd": AvroConfluent(url=f"me:{secret}@registry"),
+        }.items():
+
+            class Failing(KafkaTable, topic="failing-registry", value=wrong, startup="earliest"):
+                id: Col[int]
+
+            cluster = Cluster(servers, name=name)
+            printed(f"registry {name}", cluster, Failing)
+            frame = spark.createDataFrame([(1,)], "id long")
+            shown(lambda c=cluster, t=Failing, f=frame: t.write(f, c))  # type: ignore[misc]
+    print("ok registry")
+
+
 def main() -> None:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.log.level", "INFO").config("spark.driver.host", "127.0.0.1")
@@ -106,6 +150,7 @@ def main() -> None:
         shown(lambda p=path: [repr(table) + table.explain() for table in load_tables(p)])  # type: ignore[misc]
         shown(lambda p=path: Cluster.from_yaml(p))  # type: ignore[misc]
         path.unlink()
+    registry(spark, document["plaintext"], document["registry"])
     spark.stop()
     print("all done")
 

@@ -18,6 +18,7 @@ from tests.security.conftest import DECLARED, PASSWORD, USER
 pytestmark = pytest.mark.kafka
 
 ROOT = Path(__file__).parents[2]
+REGISTRY = "reg1stry-passw0rd"
 WRONG, UNKNOWN, BROKEN = "wr0ng-passw0rd", "unkn0wn-setting-value", "br0ken-jaas-passw0rd"
 CASES = ("SCRAM-SHA-512", "mutual TLS, PEM texts", "mutual TLS, JKS", "OAUTHBEARER, identity provider")
 PROVIDER = "def give(key):\n    return {'kafka-password': 'pa55-of-the-user'}[key]\n"
@@ -60,6 +61,8 @@ def documents(kafka: LocalKafka, folder: Path) -> dict[str, object]:
         "clusters": clusters,
         "failing": failing,
         "yaml": yaml,
+        "plaintext": kafka.through("plaintext").bootstrap_servers,
+        "registry": REGISTRY,
         "streams": {"SCRAM-SHA-512": "stream", CASES[1]: "stream"},
     }
 
@@ -75,6 +78,8 @@ def secrets(kafka: LocalKafka) -> dict[str, str]:
         "a wrong password": WRONG,
         "a misspelled setting": UNKNOWN,
         "a broken JAAS text": BROKEN,
+        "a registry's password": REGISTRY,
+        "a registry's login": base64.b64encode(f"me:{REGISTRY}".encode()).decode(),
         "a token": base64.urlsafe_b64encode(b'{"alg":"RS256"').decode().rstrip("=")[:16],
     }
 
@@ -90,7 +95,7 @@ def test_no_secret_is_in_any_output(secure_kafka: LocalKafka, tmp_path: Path) ->
     (info / "entry_points.txt").write_text("[kdsl.secrets]\ntest-vault = test_vault:give\n")
     (given / "declared.json").write_text(json.dumps(documents(secure_kafka, given)))
     plaintext = secure_kafka.through("plaintext")
-    plaintext.create_missing({f"{name}-{n}": 1 for name in ("secret", "failing") for n in range(8)})
+    plaintext.create_missing({f"{name}-{n}": 1 for name in ("secret", "failing") for n in (*range(8), "registry")})
 
     path = [str(ROOT), str(ROOT / "formats"), str(given), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
+import numpy as np
 import pyarrow as pa
 
 from kdsl.cluster import Registry
@@ -16,7 +18,7 @@ from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.model import AvroTypeError, Json, schema_type
 from kdsl_formats._avro.reading import AvroReader
 from kdsl_formats._avro.writing import AvroWriter
-from kdsl_formats._registry.framing import groups, joined, split, together
+from kdsl_formats._registry.framing import Ids, groups, joined, split, together
 
 if TYPE_CHECKING:
     from kdsl.registry import RegistryClient
@@ -53,8 +55,11 @@ class FramedReader:
         self._kind = arrow_type(row)
         self._readers: dict[int, AvroReader] = {}
 
-    def read(self, messages: pa.BinaryArray) -> Decoded:
+    def read(self, messages: pa.BinaryArray) -> tuple[Decoded, Ids]:
         """Read messages; a null message gives no row.
+
+        Returns:
+            The rows, and for each message the id of its schema.
 
         Raises:
             RegistryError: The registry does not answer, or refuses.
@@ -70,7 +75,7 @@ class FramedReader:
                 bad += [BadRecord(int(i), str(e)) for i in failed]
                 continue
             parts.append((places, reader.read(bodies if places is None else bodies.take(pa.array(places)))))
-        return together(parts, bad, len(messages), self._kind)
+        return together(parts, bad, len(messages), self._kind), ids
 
     def _reader(self, schema_id: int) -> AvroReader:
         if schema_id not in self._readers:
@@ -88,6 +93,15 @@ class FramedReader:
                     f"the schema of the id {schema_id} in the registry {client.address} cannot be used: {e}"
                 ) from None
         return self._readers[schema_id]
+
+
+def with_ids(decoded: Decoded, ids: Ids, wanted: Iterable[str]) -> Decoded:
+    """What was decoded, with the metadata that is wanted: the ids of the schemas."""
+    keys = tuple(wanted)
+    if not keys:
+        return decoded
+    of = ids if decoded.messages is None else ids[np.asarray(decoded.messages)]
+    return attrs.evolve(decoded, metadata={key: pa.array(of.astype(np.int32)) for key in keys})
 
 
 def _alike(reader_schema: Json, writer_schema: Json) -> Json:

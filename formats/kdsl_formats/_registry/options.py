@@ -10,8 +10,9 @@ from kdsl.cluster import Registry
 from kdsl.errors import KdslError, Problem
 from kdsl.formats import Direction, Format, Use
 from kdsl.options import option
-from kdsl.registry.settings import registry_problems
+from kdsl.registry.settings import is_login, registry_problems
 from kdsl.secrets import Secret
+from kdsl.types import model as t
 
 _OLDER = "schema-registry."
 _OWN = (
@@ -31,9 +32,17 @@ def _option(key: str, doc: str, **more: Any) -> Any:
     return option(key, doc, aliases=(f"{_OLDER}{key}",), **more)
 
 
+def _over(given: Properties, own: Properties) -> Properties:
+    """The cluster's settings with the format's over them; a login of the format's replaces the cluster's whole."""
+    if any(is_login(name) for name in own):
+        given = Properties({name: value for name, value in given.items() if not is_login(name)})
+    return given.merged(own)
+
+
 class RegistryFormat(Format):
     """A format whose messages name their schema by its id in a registry; the options of all of them."""
 
+    metadata: ClassVar[Mapping[str, t.DataType]] = {"schema-id": t.Int()}
     needs_registry: ClassVar[bool] = True
     connection: ClassVar[tuple[str, ...]] = ("url", "ssl.", "basic-auth.", "bearer-auth.", "properties.")
 
@@ -116,12 +125,12 @@ class RegistryFormat(Format):
         """
         own = Properties(self._settings())
         if self.url is None:
-            return None if given is None or not given.url else Registry(given.url, given.properties.merged(own))
+            return None if given is None or not given.url else Registry(given.url, _over(given.properties, own))
         mine = Registry(self.url.reveal() if isinstance(self.url, Secret) else self.url, own)
         if given is None:
             return mine
         if given.url == mine.url:
-            return Registry(mine.url, given.properties.merged(mine.properties))
+            return Registry(mine.url, _over(given.properties, mine.properties))
         login = {name: text for name, text in given.properties.items() if name.startswith("sasl.")}
         return Registry(mine.url, Properties(login).merged(mine.properties))
 

@@ -12,7 +12,7 @@ from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats._avro.model import Json
 from kdsl_formats._avro.schema import avro_schema, avro_type_problems
-from kdsl_formats._registry.avro import FramedReader, FramedWriter
+from kdsl_formats._registry.avro import FramedReader, FramedWriter, with_ids
 from kdsl_formats._registry.given import given_schema, schema_problems
 from kdsl_formats._registry.options import RegistryFormat
 
@@ -25,7 +25,7 @@ class AvroConfluent(RegistryFormat):
     Write: the schema is derived from the table, and registered when the first rows come.
 
     A null message gives no row; an empty one is an error. Types are those of the format ``avro`` with its legacy
-    timestamps.
+    timestamps. The metadata ``value.schema-id`` is the id of the schema that a message was written with.
     """
 
     identifier = "avro-confluent"
@@ -72,7 +72,7 @@ class _Decoder:
         if self._reader is None:  # a plan is looked at where there is no registry
             registry = self._format.required_registry(self._use)
             self._reader = FramedReader(registry, self._row, self._format.table_schema(self._row))
-        return self._reader.read(messages)
+        return with_ids(*self._reader.read(messages), self._use.metadata)
 
 
 class _Encoder:

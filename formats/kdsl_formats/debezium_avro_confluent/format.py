@@ -14,7 +14,7 @@ from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats._avro.model import Json
 from kdsl_formats._avro.schema import avro_schema, avro_type_problems
-from kdsl_formats._registry.avro import FramedReader, FramedWriter
+from kdsl_formats._registry.avro import FramedReader, FramedWriter, with_ids
 from kdsl_formats._registry.given import given_schema, schema_problems
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats.debezium_avro_confluent.envelope import Envelopes, envelope, opened
@@ -25,7 +25,8 @@ class DebeziumAvroConfluent(RegistryFormat):
 
     Read: a create or a read is a row that is new, an update the row before it and after it, a delete a row that is
     gone. A null or empty message (the tombstone behind a delete) gives no row. Fields of the envelope other than
-    ``before``, ``after`` and ``op`` are read over.
+    ``before``, ``after`` and ``op`` are read over. The metadata ``value.schema-id`` is the id of the schema that a
+    message was written with.
 
     Write: a row that is new is a create, one that is gone a delete; an update is both.
     """
@@ -82,7 +83,8 @@ class _Decoder:
         empty = pc.equal(pc.binary_length(messages), 0)
         if pc.any(empty).as_py():
             messages = pc.if_else(pc.fill_null(empty, True), pa.scalar(None, pa.binary()), messages)
-        return opened(self._reader.read(messages))
+        found, ids = self._reader.read(messages)
+        return with_ids(opened(found), ids, self._use.metadata)
 
 
 class _Encoder:

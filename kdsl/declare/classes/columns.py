@@ -304,7 +304,7 @@ def virtual(
 ) -> Virtual[int]: ...
 @overload
 def virtual(
-    key: Literal["leader-epoch"],
+    key: Literal["leader-epoch", "value.schema-id"],
     *,
     comment: str | None = None,
     name: str | None = None,
