@@ -128,11 +128,8 @@ class ChangeReader:
         document = parse(message)
         if not all(self._included(document, condition) for condition in self.meaning.include):
             return
-        if isinstance(document, list) and self.dialect.images == "before and after":
-            if len(document) != 1:
-                raise FieldError(f"the message is an array of {len(document)} elements, not a change")
-            (document,) = document
-        members = self._reader.record(document)
+        spelled = self._alone(document)
+        members = self._reader.record(spelled)
         change = members
         if self.meaning.payload:
             change = members[PAYLOAD]
@@ -140,18 +137,26 @@ class ChangeReader:
                 raise FieldError(
                     f"there is no member {PAYLOAD!r}, so it is no message with its schema; leave out 'schema-include'"
                 )
-            document = document[PAYLOAD]
+            spelled = spelled[PAYLOAD]
         operation = change[self.dialect.operation]
         if operation is None:
             reason = f"there is no member {self.dialect.operation!r} that says what happened"
-            if isinstance(document.get(PAYLOAD), dict):
+            if isinstance(spelled.get(PAYLOAD), dict):
                 reason += "; a message with its schema needs the option 'schema-include'"
             raise FieldError(reason)
         made: tuple[Any, ...] | None = None
-        for kind, row in self._rows(operation, change, document):
+        for kind, row in self._rows(operation, change, spelled):
             if made is None:
                 made = self._metadata(members, change)
             yield kind, row, made
+
+    def _alone(self, document: Any) -> Any:
+        """The document, or the only element of an array, which the reference reads where it reads whole messages."""
+        if not isinstance(document, list) or self.dialect.images != "before and after":
+            return document
+        if len(document) != 1:
+            raise FieldError(f"the message is an array of {len(document)} elements, not a change")
+        return document[0]
 
     def _included(self, document: Any, condition: Include) -> bool:
         value = document.get(condition.member, _ABSENT) if isinstance(document, dict) else _ABSENT

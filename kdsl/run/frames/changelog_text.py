@@ -30,7 +30,7 @@ def changelog_lines(rows: pa.RecordBatch | pa.Table | DataFrame) -> Iterator[str
         rows: Arrow rows, or a DataFrame that is no stream (all of which is brought to the driver). Where there is no
             column `ROW_KIND`, each row is new (``+I``).
     """
-    table = rows if isinstance(rows, pa.RecordBatch | pa.Table) else rows.toArrow()
+    table: pa.RecordBatch | pa.Table = rows.toArrow() if hasattr(rows, "toArrow") else rows
     names = [name for name in table.schema.names if name != ROW_KIND]
     columns = [_texts(table.column(name)) for name in names]
     kinds = table.column(ROW_KIND).to_pylist() if len(names) < table.num_columns else repeat(ROW_KINDS[0])
