@@ -53,3 +53,31 @@ def arrow_field(name: str, kind: t.DataType) -> pa.Field:
 def arrow_schema(row: t.Row) -> pa.Schema:
     """The Arrow schema of a row type."""
     return pa.schema([arrow_field(f.name, f.type) for f in row.fields])
+
+
+def retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """An array as another type of the same shape: other names of elements, other words on what may be NULL.
+
+    Arrow's own cast refuses a NULL row whose type has members that are declared NOT NULL.
+
+    Args:
+        array: The values.
+        kind: The type; simple types within it are cast.
+    """
+    if array.type == kind:
+        return array
+    if array.offset:
+        array = pa.concat_arrays([array, array[:0]])
+    buffers = array.buffers()
+    if pa.types.is_struct(kind):
+        parts = [retyped(array.field(i), kind.field(i).type) for i in range(kind.num_fields)]
+        return pa.Array.from_buffers(kind, len(array), [buffers[0]], children=parts)
+    if pa.types.is_list(kind):
+        return pa.Array.from_buffers(kind, len(array), buffers[:2], children=[retyped(array.values, kind.value_type)])
+    if pa.types.is_map(kind):
+        entry = [kind.key_field, kind.item_field]
+        pairs = pa.StructArray.from_arrays(
+            [retyped(array.keys, kind.key_type), retyped(array.items, kind.item_type)], fields=entry
+        )
+        return pa.Array.from_buffers(kind, len(array), buffers[:2], children=[pairs])
+    return array.cast(kind)

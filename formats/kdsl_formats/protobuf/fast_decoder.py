@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kdsl.formats import BadRecord, Decoded
 from kdsl.types import model as t
-from kdsl.types.arrow import arrow_type
+from kdsl.types.arrow import arrow_type, retyped
 from kdsl_formats.protobuf.columns import RowReader
 from kdsl_formats.protobuf.layout import Layout
 from kdsl_formats.protobuf.reference_decoder import BadMessageError, ReadingRules, ReferenceDecoder
@@ -77,26 +77,5 @@ class ProtobufDecoder:
 
 def _typed(columns: list[pa.Array], kind: pa.StructType, count: int) -> pa.StructArray:
     """Columns as a struct of exactly a type: some of its parts say NOT NULL."""
-    made = [c if c.type == f.type else _as(c, f.type) for c, f in zip(columns, kind, strict=True)]
+    made = [retyped(c, f.type) for c, f in zip(columns, kind, strict=True)]
     return pa.Array.from_buffers(kind, count, [None], children=made)
-
-
-def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The array with another type that differs in names of elements and in what may be NULL."""
-    if array.type == kind:
-        return array
-    if array.offset:
-        array = pa.concat_arrays([array, array[:0]])
-    buffers = array.buffers()
-    if pa.types.is_struct(kind):
-        parts = [_as(array.field(i), kind.field(i).type) for i in range(kind.num_fields)]
-        return pa.Array.from_buffers(kind, len(array), [buffers[0]], children=parts)
-    if pa.types.is_list(kind):
-        return pa.Array.from_buffers(kind, len(array), buffers[:2], children=[_as(array.values, kind.value_type)])
-    if pa.types.is_map(kind):
-        entry = pa.struct([kind.key_field, kind.item_field])
-        pairs = pa.StructArray.from_arrays(
-            [_as(array.keys, kind.key_type), _as(array.items, kind.item_type)], fields=list(entry)
-        )
-        return pa.Array.from_buffers(kind, len(array), buffers[:2], children=[pairs])
-    return array.cast(kind)

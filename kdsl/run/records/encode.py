@@ -21,7 +21,7 @@ from kdsl.formats import ROW_KIND, ROW_KINDS, Use
 from kdsl.plan.model import MetadataColumn, Part, WritePlan
 from kdsl.resolve.model import Topics
 from kdsl.types import model as t
-from kdsl.types.arrow import arrow_field, arrow_schema
+from kdsl.types.arrow import arrow_field, arrow_schema, retyped
 
 Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
@@ -93,9 +93,7 @@ class RecordEncoder:
             for path, rows in null_violations(given[f.name], f.type, f.name)
         ]
         self._fail(missing, given, first_row)
-        columns = {
-            f.name: given[f.name] if given[f.name].type == f.type else given[f.name].cast(f.type) for f in self._fields
-        }
+        columns = {f.name: retyped(given[f.name], f.type) for f in self._fields}
 
         found: list[_Finding] = []
         kinds = _row_kinds(columns[ROW_KIND], found) if self._plan.changelog else None

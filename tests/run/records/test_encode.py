@@ -283,3 +283,12 @@ def test_no_rows_give_no_records() -> None:
     plan = write_plan({"id": "INT"}, metadata=HEADERS | {"ts": "timestamp", "to": "topic"}, topics=("a", "b"))
 
     assert encoded(plan) == []
+
+
+def test_a_null_row_may_have_members_that_are_never_null() -> None:
+    plan = write_plan({"place": "ROW<name STRING NOT NULL, tags ARRAY<ROW<x INT NOT NULL>>>"})
+
+    assert encoded(plan, {"place": None}, {"place": {"name": "x", "tags": [None, {"x": 1}]}}) == [
+        {"key": None, "value": b'{"place":null}'},
+        {"key": None, "value": b'{"place":{"name":"x","tags":[null,{"x":1}]}}'},
+    ]
