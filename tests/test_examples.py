@@ -56,9 +56,7 @@ def test_every_script_is_planned(path: Path) -> None:
 
 
 @pytest.mark.kafka
-def test_key_prefix_as_a_script(
-    spark: SparkSession, kdsl_kafka: LocalKafka, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_key_prefix_as_a_script(spark: SparkSession, kdsl_kafka: LocalKafka, capfd: pytest.CaptureFixture[str]) -> None:
     cluster = Cluster(kdsl_kafka.bootstrap_servers)
     topic = kdsl_kafka.create_topic("user-behavior-of-the-script", partitions=1)
     text = (EXAMPLES / "sql" / "key_prefix.sql").read_text(encoding="utf-8").replace("'user-behavior'", f"'{topic}'")

@@ -78,11 +78,11 @@ class ColumnDef:
     default: Any = MISSING
     comment: str | None = None
     where: Where = attrs.field(factory=Where, eq=False)
-    shows: str = attrs.field(init=False, repr=False)
+    shows: str = attrs.field(init=False, repr=False, default=attrs.Factory(lambda self: _shown(self), takes_self=True))
 
-    @shows.default
-    def _shown(self) -> str:
-        return (self.metadata_key or self.name) if self.role == "metadata" else ""
+
+def _shown(column: ColumnDef) -> str:
+    return (column.metadata_key or column.name) if column.role == "metadata" else ""
 
 
 def _length(delay: object) -> object:
@@ -144,11 +144,9 @@ class TableDef:
     unread: frozenset[str] = attrs.field(default=frozenset(), eq=False)
     places: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
     layout: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
-    message_key: tuple[str, ...] = attrs.field(init=False, repr=False)
-
-    @message_key.default
-    def _key(self) -> tuple[str, ...]:
-        return tuple(c.name for c in self.columns if c.key) if self.key_fields is None else self.key_fields
+    message_key: tuple[str, ...] = attrs.field(
+        init=False, repr=False, default=attrs.Factory(lambda self: _message_key(self), takes_self=True)
+    )
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "properties", decrypted(self.properties, self.options.valid()))
@@ -168,3 +166,7 @@ class TableDef:
         """An option with a value as the user would write it: ``key_prefix='k_'``, ``'key.fields-prefix' = 'k_'``."""
         between = {Spelling.PYTHON: "", Spelling.DDL: " = ", Spelling.YAML: ": "}[self.spelling]
         return f"{self.option_name(attribute)}{between}{value!r}"
+
+
+def _message_key(table: TableDef) -> tuple[str, ...]:
+    return tuple(c.name for c in table.columns if c.key) if table.key_fields is None else table.key_fields

@@ -35,11 +35,11 @@ class QueryReader(Reader):
             limit = None if self.take("ALL") else self.expression()
         if self.take("OFFSET"):
             offset = self.expression()
-            self.take("ROWS") or self.take("ROW")
+            _ = self.take("ROWS") or self.take("ROW")
         if self.take("FETCH"):
-            self.take("FIRST") or self.take("NEXT")
+            _ = self.take("FIRST") or self.take("NEXT")
             limit = self.expression()
-            self.take("ROWS") or self.take("ROW")
+            _ = self.take("ROWS") or self.take("ROW")
             self.need("ONLY")
         return n.Finished(body, tuple(named), order, limit, offset, at=at)
 

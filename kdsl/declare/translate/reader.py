@@ -513,7 +513,7 @@ class Reader:
         if self.take("RETURNING"):
             words["RETURNING"] = self.type_until(")", "NULL", "ERROR", "DEFAULT", "EMPTY", "WITH", "WITHOUT")
         if self.here.upper in ("WITH", "WITHOUT"):
-            start = self.here.start
+            start = stop = self.here.start
             while self.here.upper in ("WITH", "WITHOUT", "CONDITIONAL", "UNCONDITIONAL", "ARRAY", "WRAPPER"):
                 stop = self.advance().end
             words["WRAPPER"] = " ".join(self.text[start:stop].upper().split())

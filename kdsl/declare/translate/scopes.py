@@ -74,15 +74,15 @@ class Relations:
         Raises:
             AmbiguousError: Several tables have a column of this name.
         """
-        if len(parts) > 1:
-            for each in self.found:
-                if each.alias == parts[0] and (value := each.get(parts[1])) is not None:
-                    return value, parts[2:]
-        hits = [(each.alias, value) for each in self.found if (value := each.get(parts[0])) is not None]
+        name, *within = parts
+        for each in self.found if within else ():
+            if each.alias == name and (value := each.get(within[0])) is not None:
+                return value, tuple(within[1:])
+        hits = [(each.alias, value) for each in self.found if (value := each.get(name)) is not None]
         if len(hits) > 1:
-            raise AmbiguousError(parts[0], [alias for alias, _ in hits])
+            raise AmbiguousError(name, [alias for alias, _ in hits])
         if hits:
-            return hits[0][1], parts[1:]
+            return hits[0][1], tuple(within)
         return None if self.outer is None else self.outer.column(parts)
 
     def names(self) -> Iterable[str]:

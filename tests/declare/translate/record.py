@@ -9,6 +9,7 @@ casts it to text (``[text of each row]``), with its type; or with the word ``err
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,8 @@ class Flink:
     """A table environment with the rows as a view."""
 
     def __init__(self) -> None:
-        from pyflink.table import EnvironmentSettings, TableEnvironment
-
-        self.env: Any = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+        table = import_module("pyflink.table")
+        self.env: Any = table.TableEnvironment.create(table.EnvironmentSettings.in_batch_mode())
         self.env.get_config().set("parallelism.default", "1")
         self.env.get_config().set("table.local-time-zone", ZONE)
         self.env.execute_sql(f"CREATE TEMPORARY VIEW t AS {(DATA / 'rows.sql').read_text()}")
