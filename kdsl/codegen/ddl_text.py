@@ -9,8 +9,8 @@ from datetime import timedelta
 from kdsl.codegen.model import CodegenError
 from kdsl.codegen.secret import Placeholders
 from kdsl.codegen.with_options import with_options
-from kdsl.declare.ddl.expressions import UntranslatableError, Value, typed_expression
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef, WatermarkDef
+from kdsl.declare.translate import UntranslatableError, Value, typed_expression
 from kdsl.durations import parse_duration
 from kdsl.types import model as t
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kdsl.declare.ddl.expressions import Query, Value
 from kdsl.declare.ddl.tables import DeclaredTable
 from kdsl.declare.definition import ColumnDef
+from kdsl.declare.translate import Query, Value
 from kdsl.declare.translate.casts import goes_into
 from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.types import model as t

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from kdsl.cluster import Cluster
-from kdsl.declare.ddl.expressions import Query as Translated, UntranslatableError, typed_expression, typed_query
 from kdsl.declare.ddl.parser import Script
 from kdsl.declare.ddl.statements import (
     CreateTable,
@@ -24,6 +23,7 @@ from kdsl.declare.ddl.statements import (
     StatementSet,
 )
 from kdsl.declare.ddl.tables import Catalog, DeclaredTable
+from kdsl.declare.translate import Query as Translated, UntranslatableError, typed_expression, typed_query
 from kdsl.declare.translate.scopes import Changelog
 from kdsl.errors import Problem, ResolveError, Where, fail_on, listing, nearest
 from kdsl.resolve import problems as judged

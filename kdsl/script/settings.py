@@ -74,21 +74,31 @@ class Settings(Options):
 KEYS: Mapping[str, str] = {a.metadata["key"]: a.name for a in attrs.fields(Settings)}
 
 
+GIVEN = Where(path="-D")
+"""The place of what holds before the first statement."""
+
+
 class Told:
-    """The settings as ``SET`` and ``RESET`` change them."""
+    """The settings as ``SET`` and ``RESET`` change them.
+
+    Args:
+        given: What holds before the first statement, judged as a ``SET`` is.
+    """
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
-        self._first = dict(given or {})
-        self._texts = dict(self._first)
+        self._first: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
         self.problems: list[Problem] = []
+        for key, value in (given or {}).items():
+            if self._known(key, GIVEN):
+                self._texts[key] = value
+                self.problems += self._judged(key, GIVEN)
+        self._first = dict(self._texts)
 
     def change(self, statement: SetOption | ResetOption) -> None:
         """Take over a statement."""
         key = statement.key
-        if key is not None and key not in KEYS:
-            message = f"the setting {key!r} has no meaning here{nearest(key, KEYS)}, and is ignored"
-            fix = f"leave it out; there are {', '.join(KEYS)}"
-            self.problems.append(Problem("setting-unknown", message, fix, statement.where, severity="warning"))
+        if key is not None and not self._known(key, statement.where):
             return
         if isinstance(statement, ResetOption):
             self._texts = {k: v for k, v in self._texts.items() if key is not None and k != key} | (
@@ -97,6 +107,14 @@ class Told:
         elif key is not None and statement.value is not None:
             self._texts[key] = statement.value
             self.problems += self._judged(key, statement.where)
+
+    def _known(self, key: str, where: Where) -> bool:
+        if key in KEYS:
+            return True
+        message = f"the setting {key!r} has no meaning here{nearest(key, KEYS)}, and is ignored"
+        fix = f"leave it out; there are {', '.join(KEYS)}"
+        self.problems.append(Problem("setting-unknown", message, fix, where, severity="warning"))
+        return False
 
     def _judged(self, key: str, where: Where) -> list[Problem]:
         made = Settings.from_strings({key: self._texts[key]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from kdsl.cli.app import app
@@ -58,6 +59,22 @@ def test_a_setting_of_the_command_holds_from_the_start() -> None:
     arguments = ("--dry-run", "--bootstrap-servers", "x:1", "-D", "execution.runtime-mode=batch")
 
     assert run(*arguments, str(EXAMPLES / "copy.sql")).stdout.startswith("insert-1-kafka_sink (batch)")
+
+
+@pytest.mark.parametrize("setting", ["execution.runtime-mode=btach", "parallelism.default=0"])
+def test_a_wrong_value_of_the_command_is_refused_as_one_of_the_script(setting: str) -> None:
+    done = run("--dry-run", "--bootstrap", "x:1", "-D", setting, str(EXAMPLES / "copy.sql"))
+
+    assert done.exit_code == 1
+    assert "-D" in done.stdout
+    assert setting.partition("=")[0] in done.stdout
+
+
+def test_an_unknown_setting_of_the_command_is_told_with_the_nearest() -> None:
+    done = run("--dry-run", "--bootstrap", "x:1", "-D", "execution.runtime-mod=batch", str(EXAMPLES / "copy.sql"))
+
+    assert done.exit_code == 0
+    assert "did you mean 'execution.runtime-mode'?" in done.stdout
 
 
 def test_a_script_of_tables_alone_is_said_to_be_one(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def expression(
 
 def _translated(sql: str, columns: Mapping[str, Any]) -> str:
     """An expression of Flink's SQL in Spark's."""
-    from kdsl.declare.ddl.expressions import UntranslatableError, typed_expression
+    from kdsl.declare.translate import UntranslatableError, typed_expression
 
     try:
         return typed_expression(sql, {c.name: c.type for c in columns.values() if c.body is None}).text

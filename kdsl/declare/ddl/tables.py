@@ -8,7 +8,6 @@ from functools import cached_property
 import attrs
 
 from kdsl.declare.connectors import CONNECTORS, Connector
-from kdsl.declare.ddl.expressions import UntranslatableError, typed_expression
 from kdsl.declare.ddl.like import merged
 from kdsl.declare.ddl.parser import Script
 from kdsl.declare.ddl.statements import (
@@ -23,6 +22,7 @@ from kdsl.declare.ddl.statements import (
 )
 from kdsl.declare.ddl.watermark import NoDelayError, delay_of
 from kdsl.declare.definition import ColumnDef, Expression, TableDef, WatermarkDef
+from kdsl.declare.translate import UntranslatableError, typed_expression
 from kdsl.declare.with_clause import read_with_clause
 from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.options import Spelling
@@ -253,10 +253,6 @@ class _Columns:
         except UntranslatableError as e:
             place = column.expression.where(e.position, len(e.name), table=table, column=column.name)
             self.problems.append(Problem("computed", e.reason, e.fix, place))
-            return column.expression.text, STRING
-        except RecursionError:
-            place = column.expression.where(table=table, column=column.name)
-            self.problems.append(Problem("computed", "the expression is nested too deeply", "write it flatter", place))
             return column.expression.text, STRING
         if value.type is None:
             place = column.expression.where(table=table, column=column.name)

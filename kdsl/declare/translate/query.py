@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NoReturn
 
@@ -12,6 +13,7 @@ from kdsl.declare.translate.casts import cast
 from kdsl.declare.translate.errors import UntranslatableError
 from kdsl.declare.translate.grouping import Expressions, aggregates, window_bound, window_text
 from kdsl.declare.translate.query_reader import read_query
+from kdsl.declare.translate.reader import too_deep
 from kdsl.declare.translate.scopes import Changelog, Relation, Relations, relation
 from kdsl.declare.translate.values import NoCommonTypeError, Value, common, same_in_spark
 from kdsl.errors import nearest
@@ -103,7 +105,11 @@ def translate_query(text: str, tables: Mapping[str, t.Row]) -> Query:
         UntranslatableError: It is no query, uses unknown names, or has no equal in Spark.
     """
     facts = Facts()
-    made, row = _Queries(text, tables, facts).query(read_query(text), Relations())
+    tree = read_query(text)
+    try:
+        made, row = _Queries(text, tables, facts).query(tree, Relations())
+    except RecursionError:
+        raise too_deep("", text, n.deepest(tree).at) from None
     return Query(made, row, tuple(dict.fromkeys(facts.tables)), tuple(facts.notes), tuple(facts.windows))
 
 
@@ -140,7 +146,7 @@ class _Queries:
         return (f"WITH {', '.join(named)} {text}" if named else text), row
 
     def count(self, node: n.Node) -> int:
-        if not isinstance(node, n.Literal) or not node.text.isdigit():
+        if not isinstance(node, n.Literal) or not re.fullmatch(r"\d{1,10}", node.text):
             self.fail(node, "LIMIT", "the number of rows is a constant", _LIMIT_FIX)
         return int(node.text)
 

@@ -12,50 +12,56 @@ _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 class QueryReader(Reader):
     """Reads ``SELECT``, ``VALUES``, ``WITH`` and what combines them."""
 
+    def statement(self) -> n.Node:
+        """What a whole text holds: a query, perhaps with its semicolon."""
+        found = self.query()
+        self.accept(";")
+        return found
+
     def query(self) -> n.Node:
-        """A whole query."""
-        at = self.here.start
+        """A query."""
+        at = self.token.start
         named: list[tuple[str, tuple[str, ...], n.Node]] = []
-        if self.take("WITH"):
+        if self.accept("WITH"):
             if self.at("RECURSIVE"):
                 self.fail("a recursive WITH cannot be translated", fix="write the steps out")
             while True:
                 name = self.name()
                 columns = self._names() if self.at("(") else ()
-                self.need("AS")
-                self.need("(")
+                self.expect("AS")
+                self.expect("(")
                 named.append((name, columns, self.query()))
-                self.need(")")
-                if not self.take(","):
+                self.expect(")")
+                if not self.accept(","):
                     break
         body = self._combined()
-        order = self.commas(self.order) if self.take("ORDER", "BY") else ()
+        order = self.commas(self.order) if self.accept("ORDER", "BY") else ()
         limit = offset = None
-        if self.take("LIMIT"):
-            limit = None if self.take("ALL") else self.expression()
-        if self.take("OFFSET"):
+        if self.accept("LIMIT"):
+            limit = None if self.accept("ALL") else self.expression()
+        if self.accept("OFFSET"):
             offset = self.expression()
-            _ = self.take("ROWS") or self.take("ROW")
-        if self.take("FETCH"):
-            _ = self.take("FIRST") or self.take("NEXT")
+            _ = self.accept("ROWS") or self.accept("ROW")
+        if self.accept("FETCH"):
+            _ = self.accept("FIRST") or self.accept("NEXT")
             limit = self.expression()
-            _ = self.take("ROWS") or self.take("ROW")
-            self.need("ONLY")
+            _ = self.accept("ROWS") or self.accept("ROW")
+            self.expect("ONLY")
         return n.Finished(body, tuple(named), order, limit, offset, at=at)
 
     def _names(self) -> tuple[str, ...]:
-        self.need("(")
+        self.expect("(")
         names = self.commas(self.name)
-        self.need(")")
+        self.expect(")")
         return names
 
     def _combined(self) -> n.Node:
         left = self._intersection()
-        while self.here.upper in ("UNION", "EXCEPT", "MINUS"):
-            token = self.advance()
-            every = self.take("ALL")
+        while self.token.upper in ("UNION", "EXCEPT", "MINUS"):
+            token = self.take()
+            every = self.accept("ALL")
             if not every:
-                self.take("DISTINCT")
+                self.accept("DISTINCT")
             operator = "EXCEPT" if token.upper == "MINUS" else token.upper
             left = n.Combined(operator, every, left, self._intersection(), at=token.start)
         return left
@@ -63,71 +69,71 @@ class QueryReader(Reader):
     def _intersection(self) -> n.Node:
         left = self._term()
         while self.at("INTERSECT"):
-            token = self.advance()
-            every = self.take("ALL")
+            token = self.take()
+            every = self.accept("ALL")
             left = n.Combined("INTERSECT", every, left, self._term(), at=token.start)
         return left
 
     def _term(self) -> n.Node:
-        at = self.here.start
-        if self.take("("):
+        at = self.token.start
+        if self.accept("("):
             inner = self.query()
-            self.need(")")
+            self.expect(")")
             return inner
-        if self.take("VALUES"):
+        if self.accept("VALUES"):
             return n.Values(self.commas(self._row), at=at)
         return self._select()
 
     def _row(self) -> tuple[n.Node, ...]:
-        self.take("ROW")
-        if not self.take("("):
+        self.accept("ROW")
+        if not self.accept("("):
             return (self.expression(),)
         values = self.commas(self.expression)
-        self.need(")")
+        self.expect(")")
         return values
 
     def _select(self) -> n.Node:
-        at = self.need("SELECT").start
+        at = self.expect("SELECT").start
         if self.at("/*+"):
             self.fail("hints of a query cannot be translated", fix="leave them out")
-        distinct = self.take("DISTINCT")
+        distinct = self.accept("DISTINCT")
         if not distinct:
-            self.take("ALL")
+            self.accept("ALL")
         items = self.commas(self._item)
-        source = self._from() if self.take("FROM") else None
-        where = self.expression() if self.take("WHERE") else None
+        source = self._from() if self.accept("FROM") else None
+        where = self.expression() if self.accept("WHERE") else None
         group: tuple[n.Node, ...] = ()
-        if self.take("GROUP", "BY"):
+        if self.accept("GROUP", "BY"):
             if self.at("GROUPING") or self.at("ROLLUP") or self.at("CUBE"):
-                self.fail(f"{self.here.upper} cannot be translated", fix="write one query for each grouping")
+                self.fail(f"{self.token.upper} cannot be translated", fix="write one query for each grouping")
             group = self.commas(self.expression)
-        having = self.expression() if self.take("HAVING") else None
+        having = self.expression() if self.accept("HAVING") else None
         for word in ("QUALIFY", "WINDOW", "MATCH_RECOGNIZE"):
             if self.at(word):
                 self.fail(f"{word} cannot be translated", fix="write the query without it")
         return n.Select(items, source, distinct, where, group, having, at=at)
 
     def _item(self) -> n.Node:
-        at = self.here.start
-        if self.take("*"):
+        at = self.token.start
+        if self.accept("*"):
             return n.Star(at=at)
-        if self.here.kind in ("word", "quoted") and self.ahead().upper == "." and self.ahead(2).upper == "*":
+        if self.token.kind in ("word", "quoted") and self.ahead().upper == "." and self.ahead(2).upper == "*":
             table = self.name()
-            self.advance()
-            self.advance()
+            self.take()
+            self.take()
             return n.Star(table, at=at)
         value = self.expression()
         return n.Item(value, self._alias(), at=at)
 
     def _alias(self) -> str | None:
-        if self.take("AS"):
+        if self.accept("AS"):
             return self.name()
         return self.name() if self._names_next() else None
 
     def _names_next(self) -> bool:
-        word = self.here.upper
-        return self.here.kind == "quoted" or (
-            self.here.kind == "word" and not self._reserved(word) and word not in ("OFFSET", *_JOINS)
+        word = self.token.upper
+        return self.token.kind == "quoted" or (
+            self.token.kind == "word" and not self._reserved(word) and word not in ("OFFSET", *_JOINS)
         )
 
     def _reserved(self, word: str) -> bool:
@@ -138,27 +144,27 @@ class QueryReader(Reader):
     def _from(self) -> n.Node:
         left = self._joined()
         while self.at(","):
-            at = self.advance().start
+            at = self.take().start
             left = n.Join("CROSS", left, self._joined(), at=at)
         return left
 
     def _joined(self) -> n.Node:
         left = self._table()
-        while self.here.upper in _JOINS:
-            at = self.here.start
+        while self.token.upper in _JOINS:
+            at = self.token.start
             if self.at("NATURAL"):
                 self.fail("NATURAL joins cannot be translated", fix="write the condition behind ON")
             kind = "INNER"
             if not self.at("JOIN"):
-                kind = self.advance().upper
-                self.take("OUTER")
-            self.need("JOIN")
+                kind = self.take().upper
+                self.accept("OUTER")
+            self.expect("JOIN")
             right = self._table()
             on: n.Node | None = None
             using: tuple[str, ...] = ()
-            if self.take("ON"):
+            if self.accept("ON"):
                 on = self.expression()
-            elif self.take("USING"):
+            elif self.accept("USING"):
                 using = self._names()
             elif kind != "CROSS":
                 self.fail("expected ON or USING behind the joined table")
@@ -166,26 +172,26 @@ class QueryReader(Reader):
         return left
 
     def _table(self) -> n.Node:
-        at = self.here.start
-        self.take("LATERAL")
-        if self.take("("):
+        at = self.token.start
+        self.accept("LATERAL")
+        if self.accept("("):
             if self.at("SELECT") or self.at("WITH") or self.at("VALUES") or self.at("("):
                 query = self.query()
-                self.need(")")
+                self.expect(")")
                 return n.Derived(query, *self._table_alias(), at=at)
             inner = self._from()
-            self.need(")")
+            self.expect(")")
             return inner
         if self.at("TABLE", "("):
-            self.advance()
-            self.advance()
+            self.take()
+            self.take()
             inner = self._function(at)
-            self.need(")")
+            self.expect(")")
             return self._aliased(inner)
-        if self.here.kind == "word" and self.ahead().upper == "(":
+        if self.token.kind == "word" and self.ahead().upper == "(":
             return self._aliased(self._function(at))
         name = [self.name()]
-        while self.take("."):
+        while self.accept("."):
             name.append(self.name())
         if self.at("FOR", "SYSTEM_TIME"):
             self.fail("a join with a table as of a time cannot be translated", fix="join with the table itself")
@@ -212,12 +218,12 @@ class QueryReader(Reader):
         return attrs.evolve(inner, alias=alias)
 
     def _function(self, at: int) -> n.Node:
-        token = self.advance()
-        self.need("(")
+        token = self.take()
+        self.expect("(")
         if token.upper == "UNNEST":
             value = self.expression()
-            self.need(")")
-            return n.Unnest(value, ordinal=self.take("WITH", "ORDINALITY"), at=at)
+            self.expect(")")
+            return n.Unnest(value, ordinal=self.accept("WITH", "ORDINALITY"), at=at)
         if token.upper not in WINDOWS:
             self.fail(f"the table function {token.text} cannot be translated", token, f"use {', '.join(WINDOWS)}")
         table: n.Table | None = None
@@ -228,28 +234,28 @@ class QueryReader(Reader):
         names = order.get(token.upper, ["STEP", "SIZE", "OFFSET"] if token.upper == "CUMULATE" else ["GAP"])
         while not self.at(")"):
             named = ""
-            if self.here.kind == "word" and self.ahead().upper == "=>":
-                named = self.advance().upper
-                self.advance()
-            if self.take("TABLE"):
-                name_at = self.here.start
+            if self.token.kind == "word" and self.ahead().upper == "=>":
+                named = self.take().upper
+                self.take()
+            if self.accept("TABLE"):
+                name_at = self.token.start
                 parts = [self.name()]
-                while self.take("."):
+                while self.accept("."):
                     parts.append(self.name())
                 table = n.Table(tuple(parts), at=name_at)
-                if self.take("PARTITION", "BY"):
+                if self.accept("PARTITION", "BY"):
                     keys = self._names() if self.at("(") else self._keys()
             elif self.at("DESCRIPTOR"):
-                self.advance()
-                self.need("(")
+                self.take()
+                self.expect("(")
                 time = self.name()
-                self.need(")")
+                self.expect(")")
             else:
                 free = [name for name in names if name not in spans]
                 spans[named if named in names else free[0] if free else ""] = self.expression()
-            if not self.take(","):
+            if not self.accept(","):
                 break
-        self.need(")")
+        self.expect(")")
         if table is None or not time:
             self.fail(f"{token.text} needs a table and a time column", token, "write TABLE t, DESCRIPTOR(ts), …")
         found = tuple(spans[name] for name in names if name in spans)
@@ -261,7 +267,7 @@ class QueryReader(Reader):
         """Columns by commas; a comma before DESCRIPTOR ends them."""
         found = [self.name()]
         while self.at(",") and self.ahead().upper != "DESCRIPTOR" and self.ahead(2).upper in (",", ")"):
-            self.advance()
+            self.take()
             found.append(self.name())
         return tuple(found)
 
@@ -272,8 +278,4 @@ def read_query(text: str) -> n.Node:
     Raises:
         UntranslatableError: It is none.
     """
-    reader = QueryReader(text)
-    found = reader.query()
-    reader.take(";")
-    reader.end()
-    return found
+    return QueryReader(text).whole()

@@ -90,6 +90,12 @@ _COMPARE = ("=", "<>", "!=", "<", "<=", ">", ">=")
 _JSON = ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS")
 
 
+def too_deep(name: str, text: str, position: int) -> UntranslatableError:
+    """The error of a text that holds more within each other than can be followed."""
+    reason = "this is nested too deeply"
+    return UntranslatableError(name, reason, "write it flatter, or as several columns or views", text, position)
+
+
 class Reader:
     """Reads expressions; `kdsl.declare.translate.query_reader` adds queries."""
 
@@ -98,10 +104,27 @@ class Reader:
         self.tokens = tokens(text)
         self.index = 0
 
+    def whole(self) -> n.Node:
+        """What the whole text is: an expression.
+
+        Raises:
+            UntranslatableError: It is none.
+        """
+        try:
+            found = self.statement()
+        except RecursionError:
+            raise too_deep(self.token.text, self.text, self.token.start) from None
+        self.end()
+        return found
+
+    def statement(self) -> n.Node:
+        """What a whole text holds."""
+        return self.expression()
+
     # tokens
 
     @property
-    def here(self) -> Token:
+    def token(self) -> Token:
         """The next token."""
         return self.tokens[self.index]
 
@@ -109,9 +132,9 @@ class Reader:
         """A later token; the last one stands for all behind it."""
         return self.tokens[min(self.index + steps, len(self.tokens) - 1)]
 
-    def advance(self) -> Token:
+    def take(self) -> Token:
         """Take the next token."""
-        token = self.here
+        token = self.token
         self.index = min(self.index + 1, len(self.tokens) - 1)
         return token
 
@@ -119,45 +142,45 @@ class Reader:
         """Whether the next tokens are these keywords or signs."""
         return all(self.ahead(i).upper == word for i, word in enumerate(words))
 
-    def take(self, *words: str) -> bool:
+    def accept(self, *words: str) -> bool:
         """Take these keywords or signs if they come next."""
         if not self.at(*words):
             return False
         for _ in words:
-            self.advance()
+            self.take()
         return True
 
-    def need(self, word: str) -> Token:
+    def expect(self, word: str) -> Token:
         """Take this keyword or sign, which must come next."""
         if not self.at(word):
             self.fail(f"expected {word!r}")
-        return self.advance()
+        return self.take()
 
     def fail(self, reason: str, token: Token | None = None, fix: str = "correct the text there") -> NoReturn:
         """Say that a token cannot stand where it stands."""
-        token = token or self.here
+        token = token or self.token
         found = "the text ends" if token.kind == "end" else f"found {token.text!r}"
         raise UntranslatableError(token.text, f"{reason}, {found}", fix, self.text, token.start)
 
     def end(self) -> None:
         """Nothing must come any more."""
-        if self.here.kind != "end":
+        if self.token.kind != "end":
             self.fail("the expression ends here")
 
     def name(self) -> str:
         """A name, in back-ticks or not."""
-        token = self.here
+        token = self.token
         if token.kind == "quoted":
-            return self.advance().value
+            return self.take().value
         if token.kind == "word" and token.upper not in RESERVED:
-            return self.advance().value
+            return self.take().value
         fix = f"write `{token.text}` in back-ticks" if token.kind == "word" else "write a name"
         return self.fail("expected a name", fix=fix)
 
     def commas(self, read: Callable[[], Any]) -> tuple[Any, ...]:
         """One or more things, with commas between them."""
         found = [read()]
-        while self.take(","):
+        while self.accept(","):
             found.append(read())
         return tuple(found)
 
@@ -167,29 +190,29 @@ class Reader:
         """Any expression."""
         left = self._and()
         while self.at("OR"):
-            at = self.advance().start
+            at = self.take().start
             left = n.Binary("OR", left, self._and(), at=at)
         return left
 
     def _and(self) -> n.Node:
         left = self._not()
         while self.at("AND"):
-            at = self.advance().start
+            at = self.take().start
             left = n.Binary("AND", left, self._not(), at=at)
         return left
 
     def _not(self) -> n.Node:
         if self.at("NOT"):
-            at = self.advance().start
+            at = self.take().start
             return n.Unary("NOT", self._not(), at=at)
         return self._predicate()
 
     def _predicate(self) -> n.Node:
         left = self._sum()
         while True:
-            token = self.here
+            token = self.token
             if token.upper in _COMPARE:
-                self.advance()
+                self.take()
                 left = n.Binary("<>" if token.text == "!=" else token.text, left, self._sum(), at=token.start)
             elif token.upper == "IS":
                 left = self._is(left)
@@ -201,69 +224,69 @@ class Reader:
                 return left
 
     def _is(self, left: n.Node) -> n.Node:
-        at = self.advance().start
-        negated = self.take("NOT")
-        if self.take("DISTINCT", "FROM"):
+        at = self.take().start
+        negated = self.accept("NOT")
+        if self.accept("DISTINCT", "FROM"):
             return n.Is(left, "DISTINCT", self._sum(), negated, at=at)
         for what in ("NULL", "TRUE", "FALSE", "UNKNOWN", "JSON"):
-            if self.take(what):
+            if self.accept(what):
                 return n.Is(left, what, None, negated, at=at)
         return self.fail("expected NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM behind IS")
 
     def _matches(self, left: n.Node) -> n.Node:
-        negated = self.take("NOT")
-        at = self.here.start
-        if self.take("BETWEEN"):
-            symmetric = self.take("SYMMETRIC")
+        negated = self.accept("NOT")
+        at = self.token.start
+        if self.accept("BETWEEN"):
+            symmetric = self.accept("SYMMETRIC")
             if not symmetric:
-                self.take("ASYMMETRIC")
+                self.accept("ASYMMETRIC")
             low = self._sum()
-            self.need("AND")
+            self.expect("AND")
             return n.Between(left, low, self._sum(), symmetric, negated, at=at)
-        if self.take("IN"):
-            self.need("(")
+        if self.accept("IN"):
+            self.expect("(")
             if self.at("SELECT") or self.at("WITH"):
                 query = self.query()
-                self.need(")")
+                self.expect(")")
                 return n.In(left, (), query, negated, at=at)
             values = self.commas(self.expression)
-            self.need(")")
+            self.expect(")")
             return n.In(left, values, None, negated, at=at)
-        similar = self.take("SIMILAR")
-        self.need("TO" if similar else "LIKE")
+        similar = self.accept("SIMILAR")
+        self.expect("TO" if similar else "LIKE")
         pattern = self._sum()
-        escape = self._sum() if self.take("ESCAPE") else None
+        escape = self._sum() if self.accept("ESCAPE") else None
         return n.Like(left, pattern, escape, negated, similar, at=at)
 
     def _sum(self) -> n.Node:
         left = self._product()
-        while self.here.upper in ("+", "-", "||"):
-            token = self.advance()
+        while self.token.upper in ("+", "-", "||"):
+            token = self.take()
             left = n.Binary(token.text, left, self._product(), at=token.start)
         return left
 
     def _product(self) -> n.Node:
         left = self._sign()
-        while self.here.upper in ("*", "/", "%"):
-            token = self.advance()
+        while self.token.upper in ("*", "/", "%"):
+            token = self.take()
             left = n.Binary(token.text, left, self._sign(), at=token.start)
         return left
 
     def _sign(self) -> n.Node:
-        token = self.here
+        token = self.token
         if token.upper in ("-", "+"):
-            self.advance()
+            self.take()
             return n.Unary(token.text, self._sign(), at=token.start)
         return self._postfix(self._primary())
 
     def _postfix(self, left: n.Node) -> n.Node:
         while True:
-            at = self.here.start
-            if self.take("["):
+            at = self.token.start
+            if self.accept("["):
                 left = n.Index(left, self.expression(), at=at)
-                self.need("]")
+                self.expect("]")
             elif self.at(".") and not isinstance(left, n.Literal):
-                self.advance()
+                self.take()
                 left = n.Member(left, self.name(), at=at)
             elif self.at("AT", "TIME", "ZONE"):
                 self.fail("AT TIME ZONE is not part of Flink SQL", fix="use CONVERT_TZ, or CAST to TIMESTAMP_LTZ")
@@ -271,28 +294,28 @@ class Reader:
                 return left
 
     def _primary(self) -> n.Node:
-        token = self.here
+        token = self.token
         at = token.start
         if token.kind == "number":
-            return n.Literal("number", self.advance().text, at=at)
+            return n.Literal("number", self.take().text, at=at)
         if token.kind == "string":
-            value = self.advance().value
-            while self.here.kind == "string":  # SQL joins texts that stand behind each other
-                value += self.advance().value
+            value = self.take().value
+            while self.token.kind == "string":  # SQL joins texts that stand behind each other
+                value += self.take().value
             return n.Literal("string", value, at=at)
         if token.kind == "bytes":
-            return n.Literal("bytes", self.advance().value, at=at)
-        if self.take("("):
+            return n.Literal("bytes", self.take().value, at=at)
+        if self.accept("("):
             if self.at("SELECT") or self.at("WITH"):
                 inner: n.Node = n.Nested(self.query(), at=at)
             else:
                 inner = self.expression()
                 if self.at(","):
                     self.fail("a row of values is written ROW(…)", fix="write ROW(a, b)")
-            self.need(")")
+            self.expect(")")
             return inner
         if token.kind == "quoted":
-            return self._call(self.advance().value, at) if self.ahead().upper == "(" else self._column()
+            return self._call(self.take().value, at) if self.ahead().upper == "(" else self._column()
         if token.kind == "word":
             return self._word()
         if token.text == "?":
@@ -300,15 +323,15 @@ class Reader:
         return self.fail("expected an expression")
 
     def _word(self) -> n.Node:
-        token = self.here
+        token = self.token
         at, word = token.start, token.upper
         if word in ("TRUE", "FALSE"):
-            return n.Literal("boolean", self.advance().upper, at=at)
+            return n.Literal("boolean", self.take().upper, at=at)
         if word in ("NULL", "UNKNOWN"):
-            return n.Literal("null", self.advance().upper, at=at)
+            return n.Literal("null", self.take().upper, at=at)
         if word in ("DATE", "TIME", "TIMESTAMP") and self.ahead().kind == "string":
-            self.advance()
-            return n.Literal(word.lower(), self.advance().value, at=at)  # type: ignore[arg-type]
+            self.take()
+            return n.Literal(word.lower(), self.take().value, at=at)  # type: ignore[arg-type]
         if word == "INTERVAL" and self.ahead().kind in ("string", "sign"):
             return self._interval()
         if word == "CASE":
@@ -316,73 +339,73 @@ class Reader:
         if word in ("ARRAY", "MAP") and self.ahead().upper == "[":
             return self._collection()
         if word == "EXISTS":
-            self.advance()
-            self.need("(")
+            self.take()
+            self.expect("(")
             query = self.query()
-            self.need(")")
+            self.expect(")")
             return n.Nested(query, exists=True, at=at)
         if self.ahead().upper == "(" and (word not in RESERVED or word in ("CAST", "LEFT", "RIGHT")):
-            return self._call(self.advance().text, at)
+            return self._call(self.take().text, at)
         if word in _BARE and self.ahead().upper not in (".", "("):
-            return n.Call(self.advance().upper, at=at)
+            return n.Call(self.take().upper, at=at)
         return self._column()
 
     def _column(self) -> n.Node:
-        at = self.here.start
+        at = self.token.start
         parts = [self.name()]
         while self.at(".") and self.ahead().upper != "*":
-            self.advance()
+            self.take()
             parts.append(self.name())
         return n.Name(tuple(parts), at=at)
 
     def _interval(self) -> n.Node:
-        at = self.advance().start
-        sign = "-" if self.take("-") else ""
+        at = self.take().start
+        sign = "-" if self.accept("-") else ""
         if not sign:
-            self.take("+")
-        if self.here.kind != "string":
+            self.accept("+")
+        if self.token.kind != "string":
             self.fail("expected the value of the interval in quotes", fix="write INTERVAL '5' SECOND")
-        text = self.advance().value
+        text = self.take().value
         if sign:
             text = text[1:] if text.startswith("-") else f"-{text}"
         unit = self._unit(UNITS)
-        until = self._unit(UNITS) if self.take("TO") else unit
+        until = self._unit(UNITS) if self.accept("TO") else unit
         return n.Span(text, unit, until, at=at)
 
     def _unit(self, valid: tuple[str, ...]) -> str:
-        token = self.here
+        token = self.token
         word = token.upper
         if word not in valid and word.removesuffix("S") in valid:
             word = word.removesuffix("S")
         if word not in valid:
             self.fail("expected a unit of time", fix=f"use one of {', '.join(valid)}")
-        self.advance()
-        if self.take("("):  # the precision limits the digits only
-            self.advance()
-            if self.take(","):
-                self.advance()
-            self.need(")")
+        self.take()
+        if self.accept("("):  # the precision limits the digits only
+            self.take()
+            if self.accept(","):
+                self.take()
+            self.expect(")")
         return word
 
     def _case(self) -> n.Node:
-        at = self.advance().start
+        at = self.take().start
         operand = None if self.at("WHEN") else self.expression()
         whens = []
-        while self.take("WHEN"):
+        while self.accept("WHEN"):
             condition = self.expression()
-            self.need("THEN")
+            self.expect("THEN")
             whens.append((condition, self.expression()))
         if not whens:
             self.fail("expected WHEN")
-        otherwise = self.expression() if self.take("ELSE") else None
-        self.need("END")
+        otherwise = self.expression() if self.accept("ELSE") else None
+        self.expect("END")
         return n.Case(operand, tuple(whens), otherwise, at=at)
 
     def _collection(self) -> n.Node:
-        token = self.advance()
-        self.need("[")
+        token = self.take()
+        self.expect("[")
         items = () if self.at("]") else self.commas(self.expression)
-        self.need("]")
+        self.expect("]")
         if token.upper == "MAP" and len(items) % 2:
             self.fail("MAP[…] takes keys and values in turn", token, "write MAP['a', 1, 'b', 2]")
         return n.Collection(token.upper, items, at=token.start)
@@ -391,7 +414,7 @@ class Reader:
 
     def _call(self, name: str, at: int) -> n.Node:
         upper = name.upper()
-        self.need("(")
+        self.expect("(")
         if upper in ("CAST", "TRY_CAST"):
             return self._cast(at, trying=upper == "TRY_CAST")
         special = {
@@ -410,43 +433,43 @@ class Reader:
         }.get(upper)
         if special is not None:
             arguments, words = special()
-            self.need(")")
+            self.expect(")")
             return n.Call(name, arguments, words, at=at)
-        distinct = self.take("DISTINCT")
+        distinct = self.accept("DISTINCT")
         if not distinct:
-            self.take("ALL")
-        star = self.take("*")
+            self.accept("ALL")
+        star = self.accept("*")
         arguments = () if star or self.at(")") else self.commas(self.expression)
         if upper == "ROW":
-            self.need(")")
+            self.expect(")")
             return n.Collection("ROW", arguments, at=at)
         words = {}
-        if self.take("ORDER", "BY") or self.at("WITHIN") or self.at("ABSENT") or self.at("KEY"):
+        if self.accept("ORDER", "BY") or self.at("WITHIN") or self.at("ABSENT") or self.at("KEY"):
             self.fail(f"{name} with this clause cannot be translated", fix="leave the clause out")
-        self.need(")")
+        self.expect(")")
         condition = None
-        if self.take("FILTER"):
-            self.need("(")
-            self.need("WHERE")
+        if self.accept("FILTER"):
+            self.expect("(")
+            self.expect("WHERE")
             condition = self.expression()
-            self.need(")")
+            self.expect(")")
         over = self._over() if self.at("OVER") else None
         return n.Call(name, arguments, words, distinct, star, condition, over, at=at)
 
     def _cast(self, at: int, *, trying: bool) -> n.Node:
         operand = self.expression()
-        self.need("AS")
+        self.expect("AS")
         kind = self.type_until(")")
-        self.need(")")
+        self.expect(")")
         return n.Cast(operand, kind, trying, at=at)
 
     def type_until(self, *ends: str) -> t.DataType:
         """A column type, which reaches to one of these words outside of brackets."""
-        start, depth = self.here.start, 0
+        start, depth = self.token.start, 0
         stop = start
-        while self.here.kind != "end" and (depth or self.here.upper not in ends):
-            depth += {"(": 1, "<": 1, ")": -1, ">": -1}.get(self.here.upper, 0)
-            stop = self.advance().end
+        while self.token.kind != "end" and (depth or self.token.upper not in ends):
+            depth += {"(": 1, "<": 1, ")": -1, ">": -1}.get(self.token.upper, 0)
+            stop = self.take().end
         shown = self.text[start:stop]
         try:
             return parse_type(shown)
@@ -457,104 +480,104 @@ class Reader:
 
     def _extract(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
         unit = self._unit(_FIELDS)
-        self.need("FROM")
+        self.expect("FROM")
         return (self.expression(),), {"UNIT": unit}
 
     def _trim(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        side = self.advance().upper if self.here.upper in ("BOTH", "LEADING", "TRAILING") else "BOTH"
-        if self.take("FROM"):
+        side = self.take().upper if self.token.upper in ("BOTH", "LEADING", "TRAILING") else "BOTH"
+        if self.accept("FROM"):
             return (self.expression(),), {"SIDE": side}
         first = self.expression()
-        if self.take("FROM"):
+        if self.accept("FROM"):
             return (self.expression(), first), {"SIDE": side}
         return (first,), {"SIDE": side}
 
     def _position(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
         needle = self._sum()
-        self.need("IN")
+        self.expect("IN")
         return (needle, self.expression()), {}
 
     def _overlay(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
         found = [self.expression()]
         for word in ("PLACING", "FROM"):
-            self.need(word)
+            self.expect(word)
             found.append(self.expression())
-        if self.take("FOR"):
+        if self.accept("FOR"):
             found.append(self.expression())
         return tuple(found), {}
 
     def _substring(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
         found = [self.expression()]
-        if self.take("FROM"):
+        if self.accept("FROM"):
             found.append(self.expression())
-            if self.take("FOR"):
+            if self.accept("FOR"):
                 found.append(self.expression())
         else:
-            while self.take(","):
+            while self.accept(","):
                 found.append(self.expression())
         return tuple(found), {}
 
     def _rounding(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
         operand = self.expression()
-        return (operand,), ({"UNIT": self._unit(_FIELDS)} if self.take("TO") else {})
+        return (operand,), ({"UNIT": self._unit(_FIELDS)} if self.accept("TO") else {})
 
     def _by_unit(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        unit = self.here.upper.removeprefix("SQL_TSI_")
-        if self.here.upper.startswith("SQL_TSI_") and unit in UNITS:
-            self.advance()
+        unit = self.token.upper.removeprefix("SQL_TSI_")
+        if self.token.upper.startswith("SQL_TSI_") and unit in UNITS:
+            self.take()
         else:
             unit = self._unit(UNITS)
-        self.need(",")
+        self.expect(",")
         return self.commas(self.expression), {"UNIT": unit}
 
     def _json(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
         arguments = self.commas(self.expression)
         words: dict[str, Any] = {}
-        if self.take("RETURNING"):
+        if self.accept("RETURNING"):
             words["RETURNING"] = self.type_until(")", "NULL", "ERROR", "DEFAULT", "EMPTY", "WITH", "WITHOUT")
-        if self.here.upper in ("WITH", "WITHOUT"):
-            start = stop = self.here.start
-            while self.here.upper in ("WITH", "WITHOUT", "CONDITIONAL", "UNCONDITIONAL", "ARRAY", "WRAPPER"):
-                stop = self.advance().end
+        if self.token.upper in ("WITH", "WITHOUT"):
+            start = stop = self.token.start
+            while self.token.upper in ("WITH", "WITHOUT", "CONDITIONAL", "UNCONDITIONAL", "ARRAY", "WRAPPER"):
+                stop = self.take().end
             words["WRAPPER"] = " ".join(self.text[start:stop].upper().split())
         while not self.at(")"):
             action: Any
-            if self.take("DEFAULT"):
+            if self.accept("DEFAULT"):
                 action = self._sum()
-            elif self.take("EMPTY"):
-                action = f"EMPTY {self.advance().upper}"
+            elif self.accept("EMPTY"):
+                action = f"EMPTY {self.take().upper}"
             else:
-                action = self.advance().upper
+                action = self.take().upper
             if not isinstance(action, n.Node) and action not in (
                 *("NULL", "ERROR", "TRUE", "FALSE", "UNKNOWN", "EMPTY ARRAY", "EMPTY OBJECT"),
             ):
                 self.fail("expected NULL, ERROR or DEFAULT … ON EMPTY or ON ERROR", self.tokens[self.index - 1])
-            self.need("ON")
-            event = self.advance()
+            self.expect("ON")
+            event = self.take()
             if event.upper not in ("EMPTY", "ERROR"):
                 self.fail("expected ON EMPTY or ON ERROR", event)
             words[event.upper] = action
         return arguments, words
 
     def _over(self) -> n.Over:
-        at = self.advance().start
-        self.need("(")
-        partition = self.commas(self.expression) if self.take("PARTITION", "BY") else ()
-        order = self.commas(self.order) if self.take("ORDER", "BY") else ()
-        start = stop = self.here.start
-        while not self.at(")") and self.here.kind != "end":
-            stop = self.advance().end
-        self.need(")")
+        at = self.take().start
+        self.expect("(")
+        partition = self.commas(self.expression) if self.accept("PARTITION", "BY") else ()
+        order = self.commas(self.order) if self.accept("ORDER", "BY") else ()
+        start = stop = self.token.start
+        while not self.at(")") and self.token.kind != "end":
+            stop = self.take().end
+        self.expect(")")
         return n.Over(partition, order, self.text[start:stop], at=at)
 
     def order(self) -> n.Order:
         """One of the things that rows are ordered by."""
-        at = self.here.start
+        at = self.token.start
         value = self.expression()
-        descending = self.take("DESC")
+        descending = self.accept("DESC")
         if not descending:
-            self.take("ASC")
-        nulls = self.advance().upper if self.take("NULLS") else ""
+            self.accept("ASC")
+        nulls = self.take().upper if self.accept("NULLS") else ""
         return n.Order(value, descending, nulls, at=at)
 
     def query(self) -> n.Node:
@@ -568,7 +591,4 @@ def read_expression(text: str) -> n.Node:
     Raises:
         UntranslatableError: It is none.
     """
-    reader = Reader(text)
-    found = reader.expression()
-    reader.end()
-    return found
+    return Reader(text).whole()

@@ -13,7 +13,7 @@ from kdsl.declare.translate import functions, tree as n
 from kdsl.declare.translate.calls import Arguments
 from kdsl.declare.translate.casts import NoCastError, cast
 from kdsl.declare.translate.errors import UntranslatableError
-from kdsl.declare.translate.reader import read_expression
+from kdsl.declare.translate.reader import read_expression, too_deep
 from kdsl.declare.translate.values import Interval, NoCommonTypeError, Value, arithmetic, common, number, same_in_spark
 from kdsl.errors import nearest
 from kdsl.types import model as t
@@ -162,19 +162,21 @@ class Scalar:
                 self.fail(node, text, f"{text} has more than 38 digits", "write fewer")
             kind = t.Decimal(max(digits, len(behind), 1), len(behind), nullable=False)
             return Value(f"CAST('{text}' AS DECIMAL({kind.precision}, {kind.scale}))", kind, text)
+        if len(text.lstrip("0")) > t.MAX_DECIMAL:
+            self.fail(node, text, f"a number of {len(text)} digits is longer than 38", "write fewer")
         value = int(text)
         if value < 2**31:
             return Value(str(value), t.Int(nullable=False), text)
         if value < 2**63:
             return Value(f"{value}L", t.BigInt(nullable=False), text)
-        return Value(f"{value}BD", t.Decimal(min(len(str(value)), 38), 0, nullable=False), text)
+        return Value(f"{value}BD", t.Decimal(len(str(value)), 0, nullable=False), text)
 
     def interval(self, node: n.Span) -> Value:
         """An interval."""
         unit, until, text = node.unit, node.until, node.text
         months = unit in ("YEAR", "QUARTER", "MONTH")
         if unit == until and unit in ("WEEK", "QUARTER"):
-            if not re.fullmatch(r"-?\d+", text):
+            if not re.fullmatch(r"-?\d{1,9}", text):
                 self.fail(node, unit, f"{text!r} is no number of {unit.lower()}s", f"write INTERVAL '2' {unit}")
             many, unit = (7, "DAY") if unit == "WEEK" else (3, "MONTH")
             text, until = str(int(text) * many), unit
@@ -515,4 +517,7 @@ def translate_expression(text: str, columns: Mapping[str, t.DataType]) -> Value:
         UntranslatableError: It is none, or has no equal in Spark.
     """
     node = read_expression(text)
-    return Scalar(text, Columns(columns))(node)
+    try:
+        return Scalar(text, Columns(columns))(node)
+    except RecursionError:
+        raise too_deep("", text, n.deepest(node).at) from None

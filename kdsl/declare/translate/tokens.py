@@ -61,7 +61,7 @@ def tokens(text: str) -> list[Token]:
         if kind == "blank":
             continue
         if kind == "unicode":
-            found.append(Token("string", shown, _unicode(shown), start, at))
+            found.append(Token("string", shown, _unicode(shown, text, start), start, at))
         elif kind == "string":
             found.append(Token("string", shown, shown[shown.index("'") + 1 : -1].replace("''", "'"), start, at))
         elif kind == "bytes":
@@ -80,9 +80,14 @@ def _hex(shown: str, text: str, start: int) -> str:
     return digits
 
 
-def _unicode(shown: str) -> str:
+def _unicode(shown: str, text: str, start: int) -> str:
     def sign(match: re.Match[str]) -> str:
-        code = match[1] or match[2]
-        return chr(int(code, 16)) if code else "\\"
+        if not (digits := match[1] or match[2]):
+            return "\\"
+        code = int(digits, 16)
+        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
+            reason, fix = f"{match[0]} is no character of Unicode", "write the number of one, up to 10FFFF"
+            raise UntranslatableError(shown, reason, fix, text, start)
+        return chr(code)
 
     return _ESCAPE.sub(sign, shown[3:-1].replace("''", "'"))

@@ -17,6 +17,22 @@ class Node:
     at: int = attrs.field(default=0, eq=False)
 
 
+def deepest(root: Node) -> Node:
+    """The node with the most others around it; found without recursion, which a deep tree has too much of."""
+    found = root
+    level: list[object] = [root]
+    while level:
+        found = next((one for one in level if isinstance(one, Node)), found)
+        below: list[object] = []
+        for one in level:
+            if isinstance(one, Node):
+                below += [getattr(one, a.name) for a in attrs.fields(type(one)) if a.name != "at"]
+            elif isinstance(one, tuple):
+                below += one
+        level = below
+    return found
+
+
 @attrs.frozen
 class Literal(Node):
     """A constant: its kind and its text (digits, or the content of the quotes)."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kdsl.declare.ddl.expressions import UntranslatableError, spark_expression, typed_expression, typed_query
+from kdsl.declare.translate import UntranslatableError, spark_expression, typed_expression, typed_query
 from kdsl.declare.translate.casts import as_text
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
@@ -139,6 +139,10 @@ class TestErrors:
             ("INTERVAL 'x' DAY", "INTERVAL", 0, "'x' is no interval of DAY"),
             ("s AT TIME ZONE 'UTC'", "AT", 2, "AT TIME ZONE is not part of Flink SQL"),
             ("TRUNCATE(f, 1)", "TRUNCATE", 0, "is not exact in Spark"),
+            ("a + U&'\\+110000'", "U&'\\+110000'", 4, "is no character of Unicode"),
+            ("U&'\\D800'", "U&'\\D800'", 0, "is no character of Unicode"),
+            ("a + " + "9" * 5000, "9" * 5000, 4, "longer than 38"),
+            ("INTERVAL '" + "9" * 5000 + "' WEEK", "WEEK", 0, "is no number of weeks"),
         ],
     )
     def test_they_name_what_is_wrong_and_where(self, sql: str, name: str, position: int, reason: str) -> None:
@@ -147,6 +151,20 @@ class TestErrors:
         assert (told.name, told.position) == (name, position)
         assert reason in told.reason
         assert told.fix
+
+    @pytest.mark.parametrize("text", ["(" * 5000 + "a" + ")" * 5000, "NOT " * 5000 + "o", " + ".join(["a"] * 5000)])
+    def test_what_is_too_deep_is_told_at_a_place(self, text: str) -> None:
+        with pytest.raises(UntranslatableError, match="nested too deeply") as told:
+            spark_expression(text, COLUMNS)
+        assert 0 <= told.value.position < len(text)
+        with pytest.raises(UntranslatableError, match="nested too deeply") as told:
+            typed_query(f"SELECT {text} FROM t", {"t": t.row(a=t.Int(), o=t.Boolean())})
+        assert 0 <= told.value.position < len(text)
+
+    def test_a_query_that_is_too_deep_is_told_at_a_place(self) -> None:
+        with pytest.raises(UntranslatableError, match="nested too deeply") as told:
+            typed_query("SELECT * FROM (" * 3000 + "t" + ")" * 3000, {"t": t.row(a=t.Int())})
+        assert told.value.position > 0
 
     def test_the_place_is_shown_with_a_caret(self) -> None:
         assert str(refused("a +\n  UPER(s)")).splitlines()[0].startswith("line 2, column 3: there is no function")
