@@ -129,6 +129,143 @@ def row_not_null(kind: t.Row) -> t.Row:
     return made
 
 
+FIXED_THREE = {"type": "fixed", "name": "F", "size": 3}
+BRANCHES: dict[str, tuple[Any, list[bytes]]] = {
+    "null": ("null", [b""]),
+    "int": ("int", [long(7), long(-(2**31)), long(2**31)]),
+    "long": ("long", [long(300), long(2**62 + 1)]),
+    "float": ("float", [struct.pack("<f", 0.5)]),
+    "double": ("double", [struct.pack("<d", -2.5)]),
+    "string": ("string", [text("é"), text("")]),
+    "bytes": ("bytes", [text("abc"), b"\x04\xff\xfe"]),
+    "boolean": ("boolean", [b"\1"]),
+    "F": (FIXED_THREE, [b"abc", b"ab"]),
+    "array": ({"type": "array", "items": ["null", "int"]}, [b"\x04\x02\x0c\x02\x02\0", b"\x04\0\x02\x02\0", b"\0"]),
+}
+UNIONS = st.lists(st.sampled_from(sorted(BRANCHES)), min_size=1, max_size=5, unique=True)
+KINDS = [
+    kind.as_nullable(nullable)
+    for kind in (t.Int(), t.BigInt(), t.Double(), t.STRING, t.BYTES, t.Array(t.Int()), t.Array(t.Int(nullable=False)))
+    for nullable in (True, False)
+]
+
+
+@given(UNIONS, st.sampled_from(KINDS), st.booleans(), st.data())
+@settings(deadline=None, max_examples=150, suppress_health_check=SUPPRESSED)
+def test_unions_of_all_types_equal_the_judge(
+    names: list[str], kind: t.DataType, inside: bool, data: st.DataObject
+) -> None:
+    union = [BRANCHES[name][0] for name in names]
+    writer, table = record(("f", union), ("last", "int")), row(f=kind, last=t.Int(nullable=False))
+    reader = avro_schema(table)
+    if inside:
+        writer, table = record(("f", {"type": "array", "items": union})), row(f=t.Array(kind))
+        reader = avro_schema(table)
+    elif data.draw(st.booleans()):
+        reader = record(("f", [BRANCHES[name][0] for name in data.draw(UNIONS)]), ("last", "int"))
+        table = row_of(reader)
+    messages = []
+    for _ in range(data.draw(st.integers(1, 5))):
+        made = b""
+        for _ in range(data.draw(st.integers(1, 3)) if inside else 1):
+            place = data.draw(st.integers(0, len(names) - 1))
+            made += (b"\x02" if inside else b"") + long(place) + data.draw(st.sampled_from(BRANCHES[names[place]][1]))
+        messages.append(data.draw(avro_bodies.broken(made + (b"\0" if inside else long(5)))))
+
+    both(writer, table, reader, [*messages])
+
+
+def asked(reader: AvroReader, messages: list[bytes], monkeypatch: pytest.MonkeyPatch) -> tuple[Decoded, list[bytes]]:
+    """What is read, and the messages that the judge was asked about."""
+    judge, bodies = reader.reference.value, list[bytes]()
+
+    def value(body: bytes) -> Any:
+        bodies.append(body)
+        return judge(body)
+
+    monkeypatch.setattr(reader.reference, "value", value)
+    return reader.read(pa.array(messages, pa.binary())), bodies
+
+
+@pytest.mark.parametrize(
+    ("wire", "kind", "good", "null"),
+    [
+        (["null", "int"], t.Int(nullable=False), b"\x02" + long(9), b"\0"),
+        (["string", "null"], t.VarChar(nullable=False), b"\0" + text("ab"), b"\x02"),
+        (["int", "string"], t.BigInt(), b"\0" + long(9), b"\x02" + text("ab")),
+        (["null", "int", "string"], t.BigInt(), b"\x02" + long(9), b"\x04" + text("ab")),
+        ({"type": "array", "items": ["null", "int"]}, t.Array(t.Int(nullable=False)), b"\x02\x02\x02\0", b"\x02\0\0"),
+    ],
+    ids=str,
+)
+def test_only_the_messages_that_meet_a_mismatch_go_to_the_judge(
+    wire: Any, kind: t.DataType, good: bytes, null: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = row(f=kind)
+    messages = [null if i in (3, 77) else good for i in range(100)]
+    decoded, bodies = asked(AvroReader(record(("f", wire)), table, avro_schema(table)), messages, monkeypatch)
+
+    assert bodies == [null, null]
+    assert [b.index for b in decoded.bad] == [3, 77]
+    assert len(decoded.rows) == 98
+
+
+@pytest.mark.parametrize(
+    ("wire", "table", "messages", "expected"),
+    [
+        (["null", "string", "long"], None, [b"\0", b"\x02" + text("a"), b"\x04\x06"], [
+            None, {"member0": "a", "member1": None}, {"member0": None, "member1": 3}]),
+        (["int", "null", "long"], t.BigInt(), [b"\0\x02", b"\x02", b"\x04\x06"], [1, None, 3]),
+        ("null", t.STRING, [b""] * 3, [None] * 3),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 4}, t.Decimal(6, 2),
+         [b"\x06\x01\xe2\x3f", b"\x08\x7f\xff\xff\xff", b"\x04\xff\xce"], [Decimal("12.35"), None, Decimal("-0.01")]),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 0}, t.Decimal(6, 2),
+         [b"\x02\x0c", b"\x06\x01\xe2\x3f", b"\x02\xff"], [Decimal("12.00"), None, Decimal("-1.00")]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_unions_nulls_and_decimals_of_other_scales_are_read_by_columns(
+    wire: Any, table: t.DataType | None, messages: list[bytes], expected: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = record(("f", wire))
+    kind = row_of(writer) if table is None else row(f=table)
+    reader = writer if table is None else avro_schema(kind)
+    decoded, bodies = asked(AvroReader(writer, kind, reader), messages * 20, monkeypatch)
+
+    assert bodies == []
+    assert decoded.rows.field("f").to_pylist() == expected * 20
+
+
+MANY = [{"type": "fixed", "name": f"F{i}", "size": 1} for i in range(70)]
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_union_may_have_more_types_than_fit_in_one_byte(wanted: bool) -> None:
+    writer = record(("f", [*MANY, "int"]), ("last", "int"))
+    table = row(last=t.Int(nullable=False), **({"f": t.Int()} if wanted else {}))
+    numbers = (70,) if wanted else (1, 63, 64, 69)
+    messages: list[bytes | None] = [long(number) + b"\0" + long(8) for number in numbers]
+    decoded = both(writer, table, avro_schema(table), messages)
+
+    assert decoded.bad == ()
+    assert decoded.rows.to_pylist() == [{"last": 8} | ({"f": 0} if wanted else {}) for _ in numbers]
+
+
+@given(st.integers(1, 38), st.data())
+@settings(deadline=None, max_examples=80, suppress_health_check=SUPPRESSED)
+def test_decimals_of_any_scale_equal_the_judge(precision: int, data: st.DataObject) -> None:
+    table = row(d=t.Decimal(precision, data.draw(st.integers(0, precision))))
+    scale = data.draw(st.integers(0, 38))
+    logical = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": scale}
+    numbers = st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**40), 10**40) | st.integers(-5000, 5000)
+    messages = [
+        long(size := n.bit_length() // 8 + 1) + n.to_bytes(size, "big", signed=True)
+        for n in data.draw(st.lists(numbers, min_size=1, max_size=8))
+    ]
+
+    both(record(("d", logical)), table, avro_schema(table), [*messages])
+
+
 def test_a_large_batch_with_a_few_bad_messages_keeps_all_others() -> None:
     kind = row(id=t.BigInt(nullable=False), tags=t.Array(t.STRING, nullable=False))
     schema = avro_schema(kind)

@@ -6,19 +6,19 @@ doubt are marked in the cursor; the reference reads those. What is not in doubt 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._avro.cursor import Cursor, Longs
+from kdsl_formats._avro.column import Column, Slots
+from kdsl_formats._avro.cursor import Cursor
 from kdsl_formats._avro.resolution import (
-    UNITS,
+    Chosen,
     Entries,
+    Fail,
     Items,
     Null,
     Record,
@@ -28,72 +28,33 @@ from kdsl_formats._avro.resolution import (
     Symbol,
     Union,
 )
+from kdsl_formats._avro.scalars import Decimals, Numbers, Symbols, Texts
 from kdsl_formats._avro.skipping import Passing, Walking, entry_places, item_places, passing
-from kdsl_formats._text.reading import Mask, Positions, bounds, content, pieces
+from kdsl_formats._text.reading import Mask, Positions
 
-Slots = Positions | None
-"""For each place of a cursor the element it fills; None: all of them, in their order."""
-
-
-class Column(ABC):
-    """A column being read.
-
-    Attributes:
-        hopeless: Whether every body is in doubt.
-        valid: Which elements are not NULL; None when all are.
-    """
-
-    hopeless = False
-    valid: Mask | None = None
-
-    def start(self, count: int, owner: Positions | None) -> None:
-        """Make room.
-
-        Args:
-            count: How many elements the column has.
-            owner: The body of each; None when there is one for each body.
-        """
-        self.count, self.owner, self.valid = count, owner, None
-
-    @abstractmethod
-    def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read, once."""
-
-    @abstractmethod
-    def build(self, cursor: Cursor) -> pa.Array:
-        """What was read; may find more doubts."""
-
-    def bits(self) -> pa.Buffer | None:
-        """The validity bitmap."""
-        if self.valid is None or self.valid.all():
-            return None
-        return pa.py_buffer(np.packbits(self.valid, bitorder="little"))
-
-    def doubt(self, cursor: Cursor, which: Mask) -> None:
-        """Elements whose bodies are in doubt."""
-        if which.any():
-            cursor.bodies.doubts[which if self.owner is None else self.owner[which]] = True
+ONE_BYTE = 64  # types of a union, whose numbers have one byte; the others are in doubt
 
 
 def column_of(step: Step, kind: t.DataType) -> Column:
     """The column that a step fills."""
     match step:
         case Scalar(target="string"):
-            return _Text(step)
+            return Texts(step)
         case Scalar(column=t.Binary() | t.VarBinary()):
-            return _Text(step)
-        case Scalar(column=t.Decimal(scale=scale)) if scale == step.scale:
-            return _Decimal(step)
-        case Scalar() if not isinstance(step.column, t.Decimal):
-            return _Number(step)
+            return Texts(step)
+        case Scalar(column=t.Decimal()):
+            return Decimals(step)
+        case Scalar():
+            return Numbers(step)
         case Symbol(symbols=symbols):
-            return _Symbol(symbols)
-        case Union(branches=(inner,)):
-            return _Nullable(column_of(inner, kind), 0, 1)
-        case Union(branches=(Null(), inner)) if not isinstance(inner, Null):
-            return _Nullable(column_of(inner, kind), 2, 2)
-        case Union(branches=(inner, Null())) if not isinstance(inner, Null):
-            return _Nullable(column_of(inner, kind), 0, 2)
+            return Symbols(symbols)
+        case Union(branches=branches):
+            return _union(branches, kind)
+        case Chosen(name=name, inner=inner, column=row):
+            inside = next(f.type for f in row.fields if f.name == name)
+            return _Member(name, column_of(inner, inside), row)
+        case Null():
+            return _Nothing(kind)
         case Items(inner=inner, column=array):
             walk = item_places(step.wire)
             return _List(step, column_of(inner, array.element), walk) if walk else _Doubtful(kind)
@@ -104,6 +65,23 @@ def column_of(step: Step, kind: t.DataType) -> Column:
         case Record():
             return _Record(step)
     return _Doubtful(kind)
+
+
+def _union(branches: Sequence[Step], kind: t.DataType) -> Column:
+    """The column of a union: null and branches that fail need no column of their own."""
+    real = [i for i, branch in enumerate(branches) if not isinstance(branch, Null | Fail)]
+    failing = [i for i, branch in enumerate(branches) if isinstance(branch, Fail)]
+    nullable = any(isinstance(branch, Null) for branch in branches)
+    if not real:
+        return _Nullable(_Doubtful(kind), failing, failing, len(branches)) if failing and nullable else _Doubtful(kind)
+    parts = [column_of(branches[i], kind) for i in real]
+    made: Column
+    if len(parts) == 1:
+        made = _Nullable(parts[0], real, failing, len(branches))
+    else:
+        made = _Several(parts, real, failing, len(branches))
+    made.hopeless = not nullable and all(part.hopeless for part in parts)
+    return made
 
 
 class _Doubtful(Column):
@@ -121,28 +99,45 @@ class _Doubtful(Column):
         return pa.nulls(self.count, self.kind)
 
 
+class _Nothing(Column):
+    """The type null: no bytes, no values."""
+
+    def __init__(self, kind: t.DataType) -> None:
+        self.kind = arrow_type(kind)
+
+    def scan(self, cursor: Cursor, slots: Slots) -> None:
+        pass
+
+    def build(self, cursor: Cursor) -> pa.Array:
+        self.valid = np.zeros(self.count, dtype=bool)
+        return pa.nulls(self.count, self.kind)
+
+
 class _Nullable(Column):
-    """A union of null and one type, or of one type alone.
+    """A union of which one type alone has values; of the others some are NULL, and some fail.
 
     Args:
         inner: The type's column.
-        code: Twice the number of the type.
+        numbers: The number of the type.
+        failing: The numbers of the types that fail.
         types: How many types the union has.
     """
 
-    def __init__(self, inner: Column, code: int, types: int) -> None:
-        self.inner, self.code, self.types = inner, code, types
-        self.hopeless = inner.hopeless and types == 1
+    def __init__(self, inner: Column, numbers: Sequence[int], failing: Sequence[int], types: int) -> None:
+        self.inner, self.code, self.types = inner, 2 * numbers[0], types
+        self.failing = _codes(failing)
 
     def start(self, count: int, owner: Positions | None) -> None:
         super().start(count, owner)
         self.inner.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        found = cursor.branch(self.types) == self.code
+        codes = cursor.branch(self.types)
+        found = codes == self.code
         if found.all():
             self.inner.scan(cursor, slots)
             return
+        cursor.doubt(self.failing[codes])
         which = np.flatnonzero(found)
         some = cursor.pick(which)
         places = which if slots is None else slots[which]
@@ -158,177 +153,77 @@ class _Nullable(Column):
         return made
 
 
-class _Number(Column):
-    """Numbers, booleans, dates, times and timestamps."""
+class _Several(Column):
+    """A union of which several types have values.
 
-    def __init__(self, step: Scalar) -> None:
-        self.step = step
-        self.kind = arrow_type(step.column)
-        self.dtype = _dtype(self.kind)
-        self.values: npt.NDArray[Any] = np.zeros(0)
+    Args:
+        parts: The column of each of these types.
+        numbers: Their numbers.
+        failing: The numbers of the types that fail.
+        types: How many types the union has.
+    """
 
-    def scan(self, cursor: Cursor, slots: Slots) -> None:
-        found = self._found(cursor)
-        if slots is None:
-            self.values = found.astype(self.dtype, copy=False)
-        else:
-            self.values = np.zeros(self.count, dtype=self.dtype)
-            self.values[slots] = found
+    def __init__(self, parts: Sequence[Column], numbers: Sequence[int], failing: Sequence[int], types: int) -> None:
+        self.parts, self.types = parts, types
+        self.failing = _codes(failing)
+        self.part_of = np.full(256, -1)
+        for place, number in enumerate(numbers):
+            if number < ONE_BYTE:
+                self.part_of[2 * number] = place
+        self.chosen: Positions = np.zeros(0, dtype=np.int64)
 
-    def _found(self, cursor: Cursor) -> npt.NDArray[Any]:
-        match self.step.wire:
-            case "boolean":
-                flags: Mask = cursor.bytes() == 1
-                return flags
-            case "float":
-                return cursor.words(4).astype(np.uint32).view(np.float32)
-            case "double":
-                return cursor.words(8).view(np.float64)
-            case "int":
-                return self._fitting(cursor, cursor.ints())
-            case _:
-                return self._fitting(cursor, cursor.longs())
-
-    def _fitting(self, cursor: Cursor, found: Longs) -> npt.NDArray[Any]:
-        unit = self.step.unit
-        match self.step.column:
-            case t.TinyInt() | t.SmallInt():
-                narrow = found.astype(self.dtype)
-                cursor.doubt(narrow != found)
-                return narrow
-            case t.Time():
-                cursor.doubt((found < 0) | (found >= 86_400_000_000_000 // unit))
-                return found * unit
-            case t.Timestamp() | t.TimestampLtz() if unit == UNITS["millis"]:
-                most = (1 << 63) // 1000 - 1
-                cursor.doubt((found > most) | (found < -most))
-                return found * 1000
-            case t.Timestamp() | t.TimestampLtz() if unit == UNITS["nanos"]:
-                return found // 1000
-            case _:
-                return found
-
-    def build(self, cursor: Cursor) -> pa.Array:
-        values = np.packbits(self.values, bitorder="little") if self.dtype == np.bool_ else self.values
-        return pa.Array.from_buffers(self.kind, self.count, [self.bits(), pa.py_buffer(values)])
-
-
-class _Text(Column):
-    """Texts and bytes: stretches of the buffer."""
-
-    def __init__(self, step: Scalar) -> None:
-        self.kind = arrow_type(step.column)
-        self.size = step.size if step.wire == "fixed" else None
-        self.begin = self.length = np.zeros(0, dtype=np.int64)
+    def start(self, count: int, owner: Positions | None) -> None:
+        super().start(count, owner)
+        for part in self.parts:
+            part.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        begin, length = cursor.spans(size=self.size)
-        if slots is None:
-            self.begin, self.length = begin, length
-        else:
-            self.begin, self.length = (np.zeros(self.count, dtype=np.int64) for _ in range(2))
-            self.begin[slots], self.length[slots] = begin, length
+        codes = cursor.branch(self.types)
+        cursor.doubt(self.failing[codes])
+        found = self.part_of[codes]
+        self.chosen = np.full(self.count, -1)
+        self.chosen[slice(None) if slots is None else slots] = found
+        for i, part in enumerate(self.parts):
+            which = np.flatnonzero(found == i)
+            some = cursor.pick(which)
+            part.scan(some, which if slots is None else slots[which])
+            cursor.at[which] = some.at
 
     def build(self, cursor: Cursor) -> pa.Array:
-        data = cursor.bodies.data
-        made = self._made(data, self.valid)
-        if pa.types.is_string(self.kind) and not _is_utf8(made):
-            wrong = self._not_utf8(made)
-            self.doubt(cursor, wrong)
-            made = self._made(data, ~wrong if self.valid is None else self.valid & ~wrong)
-        return made
-
-    def _made(self, data: npt.NDArray[np.uint8], present: Mask | None) -> pa.Array:
-        return pieces(data, self.begin, self.begin + self.length, present, self.kind)
-
-    def _not_utf8(self, made: pa.Array) -> Mask:
-        start, end = bounds(made)
-        data = content(made)
-        high = np.flatnonzero(data >= 0x80)
-        some = np.flatnonzero(np.searchsorted(high, start) < np.searchsorted(high, end))
-        wrong = np.zeros(self.count, dtype=bool)
-        for i in some.tolist():
-            try:
-                bytes(data[start[i] : end[i]]).decode()
-            except UnicodeDecodeError:
-                wrong[i] = True
-        return wrong
+        made = pa.concat_arrays([part.build(cursor) for part in self.parts])
+        valid = self.chosen >= 0
+        if self.valid is not None:
+            valid &= self.valid
+        self.valid = valid
+        places = self.chosen * self.count + np.arange(self.count)
+        return made.take(pa.array(places, mask=~valid))
 
 
-class _Decimal(Column):
-    """Decimals of up to sixteen bytes; longer and empty ones are in doubt."""
-
-    def __init__(self, step: Scalar) -> None:
-        assert isinstance(step.column, t.Decimal)
-        self.kind = arrow_type(step.column)
-        self.size = step.size if step.wire == "fixed" else None
-        self.bound = 10**step.column.precision
-        self.halves = np.zeros((0, 2), dtype=np.int64)
-
-    def scan(self, cursor: Cursor, slots: Slots) -> None:
-        begin, length = cursor.spans(size=self.size)
-        wrong = (length < 1) | (length > 16)
-        words = cursor.bodies.words
-        low = _signed(words[begin], np.minimum(length, 8))
-        high = low >> 63
-        long = np.flatnonzero((length > 8) & ~wrong)
-        if long.size:
-            more = length[long] - 8
-            high[long] = _signed(words[begin[long]], more)
-            low[long] = words[begin[long] + more].byteswap().view(np.int64)
-        lost = self._too_large(low, high, wrong)
-        cursor.doubt(wrong)
-        slots = np.arange(self.count) if slots is None else slots
-        self.halves = np.zeros((self.count, 2), dtype=np.int64)
-        self.halves[slots, 0], self.halves[slots, 1] = low, high
-        if lost is not None:
-            self.valid = np.ones(self.count, dtype=bool)
-            self.valid[slots[lost]] = False
-
-    def _too_large(self, low: Longs, high: Longs, wrong: Mask) -> Mask | None:
-        """Which numbers have too many digits; where that is hard to say they are in doubt."""
-        if self.bound <= 1 << 63:
-            wrong |= high != low >> 63
-            lost = (low >= self.bound) | (low <= -self.bound)
-            return lost if lost.any() else None
-        most = self.bound >> 64
-        wrong |= (high >= most) | (high < -most) if most else high != low >> 63
-        return None
-
-    def build(self, cursor: Cursor) -> pa.Array:
-        return pa.Array.from_buffers(self.kind, self.count, [self.bits(), pa.py_buffer(self.halves)])
-
-
-def _signed(words: npt.NDArray[np.uint64], size: Longs) -> Longs:
-    """The signed numbers that the first bytes of words are, the highest byte first; of no bytes it is nothing."""
-    made: Longs = words.byteswap().view(np.int64) >> (64 - 8 * np.maximum(size, 1))
+def _codes(numbers: Sequence[int]) -> Mask:
+    """Which bytes are the numbers of some types of a union."""
+    made = np.zeros(256, dtype=bool)
+    made[[2 * n for n in numbers if n < ONE_BYTE]] = True
     return made
 
 
-class _Symbol(Column):
-    """The symbols of an enum."""
+class _Member(Column):
+    """A row that stands for a union of the table, of which one member has a value."""
 
-    def __init__(self, symbols: tuple[str | None, ...]) -> None:
-        self.symbols = pa.array(symbols, pa.string())
-        self.known = np.asarray(self.symbols.is_valid())
-        self.places = np.zeros(0, dtype=np.int64)
+    def __init__(self, name: str, inner: Column, row: t.Row) -> None:
+        self.name, self.inner, self.kind = name, inner, arrow_type(row)
+        self.hopeless = inner.hopeless
+
+    def start(self, count: int, owner: Positions | None) -> None:
+        super().start(count, owner)
+        self.inner.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        found = cursor.ints()
-        wrong = (found < 0) | (found >= len(self.known))
-        found[wrong] = 0
-        wrong |= ~self.known[found] if len(self.known) else True
-        cursor.doubt(wrong)
-        if slots is None:
-            self.places = found
-        else:
-            self.places = np.zeros(self.count, dtype=np.int64)
-            self.places[slots] = found
+        self.inner.scan(cursor, slots)
 
     def build(self, cursor: Cursor) -> pa.Array:
-        if not len(self.symbols):
-            return pa.nulls(self.count, pa.string())
-        return self.symbols.take(pa.array(self.places, mask=None if self.valid is None else ~self.valid))
+        made = self.inner.build(cursor)
+        children = [made if f.name == self.name else pa.nulls(self.count, f.type) for f in self.kind]
+        return pa.Array.from_buffers(self.kind, self.count, [self.bits()], children=children)
 
 
 class _Nested(Column):
@@ -379,7 +274,7 @@ class _Map(_Nested):
     def __init__(self, step: Entries, inner: Column, walk: Walking) -> None:
         super().__init__(step, walk)
         self.inner = inner
-        self.keys = _Text(Scalar("string", "string", t.VarChar(nullable=False)))
+        self.keys = Texts(Scalar("string", "string", t.VarChar(nullable=False)))
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
         entries = self.elements(cursor, slots)
@@ -451,20 +346,3 @@ class _Record(Column):
             for name in self.names
         ]
         return pa.Array.from_buffers(self.kind, self.count, [self.bits()], children=children)
-
-
-def _dtype(kind: pa.DataType) -> np.dtype[Any]:
-    """How numpy holds the values of an Arrow type."""
-    if pa.types.is_boolean(kind):
-        return np.dtype(np.bool_)
-    if pa.types.is_floating(kind):
-        return np.dtype(f"f{kind.bit_width // 8}")
-    return np.dtype(f"i{kind.bit_width // 8}")
-
-
-def _is_utf8(texts: pa.Array) -> bool:
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True

@@ -104,9 +104,12 @@ class Cursor:
         return found
 
     def branch(self, count: int) -> npt.NDArray[np.uint8]:
-        """The number of a union's type at each place, twice (as its byte is); the count or more is in doubt."""
+        """The number of a union's type at each place, twice (as its byte is); the count or more is in doubt.
+
+        So is a number of two bytes, which a union of more than 64 types has.
+        """
         found = self.bytes()
-        wrong = found >= 2 * count
+        wrong = found >= min(2 * count, 0x80)
         wrong |= (found & 1).view(bool)
         self.doubt(wrong)
         return found
