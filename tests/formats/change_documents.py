@@ -11,13 +11,21 @@ from tests.formats.json_documents import STYLES, Style, Writer
 
 @attrs.define
 class ChangeWriter(Writer):
-    """Writes messages of a dialect; `Writer` writes their rows."""
+    """Writes messages of a dialect; `Writer` writes their rows.
+
+    Attributes:
+        schema: The schema that most messages with one have; None for any.
+    """
+
+    schema: str | None = None
 
     def changes(self, meaning: Meaning, count: int) -> list[bytes | None]:
         """Messages with changes."""
         r = self.random
         styles = r.sample(STYLES, r.randint(1, 2))
         extra = r.random() < 0.4
+        schemas = ['{"type":"struct","fields":[1.50, {}]}', '{"é":["x", "\\u00e9"]}', "null", '"s"', "{"]
+        self.schema = r.choice([None, *schemas])
         made: list[bytes | None] = []
         for _ in range(count):
             style = r.choice(styles)
@@ -46,8 +54,13 @@ class ChangeWriter(Writer):
         if not meaning.payload and r.random() > self.dirt / 8:
             return text
         schema = r.choice(['{"type":"struct","fields":[1.50, {}]}', "null", '"s"', self.any(style, 1)])
+        framed = self.schema is not None and r.random() > self.dirt / 4
+        if framed and self.schema is not None:
+            schema = self.schema
         outer = [("schema", schema), ("payload", text if r.random() > self.dirt / 8 else self.any(style, 1))]
-        return self._object(outer if r.random() < 0.5 else outer[::-1], style)
+        if r.random() < self.dirt / 8:
+            outer.append((r.choice(["payload", "schema", "z"]), self.any(style, 1)))
+        return self._object(outer if framed or r.random() < 0.5 else outer[::-1], style)
 
     def _object(self, members: list[tuple[str, str]], style: Style) -> str:
         return f"{{{style.comma.join(f'{self.text(k, style)}{style.colon}{v}' for k, v in members)}}}"

@@ -6,6 +6,7 @@ import re
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -159,3 +160,48 @@ def test_plain_changes_of_the_other_dialects_need_no_reference() -> None:
     assert by_columns(Meaning(CANAL, ROW, metadata=tuple(CANAL.metadata), include=include), canal) == 0
     assert by_columns(Meaning(MAXWELL, ROW, metadata=tuple(MAXWELL.metadata)), maxwell) == 0
     assert by_columns(Meaning(OGG, ROW, metadata=tuple(OGG.metadata)), ogg) == 0
+
+
+def framed(schema: str, count: int) -> list[bytes | None]:
+    """Inserts with their schema, and a tombstone behind each tenth."""
+    made: list[bytes | None] = []
+    for i in range(count):
+        change = f'{{"before":null,"after":{{"id":{i},"name":"n","amount":1.5}},"op":"c","ts_ms":{i}}}'
+        made.append(f'{{"schema":{schema},"payload":{change}}}'.encode())
+        made += [None] if i % 10 == 0 else []
+    return made
+
+
+def test_messages_with_the_same_schema_are_read_without_it() -> None:
+    meaning = Meaning(DEBEZIUM, ROW, metadata=("schema", "ingestion-timestamp"), payload=True)
+    schema = '{"type":"struct","fields":[{"type":"string","field":"n"}],"name":"x"}'
+    messages = framed(schema, 300)
+    odd: dict[int, bytes] = {
+        3: (messages[3] or b"")[:-1],
+        4: (messages[4] or b"")[:-1] + b',"more":{}}',
+        5: (messages[5] or b"")[:-1] + b',"payload":{"op":"r","after":{"id":-1}}}',
+        6: (messages[6] or b"") + b"{}",
+        7: b'{"schema":1,"payload":{"op":"c","after":{"id":-2}}}',
+        8: (messages[8] or b"").replace(b'"op"', b'"\xff"'),
+        9: (messages[9] or b"").replace(b'"payload":', b'"payload":{}{'),
+    }
+    for i, message in odd.items():
+        messages[i] = message
+
+    assert by_columns(meaning, [m.decode() for m in framed(schema, 300) if m]) == 0
+    assert ChangeDecoder(meaning)._frames.find(pa.array(messages, pa.binary()), np.array([bool(m) for m in messages]))
+    check(meaning, messages, 48)
+
+
+def test_messages_with_several_schemas_need_no_reference() -> None:
+    schemas = [f'{{"type":"struct","name":"{"x" * 300}{i}","fields":[{{"a":"b"}}]}}' for i in range(3)]
+    messages = [m for three in zip(*(framed(s, 100) for s in schemas), strict=True) for m in three]
+    meaning = Meaning(DEBEZIUM, ROW, metadata=("schema",), payload=True)
+
+    assert by_columns(meaning, [m.decode() for m in messages if m]) == 0
+    check(meaning, messages, 48)
+
+
+def test_a_broken_schema_is_no_frame() -> None:
+    for schema in ("{", '{"a":01}', '{"a":tru}', "[1}", '{"a":"\\x"}'):
+        check(Meaning(DEBEZIUM, ROW, metadata=("schema",), payload=True), framed(schema, 100), 48)

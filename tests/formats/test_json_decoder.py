@@ -15,7 +15,7 @@ from kdsl.types.arrow import arrow_type
 from kdsl_formats.json.fast_decoder import JsonDecoder
 from kdsl_formats.json.reference_decoder import ReadingRules, ReferenceDecoder
 from tests.formats.conformance import python_rows
-from tests.formats.json_documents import Writer
+from tests.formats.json_documents import STYLES, Writer
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 RANDOMS = st.randoms(use_true_random=False)
@@ -87,3 +87,31 @@ def test_reading_by_columns_equals_reading_one_by_one(
     writer = Writer(random, dirt)
     row = writer.row()
     check(row, rules, writer.messages(row, count), few)
+
+
+def test_a_long_key_that_nobody_wants_does_not_lead_behind_the_last_message() -> None:
+    messages: list[bytes | None] = [b'{"%s":%d}' % (b"k" * 200, i) for i in range(100)]
+    check(t.row(a=t.Int()), ReadingRules(), [*messages, b'{"a":1}'], 48)
+
+
+@given(st.lists(st.from_regex(r"[0-9-]?[0-9/:.eE+-]{0,19}", fullmatch=True), min_size=1), st.integers(1, 3))
+def test_numbers_that_nobody_wants_must_be_numbers(numbers: list[str], few: int) -> None:
+    messages: list[bytes | None] = [f'{{"a":{i},"z":{n}}}'.encode() for i, n in enumerate(numbers)]
+    check(t.row(a=t.Int()), ReadingRules(), messages, few)
+
+
+@unhurried
+@given(RANDOMS, st.sampled_from([0.0, 0.1, 0.5]), st.integers(1, 4))
+def test_objects_that_nobody_wants_must_be_json(random: Random, dirt: float, few: int) -> None:
+    writer = Writer(random, dirt)
+    inner = writer.row(width=6, depth=2)
+    members = [(f.name, f.type) for f in inner.fields]
+    style = random.choice(STYLES)
+    messages: list[bytes | None] = []
+    for i in range(30):
+        text = writer.object(members, style)
+        if random.random() < dirt / 2:
+            place = random.randrange(len(text))
+            text = text[:place] + random.choice(['"', "}", "{", ",", "\\", "]", " ", "x"]) + text[place + 1 :]
+        messages.append(f'{{"in":{text},"n":{i},"more":{text}}}'.encode())
+    check(t.row(n=t.Int()), ReadingRules(streaming=random.random() < 0.5), messages, few)

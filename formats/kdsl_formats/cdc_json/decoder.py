@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from kdsl.formats import BadRecord, Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._text.reading import pieces
+from kdsl_formats._text.reading import bounds, pieces
+from kdsl_formats.cdc_json.frames import Frame, FrameFinder
 from kdsl_formats.cdc_json.layouts import Layout, begins, layout
 from kdsl_formats.cdc_json.metadata import Piece, piece_type
 from kdsl_formats.cdc_json.reference import PAYLOAD, ChangeReader, Meaning
@@ -70,21 +71,27 @@ class ChangeDecoder:
         fields.update((c.member, t.STRING) for c in meaning.include if c.member not in fields)
         self._names = tuple(fields)
         self._change = ObjectFinder(self._names, all_needed=False, few=few)
-        self._outer = ObjectFinder((PAYLOAD, *(f.name for f in meaning.beside())), all_needed=False, few=few)
+        beside = tuple(f.name for f in meaning.beside())
+        self._outer = ObjectFinder((PAYLOAD, *beside), all_needed=False, few=few)
+        self._frames = FrameFinder(beside, few=few)
         exact = any(isinstance(kind, t.Decimal) for kind in _nested(meaning.row))
         self._metadata = _MetadataReader(meaning, fields, exact=exact, few=few)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read an array of messages; null and empty ones give no rows."""
-        source = Source.of(messages, self._scratch)
-        held = source.messages.end > source.messages.start
+        start, end = bounds(messages)
+        held = end > start
         if messages.null_count:
             held &= np.asarray(messages.is_valid())
         if len(messages) >= self.few:
-            spans, good = documents(source, held)
+            framed = self._frames.find(messages, held) if self.meaning.payload else None
+            frame, good = framed or (None, held)
+            texts = messages if frame is None else frame.payloads(messages, good)
+            source = Source.of(texts, self._scratch)
+            spans, good = documents(source, good)
             place = enclosed(source, spans, good, b"{")
             if len(place) >= self.few:
-                return self._together(messages, source, held, spans.pick(place), place)
+                return self._together(messages, source, held, spans.pick(place), place, frame)
         odd = self._one_by_one(messages, np.flatnonzero(held))
         return Decoded(
             pa.array(odd.rows, self.type),
@@ -115,33 +122,52 @@ class ChangeDecoder:
             for i, piece in enumerate(self.meaning.pieces)
         ]
 
-    def _find(self, source: Source, objects: Spans, owner: Places) -> _Found:
+    def _find(self, source: Source, objects: Spans, owner: Places, frame: Frame | None) -> _Found:
         """The changes among some objects; the messages of the others are left out."""
         outside: list[Values] = []
-        if self.meaning.payload:
+        first = None
+        if self.meaning.payload and frame is None:
             outer = self._outer.find(source, objects)
             payload, *outside = outer.columns
             place = np.flatnonzero(begins(source, payload, _BRACE))
-            objects, owner = payload.spans.pick(place), owner[outer.which[place]]
+            payload = payload.pick(place)
+            objects, first, owner = payload.spans, payload.first, owner[outer.which[place]]
             outside = [values.pick(place) for values in outside]
-        found = self._change.find(source, objects)
+        found = self._change.find(source, objects, first)
         return _Found(owner[found.which], found.columns, [values.pick(found.which) for values in outside])
 
-    def _together(self, messages: pa.BinaryArray, source: Source, held: Mask, objects: Spans, place: Places) -> Decoded:
-        """Read changes by columns, and all messages that are in doubt one by one."""
-        found = self._find(source, objects, place)
+    def _together(
+        self,
+        messages: pa.BinaryArray,
+        source: Source,
+        held: Mask,
+        objects: Spans,
+        place: Places,
+        frame: Frame | None,
+    ) -> Decoded:
+        """Read changes by columns, and all messages that are in doubt one by one.
+
+        Args:
+            messages: The messages.
+            source: The buffer with them, or with their payloads where these have a frame.
+            held: Which messages are not empty.
+            objects: Those in the buffer that begin and end like objects.
+            place: The message of each.
+            frame: What stands around each.
+        """
+        found = self._find(source, objects, place, frame)
         by_name = dict(zip(self._names, found.columns, strict=True))
         conditions = [(c, by_name[c.member]) for c in self.meaning.include]
         laid = layout(source, self.meaning.dialect, found.columns, conditions)
         doubts = laid.doubts
-        images = _Images(self._image, source, laid.images)
+        images = _Images(self._image, source, laid.images, laid.first)
         doubts[laid.owner[images.doubts[laid.index]]] = True
         olds = None
         if len(laid.olds):
             olds = _Images(self._image, source, laid.olds)
             changed = np.flatnonzero(laid.over >= 0)
             doubts[laid.owner[changed[olds.doubts[laid.over[changed]]]]] = True
-        pieces_found, wrong = self._metadata.read(source, by_name, found.beside)
+        pieces_found, wrong = self._metadata.read(source, by_name, found.beside, frame)
         doubts |= wrong
         rest = held.copy()
         rest[found.owner[~doubts]] = False
@@ -196,8 +222,8 @@ class _Images:
         doubts: Which objects are in doubt; their rows mean nothing.
     """
 
-    def __init__(self, reader: ColumnReader, source: Source, objects: Spans) -> None:
-        found, self.columns, self.doubts = reader.members(source, objects)
+    def __init__(self, reader: ColumnReader, source: Source, objects: Spans, first: Places | None = None) -> None:
+        found, self.columns, self.doubts = reader.members(source, objects, first)
         self.count = len(found.which)
         self.place = np.zeros(len(objects), dtype=np.int64)
         self.place[found.which] = np.arange(self.count)
@@ -241,7 +267,9 @@ class _MetadataReader:
         self._within = list(within)
         self._source = ColumnReader(t.row(**dict.fromkeys(within, t.STRING)), _TREE, few=few) if within else None
 
-    def read(self, source: Source, found: Mapping[str, Values], beside: list[Values]) -> tuple[list[pa.Array], Mask]:
+    def read(
+        self, source: Source, found: Mapping[str, Values], beside: list[Values], frame: Frame | None
+    ) -> tuple[list[pa.Array], Mask]:
         """The columns of the pieces, and which changes are in doubt."""
         count = len(next(iter(found.values())).what)
         doubts = np.zeros(count, dtype=bool)
@@ -259,13 +287,22 @@ class _MetadataReader:
                 parts = dict(zip(self._within, made.flatten(), strict=True))
         columns = []
         for piece in self._pieces:
-            if piece.beside:
+            if piece.beside and frame is not None:
+                column, wrong = self._framing(piece, frame, count)
+            elif piece.beside:
                 column, wrong = self._outside(source, piece, beside, count)
             else:
                 column, wrong = piece.column(parts[piece.of] if piece.of is not None else held[piece.member])
             columns.append(column)
             doubts |= wrong
         return columns, doubts
+
+    def _framing(self, piece: Piece, frame: Frame, count: int) -> tuple[pa.Array, Mask]:
+        """The same text for all."""
+        spelled = frame.beside.get(piece.member)
+        text, lost = (None, False) if spelled is None else self._text(spelled)
+        made = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([text], pa.string()))
+        return made.dictionary_decode(), np.full(count, lost)
 
     def _outside(self, source: Source, piece: Piece, beside: list[Values], count: int) -> tuple[pa.Array, Mask]:
         """A text beside the payload; there are few different ones, and each is looked at once."""

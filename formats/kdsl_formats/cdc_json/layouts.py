@@ -30,6 +30,7 @@ class Layout:
 
     Attributes:
         images: The objects that hold rows, in ascending order.
+        first: For each of them the index of its first quote; None where that is not known.
         index: For each row its image.
         owner: For each row its change, ascending.
         kinds: For each row what it says.
@@ -39,6 +40,7 @@ class Layout:
     """
 
     images: Spans
+    first: Places | None
     index: Places
     owner: Places
     kinds: Codes
@@ -130,12 +132,16 @@ def _before_and_after(source: Source, code: Codes, doubts: Mask, before: Values,
     ).ravel()[taken]
     index = np.arange(len(start))
     images = Spans(start, end)
+    first = None
+    if before.first is not None and after.first is not None:
+        first = np.column_stack([before.first, after.first]).ravel()[taken]
     if len(start) > 1 and bool((start[1:] < start[:-1]).any()):
         order = np.argsort(start)
-        images, index = images.pick(order), np.empty_like(index)
+        images, index, first = images.pick(order), np.empty_like(index), None if first is None else first[order]
         index[order] = np.arange(len(start))
     owner = np.repeat(np.arange(len(code)), 2)[taken]
-    return Layout(images, index, owner, kinds.astype(np.int8), _no_spans(), np.full(len(start), -1), ~good)
+    olds, over = Spans(index[:0], index[:0]), np.full(len(start), -1)
+    return Layout(images, first, index, owner, kinds.astype(np.int8), olds, over, ~good)
 
 
 def _data_and_old(code: Codes, doubts: Mask, owner: Places, images: Spans, olds: Spans) -> Layout:
@@ -149,7 +155,7 @@ def _data_and_old(code: Codes, doubts: Mask, owner: Places, images: Spans, olds:
     kinds[was] = BEFORE
     over = np.full(len(index), -1)
     over[was] = np.arange(int(np.count_nonzero(was)))
-    return Layout(images, index, owner[index], kinds, olds, over, doubts)
+    return Layout(images, None, index, owner[index], kinds, olds, over, doubts)
 
 
 def _lists(source: Source, code: Codes, good: Mask, data: Values, old: Values) -> Layout:
@@ -210,7 +216,3 @@ def _sound(source: Source, values: Values, needed: Mask) -> Mask:
             some = values.spans.pick(place)
             good[place] = are_json(source, some, what, np.ones(len(place), dtype=bool))
     return good
-
-
-def _no_spans() -> Spans:
-    return Spans(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))

@@ -63,7 +63,7 @@ class ColumnReader:
                 made, doubts = self._maps(source, spans, bare)
                 return made, doubts | text
             case t.Row():
-                made, doubts = self.rows(source, spans, bare)
+                made, doubts = self.rows(source, spans, bare, values.first)
                 return made, doubts | text
             case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
                 return self._integers(source, spans, text, bare)
@@ -72,10 +72,10 @@ class ColumnReader:
         made, doubts = self._from_text(_cut(source, spans, text))
         return made, doubts | bare
 
-    def rows(self, source: Source, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
+    def rows(self, source: Source, spans: Spans, present: Mask, first: Places | None = None) -> tuple[pa.Array, Mask]:
         """A struct column of objects, and which of them are in doubt; what is not present is NULL."""
         place = np.flatnonzero(present)
-        found, columns, wrong = self.members(source, spans.pick(place))
+        found, columns, wrong = self.members(source, spans.pick(place), None if first is None else first[place])
         doubts = np.zeros(len(present), dtype=bool)
         doubts[place[wrong]] = True
         made = pa.Array.from_buffers(self.type, len(found.which), [None], children=columns)
@@ -87,9 +87,11 @@ class ColumnReader:
         absent[place[found.which]] = False
         return made.take(pa.array(index, mask=absent)), doubts
 
-    def members(self, source: Source, objects: Spans) -> tuple[Found, list[pa.Array], Mask]:
+    def members(
+        self, source: Source, objects: Spans, first: Places | None = None
+    ) -> tuple[Found, list[pa.Array], Mask]:
         """What is found in objects; the column of each member, for those that are understood; which are in doubt."""
-        found = self.finder.find(source, objects)
+        found = self.finder.find(source, objects, first)
         doubts = np.zeros(len(objects), dtype=bool)
         doubts[found.doubts] = True
         columns = []

@@ -28,14 +28,16 @@ class Values:
     Attributes:
         spans: Where each is, without the quotes of a text; an absent one is an empty stretch.
         what: `ABSENT`, `TEXT` or `BARE` for each.
+        first: For each that is no text the index of the first quote behind its beginning; None where that is not known.
     """
 
     spans: Spans
     what: npt.NDArray[np.int8]
+    first: Places | None = None
 
     def pick(self, which: Places | Mask) -> Values:
         """Some of the values."""
-        return Values(self.spans.pick(which), self.what[which])
+        return Values(self.spans.pick(which), self.what[which], None if self.first is None else self.first[which])
 
 
 @attrs.frozen(eq=False)
@@ -55,11 +57,15 @@ class Found:
 
 @attrs.frozen
 class Layout:
-    """A shape as a row sees it: the column of each member that is one, and the members that are none."""
+    """A shape as a row sees it: the column of each member that is one, and the members that are none.
+
+    `inner` finds the shapes of those of the others that are objects, by which they are judged.
+    """
 
     shape: Shape
     columns: dict[int, int]
     others: tuple[int, ...]
+    inner: dict[int, ObjectFinder]
 
 
 class ObjectFinder:
@@ -69,17 +75,45 @@ class ObjectFinder:
         names: The members' names, in the order of the columns.
         all_needed: Whether an object that lacks one of them is in doubt.
         few: Below how many objects it is not worth while to look at them together; they are in doubt.
+        levels: How many levels of objects that no column wants are judged by their shapes.
     """
 
-    def __init__(self, names: Sequence[str], *, all_needed: bool, few: int) -> None:
+    def __init__(self, names: Sequence[str], *, all_needed: bool, few: int, levels: int = 2) -> None:
         self.names = tuple(name.encode() for name in names)
         self.all_needed = all_needed
         self.few = few
+        self.levels = levels
         self._layouts: list[Layout] = []
 
-    def find(self, source: Source, objects: Spans) -> Found:
-        """Where each column's value is in each object."""
-        search = _Search(source, objects)
+    def find(self, source: Source, objects: Spans, first: Places | None = None) -> Found:
+        """Where each column's value is in each object.
+
+        Args:
+            source: The buffer.
+            objects: The objects, in ascending order.
+            first: For each the index of its first quote, where it is known.
+        """
+        search = _Search(source, objects, first)
+        if self._by_shapes(search):
+            self._split(search)
+        return search.found(len(self.names))
+
+    def are_json(self, source: Source, objects: Spans, first: Places, needed: Mask) -> Mask:
+        """Which values that begin like objects are JSON, by their shapes if these repeat; those not needed count."""
+        place = np.flatnonzero(needed)
+        everything = len(place) == len(needed)
+        search = _Search(source, objects if everything else objects.pick(place), first if everything else first[place])
+        if len(place) >= self.few:
+            self._by_shapes(search)
+        if not len(search.left):
+            return np.ones(len(needed), dtype=bool)
+        left = np.zeros(len(needed), dtype=bool)
+        left[place[search.left]] = True
+        return are_json(source, objects, BARE, left)
+
+    def _by_shapes(self, search: _Search) -> bool:
+        """Find objects by shapes; gives whether so many are left that it is worth while to split them."""
+        source, objects = search.source, search.objects
         enough = max(self.few, len(objects) // _RARE)
         for layout in tuple(self._layouts):
             self._try(layout, search)
@@ -91,9 +125,7 @@ class ObjectFinder:
             attempts += 1
             if learned is not None and self._try(learned, search) * _WORTHWHILE < before:
                 break
-        if len(search.left) >= enough:
-            self._split(search)
-        return search.found(len(self.names))
+        return len(search.left) >= enough
 
     def _layout(self, message: bytes) -> Layout | None:
         """The shape of one object, unless it is known already or useless."""
@@ -104,7 +136,12 @@ class ObjectFinder:
         repeated = len(set(columns.values())) < len(columns)
         if repeated or (self.all_needed and len(columns) < len(self.names)):
             return None
-        return Layout(shape, columns, tuple(i for i in range(len(shape.members)) if i not in columns))
+        others = tuple(i for i in range(len(shape.members)) if i not in columns)
+        objects = (
+            [i for i in others if shape.members[i].what == BARE and shape.members[i].quotes] if self.levels else []
+        )
+        inner = {i: ObjectFinder((), all_needed=False, few=self.few, levels=self.levels - 1) for i in objects}
+        return Layout(shape, columns, others, inner)
 
     def _try(self, layout: Layout, search: _Search) -> int:
         """Fit a shape to the objects that are left; gives how many have it, and remembers it if any has."""
@@ -116,16 +153,26 @@ class ObjectFinder:
         objects, first = (
             (search.objects, search.first) if everything else (search.objects.pick(some), search.first[some])
         )
-        fits, values = fitting(search.source, objects, first, layout.shape)
+        fits, values, inner = fitting(search.source, objects, first, layout.shape)
+        place = np.flatnonzero(same)
+        if not fits.all():  # what does not fit has values anywhere, even behind the buffer
+            values, inner = [v.pick(fits) for v in values], [f[fits] for f in inner]
+            place, fits = place[fits], fits[fits]
         for other in layout.others:
-            fits &= are_json(search.source, values[other], layout.shape.members[other].what, fits)
+            judge = layout.inner.get(other)
+            if judge is not None:
+                fits &= judge.are_json(search.source, values[other], inner[other], fits)
+            else:
+                fits &= are_json(search.source, values[other], layout.shape.members[other].what, fits)
         found = int(np.count_nonzero(fits))
         if found:
-            columns = [Values(_nowhere(found), np.zeros(found, dtype=np.int8))] * len(self.names)
+            columns = [_absent(found)] * len(self.names)
             for member, column in layout.columns.items():
-                spans = values[member] if found == len(some) else values[member].pick(fits)
-                columns[column] = Values(spans, np.full(found, layout.shape.members[member].what, dtype=np.int8))
-            search.keep(np.flatnonzero(same)[fits], columns)
+                known = layout.shape.members[member]
+                quotes = inner[member] if known.what == BARE else None
+                made = Values(values[member], np.full(len(fits), known.what, dtype=np.int8), quotes)
+                columns[column] = made if found == len(fits) else made.pick(fits)
+            search.keep(place[fits], columns)
             self._layouts = [layout, *(known for known in self._layouts if known is not layout)][:_REMEMBERED]
         return found
 
@@ -173,11 +220,11 @@ class _Search:
         first: For each object the index of its first quote.
     """
 
-    def __init__(self, source: Source, objects: Spans) -> None:
+    def __init__(self, source: Source, objects: Spans, first: Places | None) -> None:
         self.source = source
         self.objects = objects
         self.left: Places = np.arange(len(objects))
-        self.first = _first_quotes(source, objects)
+        self.first = _first_quotes(source, objects) if first is None else first
         self._groups: list[tuple[Places, list[Values]]] = []
 
     def hold(self, count: int) -> Mask:
@@ -205,19 +252,22 @@ class _Search:
         if len(self._groups) == 1:
             which, values = self._groups[0]
             return Found(which, values, self.left)
-        groups = [(self.left[:0], [Values(_nowhere(0), np.zeros(0, dtype=np.int8))] * columns), *self._groups]
+        groups = [(self.left[:0], [_absent(0)] * columns), *self._groups]
         which = np.concatenate([w for w, _ in groups])
         order = np.argsort(which)
         joined = []
         for column in range(columns):
             parts = [values[column] for _, values in groups]
             start, end = (np.concatenate([getattr(p.spans, side) for p in parts])[order] for side in ("start", "end"))
-            joined.append(Values(Spans(start, end), np.concatenate([p.what for p in parts])[order]))
+            quotes = [p.first for p in parts if p.first is not None]
+            first = np.concatenate(quotes)[order] if len(quotes) == len(parts) else None
+            joined.append(Values(Spans(start, end), np.concatenate([p.what for p in parts])[order], first))
         return Found(which[order], joined, self.left)
 
 
-def _nowhere(count: int) -> Spans:
-    return Spans(np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64))
+def _absent(count: int) -> Values:
+    nowhere = np.zeros(count, dtype=np.int64)
+    return Values(Spans(nowhere, nowhere), np.zeros(count, dtype=np.int8), nowhere)
 
 
 def _first_quotes(source: Source, objects: Spans) -> Places:

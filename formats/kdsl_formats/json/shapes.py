@@ -107,7 +107,7 @@ def _value(message: bytes, place: int) -> tuple[int, int]:
     return place, 0
 
 
-def fitting(source: Source, objects: Spans, first: Places, shape: Shape) -> tuple[Mask, list[Spans]]:
+def fitting(source: Source, objects: Spans, first: Places, shape: Shape) -> tuple[Mask, list[Spans], list[Places]]:
     """Which objects have a shape, and where their values are.
 
     Args:
@@ -117,16 +117,19 @@ def fitting(source: Source, objects: Spans, first: Places, shape: Shape) -> tupl
         shape: The shape.
 
     Returns:
-        A mask of the objects, and for each member of the shape the values of all of them (without the quotes of
-        texts); those of objects that do not fit mean nothing.
+        A mask of the objects; for each member of the shape the values of all of them (without the quotes of texts);
+        and for those that are no texts the index of the first quote behind the key. Those of objects that do not fit
+        mean nothing.
     """
     place = objects.start
     fits = np.ones(len(objects), dtype=bool)
     values: list[Spans] = []
+    inner: list[Places] = []
     passed = 0
     for i, member in enumerate(shape.members):
         fits &= source.equal(place, member.before)
         start = place + len(member.before)
+        inner.append(first + (passed + 2) if member.what == BARE else first)
         passed += 2 + member.quotes
         if member.what == TEXT:
             place = source.quotes[first + (passed - 1)]
@@ -140,4 +143,4 @@ def fitting(source: Source, objects: Spans, first: Places, shape: Shape) -> tupl
             place = np.maximum(place, 0)
         values.append(Spans(start, place))
     fits &= place + len(shape.closing) == objects.end
-    return fits & source.equal(place, shape.closing), values
+    return fits & source.equal(place, shape.closing), values, inner
