@@ -15,6 +15,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.column import Column, Slots
 from kdsl_formats._avro.cursor import Cursor
+from kdsl_formats._avro.hash_map import repeats
 from kdsl_formats._avro.resolution import (
     Chosen,
     Entries,
@@ -286,23 +287,10 @@ class _Map(_Nested):
         keys = self.keys.build(cursor)
         if keys.null_count:
             keys = keys.fill_null("")
-        self._doubt_repeats(cursor, keys)
+        self.doubt(cursor, repeats(keys, np.diff(self.offsets)))
         fields = [self.kind.key_field, self.kind.item_field]
         both = pa.StructArray.from_arrays([keys, self.inner.build(cursor)], fields=fields)
         return pa.Array.from_buffers(self.kind, self.count, self.buffers(), children=[both])
-
-    def _doubt_repeats(self, cursor: Cursor, keys: pa.Array) -> None:
-        size = np.diff(self.offsets)
-        if not (size > 1).any():
-            return
-        found = keys.dictionary_encode()
-        names = np.asarray(found.indices).astype(np.int64)
-        maps = np.repeat(np.arange(self.count), size)
-        order = np.lexsort((names, maps))
-        again = (np.diff(names[order]) == 0) & (np.diff(maps[order]) == 0)
-        which = np.zeros(self.count, dtype=bool)
-        which[maps[order][1:][again]] = True
-        self.doubt(cursor, which)
 
 
 class _Record(Column):

@@ -31,22 +31,34 @@ def java_hash(key: str) -> int:
     return found ^ (found >> 16)
 
 
-def java_orders(keys: pa.StringArray, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.intp] | None:
-    """The order of the keys of many maps, each map by itself; None where a map has a key twice.
+def java_orders(
+    keys: pa.StringArray, counts: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+    """The order of the keys of many maps, each map by itself, and which maps have a key twice (theirs means nothing).
 
     Args:
         keys: The keys of all maps, one map behind the other.
         counts: How many keys each map has.
     """
     maps = np.repeat(np.arange(len(counts)), counts)
-    names = np.asarray(keys.dictionary_encode().indices).astype(np.int64)
-    order = np.lexsort((names, maps))
-    if ((np.diff(names[order]) == 0) & (np.diff(maps[order]) == 0)).any():
-        return None
+    again = repeats(keys, counts)
     room = np.where(counts <= 2, counts + 1, np.ceil(counts / 0.75).astype(np.int64))
     size = 1 << np.frexp(room - 1)[1].astype(np.int64)
     buckets = _hashes(keys) & (size[maps] - 1)
-    return np.lexsort((buckets, maps))
+    return np.lexsort((buckets, maps)), again
+
+
+def repeats(keys: pa.StringArray, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which of many maps have a key twice; the arguments are those of `java_orders`."""
+    found = np.zeros(len(counts), dtype=bool)
+    if not (counts > 1).any():
+        return found
+    maps = np.repeat(np.arange(len(counts)), counts)
+    names = np.asarray(keys.dictionary_encode().indices).astype(np.int64)
+    order = np.lexsort((names, maps))
+    same = (np.diff(names[order]) == 0) & (np.diff(maps[order]) == 0)
+    found[maps[order][1:][same]] = True
+    return found
 
 
 def _hashes(keys: pa.StringArray) -> npt.NDArray[np.int64]:

@@ -1,16 +1,19 @@
-"""Rows to Avro bodies, by whole columns where that is possible."""
+"""Rows to Avro bodies, by whole columns where that is possible; rows of which these are in doubt one by one."""
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from kdsl.formats import BadRecord, Encoded
 from kdsl.types import model as t
-from kdsl_formats._avro.column_writer import Doubt, bodies, body_column
+from kdsl_formats._avro.column_writer import TooLargeError, bodies, body_column
 from kdsl_formats._avro.model import Json, schema_type
 from kdsl_formats._avro.reference_reader import BodyError
 from kdsl_formats._avro.reference_writer import ReferenceWriter, numbers
+from kdsl_formats._avro.room import Doubts
 from kdsl_formats._avro.target import target_of
+from kdsl_formats._text.reading import Positions
 
 FEW = 16  # rows, below which writing them one by one is quicker
 
@@ -37,17 +40,29 @@ class AvroWriter:
 
     def write(self, rows: pa.StructArray) -> Encoded:
         """Write rows of the row type's Arrow type; a null row is an error where the schema has no null."""
-        if len(rows) >= self.few:
+        doubts = np.full(len(rows), len(rows) < self.few)
+        made = pa.nulls(len(rows), pa.binary())
+        if not doubts.all():
             try:
-                return Encoded(bodies(self._column, rows))
-            except Doubt:
-                pass
-        made: list[bytes | None] = []
+                made = bodies(self._column, rows, Doubts(doubts))
+            except TooLargeError:
+                doubts[:] = True
+        return self._mended(rows, made, np.flatnonzero(doubts)) if doubts.any() else Encoded(made)
+
+    def _mended(self, rows: pa.StructArray, made: pa.BinaryArray, doubts: Positions) -> Encoded:
+        """The bodies, with those of rows in doubt from the reference."""
+        whole = len(doubts) == len(rows)
+        written: list[bytes | None] = []
         bad: list[BadRecord] = []
-        for i, value in enumerate(numbers(rows)):
+        for i, value in zip(doubts.tolist(), numbers(rows if whole else rows.take(pa.array(doubts))), strict=True):
             try:
-                made.append(self.reference.body(value))
+                written.append(self.reference.body(value))
             except BodyError as e:
-                made.append(None)
+                written.append(None)
                 bad.append(BadRecord(i, str(e)))
-        return Encoded(pa.array(made, pa.binary()), tuple(bad))
+        found = pa.array(written, pa.binary())
+        if not whole:
+            place = np.arange(len(rows))
+            place[doubts] = len(rows) + np.arange(len(doubts))
+            found = pa.concat_arrays([made, found]).take(pa.array(place))
+        return Encoded(found, tuple(bad))

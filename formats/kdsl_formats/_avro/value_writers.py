@@ -1,0 +1,198 @@
+"""Columns of values without parts being written: numbers, floats, texts, bytes, symbols, decimals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.types import model as t
+from kdsl_formats._avro.room import GAP, Bytes, Column, Doubts, Longs, Room, copy, put_varints, varints
+from kdsl_formats._avro.target import Value
+from kdsl_formats._text.reading import bounds, content
+
+_LONG = (1 << 63) - 1
+_LONG_DIGITS = 18
+_HALF = 8  # bytes
+
+
+def _numpy(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """The values of an array of fixed width; those of NULL mean nothing."""
+    width = np.dtype(dtype).itemsize
+    found: npt.NDArray[Any] = np.frombuffer(
+        array.buffers()[1], dtype=dtype, count=len(array), offset=array.offset * width
+    )
+    return found
+
+
+class Numbers(Column):
+    """Integers, dates, times and timestamps."""
+
+    def __init__(self, target: Value) -> None:
+        self.target = target
+        self.raw, self.size = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
+
+    def measure(self, array: pa.Array, doubts: Doubts) -> Longs:
+        doubts.nulls(array)
+        values = _numpy(array, f"<i{array.type.bit_width // 8}").astype(np.int64)
+        match self.target.column:
+            case t.Time():
+                values = values // self.target.unit
+            case t.Timestamp() | t.TimestampLtz() if self.target.unit < 1000:
+                factor = 1000 // self.target.unit
+                doubts.add((values > _LONG // factor) | (values < -(_LONG // factor)))
+                values = values * factor
+            case t.Timestamp() | t.TimestampLtz() if self.target.unit > 1000:
+                values = values // (self.target.unit // 1000)
+        self.raw, self.size = varints(values)
+        return self.size
+
+    def put(self, out: Room, at: Longs) -> None:
+        put_varints(out, at, self.raw, self.size)
+
+
+class Floats(Column):
+    """Booleans and floats."""
+
+    def __init__(self) -> None:
+        self.word, self.size = np.zeros(0, dtype=np.uint64), 0
+
+    def measure(self, array: pa.Array, doubts: Doubts) -> Longs:
+        doubts.nulls(array)
+        if pa.types.is_boolean(array.type):
+            array = array.cast(pa.uint8())
+        self.size = array.type.bit_width // 8
+        self.word = _numpy(array, f"<u{self.size}").astype(np.uint64)
+        return np.full(len(array), self.size, dtype=np.int64)
+
+    def put(self, out: Room, at: Longs) -> None:
+        out.words[at] = self.word
+        at += self.size
+
+
+class Texts(Column):
+    """Texts and bytes.
+
+    Args:
+        size: The bytes of a fixed; others are in doubt.
+    """
+
+    def __init__(self, size: int | None = None) -> None:
+        self.fixed = size
+        self.data: Bytes = np.zeros(0, dtype=np.uint8)
+        self.begin = self.length = self.size = np.zeros(0, dtype=np.int64)
+        self.raw = np.zeros(0, dtype=np.uint64)
+
+    def measure(self, array: pa.Array, doubts: Doubts) -> Longs:
+        doubts.nulls(array)
+        begin, end = bounds(array)
+        self.begin, self.length = begin.astype(np.int64), (end - begin).astype(np.int64)
+        self.data = np.concatenate([content(array), np.zeros(GAP, dtype=np.uint8)])
+        if self.fixed is not None:
+            doubts.add(self.length != self.fixed)
+            return self.length
+        self.raw, self.size = varints(self.length)
+        return self.size + self.length
+
+    def put(self, out: Room, at: Longs) -> None:
+        if self.fixed is None:
+            put_varints(out, at, self.raw, self.size)
+        copy(out, at, self.data, self.begin, self.length)
+
+
+class Symbols(Column):
+    """The symbols of an enum."""
+
+    def __init__(self, symbols: tuple[str, ...]) -> None:
+        self.symbols = pa.array(symbols, pa.string())
+        self.raw, self.size = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
+
+    def measure(self, array: pa.Array, doubts: Doubts) -> Longs:
+        doubts.nulls(array)
+        places = pc.index_in(array, value_set=self.symbols)
+        doubts.nulls(places)
+        if places.null_count:
+            places = pc.fill_null(places, 0)
+        self.raw, self.size = varints(np.asarray(places).astype(np.int64))
+        return self.size
+
+    def put(self, out: Room, at: Longs) -> None:
+        put_varints(out, at, self.raw, self.size)
+
+
+class Decimals(Column):
+    """Decimals: as few bytes as hold the number, or those of a fixed, the highest first.
+
+    Those of more than eight bytes are in doubt where the schema has another scale than the column.
+    """
+
+    def __init__(self, target: Value) -> None:
+        assert isinstance(target.column, t.Decimal)
+        self.shift = target.scale - target.column.scale
+        self.fixed = target.size if target.wire == "fixed" else None
+        self.low = self.high = self.size = np.zeros(0, dtype=np.int64)
+
+    def measure(self, array: pa.Array, doubts: Doubts) -> Longs:
+        doubts.nulls(array)
+        halves = np.frombuffer(array.buffers()[1], dtype="<i8", count=2 * len(array), offset=16 * array.offset)
+        self.low, self.high = halves[::2], halves[1::2]
+        if self.shift:
+            self._rescale(doubts)
+        self.size = _signed_size(self.low)
+        wide = np.flatnonzero(self.high != self.low >> 63)
+        self.size[wide] = _HALF + _signed_size(self.high[wide])
+        if self.fixed is None:
+            return self.size + 1
+        doubts.add(self.size > self.fixed)
+        self.size[:] = min(self.fixed, 2 * _HALF)
+        return np.full(len(array), self.fixed)
+
+    def _rescale(self, doubts: Doubts) -> None:
+        """Give the numbers the schema's scale; what would lose digits is in doubt."""
+        factor = 10 ** min(abs(self.shift), _LONG_DIGITS)
+        wrong = self.high != self.low >> 63
+        if self.shift > 0:
+            wrong |= (self.low > _LONG // factor) | (self.low < -(_LONG // factor))
+            made = self.low * factor
+        else:
+            made, rest = np.divmod(self.low, factor)
+            wrong |= rest != 0
+        if abs(self.shift) > _LONG_DIGITS:
+            wrong |= self.low != 0
+        doubts.add(wrong)
+        self.low, self.high = made, made >> 63
+
+    def put(self, out: Room, at: Longs) -> None:
+        if self.fixed is None:
+            out.data[at] = 2 * self.size
+            at += 1
+        elif self.fixed > 2 * _HALF:
+            sign = (self.high >> 63).astype(np.uint8)
+            for _ in range(self.fixed - 2 * _HALF):
+                out.data[at] = sign
+                at += 1
+        wide = np.flatnonzero(self.size > _HALF)
+        narrow = np.minimum(self.size, _HALF)
+        low = self.low.view(np.uint64)
+        out.words[at] = (low << (64 - 8 * narrow).astype(np.uint64)).byteswap()
+        if wide.size:
+            more = self.size[wide] - _HALF
+            high = np.ascontiguousarray(self.high[wide]).view(np.uint64)
+            out.words[at[wide]] = (high << (64 - 8 * more).astype(np.uint64)).byteswap()
+            out.words[at[wide] + more] = low[wide].byteswap()
+        at += self.size
+
+
+def _signed_size(values: Longs) -> Longs:
+    """How many bytes hold each number and its sign."""
+    found = values ^ (values >> 63)
+    size = np.ones(len(found), dtype=np.int64)
+    most = int(found.max()) if len(found) else 0
+    bits = 7
+    while most >> bits:
+        size += found >= 1 << bits
+        bits += 8
+    return size
