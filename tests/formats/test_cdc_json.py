@@ -32,6 +32,7 @@ from tests.formats.conformance import (
     share,
 )
 from tests.formats.test_json import as_python
+from tests.resolve.tables import codes, table, warnings
 
 FORMATS: tuple[type[ChangeJson], ...] = (CanalJson, DebeziumJson, MaxwellJson, OggJson)
 CASES = cases("cdc")
@@ -185,6 +186,14 @@ def test_wrong_options_are_told(made: ChangeJson, direction: Direction, codes: l
     found = [*made.problems(), *made.check(t.row(a=t.Int()), direction)]
 
     assert [p.code for p in found] == codes
+
+
+@pytest.mark.parametrize("name", ["json", *(kind.identifier for kind in FORMATS)])
+def test_a_wrong_mode_of_null_keys_is_an_error_only_where_rows_are_written(name: str) -> None:
+    given = table(options={"format": name, f"{name}.map-null-key.mode": "x"}, without=("properties.group.id",))
+
+    assert ("option-value" in codes(given, "read"), "option-value" in warnings(given, "read")) == (False, True)
+    assert "option-value" in codes(given, "write")
 
 
 @pytest.mark.parametrize("kind", FORMATS)
