@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-fast test-reliability bench bench-scale check format docs clean
+.PHONY: help setup demo test test-fast test-reliability bench bench-formats bench-scale check format docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,8 +25,11 @@ test-fast: setup ## Run the tests that need neither a JVM nor a broker (seconds)
 test-reliability: setup ## Run the long scenarios with real kills, and print what held
 	@$(BIN)/python -m pytest -m reliability
 
-bench: setup ## Measure kdsl against hand-written PySpark, paired in one run
+bench: setup ## Measure kdsl against hand-written PySpark, paired in one run (the formats alone: make bench-formats)
 	@$(BIN)/python -m bench $(ARGS)
+
+bench-formats: setup ## Measure reading and writing of every format beside Spark's from_json
+	@$(BIN)/python -m bench.formats $(ARGS)
 
 bench-scale: setup ## Measure many partitions, columns and tables, and memory over 20 million records
 	@$(BIN)/python -m bench.scale $(ARGS)

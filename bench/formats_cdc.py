@@ -8,11 +8,13 @@ in each dialect. A row is a row of the changelog, of which an update has two; ``
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pyarrow as pa
 
+from bench.cases import Case, binary
 from bench.formats_json import rate
 from bench.from_json import from_json_rate, session
 from kdsl.formats import Use
@@ -60,6 +62,28 @@ def debezium(i: int, r: Random) -> str:
     )
 
 
+def _schema() -> str:
+    """The schema that Kafka Connect writes into each message, of about 1700 bytes."""
+
+    def struct(name: str, members: dict[str, str]) -> dict[str, object]:
+        fields = [{"type": kind, "optional": True, "field": member} for member, kind in members.items()]
+        return {"type": "struct", "fields": fields, "optional": True, "name": name}
+
+    kinds = ("string", "int64", "string", "double", "int32", "boolean")
+    image = struct("shop.orders.Value", dict(zip(ROW.names, kinds, strict=True)))
+    numbers = dict.fromkeys(("ts_ms", "server_id", "pos", "row"), "int64")
+    texts = dict.fromkeys(("version", "connector", "name", "snapshot", "db", "table", "gtid", "file"), "string")
+    whole = struct("shop.orders.Envelope", {"op": "string", "ts_ms": "int64"})
+    origin = struct("io.debezium.connector.mysql.Source", {**texts, **numbers})
+    whole["fields"] = [{**image, "field": "before"}, {**image, "field": "after"}, {**origin, "field": "source"}]
+    return json.dumps(whole, separators=(",", ":"))
+
+
+def with_schema(i: int, r: Random) -> str:
+    """A message as Debezium writes it, with its schema."""
+    return f'{{"schema":{SCHEMA},"payload":{debezium(i, r)}}}'
+
+
 def ogg(i: int, r: Random) -> str:
     """A message as GoldenGate writes it."""
     before = "null" if i % 3 == 0 else image(i, r)
@@ -92,9 +116,16 @@ def csv(i: int, r: Random) -> str:
     return f"ord-{i:09d},{r.randrange(10**6)},{r.choice(STATES)},{r.random() * 1000:.2f},{r.randrange(1, 20)},true"
 
 
+SCHEMA = _schema()
 _BOTH = f"before STRUCT<{SPARK_ROW}>, after STRUCT<{SPARK_ROW}>"
 CASES: tuple[tuple[ChangeJson, Callable[[int, Random], str], str, tuple[str, ...]], ...] = (
     (DebeziumJson(), debezium, f"{_BOTH}, op STRING", ("source.timestamp", "source.table")),
+    (
+        DebeziumJson(schema_include=True),
+        with_schema,
+        f"payload STRUCT<{_BOTH}, op STRING>",
+        ("source.timestamp", "source.table"),
+    ),
     (OggJson(), ogg, f"{_BOTH}, op_type STRING", ("event-timestamp", "table")),
     (
         MaxwellJson(),
@@ -109,6 +140,18 @@ CASES: tuple[tuple[ChangeJson, Callable[[int, Random], str], str, tuple[str, ...
         ("database", "pk-names"),
     ),
 )
+
+
+def cases(count: int) -> Iterator[Case]:
+    """The four dialects, and csv."""
+    for made, message, schema, _ in CASES:
+        r = Random(1)
+        texts = [message(i, r) for i in range(count)]
+        yield Case(made.identifier, binary(texts), ROW, made.decoder(ROW), made.encoder(ROW), texts, schema, goal=1.0)
+    r = Random(1)
+    lines = binary([csv(i, r) for i in range(count)])
+    texts = [image(i, r) for i in range(count)]
+    yield Case("csv", lines, ROW, Csv().decoder(ROW), Csv().encoder(ROW), texts, SPARK_ROW, goal=1.0)
 
 
 def main() -> None:
@@ -140,7 +183,12 @@ def main() -> None:
             decoder = ChangeDecoder(made.meaning(ROW, use), few=few)
             shown = rate(lambda d=decoder, b=batch: d.decode(b), count, 3 if few > 48 else times)  # type: ignore[misc]
             rows = shown * len(decoder.decode(batch).rows) / count
-            line(f"read {made.identifier}{what}", rows, shown, theirs if few == 48 else 0.0)
+            line(
+                f"read {made.identifier}{' with schema' * made.meaning(ROW).payload}{what}",
+                rows,
+                shown,
+                theirs if few == 48 else 0.0,
+            )
         decoded = decoder.decode(batch)
         encoder = made.encoder(ROW)
         line(

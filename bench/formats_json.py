@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 
+from bench.cases import Case, binary
 from kdsl.types import model as t
 from kdsl_formats.json import Json
 from kdsl_formats.json.fast_decoder import JsonDecoder
 from kdsl_formats.json.fast_encoder import JsonEncoder
+from kdsl_formats.raw import Raw
 
 ORDER = t.row(
     order_id=t.STRING,
@@ -35,6 +37,10 @@ NESTED = t.row(
     customer=t.row(name=t.STRING, city=t.STRING),
     tags=t.Array(t.STRING),
     prices=t.Map(t.STRING, t.Double()),
+)
+SPARKS = (
+    "order_id STRING, user_id BIGINT, status STRING, amount DECIMAL(10, 2), quantity INT, currency STRING, "
+    "placed_at TIMESTAMP_NTZ, note STRING, paid BOOLEAN"
 )
 STATES = ("NEW", "SHIPPED", "PAID")
 NOTE = "please ring the bell"
@@ -94,6 +100,16 @@ def rate(run: Callable[[], Any], count: int, times: int) -> float:
         run()
         best = min(best, time.process_time() - start)
     return count / best
+
+
+def cases(count: int) -> Iterator[Case]:
+    """The orders as json, and the same messages as raw."""
+    r = Random(1)
+    texts = [order(i, r) for i in range(count)]
+    messages = binary(texts)
+    yield Case("json", messages, ORDER, Json().decoder(ORDER), Json().encoder(ORDER), texts, SPARKS)
+    whole = t.row(value=t.BYTES)
+    yield Case("raw", messages, whole, Raw().decoder(whole), Raw().encoder(whole), texts, SPARKS, reference=None)
 
 
 def main() -> None:

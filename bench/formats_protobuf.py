@@ -7,13 +7,15 @@ record of six fields, by columns and by the reference, and records of other shap
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 from google.protobuf.message_factory import GetMessageClass
 
+from bench.cases import Case
 from bench.formats_json import rate
 from kdsl.types import model as t
 from kdsl_formats.protobuf import Protobuf
@@ -47,6 +49,7 @@ message Basket {
   google.protobuf.Timestamp placed_at = 6;
 }
 """
+SPARKS = "order_id STRING, user_id BIGINT, status STRING, amount DOUBLE, quantity INT, paid BOOLEAN"
 STATES = 3
 ALL = 1 << 40
 
@@ -82,6 +85,17 @@ def baskets(kind: Any, count: int, r: Random) -> Iterable[bytes]:
 def odd(message: bytes, r: Random) -> bytes:
     """A record that is cut off, has a field twice, a group, or a text that is none."""
     return r.choice([message[:-1], message + b"\x10\x05", message + b"\x53\x54", b"\x0a\x01\xff" + message])
+
+
+def cases(count: int) -> Iterator[Case]:
+    """The orders. The reference engine reads Protobuf with generated Java code only."""
+    made = Protobuf(message_class_name="shop.Order", proto_text=PROTO)
+    message = made.schema().message
+    row = row_of(message, nullable=True)
+    messages = pa.array(list(orders(GetMessageClass(message), count, Random(1))), pa.binary())
+    decoder = made.decoder(row)
+    texts = [json.dumps(value) for value in decoder.decode(messages).rows.to_pylist()]
+    yield Case("protobuf", messages, row, decoder, made.encoder(row), texts, SPARKS, goal=3.0, reference=None)
 
 
 def main() -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 
+from bench.cases import Case
 from bench.formats_json import rate
 from bench.from_json import from_json_rate, session
 from kdsl.cluster import Registry
@@ -56,6 +58,29 @@ def orders(count: int) -> list[dict[str, Any]]:
 def version(number: int) -> t.Row:
     """The type of the rows as a version of their program had it: each lacks one column more."""
     return t.Row(ROW.fields[: len(ROW.fields) - number], nullable=False)
+
+
+def cases(count: int, url: str) -> Iterator[Case]:
+    """Messages of one schema, and Debezium's envelopes; the registry is asked once for each."""
+    values = orders(count)
+    rows, texts = pa.array(values, arrow_type(ROW)), [json.dumps(value) for value in values]
+    for made, kinds in (
+        (AvroConfluent(), None),
+        (DebeziumAvroConfluent(), pa.array([(0, 3)[i % 2] for i in range(count)], pa.int8())),
+    ):
+        use = Use(topics=(made.identifier,), registry=Registry(url))
+        encoder = made.encoder(ROW, use)
+        yield Case(
+            made.identifier,
+            encoder.encode(rows, kinds).messages,
+            ROW,
+            made.decoder(ROW, use),
+            encoder,
+            texts,
+            SPARK_ROW,
+            goal=2.0 if kinds is None else None,
+            reference={f"{made.identifier}.url": url},
+        )
 
 
 def main() -> None:

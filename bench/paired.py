@@ -81,7 +81,7 @@ def compare(name: str, ours: Work, theirs: Work, *, records: int, pairs: int, go
         for work, runs in ((ours, mine), (theirs, other)) if i % 2 == 0 else ((theirs, other), (ours, mine)):
             runs.append(timed(work))
     ratios = [b.wall / a.wall for a, b in zip(mine, other, strict=True)]
-    return Pair(name, records, tuple(mine), tuple(other), statistics.median(ratios), _interval(ratios), goal)
+    return Pair(name, records, tuple(mine), tuple(other), statistics.median(ratios), interval(ratios), goal)
 
 
 def timed(work: Work) -> Run:
@@ -106,7 +106,8 @@ def _cpu() -> float:
     return total
 
 
-def _interval(ratios: list[float]) -> tuple[float, float]:
+def interval(ratios: list[float]) -> tuple[float, float]:
+    """The 95 % bootstrap interval of the median."""
     chance = random.Random(7)
     medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(SAMPLES))
     return medians[int(0.025 * SAMPLES)], medians[int(0.975 * SAMPLES)]

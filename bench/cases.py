@@ -1,0 +1,52 @@
+"""A format to be measured: messages of it, what reads and writes them, and the same rows as JSON for ``from_json``.
+
+Each of the modules ``bench.formats_…`` gives the cases of its formats; `bench.formats` measures all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import pyarrow as pa
+
+from kdsl.formats import Decoder, Encoder
+from kdsl.types import model as t
+
+
+@attrs.frozen
+class Case:
+    """Messages of one format.
+
+    Attributes:
+        name: The format's name.
+        messages: The messages.
+        row: The columns.
+        decoder: What reads them.
+        encoder: What writes them again.
+        texts: As many messages of JSON for ``from_json``, with the same rows (or, of change data, the same messages).
+        schema: Their schema, as Spark's DDL.
+        goal: How many times as fast as ``from_json`` reading should be, per message; None where nothing is aimed at.
+        reference: The options of the reference engine's table, beside ``format``; None where it has no such format,
+            or none that runs without generated code.
+    """
+
+    name: str
+    messages: pa.BinaryArray
+    row: t.Row
+    decoder: Decoder
+    encoder: Encoder
+    texts: list[str]
+    schema: str
+    goal: float | None = None
+    reference: Mapping[str, str] | None = attrs.field(factory=dict)
+
+    def decode(self) -> Any:
+        """All messages to rows."""
+        return self.decoder.decode(self.messages)
+
+
+def binary(texts: list[str]) -> pa.BinaryArray:
+    """Texts as messages."""
+    return pa.array([text.encode() for text in texts], pa.binary())

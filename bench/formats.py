@@ -1,0 +1,195 @@
+"""Measure all formats beside Spark's ``from_json``, paired, on one core: ``python -m bench.formats [FORMAT …]``.
+
+Prints one table: rows per second of processor time of reading and writing alone, and how many times as fast as
+``from_json`` reading is, per message: the median over pairs of runs (A B B A …) with its 95 % bootstrap interval. Where
+the reference engine is there (`bench.reference_engine`), its figure stands beside. Everything is kept as JSON in
+bench/results/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table as Grid
+
+from bench import formats_avro, formats_cdc, formats_json, formats_protobuf, formats_registry, reference_engine
+from bench.cases import Case
+from bench.from_json import Parsing, session
+from bench.machine import facts
+from bench.paired import interval
+from kdsl.testing import LocalRegistry
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RESULTS = Path(__file__).parent / "results"
+NAMES = (
+    *("csv", "json", "raw", "avro", "avro-confluent", "protobuf"),
+    *("debezium-json", "canal-json", "maxwell-json", "ogg-json", "debezium-avro-confluent"),
+)
+WITH_REGISTRY = ("avro-confluent", "debezium-avro-confluent")
+
+
+@attrs.frozen
+class Figures:
+    """What was found of one format; rates are per second of processor time.
+
+    Attributes:
+        name: The format.
+        messages: How many messages a batch has.
+        rows: How many rows they are.
+        decode: Rows read per second, of the median run.
+        encode: Rows written per second, of the median run.
+        from_json: Messages that ``from_json`` parses per second, of the median run; None without Spark.
+        ratios: Reading against ``from_json``, pair by pair, per message.
+        goal: The ratio that is aimed at.
+        reference: Messages that the reference engine reads per second, where it was measured.
+    """
+
+    name: str
+    messages: int
+    rows: int
+    decode: float
+    encode: float
+    from_json: float | None
+    ratios: tuple[float, ...]
+    goal: float | None
+    reference: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """The median of the pairs."""
+        return statistics.median(self.ratios) if self.ratios else None
+
+
+def cases(count: int, names: list[str], registry: Callable[[], LocalRegistry]) -> Iterator[Case]:
+    """The cases of the formats with these names; a registry is started where one of them needs it."""
+    for module in (formats_json, formats_cdc, formats_avro, formats_protobuf):
+        yield from (case for case in module.cases(count) if case.name in names)
+    if set(names) & set(WITH_REGISTRY):
+        yield from (case for case in formats_registry.cases(count, registry().url) if case.name in names)
+
+
+def measure(case: Case, spark: SparkSession | None, pairs: int, copies: int) -> Figures:
+    """Read a format's messages and let ``from_json`` read its own, in turn; then write.
+
+    Args:
+        case: The format.
+        spark: The session; None leaves ``from_json`` out.
+        pairs: How many pairs of runs, behind one of each that does not count.
+        copies: How often a run takes the messages.
+    """
+    decoded = case.decode()
+    if decoded.bad:
+        raise RuntimeError(f"{case.name}: {decoded.bad[0]}")
+    theirs = None if spark is None else Parsing(spark, case.texts, case.schema, copies)
+    read, parse, bare = [], [], []
+    for i in range(pairs + 1):
+        if theirs is not None and i % 2:
+            parse.append(theirs.parse())
+        read.append(seconds(case.decode, copies))
+        if theirs is not None and not i % 2:
+            parse.append(theirs.parse())
+        if theirs is not None:
+            bare.append(theirs.bare())
+    written = [seconds(lambda: case.encoder.encode(decoded.rows, decoded.kinds), copies) for _ in range(pairs + 1)]
+    messages, rows = len(case.messages), len(decoded.rows)
+    costs: list[float] = []
+    if theirs is not None:
+        theirs.close()
+        costs = [max(cost - min(bare[1:]), 1e-9) for cost in parse[1:]]
+    return Figures(
+        case.name,
+        messages,
+        rows,
+        copies * rows / statistics.median(read[1:]),
+        copies * rows / statistics.median(written[1:]),
+        copies * messages / statistics.median(costs) if costs else None,
+        tuple(b / a for a, b in zip(read[1:], costs, strict=False)),
+        case.goal,
+    )
+
+
+def seconds(run: Callable[[], object], times: int) -> float:
+    """Seconds of this process's processors that some runs take."""
+    start = time.process_time()
+    for _ in range(times):
+        run()
+    return time.process_time() - start
+
+
+def grid(found: list[Figures]) -> Grid:
+    """All formats as a table."""
+    made = Grid("format", "read, rows/s", "write, rows/s", "from_json/s", "ratio", "95 %", "goal", "reference/s")
+    for f in found:
+        ratio, low_high, goal = "", "", ""
+        if f.ratio is not None:
+            ratio, (low, high) = f"{f.ratio:.2f}", interval(list(f.ratios))
+            low_high = f"{low:.2f} to {high:.2f}"
+            goal = "" if f.goal is None else f"{f.goal:.0f} {'met' if f.ratio >= f.goal else 'missed'}"
+        rates = ("" if rate is None else f"{rate:,.0f}" for rate in (f.decode, f.encode, f.from_json))
+        made.add_row(f.name, *rates, ratio, low_high, goal, "" if f.reference is None else f"{f.reference:,.0f}")
+    return made
+
+
+def main() -> None:
+    """Measure, print, keep."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("formats", nargs="*", choices=[*NAMES, []], help="all if none")
+    parser.add_argument("--records", type=int, default=10_000, help="messages of one batch")
+    parser.add_argument("--copies", type=int, default=20, help="how often a run takes them")
+    parser.add_argument("--pairs", type=int, default=11)
+    parser.add_argument("--alone", action="store_true", help="without from_json, which needs Spark")
+    args = parser.parse_args()
+    names, console = args.formats or list(NAMES), Console(width=120)
+    pa.set_cpu_count(1)
+    found: list[Figures] = []
+    with ExitStack() as stack:
+        spark = None if args.alone else session()
+        chosen = sorted(
+            cases(args.records, names, lambda: stack.enter_context(LocalRegistry())), key=lambda c: NAMES.index(c.name)
+        )
+        for case in chosen:
+            found.append(measure(case, spark, args.pairs, args.copies))
+            console.print(line(found[-1]), highlight=False)
+        if spark is not None:
+            spark.stop()
+        rates = reference_engine.rates(chosen)
+    found = [attrs.evolve(f, reference=rates.get(f.name)) for f in found]
+    console.print(grid(found))
+    console.print(f"kept in {keep(found)}")
+
+
+def line(found: Figures) -> str:
+    """A format in a line."""
+    beside = "" if found.ratio is None else f", {found.ratio:.2f} x from_json"
+    return f"{found.name}: {found.decode:,.0f} rows/s read, {found.encode:,.0f} written{beside}"
+
+
+def keep(found: list[Figures]) -> Path:
+    """Everything as JSON."""
+    RESULTS.mkdir(exist_ok=True)
+    now = datetime.now(UTC)
+    document: dict[str, Any] = {
+        "at": now.isoformat(),
+        "machine": facts(),
+        "formats": [attrs.asdict(f) | {"ratio": f.ratio} for f in found],
+    }
+    path = RESULTS / f"formats-{now:%Y%m%d-%H%M%S}.json"
+    path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    return path
+
+
+if __name__ == "__main__":
+    main()
