@@ -26,7 +26,8 @@ from kdsl_formats.protobuf import Protobuf, sources
 from kdsl_formats.protobuf.fast_decoder import ProtobufDecoder
 from kdsl_formats.protobuf.fast_encoder import ProtobufEncoder
 from kdsl_formats.protobuf.layout import layout_of
-from kdsl_formats.protobuf.sources import SchemaError, compiled, messages_in, schema_of
+from kdsl_formats.protobuf.naming import message_names
+from kdsl_formats.protobuf.sources import SchemaError, compiled, schema_of
 from tests.formats.conformance import ERROR, Case, answer, arrow_value, cases, python_rows, shown
 
 DATA = Path(__file__).parent / "data" / "protobuf"
@@ -560,7 +561,7 @@ class TestPlans:
 
 
 def test_every_message_of_a_set_is_named() -> None:
-    names = list(messages_in(compiled([DATA / "two.proto"])))
+    names = [name for file in compiled([DATA / "two.proto"]).file[-1:] for name in message_names(file)]
 
     assert names[:3] == ["kdsl.test.Pair", "kdsl.test.Simple", "kdsl.test.Maps"]
     assert "kdsl.test.Levels.Middle" in names

@@ -17,7 +17,6 @@ Json = Mapping[str, Any] | Sequence[Any] | str
 """A schema as JSON has it: an object, a list (a union) or a name."""
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-NAMED = ("record", "enum", "fixed")
 MISSING: Final = object()
 """The default of a field that has none."""
 

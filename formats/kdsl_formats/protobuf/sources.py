@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
@@ -332,8 +332,3 @@ def _bare(file: FileDescriptorProto) -> FileDescriptorProto:
     for name in ("source_code_info", "service"):
         kept.ClearField(name)
     return kept
-
-
-def messages_in(files: FileDescriptorSet) -> Iterator[str]:
-    """The full names of all messages that a set declares, without google's own."""
-    yield from (name for file in files.file if not file.name.startswith(_WELL_KNOWN) for name in message_names(file))

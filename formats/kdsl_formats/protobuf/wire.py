@@ -21,8 +21,6 @@ Bytes = npt.NDArray[np.uint8]
 
 PAD: Final = 24
 VARINT, FIXED64, LENGTH, GROUP, FIXED32 = 0, 1, 2, 3, 5
-LONGEST: Final = 10
-"""The bytes of the longest varint."""
 
 _U = np.uint64
 _STOPS = _U(0x8080808080808080)
