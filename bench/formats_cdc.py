@@ -11,6 +11,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 
@@ -64,19 +65,22 @@ def debezium(i: int, r: Random) -> str:
 
 def _schema() -> str:
     """The schema that Kafka Connect writes into each message, of about 1700 bytes."""
-
-    def struct(name: str, members: dict[str, str]) -> dict[str, object]:
-        fields = [{"type": kind, "optional": True, "field": member} for member, kind in members.items()]
-        return {"type": "struct", "fields": fields, "optional": True, "name": name}
-
     kinds = ("string", "int64", "string", "double", "int32", "boolean")
-    image = struct("shop.orders.Value", dict(zip(ROW.names, kinds, strict=True)))
+    image = _struct("shop.orders.Value", _fields(dict(zip(ROW.names, kinds, strict=True))))
     numbers = dict.fromkeys(("ts_ms", "server_id", "pos", "row"), "int64")
     texts = dict.fromkeys(("version", "connector", "name", "snapshot", "db", "table", "gtid", "file"), "string")
-    whole = struct("shop.orders.Envelope", {"op": "string", "ts_ms": "int64"})
-    origin = struct("io.debezium.connector.mysql.Source", {**texts, **numbers})
-    whole["fields"] = [{**image, "field": "before"}, {**image, "field": "after"}, {**origin, "field": "source"}]
+    origin = _struct("io.debezium.connector.mysql.Source", _fields({**texts, **numbers}))
+    members = [{**image, "field": "before"}, {**image, "field": "after"}, {**origin, "field": "source"}]
+    whole = _struct("shop.orders.Envelope", members + _fields({"op": "string", "ts_ms": "int64"}))
     return json.dumps(whole, separators=(",", ":"))
+
+
+def _fields(kinds: dict[str, str]) -> list[dict[str, Any]]:
+    return [{"type": kind, "optional": True, "field": name} for name, kind in kinds.items()]
+
+
+def _struct(name: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "struct", "fields": fields, "optional": True, "name": name}
 
 
 def with_schema(i: int, r: Random) -> str:
