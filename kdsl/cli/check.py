@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import attrs
@@ -12,7 +11,7 @@ import typer
 from kdsl.cli import load
 from kdsl.cli.console import out, print_json, print_problem, problem_json
 from kdsl.cli.directions import Directions, Way
-from kdsl.declare.ddl.load import ENDINGS, definitions, read_file
+from kdsl.declare.ddl.load import ENDINGS
 from kdsl.errors import Problem, ResolveError
 from kdsl.formats import Direction
 from kdsl.options import Spelling
@@ -64,19 +63,12 @@ def check(
 
 def _targets(target: str) -> tuple[list[Table], list[Problem]]:
     """The tables of a target and, of a whole file of SQL, what is wrong with the rest of the script."""
-    if not target.lower().endswith(ENDINGS) or not Path(target).is_file():
+    if not target.lower().endswith(ENDINGS):
         return load.tables(target), []
-    from kdsl.script.plan import plan_script
+    from kdsl.script.plan import judge_script
 
-    try:
-        script = read_file(target)
-    except OSError as e:
-        raise load.TargetError(f"the file {target!r} cannot be read: {e.strerror}") from e
-    tables = [Table(definition) for definition in definitions(script)]
-    try:
-        found: Sequence[Problem] = plan_script(script).warnings
-    except ResolveError as e:
-        found = e.problems
+    plan, found = judge_script(load.script(target))
+    tables = [table.topic for table in plan.tables if table.topic is not None]
     return tables, [p for p in found if p.code != "cluster-missing"]  # `kdsl run` can be told where the brokers are
 
 

@@ -10,7 +10,15 @@ import typer
 from rich.text import Text
 
 from kdsl.cli import load
-from kdsl.cli.clusters import Bootstrap, ClusterFile, ClusterName, Property, given_cluster
+from kdsl.cli.clusters import (
+    Bootstrap,
+    ClusterFile,
+    ClusterName,
+    Property,
+    RegistryProperty,
+    RegistryUrl,
+    given_cluster,
+)
 from kdsl.cli.console import out, print_json, progress
 from kdsl.cli.directions import Directions, Way
 from kdsl.cluster import Cluster
@@ -34,6 +42,8 @@ def doctor(
     cluster_file: ClusterFile = None,
     cluster_name: ClusterName = None,
     properties: Property = None,
+    registry: RegistryUrl = None,
+    registry_properties: RegistryProperty = None,
     direction: Directions = Way.BOTH,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -42,7 +52,7 @@ def doctor(
     Ends with 0 when nothing is wrong (warnings are allowed), with 1 otherwise.
     """
     directions = direction.directions
-    given = given_cluster(bootstrap, cluster_file, cluster_name, properties)
+    given = given_cluster(bootstrap, cluster_file, cluster_name, properties, registry, registry_properties)
     tables = [table for target in targets or () for table in load.tables(target)]
     clusters: dict[str, tuple[Cluster, list[ReadPlan | WritePlan]]] = {}
     found: list[Finding] = []

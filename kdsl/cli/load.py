@@ -7,16 +7,19 @@ import importlib.util
 import sys
 import sysconfig
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from kdsl.declare.classes.table import KafkaTable
-from kdsl.declare.ddl.load import ENDINGS
+from kdsl.declare.ddl.load import ENDINGS, definitions, read_file
+from kdsl.declare.ddl.parser import Script
 from kdsl.errors import KdslError, Problem, ResolveError, Where, listing, nearest
-from kdsl.table import Table, load_sql, load_tables
+from kdsl.table import Table, load_tables
 
 YAML = (".yaml", ".yml")
+T = TypeVar("T")
 
 
 class TargetError(KdslError):
@@ -35,13 +38,10 @@ def tables(target: str) -> list[Table]:
         ResolveError: The file cannot be read as what it is; with the places of all errors.
     """
     source, name = _split(target)
-    if source.lower().endswith((*YAML, *ENDINGS)):
-        if not Path(source).is_file():
-            raise TargetError(f"there is no file {source!r}")
-        try:
-            found = load_sql(Path(source)) if source.lower().endswith(ENDINGS) else load_tables(source)
-        except OSError as e:
-            raise TargetError(f"the file {source!r} cannot be read: {e.strerror}") from e
+    if source.lower().endswith(ENDINGS):
+        found = [Table(definition) for definition in definitions(script(source))]
+    elif source.lower().endswith(YAML):
+        found = _read(source, load_tables)
     else:
         found = _of_module(_module(source))
     if not found:
@@ -55,6 +55,26 @@ def tables(target: str) -> list[Table]:
         names = [t.name for t in found]
         raise TargetError(f"{source!r} has no table {name!r}{nearest(name, names)}; it has {listing(names)}")
     return chosen
+
+
+def script(path: str | Path) -> Script:
+    """The script of a file.
+
+    Raises:
+        TargetError: There is no such file, or it cannot be read.
+        ResolveError: Its statements are wrong; everything is told.
+    """
+    return _read(str(path), read_file)
+
+
+def _read(source: str, read: Callable[[str], T]) -> T:
+    """What a file holds."""
+    if not Path(source).is_file():
+        raise TargetError(f"there is no file {source!r}")
+    try:
+        return read(source)
+    except OSError as e:
+        raise TargetError(f"the file {source!r} cannot be read: {e.strerror}") from e
 
 
 def _split(target: str) -> tuple[str, str]:

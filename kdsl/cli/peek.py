@@ -8,7 +8,15 @@ import typer
 from rich.table import Table as Grid
 
 from kdsl.cli import load
-from kdsl.cli.clusters import Bootstrap, ClusterFile, ClusterName, Property, given_cluster
+from kdsl.cli.clusters import (
+    Bootstrap,
+    ClusterFile,
+    ClusterName,
+    Property,
+    RegistryProperty,
+    RegistryUrl,
+    given_cluster,
+)
 from kdsl.cli.console import out, print_json, progress
 
 
@@ -19,13 +27,15 @@ def peek(
     cluster_file: ClusterFile = None,
     cluster_name: ClusterName = None,
     properties: Property = None,
+    registry: RegistryUrl = None,
+    registry_properties: RegistryProperty = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Print the last records of a table, decoded."""
     from kdsl.inspect.peek import last_records
 
     table = load.table(target)
-    given = given_cluster(bootstrap, cluster_file, cluster_name, properties)
+    given = given_cluster(bootstrap, cluster_file, cluster_name, properties, registry, registry_properties)
     plan, cluster = table.read_plan(cluster=given), table.cluster(given)
     with progress(f"reading the last {count} records of {plan.topics}"):
         found = last_records(plan, cluster, count)

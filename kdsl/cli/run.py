@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table as Grid
 
-from kdsl.cli.clusters import ClusterFile, ClusterName, Property, given_cluster
+from kdsl.cli import load
+from kdsl.cli.clusters import (
+    Bootstrap,
+    ClusterFile,
+    ClusterName,
+    Property,
+    RegistryProperty,
+    RegistryUrl,
+    given_cluster,
+    pairs,
+)
 from kdsl.cli.console import err, out, print_problem, progress
-from kdsl.declare.ddl.load import read_file
 from kdsl.errors import ResolveError
 
 if TYPE_CHECKING:
@@ -27,15 +36,12 @@ _MASTER = "SPARK_MASTER"
 
 def run(
     file: Annotated[Path, typer.Argument(help="A script of SQL: CREATE TABLE …; INSERT INTO … SELECT …;")],
-    bootstrap: Annotated[
-        str | None,
-        typer.Option(
-            "--bootstrap-servers", "--bootstrap", envvar="KDSL_BOOTSTRAP_SERVERS", help="host:port of the brokers."
-        ),
-    ] = None,
+    bootstrap: Bootstrap = None,
     cluster_file: ClusterFile = None,
     cluster_name: ClusterName = None,
     properties: Property = None,
+    registry: RegistryUrl = None,
+    registry_properties: RegistryProperty = None,
     checkpoint: Annotated[str | None, typer.Option(help="The folder of the progress; each INSERT has its own.")] = None,
     once: Annotated[bool, typer.Option("--once", help="Read what there is now, write it, and end.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plans; start neither Spark nor Kafka.")] = False,
@@ -52,12 +58,12 @@ def run(
     """
     from kdsl.script.plan import plan_script
 
-    given = given_cluster(bootstrap, cluster_file, cluster_name, properties)
-    if not file.is_file():
-        raise typer.BadParameter(f"there is no file {str(file)!r}", param_hint="FILE")
-    first = _pairs(settings, "--set")
+    given = given_cluster(bootstrap, cluster_file, cluster_name, properties, registry, registry_properties)
+    first, sparks = pairs(settings, "--set"), pairs(conf, "--conf")
     try:
-        plan = plan_script(read_file(file), given, first)
+        plan = plan_script(load.script(file), given, first)
+    except load.TargetError as e:
+        raise typer.BadParameter(str(e), param_hint="FILE") from None
     except ResolveError as e:
         for problem in e.problems:
             print_problem(problem)
@@ -78,19 +84,12 @@ def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
     with progress("starting Spark"):
-        spark = session(file.stem, _pairs(conf, "--conf"))
+        spark = session(file.stem, sparks)
     try:
         ways = Ways(given, checkpoint, once, show, lambda line: err.print(line, highlight=False), stopping)
         run_script(plan, spark, ways)
     finally:
         spark.stop()
-
-
-def _pairs(texts: list[str] | None, hint: str) -> dict[str, str]:
-    pairs = [text.partition("=") for text in texts or ()]
-    if any(not equals or not key for key, equals, _ in pairs):
-        raise typer.BadParameter("expected key=value", param_hint=hint)
-    return {key: value for key, _, value in pairs}
 
 
 def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:

@@ -9,7 +9,15 @@ import typer
 from rich.table import Table as Grid
 
 from kdsl.cli import load
-from kdsl.cli.clusters import Bootstrap, ClusterFile, ClusterName, Property, given_cluster
+from kdsl.cli.clusters import (
+    Bootstrap,
+    ClusterFile,
+    ClusterName,
+    Property,
+    RegistryProperty,
+    RegistryUrl,
+    given_cluster,
+)
 from kdsl.cli.console import out, print_json, progress
 from kdsl.cluster import Cluster
 from kdsl.inspect.verify import Comparison, Side, compare
@@ -35,6 +43,8 @@ def verify(
     cluster_file: ClusterFile = None,
     cluster_name: ClusterName = None,
     properties: Property = None,
+    registry: RegistryUrl = None,
+    registry_properties: RegistryProperty = None,
     committed: Annotated[bool, typer.Option(help="Read only what transactions have committed.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -42,7 +52,7 @@ def verify(
 
     Ends with 0 when each record of IN stands once, and in order, in OUT, with 1 otherwise.
     """
-    given = given_cluster(bootstrap, cluster_file, cluster_name, properties)
+    given = given_cluster(bootstrap, cluster_file, cluster_name, properties, registry, registry_properties)
     level = {"isolation.level": "read_committed" if committed else "read_uncommitted"}
     sides = [_side(name, given, level) for name in (source, target)]
     header = by.removeprefix("header:") if by.startswith("header:") else None

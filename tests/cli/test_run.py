@@ -47,7 +47,7 @@ def test_tables_without_brokers_ask_for_them() -> None:
     done = run("--dry-run", str(EXAMPLES / "copy.sql"))
 
     assert done.exit_code == 1
-    assert "run it with --bootstrap-servers" in done.stdout
+    assert "run it with --bootstrap" in done.stdout
 
 
 def test_wrong_calls_end_with_2(tmp_path: Path) -> None:
