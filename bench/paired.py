@@ -13,6 +13,8 @@ import psutil
 
 Work = Callable[[], object]
 SAMPLES = 2000
+SERVERS = ("kafka.Kafka", "apicurio")
+"""What the command lines of brokers and registries have."""
 
 
 @attrs.frozen
@@ -92,12 +94,12 @@ def timed(work: Work) -> Run:
 
 
 def _cpu() -> float:
-    """Processor time of this process and of those below it that are no brokers (they are counted by nobody's side)."""
+    """Processor time of this process and of those below it that are no servers (they are counted by nobody's side)."""
     me = psutil.Process()
     total = 0.0
     for process in (me, *me.children(recursive=True)):
         try:
-            if any("kafka.Kafka" in part for part in process.cmdline()):
+            if any(server in part for part in process.cmdline() for server in SERVERS):
                 continue
             times = process.cpu_times()
         except psutil.NoSuchProcess:
