@@ -190,6 +190,15 @@ class Format(Options):
         del registry
         return ()
 
+    def registry(self, given: Registry | None) -> Registry | None:
+        """The schema registry that this format asks; None where it asks none.
+
+        Args:
+            given: That of the cluster, whose login it may share.
+        """
+        del given
+        return None
+
     def prunable(self) -> bool:
         """Whether a decoder for some of the columns gives for them what one for all columns gives.
 

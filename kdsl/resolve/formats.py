@@ -11,6 +11,7 @@ from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.errors import Problem
 from kdsl.formats import Direction, Format, Side, Use
 from kdsl.options import Spelling
+from kdsl.registry.settings import SASL, inherits_login
 from kdsl.resolve.keys import key_columns, value_columns
 from kdsl.resolve.rule import problem, value_severity
 from kdsl.types import model as t
@@ -71,23 +72,52 @@ def registry(table: TableDef, given: Registry | None) -> Iterator[Problem]:
 
 
 def literal_secrets(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A secret of a format is written out only where it can travel unseen."""
+    """A secret of a format is written out only where it can travel unseen; those of the registry are judged later."""
     staged = direction == "write" and table.options.exactly_once == "staged"
     if table.options.transport != "jvm" and not staged:
         return
-    how = table.setting("exactly_once", "staged") if staged else table.setting("transport", "jvm")
-    for side, chosen in (("key", table.key_format), ("value", table.value_format)):
-        for key in chosen.split()[1] if chosen is not None else ():
+    how = f"with {table.setting('exactly_once', 'staged') if staged else table.setting('transport', 'jvm')}"
+    sides = (("key", table.key_format, key_columns(table)), ("value", table.value_format, value_columns(table)))
+    for side, chosen, columns in sides:
+        for key in open_secrets(chosen, None) if chosen is not None and columns else ():
             assert chosen is not None
             option = _prefix(table, side, chosen) + key
-            yield problem(
-                table,
-                "secret-literal",
-                f"the secret {option!r} is written out, but with {how} it would be a part of what Spark sends to the "
-                "executors",
-                "write a reference that each process resolves, as ${env:NAME} or ${file:PATH}",
-                option=option,
-            )
+            found = open_secret(option, how)
+            yield problem(table, found.code, found.message, found.fix, option=option)
+
+
+def open_secrets(chosen: Format, given: Registry | None) -> tuple[str, ...]:
+    """The secrets that a format needs in each task, and that are written out: its own, and those of its registry.
+
+    Args:
+        chosen: The format.
+        given: The registry of the cluster.
+
+    Returns:
+        The keys of the format's options, then the names of the registry's settings. What the format replaces by its
+        own, or has no use for, is not among them.
+    """
+    own = tuple(chosen.split()[1])
+    asked = chosen.registry(given)
+    if asked is None or given is None:
+        return own
+    shared = (name for name in given.properties.split()[1] if name not in SASL or inherits_login(asked))
+    kept = (name for name in shared if name in asked.properties and asked.properties[name] == given.properties[name])
+    return (*own, *kept)
+
+
+def open_secret(name: str, how: str) -> Problem:
+    """A secret that would travel in the open (rule secret-literal).
+
+    Args:
+        name: What it is called.
+        how: What makes it travel so.
+    """
+    return Problem(
+        "secret-literal",
+        f"the secret {name!r} is written out, but {how} it would be a part of what Spark sends to the executors",
+        "write a reference that each process resolves, as ${env:NAME} or ${file:PATH}",
+    )
 
 
 def _prefix(table: TableDef, side: str, chosen: Format) -> str:

@@ -13,6 +13,7 @@ from kdsl.plan.model import WritePlan
 from kdsl.plan.show import show
 from kdsl.plan.text import attached, detached, plan_text, read_plan_text
 from kdsl.run.checkpoint.kept import Kept, check_change
+from kdsl.run.records.registry import portable
 from kdsl.table import Table
 from kdsl_formats._registry.options import RegistryFormat
 
@@ -209,6 +210,41 @@ class TestSecrets:
         assert [code for code, _ in found] == ["secret-literal"] * 2
         assert "HUSH" not in str(found)
         assert told(table(AvroConfluent(url=URL, basic_auth_user_info="${env:INFO}"), **options)) == []
+
+    @pytest.mark.parametrize(
+        ("value", "settings", "sent"),
+        [
+            (AvroConfluent(), {"basic-auth.user-info": "${env:I}"}, {"basic-auth.user-info": "${env:I}"}),
+            (AvroConfluent(url="http://other"), {"basic-auth.user-info": "me:HUSH", "max.retries": "1"},
+             {"max.retries": "1"}),
+            (AvroConfluent(bearer_auth_token="${env:T}"), {"basic-auth.user-info": "me:HUSH"}, {}),
+            (AvroConfluent(), {"sasl.password": "HUSH", "sasl.username": "me"}, {"sasl.username": "me"}),
+            (Json(), {"basic-auth.user-info": "me:HUSH"}, None),
+        ],
+    )  # fmt: skip
+    def test_one_that_no_format_uses_stays_behind(self, value: Any, settings: Any, sent: Any) -> None:
+        found = portable(table(value).read_plan(), Registry(URL, settings))
+
+        assert found == (None if sent is None else Registry(URL, sent))
+
+    @pytest.mark.parametrize(
+        ("value", "settings", "name"),
+        [
+            (AvroConfluent(), {"basic-auth.user-info": "me:HUSH"}, "basic-auth.user-info"),
+            (AvroConfluent(url=URL), {"ssl.keystore.location": "/k.jks", "ssl.keystore.password": "HUSH"},
+             "ssl.keystore.password"),
+            (AvroConfluent(basic_auth_credentials_source="SASL_INHERIT"),
+             {"sasl.username": "me", "sasl.password": "HUSH"}, "sasl.password"),
+            (AvroConfluent(bearer_auth_token="HUSH"), {}, "bearer-auth.token"),
+        ],
+    )  # fmt: skip
+    def test_one_that_a_format_uses_is_refused(self, value: Any, settings: Any, name: str) -> None:
+        with pytest.raises(ResolveError) as caught:
+            portable(table(value).read_plan(), Registry(URL, settings))
+        (error,) = caught.value.exceptions
+
+        assert f"the secret {name!r} is written out" in str(error)
+        assert "HUSH" not in str(error)
 
 
 def test_a_key_may_have_one_too() -> None:

@@ -17,7 +17,7 @@ from kdsl.cluster import Cluster, Registry
 from kdsl.errors import fail_on
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.plan.text import attached, detached, plan_text, read_plan_text
-from kdsl.run.records.registry import registry_of, registry_problems
+from kdsl.run.records.registry import format_problems, registry_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,7 +91,7 @@ def options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str]:
     Raises:
         ResolveError: A format needs a schema registry, and there is none, or its settings are wrong.
     """
-    fail_on(registry_problems(plan, registry_of(cluster, plan)), plan.table)
+    fail_on(format_problems(plan, registry_of(cluster, plan)), plan.table)
     apart, literals = cluster.detached()
     literals |= detached(plan)[1]
     found = {PLAN: plan_text(plan), CLUSTER: json.dumps(_cluster_document(apart), separators=(",", ":"))}

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from kdsl.cluster import Cluster, Registry
 from kdsl.errors import Problem, fail_on
 from kdsl.plan.model import Part, ReadPlan, WritePlan
-from kdsl.plan.text import detached
 from kdsl.registry.settings import SASL, inherits_login
+from kdsl.resolve.formats import open_secret, open_secrets
+from kdsl.secrets import Secret
+
+_OPEN = "over the transport 'jvm', in decode() and encode(), and where batches are staged,"
 
 
 def registry_of(cluster: Cluster, plan: ReadPlan | WritePlan) -> Registry | None:
@@ -28,31 +31,23 @@ def registry_of(cluster: Cluster, plan: ReadPlan | WritePlan) -> Registry | None
 def portable(plan: ReadPlan | WritePlan, registry: Registry | None) -> Registry | None:
     """The registry, for tasks that are handed it by value and not as an option that Spark redacts.
 
+    It has no secret that is written out: one that a format needs is refused, and the others stay behind.
+
     Raises:
         ResolveError: There is none and a format needs one, or a secret was written out; all problems are told.
     """
-    fail_on([*registry_problems(plan, registry), *_literals(plan, registry)], plan.table)
-    return registry if any(part.format.needs_registry for part in _parts(plan)) else None
+    names = dict.fromkeys(name for part in _parts(plan) for name in open_secrets(part.format, registry))
+    fail_on([*format_problems(plan, registry), *(open_secret(name, _OPEN) for name in names)], plan.table)
+    if registry is None or not any(part.format.needs_registry for part in _parts(plan)):
+        return None
+    kept = {name: text for name, text in registry.properties.items() if not isinstance(text, Secret)}
+    return Registry(registry.url, kept)
 
 
-def registry_problems(plan: ReadPlan | WritePlan, registry: Registry | None) -> Iterator[Problem]:
+def format_problems(plan: ReadPlan | WritePlan, registry: Registry | None) -> Iterator[Problem]:
     """The problems of a plan's formats with the registry, or with there being none."""
     for part in _parts(plan):
         yield from part.format.check_registry(registry)
-
-
-def _literals(plan: ReadPlan | WritePlan, registry: Registry | None) -> Iterator[Problem]:
-    names = [name.split(".", 2)[2] for name in detached(plan)[1]]
-    if registry is not None and any(part.format.needs_registry for part in _parts(plan)):
-        names += registry.properties.split()[1]
-    for name in names:
-        yield Problem(
-            "secret-literal",
-            f"the secret {name!r} is written out, and would travel to the executors in the open: over the transport "
-            "'jvm', in decode() and encode(), and where batches are staged, it is a part of the function that Spark "
-            "sends",
-            "write a reference that each process resolves, as ${env:NAME} or ${file:PATH}",
-        )
 
 
 def _parts(plan: ReadPlan | WritePlan) -> list[Part]:
