@@ -15,6 +15,7 @@ _REASONS: dict[str, tuple[str, str]] = {
         "group by a window of a column with a watermark, as TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE), "
         f"{_BATCH}",
     ),
+    "grouping": ("Spark groups a stream by one set of keys", f"write one INSERT for each set, {_BATCH}"),
     "distinct": ("a stream never knows whether an equal row came before", f"leave DISTINCT out, {_BATCH}"),
     "over": ("Spark has no OVER windows on streams", f"group by a window instead, {_BATCH}"),
     "order": ("a stream has no last row, and so no order of all rows", f"leave ORDER BY out, {_BATCH}"),

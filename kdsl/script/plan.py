@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from kdsl.cluster import Cluster
-from kdsl.declare.ddl.parser import Script
+from kdsl.declare.ddl.parser import Script, hinted
+from kdsl.declare.ddl.reader import WrongError
 from kdsl.declare.ddl.statements import (
     CreateTable,
     CreateView,
@@ -17,6 +18,7 @@ from kdsl.declare.ddl.statements import (
     Fragment,
     Insert,
     Name,
+    Option,
     Query,
     ResetOption,
     SetOption,
@@ -24,6 +26,7 @@ from kdsl.declare.ddl.statements import (
 )
 from kdsl.declare.ddl.tables import Catalog, DeclaredTable
 from kdsl.declare.translate import Query as Translated, UntranslatableError, typed_expression, typed_query
+from kdsl.declare.translate.query import Hint
 from kdsl.declare.translate.scopes import Changelog
 from kdsl.errors import Problem, ResolveError, Where, fail_on, listing, nearest
 from kdsl.resolve import problems as judged
@@ -128,10 +131,12 @@ class ScriptPlan:
     Attributes:
         jobs: What runs, in order.
         warnings: What is odd and goes on.
+        tables: Every table that the script declares.
     """
 
     jobs: tuple[Job, ...]
     warnings: tuple[Problem, ...] = ()
+    tables: tuple[ScriptTable, ...] = ()
 
 
 def plan_script(
@@ -147,12 +152,28 @@ def plan_script(
     Raises:
         ResolveError: Something is wrong; everything is told, each at its place.
     """
+    plan, problems = judge_script(script, cluster, settings)
+    fail_on(problems, script.subject)
+    return plan
+
+
+def judge_script(
+    script: Script, cluster: Cluster | None = None, settings: Mapping[str, str] | None = None
+) -> tuple[ScriptPlan, tuple[Problem, ...]]:
+    """The plan of a script as far as there is one, and everything that is wrong with it.
+
+    Args:
+        script: The script.
+        cluster: As for `plan_script`.
+        settings: As for `plan_script`.
+    """
     planner = _Planner(cluster, Told(settings))
     for statement in script.statements:
         planner.statement(statement)
-    problems = [*script.problems, *planner.problems, *planner.catalog.problems, *planner.told.problems]
-    warnings = fail_on(dict.fromkeys(problems), script.subject)
-    return ScriptPlan(tuple(planner.jobs), tuple(p for p in warnings if p.severity == "warning"))
+    found = [*script.problems, *planner.problems, *planner.catalog.problems, *planner.told.problems]
+    problems = tuple(dict.fromkeys(found))
+    warnings = tuple(p for p in problems if p.severity == "warning")
+    return ScriptPlan(tuple(planner.jobs), warnings, tuple(planner.made.values())), problems
 
 
 class _Planner:
@@ -161,6 +182,7 @@ class _Planner:
         self.catalog = Catalog()
         self.views: dict[str, View] = {}
         self.made: dict[int, ScriptTable] = {}
+        self.hinted: dict[str, ScriptTable] = {}
         self.problems: list[Problem] = []
         self.jobs: list[Job] = []
         self.groups = 0
@@ -249,11 +271,7 @@ class _Planner:
         rows: dict[str, t.Row] = {}
         for declared in self.catalog.tables:
             table = self.made[id(declared)]
-            rows[declared.name] = declared.row
-            if table.topic is not None:
-                made = table.topic.definition.value_format
-                if made is not None and not made.insert_only:
-                    rows[declared.name] = Changelog(declared.row.fields, nullable=False)
+            rows[declared.name] = _row(table)
         return {**rows, **{view.name: view.columns for view in self.views.values()}}
 
     def query(self, fragment: Fragment) -> Translated | None:
@@ -264,11 +282,45 @@ class _Planner:
             shift = len("SELECT * FROM ") - bare.end()
             text = f"SELECT * FROM {text[bare.end() :]}"  # noqa: S608
         try:
-            return typed_query(text, self.readable())
+            made = typed_query(text, self.readable())
         except UntranslatableError as e:
             where = fragment.where(max(0, e.position - shift), len(e.name))
             self.problem("sql-query", e.reason, e.fix, where)
             return None
+        told = [self.hint(hint, fragment, hint.position - shift) for hint in made.hints]
+        return made if all(told) else None
+
+    def hint(self, hint: Hint, fragment: Fragment, position: int) -> bool:
+        """Make the table that a query reads with options of its own."""
+        where = fragment.where(position, len("/*+"))
+        if hint.table in self.views:
+            message = f"{hint.table!r} is a view, which has no options"
+            self.problem("hint-view", message, "hint at the tables in its query", where)
+            return False
+        declared = self.catalog.find(Name((hint.table,)))
+        token = next((x for x in fragment.source.tokens if x.start == fragment.start + position), None)
+        if declared is None or token is None or token.kind != "hint":
+            self.problem("hint", "the hint cannot be read here", "set the options in CREATE TABLE", where)
+            return False
+        try:
+            options, problems = hinted(fragment.source, token)
+        except WrongError as e:
+            self.problems.append(e.problem)
+            return False
+        self.problems += problems
+        table = self.changed(declared, options)
+        if isinstance(_row(table), Changelog) != isinstance(_row(self.made[id(declared)]), Changelog):
+            message = f"the hint makes a changelog of {hint.table!r}, or makes one to be none"
+            self.problem("hint-format", message, "declare a table of that format", where)
+            return False
+        self.hinted[hint.view] = table
+        return True
+
+    def changed(self, declared: DeclaredTable, options: Sequence[Option]) -> ScriptTable:
+        """A table with some other options."""
+        changed = {o.key for o in options}
+        kept = [o for o in declared.statement.options if o.key not in changed]
+        return self.table(attrs.evolve(declared, statement=attrs.evolve(declared.statement, options=(*kept, *options))))
 
     def used(self, query: Translated) -> tuple[dict[str, ScriptTable], list[View]]:
         """The tables and views that a query reads, also through views."""
@@ -276,6 +328,9 @@ class _Planner:
         views: list[View] = []
         for name in query.tables:
             view = self.views.get(name)
+            if name in self.hinted:
+                tables[name] = self.hinted[name]
+                continue
             if view is None:
                 declared = self.catalog.find(Name((name,)))
                 assert declared is not None
@@ -323,10 +378,7 @@ class _Planner:
             self.problem("insert-overwrite", message, "write INSERT INTO", statement.where)
         table = self.made[id(declared)]
         if statement.options:
-            changed = {o.key: o for o in statement.options}
-            kept = [o for o in declared.statement.options if o.key not in changed]
-            evolved = attrs.evolve(declared.statement, options=(*kept, *statement.options))
-            table = self.table(attrs.evolve(declared, statement=evolved))
+            table = self.changed(declared, statement.options)
         if table.connector == "datagen":
             message = f"{declared.name!r} is a table of the connector 'datagen', which only reads"
             self.problem("insert-sink", message, "write into a table of 'kafka', 'print' or 'blackhole'", where)
@@ -347,9 +399,9 @@ class _Planner:
                 self.problems += e.problems
         elif definition.properties.get("bootstrap.servers") is None:
             message = f"{table.name} does not say where its brokers are"
-            fix = "set 'properties.bootstrap.servers', or run it with --bootstrap-servers"
+            fix = "set 'properties.bootstrap.servers', or run it with --bootstrap"
             self.problem("cluster-missing", message, fix, table.declared.where)
-        self.problems += judged(definition, direction)  # type: ignore[arg-type]
+        self.problems += judged(definition, direction, self.cluster)  # type: ignore[arg-type]
 
     def select(self, statement: Query) -> None:
         query = self.query(statement.query)
@@ -389,3 +441,10 @@ class _Planner:
                 own, windows, watermarks=marked, sink=None if sink is None else sink.connector
             )
         self.jobs.append(job)
+
+
+def _row(table: ScriptTable) -> t.Row:
+    """The columns of a table as queries read it."""
+    made = None if table.topic is None else table.topic.definition.value_format
+    row = table.declared.row
+    return row if made is None or made.insert_only else Changelog(row.fields, nullable=False)

@@ -132,6 +132,64 @@ class TestStreams:
         ]
 
 
+class TestHints:
+    def test_a_query_reads_a_table_with_other_options(self) -> None:
+        hint = "/*+ OPTIONS('scan.startup.mode' = 'latest-offset', 'topic' = 'other') */"
+        one, two = planned(
+            f"INSERT INTO sink SELECT id, name FROM source {hint} AS s; INSERT INTO sink SELECT id, name FROM source"
+        ).jobs
+
+        (name,) = one.tables
+        table = one.tables[name].topic
+        assert table is not None
+        assert table.definition.options.valid().startup == "latest-offset"
+        assert table.definition.options.valid().topic == ("other",)
+        assert f"FROM `{name}` AS `s`" in one.query.text
+        assert list(two.tables) == ["source"]
+
+    def test_one_query_reads_a_table_both_ways(self) -> None:
+        (job,) = planned(
+            "INSERT INTO sink SELECT id, name FROM source UNION ALL "
+            "SELECT id, name FROM source /*+ OPTIONS('topic' = 'other') */"
+        ).jobs
+
+        assert len(job.tables) == 2
+
+    def test_a_window_of_a_table_with_other_options(self) -> None:
+        source = "TUMBLE(TABLE marked /*+ OPTIONS('topic' = 'x') */, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
+        (job,) = planned(f"INSERT INTO nothing SELECT COUNT(*) FROM {source} GROUP BY window_start, window_end").jobs
+
+        assert "marked" not in job.tables
+
+    @pytest.mark.parametrize(
+        ("query", "code", "message", "place"),
+        [
+            ("source /*+ OPTIONS('scan.startup.mod' = 'x') */", "option-unknown", "scan.startup.mod", "11:58"),
+            ("source /*+ OPTIONS('topic') */", "sql", "where '=' is expected", "11:65"),
+            ("source /*+ BROADCAST(source) */", "sql-query", "only OPTIONS can be hinted at", "11:50"),
+            ("v /*+ OPTIONS('topic' = 'x') */", "hint-view", "'v' is a view, which has no options", "11:41"),
+            ("source /*+ OPTIONS('format' = 'debezium-json') */", "hint-format", "makes a changelog", "11:46"),
+            ("source s /*+ OPTIONS('topic' = 'x') */", "sql-query", "behind the name of a table", "11:48"),
+        ],
+    )
+    def test_what_is_wrong_is_told_at_its_place(self, query: str, code: str, message: str, place: str) -> None:
+        with pytest.raises(ResolveError) as told:
+            plan_script(
+                read_script(
+                    f"{TABLES}INSERT INTO sink SELECT id, name FROM {query}".replace(
+                        "CREATE TABLE nothing", "CREATE VIEW v AS SELECT id, name FROM source; CREATE TABLE nothing"
+                    ),
+                    file="job.sql",
+                ),
+                CLUSTER,
+            )
+        problem = told.value.problems[0]
+
+        assert problem.code == code
+        assert message in problem.message
+        assert problem.where.place == f"job.sql:{place}"
+
+
 class TestSettings:
     def test_hold_for_the_statements_below(self) -> None:
         one, two, three = planned(

@@ -315,18 +315,8 @@ class _Parser(Reader):
         """The options of a hint ``/*+ OPTIONS('key' = 'value') */`` behind a table's name."""
         if self.token.kind != "hint":
             return ()
-        hint = self.take()
-        inner = Reader(self.source)
-        start = hint.start + len("/*+")
-        inner.tokens = [
-            *(attrs.evolve(one, start=one.start + start) for one in tokens(hint.text[len("/*+") : -2])[:-1]),
-            Token("end", "", hint.end - 2),
-        ]
-        inner.expect("OPTIONS")
-        options = read_options(inner)
-        if not inner.ends:
-            inner.unexpected(["*/"])
-        self.problems.extend(inner.problems)
+        options, problems = hinted(self.source, self.take())
+        self.problems.extend(problems)
         return options
 
     def explain(self, first: Token) -> Explain:
@@ -343,3 +333,26 @@ class _Parser(Reader):
         if self.ends:
             self.unexpected(["SELECT"])
         return self.until()
+
+
+def hinted(source: Source, hint: Token) -> tuple[tuple[Option, ...], list[Problem]]:
+    """The options of a hint ``/*+ OPTIONS('key' = 'value') */``, and what is wrong with them.
+
+    Args:
+        source: The script.
+        hint: The hint in it.
+
+    Raises:
+        WrongError: It is something else.
+    """
+    inner = Reader(source)
+    start = hint.start + len("/*+")
+    inner.tokens = [
+        *(attrs.evolve(one, start=one.start + start) for one in tokens(hint.text[len("/*+") : -2])[:-1]),
+        Token("end", "", hint.end - 2),
+    ]
+    inner.expect("OPTIONS")
+    options = read_options(inner)
+    if not inner.ends:
+        inner.unexpected(["*/"])
+    return options, inner.problems

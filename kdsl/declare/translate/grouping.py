@@ -13,6 +13,7 @@ from kdsl.declare.translate.casts import cast
 from kdsl.declare.translate.scalar import Scalar
 from kdsl.declare.translate.scopes import AmbiguousError, Relations
 from kdsl.declare.translate.values import INTEGERS, Value
+from kdsl.declare.translate.windows import window_bound, window_text
 from kdsl.types import model as t
 
 if TYPE_CHECKING:
@@ -23,6 +24,12 @@ _MOMENTS = {
     "STDDEV_POP": "stddev_pop", "STDDEV_SAMP": "stddev_samp", "STDDEV": "stddev_samp",
     "VAR_POP": "var_pop", "VAR_SAMP": "var_samp", "VARIANCE": "var_samp",
 }  # fmt: skip
+_GROUPINGS = ("GROUPING", "GROUPING_ID")
+_AGGREGATES = (
+    *("COUNT", "SUM", "AVG", "MIN", "MAX", "LISTAGG", "FIRST_VALUE", "LAST_VALUE"),
+    *_GROUPINGS,
+    *_MOMENTS,
+)
 _LEGACY = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
 _PARTS = ("START", "END", "ROWTIME", "PROCTIME")
 Nested = Callable[[n.Node, Relations], tuple[str, t.Row]]
@@ -33,6 +40,7 @@ class Expressions(Scalar):
 
     Attributes:
         grouped: The Spark SQL of the keys of the groups; None where rows are not grouped.
+        optional: Those keys that some groups lack, and have as NULL: those of ``ROLLUP`` and its kin.
         windows: The windows of groups that ``GROUP BY TUMBLE(…)`` and its kin made, by their tree.
     """
 
@@ -40,6 +48,7 @@ class Expressions(Scalar):
         super().__init__(text, scope)
         self.relations, self.facts, self.query = scope, facts, query
         self.grouped: frozenset[str] | None = None
+        self.optional: frozenset[str] = frozenset()
         self.windows: dict[tuple[str, tuple[n.Node, ...]], tuple[str, t.DataType]] = {}
         self.inside = False
 
@@ -56,7 +65,7 @@ class Expressions(Scalar):
             finally:
                 self.grouped = grouped
             if whole is not None and whole.text in grouped:
-                return whole
+                return attrs.evolve(whole, type=_nullable(whole)) if whole.text in self.optional else whole
             if isinstance(node, n.Name) and whole is not None:
                 shown = ".".join(node.parts)
                 self.fail(node, node.parts[0], f"{shown!r} is neither grouped by nor aggregated", "add it to GROUP BY")
@@ -79,7 +88,7 @@ class Expressions(Scalar):
             return self.window_part(node, kind, part)
         if kind in _LEGACY and not part:
             self.fail(node, node.name, f"{name} stands in GROUP BY only", f"write {name}_START to see where it begins")
-        if name not in ("COUNT", "SUM", "AVG", "MIN", "MAX", "LISTAGG", *_RANKING, *_MOMENTS):
+        if name not in (*_AGGREGATES, *_RANKING):
             return super().aggregate(node)
         if self.inside:
             self.fail(node, node.name, f"{name} stands inside of another aggregate", "use a nested query")
@@ -130,6 +139,8 @@ class Expressions(Scalar):
         if not values:
             self.fail(node, node.name, f"{name} needs an argument", "give it one")
         value, text = values[0], values[0].text
+        if name in _GROUPINGS:
+            return self._grouping(node, name, values)
         if name == "NTILE":
             return Value(f"CAST(ntile({text}){behind} AS BIGINT)", t.BigInt(nullable=False))
         if name in ("LAG", "LEAD"):
@@ -138,6 +149,8 @@ class Expressions(Scalar):
             if value.family == "other":
                 self.fail(node, node.name, f"{name} of {value.spelling} has no order", "take it of a member")
             return Value(f"{name.lower()}({word}{text}){behind}", _nullable(value))
+        if name in ("FIRST_VALUE", "LAST_VALUE"):  # the reference leaves NULL out
+            return Value(f"{name.lower()}({text}, true){behind}", _nullable(value))
         if name == "LISTAGG":
             self.need(node, value, "text", name)
             separator = values[1].text if len(values) > 1 else "','"
@@ -146,6 +159,18 @@ class Expressions(Scalar):
         if name in _MOMENTS:
             return Value(f"{_MOMENTS[name]}({word}{cast(value, t.Double()).text}){behind}", t.Double())
         return _sum(value, word, behind) if name == "SUM" else self._average(node, value, word, behind)
+
+    def _grouping(self, node: n.Call, name: str, values: list[Value]) -> Value:
+        """Which keys a group lacks, a bit for each."""
+        if len(values) != 1 and name == "GROUPING":
+            self.fail(node, node.name, "GROUPING takes one column", "write GROUPING_ID(a, b)")
+        if any(value.text not in (self.grouped or ()) for value in values):
+            self.fail(
+                node, node.name, f"{name} takes what is grouped by", "name columns of ROLLUP, CUBE or GROUPING SETS"
+            )
+        lacks = ["0L" if v.text not in self.optional else f"CAST(grouping({v.text}) AS BIGINT)" for v in values]
+        bits = [f"shiftleft({lack}, {len(lacks) - 1 - i})" for i, lack in enumerate(lacks)]
+        return Value(f"({' + '.join(bits)})", t.BigInt(nullable=False))
 
     def _average(self, node: n.Call, value: Value, word: str, behind: str) -> Value:
         text = value.text
@@ -230,22 +255,6 @@ class Expressions(Scalar):
         return Value(f"({text})", row.fields[0].type.as_nullable())
 
 
-def window_text(kind: str, time: str, spans: list[int]) -> str:
-    """Spark's window of a time: size, slide, offset in milliseconds."""
-    if kind == "SESSION":
-        return f"session_window({time}, '{spans[0]} milliseconds')"
-    size = f"'{spans[0]} milliseconds'"
-    more = "".join(f", '{span} milliseconds'" for span in spans[1:])
-    return f"window({time}, {size}{more})"
-
-
-def window_bound(text: str, time: t.DataType) -> Value:
-    """Where a window begins or ends: always a wall-clock time, in the session's zone."""
-    if isinstance(time, t.TimestampLtz):
-        text = f"CAST({text} AS TIMESTAMP_NTZ)"
-    return Value(text, t.Timestamp(3, nullable=False))
-
-
 def _nullable(value: Value) -> t.DataType | None:
     return value.type and value.type.as_nullable()
 
@@ -265,7 +274,7 @@ def aggregates(node: object) -> bool:
     """Whether an aggregate stands somewhere in a tree."""
     if isinstance(node, n.Call):
         name = node.name.upper()
-        if name in ("COUNT", "SUM", "AVG", "MIN", "MAX", "LISTAGG", *_MOMENTS) and node.over is None:
+        if name in _AGGREGATES and node.over is None:
             return True
         if name.partition("_")[0] in _LEGACY and name.partition("_")[2] in _PARTS:
             return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Mapping
 from typing import NoReturn
 
@@ -11,17 +12,17 @@ import attrs
 from kdsl.declare.translate import tree as n
 from kdsl.declare.translate.casts import cast
 from kdsl.declare.translate.errors import UntranslatableError
-from kdsl.declare.translate.grouping import Expressions, aggregates, window_bound, window_text
+from kdsl.declare.translate.grouping import Expressions, aggregates
 from kdsl.declare.translate.query_reader import read_query
 from kdsl.declare.translate.reader import too_deep
-from kdsl.declare.translate.scopes import Changelog, Relation, Relations, relation
+from kdsl.declare.translate.scopes import Changelog, Relation, Relations, Window, relation
 from kdsl.declare.translate.values import NoCommonTypeError, Value, common, same_in_spark
+from kdsl.declare.translate.windows import WINDOW, one_group, window_table
 from kdsl.errors import nearest
 from kdsl.formats import ROW_KIND
 from kdsl.types import model as t
 from kdsl.types.sql import quoted
 
-_WINDOW = "__window"
 _LIMIT_FIX = "write a number"
 
 
@@ -30,7 +31,7 @@ class Note:
     """Something of a query that a stream may not be able to do.
 
     Attributes:
-        kind: ``aggregate``, ``distinct``, ``over``, ``order``, ``offset``, ``join``, ``set``, ``nested``.
+        kind: ``aggregate``, ``grouping``, ``distinct``, ``over``, ``order``, ``offset``, ``join``, ``set``, ``nested``.
         name: The word in the query.
         position: Its place in the query.
     """
@@ -51,6 +52,21 @@ class TimeWindow:
     size: int
 
 
+@attrs.frozen
+class Hint:
+    """A table that is read with other options than it was declared with: ``t /*+ OPTIONS(…) */``.
+
+    Attributes:
+        table: The table.
+        view: Its name in Spark, which is that of no other hint.
+        position: The place of the hint in the query.
+    """
+
+    table: str
+    view: str
+    position: int
+
+
 class Facts:
     """What is found out about a query on the way."""
 
@@ -58,6 +74,7 @@ class Facts:
         self.notes: list[Note] = []
         self.windows: list[TimeWindow] = []
         self.tables: list[str] = []
+        self.hints: dict[str, Hint] = {}
         self.aggregates = False
 
     def note(self, kind: str, name: str, at: int) -> None:
@@ -79,6 +96,7 @@ class Query:
         tables: The tables that it reads, in the order of their first use.
         notes: What a stream may not be able to do.
         windows: The windows of event time that it groups by.
+        hints: The tables that it reads with other options; ``tables`` names their views.
     """
 
     text: str
@@ -86,6 +104,7 @@ class Query:
     tables: tuple[str, ...]
     notes: tuple[Note, ...] = ()
     windows: tuple[TimeWindow, ...] = ()
+    hints: tuple[Hint, ...] = ()
 
     @property
     def changelog(self) -> bool:
@@ -110,7 +129,8 @@ def translate_query(text: str, tables: Mapping[str, t.Row]) -> Query:
         made, row = _Queries(text, tables, facts).query(tree, Relations())
     except RecursionError:
         raise too_deep("", text, n.deepest(tree).at) from None
-    return Query(made, row, tuple(dict.fromkeys(facts.tables)), tuple(facts.notes), tuple(facts.windows))
+    tables_used = tuple(dict.fromkeys(facts.tables))
+    return Query(made, row, tables_used, tuple(facts.notes), tuple(facts.windows), tuple(facts.hints.values()))
 
 
 class _Queries:
@@ -195,12 +215,12 @@ class _Queries:
         scope = Relations(found, outer if outer.found else None)
         expressions = self.expressions(scope)
         where = "" if node.where is None else f" WHERE {self.condition(expressions, node.where, 'WHERE')}"
-        groups = self.groups(expressions, node)
+        groups, readable = self.groups(expressions, node, found)
         around = self.facts.aggregates
         self.facts.aggregates = False
         expressions.grouped = frozenset(groups) if groups or any(map(_is_aggregate, node.items)) else None
         if expressions.grouped is not None:
-            expressions.grouped |= {f"{g}.{part}" for g in groups for part in ("start", "end") if _WINDOW in g}
+            expressions.grouped |= readable
         items = self.items(expressions, node, found)
         having = "" if node.having is None else f" HAVING {self.condition(expressions, node.having, 'HAVING')}"
         if (groups or self.facts.aggregates) and not self.windowed(groups):
@@ -230,7 +250,7 @@ class _Queries:
         return kinds[0]
 
     def windowed(self, groups: list[str]) -> bool:
-        return any(_WINDOW in g or g.startswith(("window(", "session_window(")) for g in groups)
+        return any(WINDOW in g or g.startswith(("window(", "session_window(")) for g in groups)
 
     def condition(self, expressions: Expressions, node: n.Node, what: str) -> str:
         value = expressions(node)
@@ -247,7 +267,7 @@ class _Queries:
                     self.fail(item, shown, f"{shown} means no table", "name a table behind FROM")
                 if expressions.grouped is not None:
                     self.fail(item, "*", "* cannot stand in a grouped query", "name the columns")
-                made += [column for r in chosen for column in r.columns]
+                made += [column for r in chosen for column in (r.own if item.table is None else r.columns)]
                 continue
             assert isinstance(item, n.Item)
             value = expressions(item.value)
@@ -259,27 +279,59 @@ class _Queries:
             made.append((name, value))
         return made
 
-    def groups(self, expressions: Expressions, node: n.Select) -> list[str]:
-        """The keys of the groups; both ends of a window are one key, which Spark can follow by its watermark."""
+    def groups(
+        self, expressions: Expressions, node: n.Select, found: tuple[Relation, ...]
+    ) -> tuple[list[str], set[str]]:
+        """What Spark groups by, and what can be selected besides; both ends of a window are one key of Spark."""
         made: list[str] = []
+        sets: list[str] = []
+        readable: set[str] = set()
         for key in node.group:
-            if isinstance(key, n.Literal):
-                self.fail(key, key.text, "GROUP BY takes columns, not their numbers", "write the column")
-            window = expressions.group_window(key) if isinstance(key, n.Call) else None
-            made.append((window or expressions(key)).text)
-        windows = dict.fromkeys(text[: text.index(_WINDOW) + len(_WINDOW) + 1] for text in made if _WINDOW in text)
-        for each in windows:
-            bare = each.removeprefix("CAST(")
-            ends = {part for part in ("start", "end") for text in made if f"{bare}.{part}" in text}
-            if ends != {"start", "end"}:
-                self.fail(
-                    node.group[0],
-                    "GROUP BY",
-                    "a query over a window table groups by window_start and window_end, both",
-                    "write GROUP BY window_start, window_end, …",
-                )
-        kept = [text for text in made if not any(text.startswith(each) for each in windows)]
-        return [*dict.fromkeys(each.removeprefix("CAST(") for each in windows), *kept]
+            if isinstance(key, n.Grouping):
+                texts = [[self.key(expressions, one) for one in each] for each in key.sets]
+                listed = ", ".join(f"({', '.join(each)})" for each in texts)
+                sets.append(f"{key.kind} ({listed})")
+                expressions.optional |= {text for each in texts for text in each}
+                self.facts.note("grouping", key.kind, key.at)
+            else:
+                made.append(self.key(expressions, key))
+        for window in (r.window for r in found if r.window is not None):
+            ends = {window.start, window.end}
+            if any(WINDOW in text for text in expressions.optional):
+                fix = "write GROUP BY window_start, window_end, GROUPING SETS (…)"
+                self.fail(node.group[0], "GROUP BY", "the ends of a window stand before several sets of keys", fix)
+            used = (ends | {window.time}) & set(made)
+            if used and not ends <= used:
+                reason = "a query over a window table groups by window_start and window_end, both"
+                self.fail(node.group[0], "GROUP BY", reason, "write GROUP BY window_start, window_end, …")
+            rest = [text for text in made if text not in ends]
+            if window.kind == "SESSION":
+                self.session(node, window, {text for text in rest if text != window.time} if used else None)
+            if used:
+                made = [*window.keys, *rest]
+                readable |= ends
+        if len(made) == 1 and made[0].startswith("session_window("):
+            made.append(one_group(made[0].removeprefix("session_window(").rpartition(", '")[0]))
+        return [*made, *sets], readable | expressions.optional
+
+    def key(self, expressions: Expressions, node: n.Node) -> str:
+        if isinstance(node, n.Literal):
+            self.fail(node, node.text, "GROUP BY takes columns, not their numbers", "write the column")
+        window = expressions.group_window(node) if isinstance(node, n.Call) else None
+        return (window or expressions(node)).text
+
+    def session(self, node: n.Select, window: Window, others: set[str] | None) -> None:
+        """Refuse what Spark's sessions, which are made by grouping, cannot do."""
+        if others is None:
+            reason, fix = "sessions are found by grouping", "write GROUP BY window_start, window_end"
+        elif others != set(window.partition):
+            reason = "the columns behind PARTITION BY and those of GROUP BY differ, and sessions go by both"
+            fix = "name the same columns in both"
+        elif not isinstance(node.source, n.Windowed):
+            reason, fix = "a table of sessions is not joined", "group it in a query by itself, and join that"
+        else:
+            return
+        raise UntranslatableError("SESSION", reason, fix, self.source, window.position)
 
     # FROM
 
@@ -289,7 +341,7 @@ class _Queries:
             case n.Table(name=name, alias=alias):
                 row = self.table(node, name)
                 shown = alias or name[-1]
-                return f"{quoted(name[-1])} AS {quoted(shown)}", (relation(shown, row),)
+                return f"{quoted(self.view(node))} AS {quoted(shown)}", (relation(shown, row),)
             case n.Derived(query=query, alias=alias, columns=columns):
                 text, row = self.query(query, outer)
                 row = self.renamed(query, row, columns)
@@ -304,16 +356,26 @@ class _Queries:
             node, "UNNEST", "UNNEST stands behind a table", "write FROM t CROSS JOIN UNNEST(t.items) AS u (item)"
         )
 
-    def table(self, node: n.Node, name: tuple[str, ...]) -> t.Row:
+    def view(self, node: n.Table) -> str:
+        """The name of a table in Spark; with other options it is another table there."""
+        name = node.name[-1]
+        return f"{name}__{zlib.crc32(node.hint.encode()):08x}" if node.hint else name
+
+    def table(self, node: n.Table, name: tuple[str, ...]) -> t.Row:
         found = self.named.get(name[-1]) if len(name) == 1 else None
         if found is not None:
+            if node.hint:
+                self.fail(node, name[0], f"{name[0]!r} is a query, which has no options", "hint at the table in it")
             return found
         if name[-1] not in self.tables:
             names = [*self.named, *self.tables]
             hint = nearest(name[-1], names)
             fix = f"use one of {', '.join(names)}" if names else "declare it with CREATE TABLE before"
             self.fail(node, name[0], f"there is no table {'.'.join(name)!r}{hint}", fix)
-        self.facts.tables.append(name[-1])
+        view = self.view(node)
+        self.facts.tables.append(view)
+        if node.hint:
+            self.facts.hints[view] = Hint(name[-1], view, node.hint_at)
         return self.tables[name[-1]]
 
     def window_table(self, node: n.Windowed) -> tuple[str, tuple[Relation, ...]]:
@@ -328,29 +390,24 @@ class _Queries:
             self.fail(node, node.kind, f"there is no column {node.time!r}{hint}", f"use one of {', '.join(row.names)}")
         if time.family != "timestamp" or time.type is None:
             self.fail(node, node.kind, f"a window needs a TIMESTAMP, and {node.time!r} is {time.spelling}", "CAST it")
-        if node.kind == "CUMULATE":
-            self.fail(node, "CUMULATE", "Spark has no windows that grow", "use TUMBLE, and add up in the reader")
-        if node.kind == "SESSION":
-            fix = "write GROUP BY keys, SESSION(ts, INTERVAL …), with SESSION_START and SESSION_END"
-            self.fail(node, "SESSION", "Spark has windows of sessions only as keys of GROUP BY", fix)
+        missing = next((key for key in node.keys if base.get(key) is None), None)
+        if missing is not None:
+            hint = nearest(missing, row.names)
+            self.fail(node, node.kind, f"there is no column {missing!r}{hint}", f"use one of {', '.join(row.names)}")
         expressions = self.expressions(Relations())
         spans = [expressions.milliseconds(s) for s in node.spans]
-        if node.kind == "HOP":
-            slide, size, *rest = spans
-            if size % slide:
-                reason = f"the size of a HOP is a multiple of its slide, and {size} ms is none of {slide} ms"
-                self.fail(node, "HOP", reason, "choose another slide")
-            spans = [size, slide, *rest]
+        if node.kind in ("HOP", "CUMULATE"):
+            part, size, *rest = spans
+            if not part or size % part:
+                what = "slide" if node.kind == "HOP" else "step"
+                reason = f"the size of a {node.kind} is a multiple of its {what}, and {size} ms is none of {part} ms"
+                self.fail(node, node.kind, reason, f"choose another {what}")
+            spans = [size, part, *rest]
         else:
             spans = [spans[0], spans[0], *spans[1:]] if len(spans) > 1 else spans
         self.facts.windowed(node.kind, node.at, attrs.evolve(time, text=f"{node.table.name[-1]}.{node.time}"), spans[0])
-        window = f"{quoted(alias)}.{quoted(_WINDOW)}"
-        inner = window_text(node.kind, quoted(node.time), spans)
-        text = f"(SELECT *, {inner} AS {quoted(_WINDOW)} FROM {quoted(node.table.name[-1])}) AS {quoted(alias)}"  # noqa: S608  # no database is asked
-        end = Value(f"({window}.end - INTERVAL '0.001' SECOND)", time.type)
-        ends = [("window_start", window_bound(f"{window}.start", time.type))]
-        ends += [("window_end", window_bound(f"{window}.end", time.type)), ("window_time", end)]
-        return text, (Relation(alias, (*base.columns, *ends)),)
+        text, found = window_table(node, self.view(node.table), base, time, spans)
+        return text, (found,)
 
     def join(self, node: n.Join, outer: Relations) -> tuple[str, tuple[Relation, ...]]:
         left_text, left = self.tables_of(node.left, outer)
@@ -361,23 +418,59 @@ class _Queries:
             self.fail(node, "JOIN", "UNNEST stands behind all joins", "put it last")
         if isinstance(node.right, n.Join):
             right_text = f"({right_text})"
-        same = {r.alias for r in left} & {r.alias for r in right}
+        same = ({r.alias for r in left} & {r.alias for r in right}) - {""}
         if same:
             self.fail(
                 node, "JOIN", f"two tables are called {sorted(same)[0]!r}", "give one of them another name with AS"
             )
+        if any(r.window is not None and r.window.kind == "SESSION" for r in (*left, *right)):
+            self.fail(node, "JOIN", "a table of sessions is not joined", "group it in a query by itself, and join that")
         self.facts.note("join" if node.kind in ("INNER", "CROSS") else "outer join", "JOIN", node.at)
-        if node.using:
-            self.fail(node, "USING", "USING cannot be translated", "write ON a.x = b.x")
+        scope = Relations((*left, *right), outer if outer.found else None)
+        shared, equal = self.shared(node, left, right)
         found = (
             *(r.as_nullable() if node.kind in ("RIGHT", "FULL") else r for r in left),
             *(r.as_nullable() if node.kind in ("LEFT", "FULL") else r for r in right),
         )
-        if node.on is None:
-            return f"{left_text} CROSS JOIN {right_text}", found
-        scope = Relations((*left, *right), outer if outer.found else None)
-        condition = self.condition(self.expressions(scope), node.on, "ON")
-        return f"{left_text} {node.kind} JOIN {right_text} ON {condition}", found
+        if shared:
+            names = frozenset(name for name, _ in shared)
+            found = (Relation("", shared), *(attrs.evolve(r, joined=r.joined | names) for r in found))
+        if node.on is not None:
+            equal = self.condition(self.expressions(scope), node.on, "ON")
+        if not equal:
+            kind = "CROSS JOIN" if node.kind in ("INNER", "CROSS") else f"{node.kind} JOIN"
+            return f"{left_text} {kind} {right_text}{'' if kind == 'CROSS JOIN' else ' ON true'}", found
+        return f"{left_text} {node.kind} JOIN {right_text} ON {equal}", found
+
+    def shared(
+        self, node: n.Join, left: tuple[Relation, ...], right: tuple[Relation, ...]
+    ) -> tuple[tuple[tuple[str, Value], ...], str]:
+        """The columns that two tables have as one by ``USING`` or ``NATURAL``, and that they are equal, as SQL."""
+        sides = [[one for r in side for one in r.own] for side in (left, right)]
+        names = node.using
+        if node.natural:
+            names = tuple(dict.fromkeys(name for name, _ in sides[0] if any(name == other for other, _ in sides[1])))
+        expressions = self.expressions(Relations())
+        made: list[tuple[str, Value]] = []
+        equal: list[str] = []
+        for name in names:
+            pair: list[Value] = []
+            for which, side in zip(("before", "behind"), sides, strict=True):
+                hits = [value for column, value in side if column == name]
+                if len(hits) != 1:
+                    many = "no table" if not hits else "several tables"
+                    hint = nearest(name, [column for column, _ in side]) if not hits else ""
+                    reason = f"{many} {which} JOIN {'has' if not hits else 'have'} a column {name!r}{hint}"
+                    self.fail(node, "NATURAL" if node.natural else "USING", reason, "write ON a.x = b.x")
+                pair += hits
+            a, b = expressions.comparable(node, pair[0], pair[1], "=")
+            equal.append(f"({a} = {b})")
+            kind, texts = expressions.together(node, "USING", pair)
+            sure = {"LEFT": pair[0].nullable, "RIGHT": pair[1].nullable, "FULL": any(v.nullable for v in pair)}
+            nullable = sure.get(node.kind, pair[0].nullable and pair[1].nullable)
+            text = {"FULL": f"coalesce({', '.join(texts)})", "RIGHT": texts[1]}.get(node.kind, texts[0])
+            made.append((name, Value(text, kind and kind.as_nullable(nullable))))
+        return tuple(made), " AND ".join(equal)
 
     def unnested(
         self, node: n.Join, unnest: n.Unnest, text: str, left: tuple[Relation, ...], outer: Relations

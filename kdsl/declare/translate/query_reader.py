@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import attrs
+
 from kdsl.declare.translate import tree as n
-from kdsl.declare.translate.reader import Reader
+from kdsl.declare.translate.reader import RESERVED, Reader
 
 WINDOWS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
@@ -104,14 +106,35 @@ class QueryReader(Reader):
         where = self.expression() if self.accept("WHERE") else None
         group: tuple[n.Node, ...] = ()
         if self.accept("GROUP", "BY"):
-            if self.at("GROUPING") or self.at("ROLLUP") or self.at("CUBE"):
-                self.fail(f"{self.token.upper} cannot be translated", fix="write one query for each grouping")
-            group = self.commas(self.expression)
+            group = self.commas(self._grouping)
         having = self.expression() if self.accept("HAVING") else None
         for word in ("QUALIFY", "WINDOW", "MATCH_RECOGNIZE"):
             if self.at(word):
                 self.fail(f"{word} cannot be translated", fix="write the query without it")
         return n.Select(items, source, distinct, where, group, having, at=at)
+
+    def _grouping(self) -> n.Node:
+        """A key of GROUP BY, or several sets of them."""
+        at = self.token.start
+        kind = "GROUPING SETS" if self.at("GROUPING", "SETS", "(") else self.token.upper
+        if kind not in ("ROLLUP", "CUBE", "GROUPING SETS") or (self.ahead().upper != "(" and kind != "GROUPING SETS"):
+            return self.expression()
+        for _ in kind.split():
+            self.take()
+        self.expect("(")
+        sets = self.commas(self._set)
+        self.expect(")")
+        return n.Grouping(kind, sets, at=at)
+
+    def _set(self) -> tuple[n.Node, ...]:
+        for word in ("ROLLUP", "CUBE", "GROUPING"):
+            if self.at(word, "(") or self.at(word, "SETS"):
+                self.fail(f"{word} inside of another grouping cannot be translated", fix="write the sets out")
+        if not self.accept("("):
+            return (self.expression(),)
+        found = () if self.at(")") else self.commas(self.expression)
+        self.expect(")")
+        return found
 
     def _item(self) -> n.Node:
         at = self.token.start
@@ -133,13 +156,8 @@ class QueryReader(Reader):
     def _names_next(self) -> bool:
         word = self.token.upper
         return self.token.kind == "quoted" or (
-            self.token.kind == "word" and not self._reserved(word) and word not in ("OFFSET", *_JOINS)
+            self.token.kind == "word" and word not in RESERVED and word not in ("OFFSET", *_JOINS)
         )
-
-    def _reserved(self, word: str) -> bool:
-        from kdsl.declare.translate.reader import RESERVED
-
-        return word in RESERVED
 
     def _from(self) -> n.Node:
         left = self._joined()
@@ -152,8 +170,7 @@ class QueryReader(Reader):
         left = self._table()
         while self.token.upper in _JOINS:
             at = self.token.start
-            if self.at("NATURAL"):
-                self.fail("NATURAL joins cannot be translated", fix="write the condition behind ON")
+            natural = self.accept("NATURAL")
             kind = "INNER"
             if not self.at("JOIN"):
                 kind = self.take().upper
@@ -162,13 +179,16 @@ class QueryReader(Reader):
             right = self._table()
             on: n.Node | None = None
             using: tuple[str, ...] = ()
-            if self.accept("ON"):
+            if natural:
+                if kind == "CROSS" or self.at("ON") or self.at("USING"):
+                    self.fail("a NATURAL join has no other condition", fix="leave NATURAL or the condition out")
+            elif self.accept("ON"):
                 on = self.expression()
             elif self.accept("USING"):
                 using = self._names()
             elif kind != "CROSS":
                 self.fail("expected ON or USING behind the joined table")
-            left = n.Join(kind, left, right, on, using, at=at)
+            left = n.Join(kind, left, right, on, using, natural, at=at)
         return left
 
     def _table(self) -> n.Node:
@@ -190,25 +210,38 @@ class QueryReader(Reader):
             return self._aliased(inner)
         if self.token.kind == "word" and self.ahead().upper == "(":
             return self._aliased(self._function(at))
+        table = self._named_table()
+        if self.at("FOR", "SYSTEM_TIME"):
+            self.fail("a join with a table as of a time cannot be translated", fix="join with the table itself")
+        alias, columns = self._table_alias()
+        if self.at("/*+"):
+            self.fail("a hint stands behind the name of a table", fix="write FROM t /*+ OPTIONS(…) */ AS name")
+        if columns:
+            return n.Derived(n.Finished(n.Select((n.Star(at=at),), table, at=at), at=at), alias, columns, at=at)
+        return attrs.evolve(table, alias=alias)
+
+    def _named_table(self) -> n.Table:
+        """A table by its name, with its hint."""
+        at = self.token.start
         name = [self.name()]
         while self.accept("."):
             name.append(self.name())
-        if self.at("FOR", "SYSTEM_TIME"):
-            self.fail("a join with a table as of a time cannot be translated", fix="join with the table itself")
-        if self.at("/*+"):
-            self.fail("hints cannot be translated", fix="set the options in CREATE TABLE")
-        alias, columns = self._table_alias()
-        if columns:
-            return n.Derived(n.Finished(n.Select((n.Star(at=at),), n.Table(tuple(name), at=at)), at=at), alias, columns)
-        return n.Table(tuple(name), alias, at=at)
+        if not self.at("/*+"):
+            return n.Table(tuple(name), at=at)
+        start = self.take().start
+        if not self.at("OPTIONS", "("):
+            self.fail("only OPTIONS can be hinted at", fix="write /*+ OPTIONS('key' = 'value') */, or leave it out")
+        while not self.at("*/"):
+            if self.token.kind == "end":
+                self.fail("expected '*/'")
+            self.take()
+        return n.Table(tuple(name), None, self.text[start : self.take().end], start, at=at)
 
     def _table_alias(self) -> tuple[str | None, tuple[str, ...]]:
         alias = self._alias()
         return alias, (self._names() if alias is not None and self.at("(") else ())
 
     def _aliased(self, inner: n.Node) -> n.Node:
-        import attrs
-
         alias, columns = self._table_alias()
         if isinstance(inner, n.Unnest):
             return attrs.evolve(inner, alias=alias, columns=columns)
@@ -238,11 +271,7 @@ class QueryReader(Reader):
                 named = self.take().upper
                 self.take()
             if self.accept("TABLE"):
-                name_at = self.token.start
-                parts = [self.name()]
-                while self.accept("."):
-                    parts.append(self.name())
-                table = n.Table(tuple(parts), at=name_at)
+                table = self._named_table()
                 if self.accept("PARTITION", "BY"):
                     keys = self._names() if self.at("(") else self._keys()
             elif self.at("DESCRIPTOR"):

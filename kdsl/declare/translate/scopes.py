@@ -18,18 +18,50 @@ class Changelog(t.Row):
 
 
 @attrs.frozen
+class Window:
+    """The windows of a table of windows.
+
+    Attributes:
+        kind: ``TUMBLE``, ``HOP``, ``CUMULATE`` or ``SESSION``.
+        position: Its place in the query.
+        start: The SQL of where a row's window begins.
+        end: The SQL of where it ends.
+        time: The SQL of its last moment.
+        keys: What Spark groups by where a query groups by start and end.
+        partition: Of sessions, the SQL of the columns that each have sessions of their own.
+    """
+
+    kind: str
+    position: int
+    start: str
+    end: str
+    time: str
+    keys: tuple[str, ...]
+    partition: tuple[str, ...] = ()
+
+
+@attrs.frozen
 class Relation:
     """A table of a query under the name that it has there.
 
     Attributes:
-        alias: Its name.
+        alias: Its name; empty for the columns that two joined tables have as one.
         columns: Its columns, in order.
         kinds: Of a changelog, the SQL of what each row says.
+        window: Of a table of windows, what they are.
+        joined: The columns that only answer to ``table.column``: without the table, two tables have them as one.
     """
 
     alias: str
     columns: tuple[tuple[str, Value], ...]
     kinds: str | None = None
+    window: Window | None = None
+    joined: frozenset[str] = frozenset()
+
+    @property
+    def own(self) -> tuple[tuple[str, Value], ...]:
+        """The columns that answer to their name alone, which are also those of ``*``."""
+        return tuple((name, value) for name, value in self.columns if name not in self.joined)
 
     def get(self, name: str) -> Value | None:
         """A column by its name."""
@@ -78,7 +110,7 @@ class Relations:
         for each in self.found if within else ():
             if each.alias == name and (value := each.get(within[0])) is not None:
                 return value, tuple(within[1:])
-        hits = [(each.alias, value) for each in self.found if (value := each.get(name)) is not None]
+        hits = [(each.alias, value) for each in self.found for column, value in each.own if column == name]
         if len(hits) > 1:
             raise AmbiguousError(name, [alias for alias, _ in hits])
         if hits:
@@ -88,4 +120,8 @@ class Relations:
     def names(self) -> Iterable[str]:
         """The columns that there are, for messages."""
         several = len(self.found) > 1
-        return [f"{each.alias}.{name}" if several else name for each in self.found for name, _ in each.columns]
+        return [
+            f"{each.alias}.{name}" if several and each.alias else name
+            for each in self.found
+            for name, _ in each.columns
+        ]

@@ -85,13 +85,13 @@ def _field(call: Arguments, unit: str, value: Value) -> Value:
         call.fail(f"takes the {unit} of a DATE or a TIMESTAMP, not of {value.spelling}", "CAST it")
     if unit == "EPOCH":  # of an instant, too, the reference counts the seconds of the wall clock
         text = plain(value.text, t.Timestamp(3)) if not isinstance(value.type, t.Timestamp) else value.text
-        return call.made(f"floor({_micros(text)} / 1000000BD)", t.BigInt())
+        return call.made(f"floor({micros(text)} / 1000000BD)", t.BigInt())
     if unit not in _FIELDS:
         call.fail(f"of {unit} cannot be translated", f"use one of {', '.join(_FIELDS)}")
     return call.made(f"CAST({_FIELDS[unit].format(value.text)} AS BIGINT)", t.BigInt())
 
 
-def _micros(text: str, since: str = "TIMESTAMP_NTZ '1970-01-01 00:00:00'") -> str:
+def micros(text: str, since: str = "TIMESTAMP_NTZ '1970-01-01 00:00:00'") -> str:
     """The microseconds from one wall-clock time to another; Spark's ``timestampdiff`` goes over the session's zone."""
     day, hour, minute, second = (f"extract({unit} FROM ({text} - {since}))" for unit in ("DAY", *_CLOCK))
     return f"(((({day} * 24L + {hour}) * 60L + {minute}) * 60000000L) + CAST({second} * 1000000 AS BIGINT))"
@@ -217,7 +217,7 @@ def _timestampdiff(call: Arguments) -> Value:
     if any(instants) and not all(instants):
         call.fail("takes two wall-clock times or two instants", "CAST one to the type of the other")
     if unit in _SECONDS and not any(instants):
-        cut = f"CAST({_micros(texts[1], texts[0])} DIV {_SECONDS[unit] * 1_000_000}L AS INT)"
+        cut = f"CAST({micros(texts[1], texts[0])} DIV {_SECONDS[unit] * 1_000_000}L AS INT)"
         return call.made(cut, t.Int())
     return call.made(f"CAST(timestampdiff({unit}, {texts[0]}, {texts[1]}) AS INT)", t.Int())
 

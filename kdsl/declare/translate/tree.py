@@ -225,6 +225,14 @@ class Select(Node):
 
 
 @attrs.frozen
+class Grouping(Node):
+    """``ROLLUP (…)``, ``CUBE (…)`` or ``GROUPING SETS (…)``: the sets of keys, each as it stands there."""
+
+    kind: str
+    sets: tuple[tuple[Node, ...], ...]
+
+
+@attrs.frozen
 class Combined(Node):
     """Two queries as one: ``UNION ALL`` and the like."""
 
@@ -254,10 +262,12 @@ class Finished(Node):
 
 @attrs.frozen
 class Table(Node):
-    """A table by its name."""
+    """A table by its name; ``hint`` is the text of a hint behind it, which begins at ``hint_at``."""
 
     name: tuple[str, ...]
     alias: str | None = None
+    hint: str = ""
+    hint_at: int = attrs.field(default=0, eq=False)
 
 
 @attrs.frozen
@@ -300,3 +310,4 @@ class Join(Node):
     right: Node
     on: Node | None = None
     using: tuple[str, ...] = ()
+    natural: bool = False
