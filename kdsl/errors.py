@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Literal, Self
 import attrs
 
 Severity = Literal["error", "warning"]
+WIDEST = 100
+"""How much of a line an excerpt shows."""
 
 
 class KdslError(Exception):
@@ -197,6 +199,45 @@ class RecordError(KdslError):
 
 def _record_error(action: str, table: str, reason: str, named: dict[str, object]) -> RecordError:
     return RecordError(action, table, reason, **named)  # type: ignore[arg-type]
+
+
+def line_and_column(text: str, index: int) -> tuple[int, int]:
+    """The line and the column of a place in a text, from 1."""
+    return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
+
+
+def excerpt(text: str, start: int, length: int = 1, hidden: Sequence[tuple[int, int]] = (), mark: str = "") -> str:
+    """The line of a place with carets under it; of a long line the part around the place.
+
+    Args:
+        text: The whole text.
+        start: Where the place begins, from 0.
+        length: How many characters are meant; those beyond the line are not.
+        hidden: Parts of the text that may hold secrets, from one index up to another, in their order.
+        mark: What stands there instead.
+    """
+    begin = text.rfind("\n", 0, start) + 1
+    end = text.find("\n", start)
+    end = len(text) if end < 0 else end
+    line, first, last = "", 0, 0
+    stop, place = min(start + max(length, 1), end), begin
+    for low, high in [*((max(a, begin), min(b, end)) for a, b in hidden if a < end and b > begin), (end, end)]:
+        if low > place:
+            first += max(0, min(start, low) - place)
+            last += max(0, min(stop, low) - place)
+            line += text[place:low]
+        if high > max(low, place):
+            first += len(mark) * (start >= high)
+            last += len(mark) * (stop >= high)
+            line += mark
+        place = max(place, high)
+    line = "".join(" " if sign.isspace() else sign for sign in line)
+    low = max(0, min(first - WIDEST // 2, len(line) - WIDEST))
+    part = line[low : low + WIDEST]
+    before, after = "…" * (low > 0), "…" * (low + WIDEST < len(line))
+    caret = first - low + len(before)
+    marks = "^" * max(1, min(last - first, len(before) + len(part) - caret))
+    return f"{before}{part}{after}\n{' ' * caret}{marks}"
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache, lru_cache
+from textwrap import indent
 from typing import Any, cast
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken, v_args
 
-from kdsl.errors import KdslError, listing, nearest
+from kdsl.errors import KdslError, excerpt, line_and_column, listing, nearest
 from kdsl.types import model as t
 
 TYPE_NAMES = (
@@ -83,20 +84,17 @@ class TypeSyntaxError(KdslError, ValueError):
     @property
     def line(self) -> int:
         """The line of the position, from 1."""
-        return self.text.count("\n", 0, self.position) + 1
+        return line_and_column(self.text, self.position)[0]
 
     @property
     def column(self) -> int:
         """The column of the position in its line, from 1."""
-        return self.position - (self.text.rfind("\n", 0, self.position) + 1) + 1
+        return line_and_column(self.text, self.position)[1]
 
     def __str__(self) -> str:
-        lines = self.text.split("\n")
-        place = f"line {self.line}, column {self.column}" if len(lines) > 1 else f"column {self.column}"
-        shown = lines[self.line - 1]
-        caret = "^" * max(1, min(self.length, len(shown) - self.column + 1))
-        message = f"not a column type at {place}: {self.reason}"
-        return f"{message}\n  {shown}\n  {' ' * (self.column - 1)}{caret}"
+        place = f"line {self.line}, column {self.column}" if "\n" in self.text else f"column {self.column}"
+        shown = indent(excerpt(self.text, self.position, self.length), "  ", lambda _: True)
+        return f"not a column type at {place}: {self.reason}\n{shown}"
 
 
 def _error(reason: str, text: str, position: int, length: int, expected: tuple[str, ...]) -> TypeSyntaxError:

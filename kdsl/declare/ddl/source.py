@@ -10,10 +10,9 @@ import attrs
 
 from kdsl.client.hiding import USER_INFO, holds_secret, is_secret
 from kdsl.declare.ddl.lexer import Token, tokens
-from kdsl.errors import Where
+from kdsl.errors import WIDEST, Where, excerpt
 from kdsl.secrets import HIDDEN, is_reference
 
-WIDEST = 100
 _NAME = re.compile(r"[\w.-]+")
 
 
@@ -89,7 +88,7 @@ class Source:
             file=self.file,
             line=line,
             position=position,
-            excerpt=self._excerpt(start, max(length, 1)),
+            excerpt=excerpt(self.text, start, length, self._hidden, HIDDEN),
         )
 
     def shown(self, token: Token) -> str:
@@ -99,30 +98,3 @@ class Source:
         if token.kind == "end":
             return "the end of the script"
         return repr(token.text) if len(token.text) <= WIDEST // 2 else repr(token.text[: WIDEST // 2] + "…")
-
-    def _excerpt(self, start: int, length: int) -> str:
-        """The line of a place with carets under it; of a long line the part around the place."""
-        begin = self._lines[bisect_right(self._lines, start) - 1]
-        end = self._line_end(start)
-        line, first, last = "", 0, 0
-        stop, place = min(start + length, end), begin
-        for low, high in [
-            *((max(a, begin), min(b, end)) for a, b in self._hidden if a < end and b > begin),
-            (end, end),
-        ]:
-            if low > place:
-                first += max(0, min(start, low) - place)
-                last += max(0, min(stop, low) - place)
-                line += self.text[place:low]
-            if high > max(low, place):
-                first += len(HIDDEN) * (start >= high)
-                last += len(HIDDEN) * (stop >= high)
-                line += HIDDEN
-            place = max(place, high)
-        line = re.sub(r"[^\S ]", " ", line)
-        low = max(0, min(first - WIDEST // 2, len(line) - WIDEST))
-        part = line[low : low + WIDEST]
-        before, after = "…" * (low > 0), "…" * (low + WIDEST < len(line))
-        caret = first - low + len(before)
-        marks = "^" * max(1, min(last - first, len(before) + len(part) - caret))
-        return f"{before}{part}{after}\n{' ' * caret}{marks}"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kdsl.errors import KdslError
+from textwrap import indent
+
+from kdsl.declare.ddl.source import Source
+from kdsl.errors import KdslError, line_and_column
 
 
 class UntranslatableError(KdslError, ValueError):
@@ -31,17 +34,15 @@ class UntranslatableError(KdslError, ValueError):
     @property
     def line(self) -> int:
         """The line of the position in the text, from 1."""
-        return self.text.count("\n", 0, self.position) + 1
+        return line_and_column(self.text, self.position)[0]
 
     @property
     def column(self) -> int:
         """The column of the position in its line, from 1."""
-        return self.position - (self.text.rfind("\n", 0, self.position) + 1) + 1
+        return line_and_column(self.text, self.position)[1]
 
     def __str__(self) -> str:
-        lines = self.text.split("\n")
-        place = f"line {self.line}, column {self.column}" if len(lines) > 1 else f"column {self.column}"
-        shown = lines[self.line - 1]
-        length = len(self.name) if shown[self.column - 1 :].upper().startswith(self.name.upper()) else 1
-        caret = "^" * max(1, length)
-        return f"{place}: {self.reason}; {self.fix}\n  {shown}\n  {' ' * (self.column - 1)}{caret}"
+        place = f"line {self.line}, column {self.column}" if "\n" in self.text else f"column {self.column}"
+        there = self.text[self.position : self.position + len(self.name)]
+        where = Source(self.text).where(self.position, len(there) if there.upper() == self.name.upper() else 1)
+        return f"{place}: {self.reason}; {self.fix}\n{indent(where.excerpt or '', '  ', lambda _: True)}"

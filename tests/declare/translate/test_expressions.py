@@ -170,6 +170,20 @@ class TestErrors:
         assert str(refused("a +\n  UPER(s)")).splitlines()[0].startswith("line 2, column 3: there is no function")
         assert str(refused("a +\n  UPER(s)")).splitlines()[1:] == ["    UPER(s)", "    ^^^^"]
 
+    def test_of_a_long_line_the_part_around_the_place_is_shown(self) -> None:
+        lines = str(refused("1 + " * 60 + "UPER(s)" + " + 1" * 60)).splitlines()
+
+        assert lines[0].startswith("column 241: there is no function")
+        assert (lines[1][:3], lines[1][-1]) == ("  …", "…")
+        assert lines[1][lines[2].index("^") : lines[2].rindex("^") + 1] == "UPER"
+        assert max(map(len, lines[1:])) < 110
+
+    def test_a_secret_of_a_hint_does_not_show(self) -> None:
+        hint = "/*+ OPTIONS('properties.sasl.password' = 'xyzzy') */"
+        with pytest.raises(UntranslatableError) as told:
+            typed_query(f"SELECT nme FROM t {hint}", {"t": t.row(a=t.Int())})
+        assert "xyzzy" not in str(told.value)
+
     def test_they_travel_between_processes(self) -> None:
         told = pickle.loads(pickle.dumps(refused("UPER(s)")))
 
