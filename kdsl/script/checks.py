@@ -8,6 +8,10 @@ from kdsl.declare.translate.query import Note, TimeWindow
 from kdsl.errors import Problem, Where
 
 _BATCH = "or run it over what there is now: SET 'execution.runtime-mode' = 'batch'"
+_SHOWN = (
+    "a group without a window changes its result with each row, and Spark does not tell what it was before, which "
+    "belongs to the lines of a change (-U and +U)"
+)
 _REASONS: dict[str, tuple[str, str]] = {
     "aggregate": (
         "a group without a window changes its result with each row, and a table that only takes new rows cannot be "
@@ -47,7 +51,8 @@ def stream_problems(
     for note, where in notes:
         if note.kind not in _REASONS or (sink == "blackhole" and note.kind == "aggregate"):
             continue
-        reason, fix = _REASONS[note.kind]
+        shown = note.kind == "aggregate" and sink in ("print", None)
+        reason, fix = (_SHOWN, _REASONS["aggregate"][1]) if shown else _REASONS[note.kind]
         yield Problem(f"stream-{note.kind.replace(' ', '-')}", f"{note.name} in a stream: {reason}", fix, where)
     for window, where in windows:
         if not watermarks:

@@ -110,6 +110,26 @@ class TestStreams:
     def test_refuse_what_would_have_to_be_taken_back(self, query: str, code: str) -> None:
         assert [c for c, _ in problems(f"INSERT INTO sink {query}")] == [code]
 
+    @pytest.mark.parametrize(
+        ("start", "reason"),
+        [
+            ("INSERT INTO sink", "Spark does not tell what it was before"),
+            ("", "Spark does not tell what it was before"),
+            ("INSERT INTO kafka_sink", "a table that only takes new rows"),
+        ],
+    )
+    def test_a_group_without_a_window_says_why_for_its_sink(self, start: str, reason: str) -> None:
+        ((code, message),) = problems(f"{start} SELECT COUNT(*), name FROM source GROUP BY name")
+
+        assert code == "stream-aggregate"
+        assert reason in message
+
+    def test_several_groupings_are_refused(self) -> None:
+        source = "TABLE(TUMBLE(TABLE marked, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+        query = f"SELECT COUNT(*) FROM {source} GROUP BY window_start, window_end, ROLLUP (id)"
+
+        assert [code for code, _ in problems(f"INSERT INTO nothing {query}")] == ["stream-grouping"]
+
     def test_a_group_by_a_window_with_a_watermark_is_one(self) -> None:
         query = "TABLE(TUMBLE(TABLE marked, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end"
         (job,) = planned(f"INSERT INTO nothing SELECT COUNT(*) FROM {query}").jobs
