@@ -62,7 +62,7 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         max_records=options.max_records_per_trigger,
         max_records_per_partition=options.max_records_per_partition,
         key=_pruned(resolved.key, names),
-        value=_pruned(resolved.value, names, always=changelog or any(c.shows.startswith(IN_VALUE) for c in shown)),
+        value=_pruned(resolved.value, names, always=_says_which_rows(resolved)),
         metadata=_metadata(shown),
         columns=_row(sourced, changelog=changelog),
         changelog=changelog,
@@ -95,6 +95,16 @@ def _wanted(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
         hints = ", ".join(f"{name!r}{nearest(name, names)}" for name in unknown)
         raise UnknownColumnError(f"{table.name} has no column {hints}; there are {listing(names)}")
     return wanted
+
+
+def _says_which_rows(resolved: ResolvedTable) -> bool:
+    """Whether the value is read though no column of it is wanted: a message may give no row (a tombstone), or several.
+
+    A choice of columns must not change which rows there are. A value without columns says nothing, but for a changelog
+    and what stands beside its rows.
+    """
+    within = any(c.shows.startswith(IN_VALUE) for c in resolved.metadata)
+    return resolved.changelog or within or bool(resolved.value and resolved.value.columns)
 
 
 def _pruned(part: Part | None, names: Collection[str], *, always: bool = False) -> Part | None:

@@ -98,7 +98,7 @@ class ReadPlan:
         max_records: The most records of a micro-batch, or None.
         max_records_per_partition: The most records of one partition in a micro-batch, or None.
         key: How the message key is read; None where no column comes from it.
-        value: How the message value is read; None where no column comes from it (a table of metadata alone).
+        value: How the message value is read; None where the table has no column of it (a table of metadata alone).
         metadata: The metadata columns.
         columns: What the source gives, in the table's order: physical and metadata columns.
         computed: The columns worked out from those, in order.

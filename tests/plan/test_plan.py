@@ -77,6 +77,14 @@ class TestColumns:
             MetadataColumn("offset", "offset", t.BigInt()),
         ), "the watermark's column is needed, too"
 
+    def test_the_value_is_read_even_if_no_column_of_it_is_wanted(self) -> None:
+        plan = reading(["offset"])
+
+        assert plan.key is None
+        assert plan.value is not None
+        assert plan.value.columns == ()
+        assert plan.columns.names == ("placed_at", "offset")
+
     def test_the_order_is_that_of_the_wish(self) -> None:
         assert reading(["offset", "amount"]).output.names == ("offset", "amount")
 

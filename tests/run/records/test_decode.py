@@ -10,8 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kdsl.declare.document import read_tables
 from kdsl.errors import RecordError
+from kdsl.plan import build
 from kdsl.plan.model import ReadPlan
+from kdsl.resolve import resolve
 from kdsl.resolve.header_filter import parse_header_filter
 from kdsl.run.records.decode import DecodeError, RecordDecoder, check_batches
 from kdsl.run.records.metadata import RAW
@@ -379,3 +382,38 @@ class TestMetadata:
         assert metadata("leader-epoch", "INT", {"leader_epoch": None}, {"leader_epoch": 2}) == [None, 2]
         with pytest.raises(RecordError, match="'shown' is NULL, but it is declared NOT NULL"):
             metadata("leader-epoch", "INT NOT NULL", {"leader_epoch": None})
+
+
+CHOSEN = """
+name: orders
+columns:
+  - {name: k, type: STRING}
+  - {name: n, type: BIGINT}
+  - {name: "offset", type: BIGINT, metadata: true, virtual: true}
+options:
+  connector: kafka
+  topic: orders
+  scan.startup.mode: earliest-offset
+  key.format: raw
+  key.fields: k
+  value.fields-include: EXCEPT_KEY
+  value.format: FORMAT
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "messages", "offsets"),
+    [
+        ("json", [b'{"n":1}', None, b"", b'[{"n":1},{"n":2}]', b"[]"], [100, 103, 103]),
+        ("csv", [b"1", None, b"2"], [100, 102]),
+        ("raw", [b"\0" * 8, None], [100, 101]),
+        ("avro", [b"\x02\x02", None], [100]),
+    ],
+)
+def test_a_choice_of_columns_changes_no_rows(name: str, messages: list[bytes | None], offsets: list[int]) -> None:
+    (table,) = read_tables(CHOSEN.replace("FORMAT", name))
+    records = [{"key": b"k", "value": value} for value in messages]
+    for columns in (None, ["offset"], ["k", "offset"], ["n", "offset"]):
+        rows = decoded(build.read_plan(resolve(table, "read"), columns), *records)
+
+        assert [row["offset"] for row in rows] == offsets, columns
