@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from kdsl.declare.translate.times import micros
 from kdsl.durations import parse_duration
 from kdsl.plan.model import Watermark
 from kdsl.types.sql import quoted
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 
 _MARK = "spark.watermarkDelayMs"
 _BESIDE = "__kdsl_event_time"
+
+
+def instant(name: str) -> str:
+    """The SQL of the instant that has as many microseconds as a wall-clock time, whatever the session's zone.
+
+    Args:
+        name: The SQL of the wall-clock time.
+    """
+    return f"timestamp_micros({micros(name)})"
 
 
 def with_watermark(df: DataFrame, watermark: Watermark) -> DataFrame:
@@ -36,7 +46,6 @@ def with_watermark(df: DataFrame, watermark: Watermark) -> DataFrame:
     if not isinstance(df.schema[watermark.column].dataType, TimestampNTZType):
         return df.withWatermark(watermark.column, text)
     name = quoted(watermark.column)
-    micros = f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ'1970-01-01 00:00:00', {name})"
-    beside = df.withColumn(_BESIDE, sf.expr(f"timestamp_micros({micros})")).withWatermark(_BESIDE, text)
+    beside = df.withColumn(_BESIDE, sf.expr(instant(name))).withWatermark(_BESIDE, text)
     marked = sf.col(name).alias(watermark.column, metadata={_MARK: delay // timedelta(milliseconds=1)})
     return beside.select(*(marked if n == watermark.column else sf.col(quoted(n)) for n in df.columns))
