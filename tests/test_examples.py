@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from kdsl import Cluster
+from kdsl import Cluster, Registry
 from kdsl.cli.app import app
 from kdsl.declare.ddl.parser import read_script
 from kdsl.demo import MESSAGES
 from kdsl.script.plan import plan_script
 from kdsl.script.run import Ways, run_script
-from kdsl.testing import LocalKafka, Record
+from kdsl.testing import LocalKafka, LocalRegistry, Record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,4 +117,51 @@ def test_datastream_copy(spark: SparkSession, kdsl_kafka: LocalKafka, tmp_path: 
     assert [(m.key(), m.value(), m.headers(), m.timestamp()[1]) for m in kdsl_kafka.read("output-topic")] == [
         (b"hello", b"HELLO WORLD", header, 10**12),
         (b"bye", b"BYE", header, 10**12 + 1),
+    ]
+
+
+@pytest.mark.kafka
+def test_avro_readings(spark: SparkSession, kdsl_kafka: LocalKafka) -> None:
+    kdsl_kafka.create_topic("readings", partitions=1)
+
+    hottest, kept = program("avro_readings").run(spark, Cluster(kdsl_kafka.bootstrap_servers))
+
+    assert sorted(map(tuple, hottest.collect())) == [("cellar", 21.5), ("hall", 22.0), ("roof", 22.5)]
+    assert sorted(row["degrees"] for row in kept.collect()) == [20.0, 20.5, 21.0, 21.5, 22.0, 22.5]
+    assert {len(record.value() or b"") for record in kdsl_kafka.read("readings")} == {15}
+
+
+@pytest.mark.kafka
+def test_avro_registry(spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_registry: LocalRegistry) -> None:
+    kdsl_kafka.create_topic("till-payments", partitions=1)
+    cluster = Cluster(kdsl_kafka.bootstrap_servers, registry=Registry(kdsl_registry.url))
+
+    old, new = (row.asDict() for row in reversed(program("avro_registry").run(spark, cluster).collect()))
+
+    assert (old["id"], str(old["amount"]), old["voucher"]) == ("m1", "9.50", None)
+    assert (new["id"], str(new["amount"]), new["voucher"]) == ("j1", "20.00", "SUMMER")
+    assert old["schema_id"] != new["schema_id"]
+
+
+@pytest.mark.kafka
+def test_protobuf_parcels(spark: SparkSession, kdsl_kafka: LocalKafka) -> None:
+    kdsl_kafka.create_topic("parcels", partitions=1)
+
+    rows = program("protobuf_parcels").run(spark, Cluster(kdsl_kafka.bootstrap_servers)).collect()
+
+    assert [tuple(row) for row in rows] == [("A1", "DELIVERED", 750, "Berlin"), ("A2", "ACCEPTED", None, None)]
+
+
+@pytest.mark.kafka
+def test_csv_to_json(spark: SparkSession, kdsl_kafka: LocalKafka) -> None:
+    for topic in ("stock-lines", "stock"):
+        kdsl_kafka.create_topic(topic, partitions=1)
+    kdsl_kafka.produce("stock-lines", '7;hammer;"2,5"', "x;saw;1", "8;nail;", "9")
+
+    rest = program("csv_to_json").run(spark, Cluster(kdsl_kafka.bootstrap_servers)).collect()
+
+    assert [tuple(row) for row in rest] == [(1, None, "saw"), (3, 9, None)]
+    assert [(record.key(), record.value()) for record in kdsl_kafka.read("stock")] == [
+        (b"7", b'{"name":"hammer","kilograms":2.5}'),
+        (b"8", b'{"name":"nail","kilograms":null}'),
     ]
