@@ -1,7 +1,9 @@
 """Asks a schema registry, and keeps what it answers.
 
 What stands under an id never changes, so each process asks for an id once, and an outage of the registry goes unnoticed
-as long as no new one comes up. What has no answer is asked again, with longer and longer pauses, at each address.
+as long as no new one comes up. That there is no such id is remembered for some seconds: messages that name it come in
+many batches, and it may be registered yet. What has no answer is asked again, with longer and longer pauses, at each
+address.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import httpx
@@ -35,6 +37,7 @@ from kdsl.secrets import resolve
 
 _JSON = "application/vnd.schemaregistry.v1+json"
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_MANY = 10_000
 _UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
 _lock = threading.Lock()
 _clients: dict[tuple[int, Registry], RegistryClient] = {}
@@ -65,7 +68,12 @@ class RegistryClient:
         ResolveError: The settings have errors; all are told.
         SecretError: A reference cannot be resolved in this process.
         RegistryError: A store cannot be read.
+
+    Attributes:
+        patience: Seconds for which an id that the registry does not have is not asked for again.
     """
+
+    patience: ClassVar[float] = 10.0
 
     def __init__(self, registry: Registry) -> None:
         settings, problems = read_settings(registry, resolve)
@@ -75,8 +83,10 @@ class RegistryClient:
         self._http = _http(settings)
         weakref.finalize(self, self._http.close)
         self._schemas: dict[int, RegisteredSchema] = {}
+        self._missing: dict[int, tuple[float, str]] = {}
         self._versions: dict[tuple[str, int], SubjectVersion] = {}
-        self._ids: dict[tuple[str, RegisteredSchema, bool, bool], int] = {}
+        self._registered: dict[tuple[str, RegisteredSchema, bool], int] = {}
+        self._found: dict[tuple[str, RegisteredSchema, bool], SubjectVersion] = {}
         self._latest: dict[str, SubjectVersion] = {}
 
     @property
@@ -85,7 +95,7 @@ class RegistryClient:
         return ", ".join(self._settings.urls)
 
     def schema(self, id: int) -> RegisteredSchema:  # noqa: A002  # its name in the registry
-        """The schema of an id; asked for once.
+        """The schema of an id; asked for once, and one that the registry does not have, again after some seconds.
 
         Raises:
             UnknownSchemaError: The registry has none.
@@ -93,10 +103,17 @@ class RegistryClient:
         """
         found = self._schemas.get(id)
         if found is None:
+            asked, told = self._missing.get(id, (0.0, ""))
+            if told and time.monotonic() < asked + self.patience:
+                raise UnknownSchemaError(told)
             what = f"the schema of the id {id}"
             answer = self._ask("GET", f"/schemas/ids/{id}", what, {"fetchMaxId": "false"})
             if answer.status_code == httpx.codes.NOT_FOUND:
-                raise UnknownSchemaError(f"the registry {self.address} has no schema of the id {id}{_told(answer)}")
+                told = f"the registry {self.address} has no schema of the id {id}{_told(answer)}"
+                if len(self._missing) >= _MANY:  # bytes that are no ids at all may look like any
+                    self._missing = {}
+                self._missing[id] = time.monotonic(), told
+                raise UnknownSchemaError(told)
             found = self._schemas[id] = _schema(self._document(answer, what))
         return found
 
@@ -182,37 +199,44 @@ class RegistryClient:
             IncompatibleSchemaError: It does not go with the subject's schemas, or is none.
             RegistryError: The registry does not answer, or refuses.
         """
-        return self._id(subject, schema, normalize=normalize, register=True)
+        key = (subject, schema, normalize)
+        if key not in self._registered:
+            document = self._post(subject, schema, normalize=normalize, register=True)
+            self._registered[key] = int(document["id"])
+            self._schemas.setdefault(self._registered[key], schema)
+        return self._registered[key]
 
-    def look_up(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
-        """The id of a schema that stands under a subject; asked for once.
+    def look_up(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> SubjectVersion:
+        """The version of a schema that stands under a subject; asked for once.
 
         Raises:
             UnknownSubjectError: It does not stand there, or there is no such subject.
             RegistryError: The registry does not answer, or refuses.
         """
-        return self._id(subject, schema, normalize=normalize, register=False)
+        key = (subject, schema, normalize)
+        if key not in self._found:
+            document = self._post(subject, schema, normalize=normalize, register=False)
+            found = SubjectVersion(subject, int(document["version"]), int(document["id"]), schema)
+            self._found[key] = found
+            self._schemas.setdefault(found.id, schema)
+        return self._found[key]
 
-    def _id(self, subject: str, schema: RegisteredSchema, *, normalize: bool, register: bool) -> int:
-        key = (subject, schema, normalize, register)
-        if key not in self._ids:
-            what = f"a schema under the subject {subject!r}"
-            path = f"/subjects/{quote(subject, safe='')}{'/versions' if register else ''}"
-            answer = self._ask("POST", path, what, {"normalize": str(normalize).lower()}, _body(schema))
-            if answer.status_code == httpx.codes.NOT_FOUND and not register:
-                raise UnknownSubjectError(
-                    f"the registry {self.address} does not have this schema under the subject {subject!r}"
-                    f"{_told(answer)}; register it there, or let the format do so (auto-register): {schema.text}"
-                )
-            if answer.status_code in (httpx.codes.CONFLICT, httpx.codes.UNPROCESSABLE_ENTITY):
-                why = "cannot be registered" if register else "cannot be looked up"
-                raise IncompatibleSchemaError(
-                    f"the registry {self.address}: the schema {why} under the subject {subject!r}{_told(answer)}: "
-                    f"{schema.text}"
-                )
-            self._ids[key] = int(self._document(answer, what)["id"])
-            self._schemas.setdefault(self._ids[key], schema)
-        return self._ids[key]
+    def _post(self, subject: str, schema: RegisteredSchema, *, normalize: bool, register: bool) -> dict[str, Any]:
+        what = f"a schema under the subject {subject!r}"
+        path = f"/subjects/{quote(subject, safe='')}{'/versions' if register else ''}"
+        answer = self._ask("POST", path, what, {"normalize": str(normalize).lower()}, _body(schema))
+        if answer.status_code == httpx.codes.NOT_FOUND and not register:
+            raise UnknownSubjectError(
+                f"the registry {self.address} does not have this schema under the subject {subject!r}"
+                f"{_told(answer)}; register it there, or let the format do so (auto-register): {schema.text}"
+            )
+        if answer.status_code in (httpx.codes.CONFLICT, httpx.codes.UNPROCESSABLE_ENTITY):
+            why = "cannot be registered" if register else "cannot be looked up"
+            raise IncompatibleSchemaError(
+                f"the registry {self.address}: the schema {why} under the subject {subject!r}{_told(answer)}: "
+                f"{schema.text}"
+            )
+        return self._document(answer, what)
 
     def close(self) -> None:
         """Give up the connections."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ from kdsl.registry.model import RegisteredSchema, SchemaReference
 from kdsl.testing import LocalRegistry
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.protobuf import ProtobufConfluent
 from kdsl_formats.protobuf.confluent_frame import indexes, places, places_in_text, without_indexes
 from kdsl_formats.protobuf.sources import compiled
 from tests.formats import test_protobuf_contract as plain
 from tests.formats.contract import SUPPRESSED, FormatContract, keys, written_and_read
+from tests.registry.front import Front, forwarded
 
 DATA = Path(__file__).parent / "data" / "protobuf"
 BODIES = plain.TestProtobuf()
@@ -70,14 +73,19 @@ def rows(row: t.Row, *values: Any) -> pa.StructArray:
     return pa.array(values, arrow_type(row))
 
 
+# The contract's messages in proto3, since the registry knows no editions.
+RECORD = ProtobufConfluent(
+    message_class_name="contract.Record",
+    proto_text=re.sub(r"(?<![\w.])(?<!repeated )([\w.]+ \w+ = \d+;)", r"optional \1", plain.PROTO).replace(
+        'edition = "2023"', 'syntax = "proto3"'
+    ),
+).portable()
+
+
 class TestProtobufConfluent(FormatContract):
-    format = ProtobufConfluent(
-        message_class_name=plain.RECORD.message_class_name, descriptor_set=plain.RECORD.descriptor_set
-    )
+    format = RECORD
     ignoring = ProtobufConfluent(
-        message_class_name=plain.RECORD.message_class_name,
-        descriptor_set=plain.RECORD.descriptor_set,
-        ignore_parse_errors=True,
+        message_class_name="contract.Record", descriptor_set=RECORD.descriptor_set, ignore_parse_errors=True
     )
     row = BODIES.row
     url = ""
@@ -222,6 +230,66 @@ class TestWithARegistry:
             decoded = reader.decoder(THIRD, use(registry, topic)).decode(encoded.messages)
             assert decoded.rows.to_pylist() == [{"id": 5, "pair": {"x": 0}}]
 
+    @pytest.mark.parametrize("ignoring", [False, True])
+    def test_the_id_of_each_message_s_schema_is_told(
+        self, registry: Registry, folder: tuple[str, ...], ignoring: bool
+    ) -> None:
+        first = told("p.First", folder=folder, ignore_parse_errors=ignoring)
+        row, ids = t.row(a=t.STRING), []
+        messages: list[bytes | None] = []
+        for text in ("x", "y"):
+            other = f'syntax = "proto3"; package p; message First {{ string a = 1; int32 {text} = 2; }}'
+            ids.append(registry_client(registry).register(f"{next(TOPICS)}-value", RegisteredSchema(other, "PROTOBUF")))
+            messages.append(b"\0" + ids[-1].to_bytes(4, "big") + b"\0\x0a\x01" + text.encode())
+        wanted = Use(metadata=("schema-id",), topics=(next(TOPICS),), registry=registry)
+        for some, expected in (
+            (messages, ids),
+            ([*messages[:1] * 3], ids[:1] * 3),
+            ([b"", None, messages[1]], ids[1:]),
+        ):
+            decoded = first.decoder(row, wanted).decode(pa.array(some, pa.binary()))
+            assert decoded.metadata["schema-id"].to_pylist() == expected
+            assert decoded.metadata["schema-id"].type == pa.int32()
+            assert len(decoded.rows) == len(expected)
+
+    def test_a_file_that_is_imported_keeps_its_version_where_newer_ones_stand(
+        self, kdsl_registry: LocalRegistry, folder: tuple[str, ...]
+    ) -> None:
+        topic = next(TOPICS)
+        (Path(folder[0]) / f"{topic}.proto").write_text(PARTS)
+        text = MAIN.replace("parts.proto", f"{topic}.proto")
+        client = registry_client(Registry(kdsl_registry.url))
+        written = ProtobufConfluent(message_class_name="p.Second.Third", proto_text=text, proto_path=folder)
+        encode = rows(THIRD, {"id": 5, "pair": {"x": 1}})
+        first = written.encoder(THIRD, use(Registry(kdsl_registry.url), topic)).encode(encode)
+        newer = PARTS.replace("x = 1;", "x = 1; int32 y = 2;")
+        client.register(f"{topic}.proto", RegisteredSchema(newer, "PROTOBUF"))
+        with Front(forwarded(kdsl_registry.url)) as front:
+            again = written.encoder(THIRD, use(Registry(front.url), topic)).encode(encode)
+            asked = [(r.method, r.path.partition("?")[0]) for r in front.requests]
+
+        assert again.messages == first.messages
+        assert [(one.name, one.version) for one in client.latest(f"{topic}-value").schema.references] == [
+            (f"{topic}.proto", 1)
+        ]
+        assert asked == [
+            ("POST", f"/subjects/{topic}.proto/versions"),
+            ("POST", f"/subjects/{topic}.proto"),
+            ("POST", f"/subjects/{topic}-value/versions"),
+        ]
+
+    def test_what_cannot_be_read_is_asked_for_once(self, kdsl_registry: LocalRegistry) -> None:
+        plain = registry_client(Registry(kdsl_registry.url)).register(f"{next(TOPICS)}-v", RegisteredSchema('"string"'))
+        messages = [b"\0" + number.to_bytes(4, "big") + b"\0x" for number in (plain, 987_654)]
+        with Front(forwarded(kdsl_registry.url)) as front:
+            for made in (ProtobufConfluent(), AvroConfluent()):
+                decoder = made.decoder(t.row(b=t.STRING), Use(registry=Registry(front.url, {"max.retries": 1})))
+                for _ in range(3):
+                    decoded = decoder.decode(pa.array(messages, pa.binary()))
+                    assert [bad.index for bad in decoded.bad] == [0, 1]
+            assert front.count(f"/schemas/ids/{plain}") == 1
+            assert front.count("/schemas/ids/987654") == 1
+
     def test_another_message_is_told_and_costs_no_other(self, registry: Registry, folder: tuple[str, ...]) -> None:
         topic = next(TOPICS)
         third = told("p.Second.Third", folder=folder)
@@ -269,6 +337,12 @@ class TestWithARegistry:
         strict = told("p.First", folder=folder, auto_register=False)
         with pytest.raises(KdslError, match="auto-register"):
             strict.encoder(t.row(a=t.STRING), use(registry)).encode(rows(t.row(a=t.STRING), {"a": "x"}))
+
+    def test_a_registry_that_knows_no_editions_is_told(self, registry: Registry) -> None:
+        made = ProtobufConfluent(message_class_name="contract.Record", proto_text=plain.PROTO)
+        row = t.row(id=t.BigInt())
+        with pytest.raises(IncompatibleSchemaError, match="of an edition, which this registry may not know"):
+            made.encoder(row, use(registry)).encode(rows(row, {"id": 1}))
 
     def test_a_schema_that_does_not_go_with_those_before_is_refused(self, registry: Registry) -> None:
         topic = next(TOPICS)

@@ -21,6 +21,7 @@ from kdsl.registry import (
     RegistryRefusedError,
     RegistryUnreachableError,
     SchemaReference,
+    SubjectVersion,
     UnknownSchemaError,
     UnknownSubjectError,
     registry_client,
@@ -71,7 +72,7 @@ class TestWhatItHolds:
         number = client.register(subject, ORDER)
 
         assert client.register(subject, ORDER) == number
-        assert client.look_up(subject, ORDER) == number
+        assert client.look_up(subject, ORDER) == SubjectVersion(subject, 1, number, ORDER)
         assert json.loads(client.schema(number).text) == json.loads(ORDER.text)
         assert client.versions(subject) == (1,)
         assert subject in client.subjects()
@@ -91,7 +92,7 @@ class TestWhatItHolds:
     def test_subjects_may_have_any_name(self, client: RegistryClient) -> None:
         name = f"a/b c?{uuid.uuid4().hex}%-value"
 
-        assert client.register(name, ORDER) == client.look_up(name, ORDER)
+        assert client.register(name, ORDER) == client.look_up(name, ORDER).id
 
     def test_what_a_schema_makes_use_of_is_found(self, client: RegistryClient, subject: str) -> None:
         client.register(f"{subject}-zip", RegisteredSchema('{"type":"enum","name":"shop.Land","symbols":["DE","CH"]}'))
@@ -120,6 +121,20 @@ class TestWhatItDoesNotHold:
     def test_an_unknown_id_is_told(self, client: RegistryClient) -> None:
         with pytest.raises(UnknownSchemaError, match=r"has no schema of the id 987654 \(.*40403\)"):
             client.schema(987654)
+
+    def test_an_unknown_id_is_asked_for_again_after_some_seconds_only(
+        self, front: Front, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = connected(front)
+        for _ in range(3):
+            with pytest.raises(UnknownSchemaError, match="has no schema of the id 987655"):
+                made.schema(987655)
+        assert front.count("/schemas/ids/987655") == 1
+
+        front.fail = [(200, {"schema": ORDER.text})]
+        monkeypatch.setattr(RegistryClient, "patience", 0.0)
+        assert made.schema(987655) == ORDER
+        assert front.count("/schemas/ids/987655") == 2
 
     def test_an_unknown_subject_is_told(self, client: RegistryClient) -> None:
         with pytest.raises(UnknownSubjectError, match="the version latest of the subject 'nobody-value'"):

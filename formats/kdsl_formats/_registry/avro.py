@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import attrs
-import numpy as np
 import pyarrow as pa
 
 from kdsl.cluster import Registry
@@ -53,7 +51,7 @@ class FramedReader:
     def __init__(self, registry: Registry, row: t.Row, reader_schema: Json) -> None:
         self._registry, self._row, self._reader_schema = registry, row, reader_schema
         self._kind = arrow_type(row)
-        self._readers: dict[int, AvroReader] = {}
+        self._readers: dict[int, AvroReader | _UnreadableError] = {}
 
     def read(self, messages: pa.BinaryArray) -> tuple[Decoded, Ids]:
         """Read messages; a null message gives no row.
@@ -78,30 +76,30 @@ class FramedReader:
         return together(parts, bad, len(messages), self._kind), ids
 
     def _reader(self, schema_id: int) -> AvroReader:
-        if schema_id not in self._readers:
+        """The reader for a schema.
+
+        What cannot be used stays so, since nothing under an id ever changes; what the registry does not have may come
+        yet, so that its client is asked each time, which remembers for some seconds.
+        """
+        found = self._readers.get(schema_id)
+        if found is None:
             from kdsl.registry import UnknownSchemaError, registry_client
             from kdsl_formats._registry.references import whole_schema
 
             client = registry_client(self._registry)
             try:
                 schema = whole_schema(client, client.schema(schema_id))
-                self._readers[schema_id] = AvroReader(schema, self._row, _alike(self._reader_schema, schema))
+                found = AvroReader(schema, self._row, _alike(self._reader_schema, schema))
             except UnknownSchemaError as e:
                 raise _UnreadableError(str(e)) from None
             except AvroTypeError as e:
-                raise _UnreadableError(
+                found = _UnreadableError(
                     f"the schema of the id {schema_id} in the registry {client.address} cannot be used: {e}"
-                ) from None
-        return self._readers[schema_id]
-
-
-def with_ids(decoded: Decoded, ids: Ids, wanted: Iterable[str]) -> Decoded:
-    """What was decoded, with the metadata that is wanted: the ids of the schemas."""
-    keys = tuple(wanted)
-    if not keys:
-        return decoded
-    of = ids if decoded.messages is None else ids[np.asarray(decoded.messages)]
-    return attrs.evolve(decoded, metadata={key: pa.array(of.astype(np.int32)) for key in keys})
+                )
+            self._readers[schema_id] = found
+        if isinstance(found, _UnreadableError):
+            raise found.with_traceback(None)
+        return found
 
 
 def _alike(reader_schema: Json, writer_schema: Json) -> Json:
@@ -177,5 +175,6 @@ class FramedWriter:
             raise KdslError(f"{what} cannot hold the rows of the table: {e}") from None
 
     def _schema_id(self, client: RegistryClient, subject: str, schema: Any) -> int:
-        ask = client.register if self._register else client.look_up
-        return ask(subject, schema, normalize=self._normalize)
+        if self._register:
+            return client.register(subject, schema, normalize=self._normalize)
+        return client.look_up(subject, schema, normalize=self._normalize).id

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -115,3 +116,12 @@ def together(
         order = np.argsort(owner, kind="stable")
         whole, owner = whole.take(pa.array(order)), owner[order]
     return Decoded(whole, pa.array(owner, pa.int64()), tuple(failed))
+
+
+def with_ids(decoded: Decoded, ids: Ids, wanted: Iterable[str]) -> Decoded:
+    """What was decoded, with the metadata that is wanted: the ids of the schemas."""
+    keys = tuple(wanted)
+    if not keys:
+        return decoded
+    of = ids if decoded.messages is None else ids[np.asarray(decoded.messages)]
+    return attrs.evolve(decoded, metadata={key: pa.array(of.astype(np.int32)) for key in keys})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -69,26 +68,20 @@ def _reason(code: int, operation: str | None, has_before: bool) -> str:
     return f"'after' is null in an envelope with the 'op' {operation!r}"
 
 
-@attrs.frozen(eq=False)
-class Envelopes:
-    """Puts rows into envelopes: a row that is new as a create, one that is gone as a delete.
+def closed(row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
+    """The envelopes of rows, one of each: a row that is new as a create, one that is gone as a delete.
 
     An update is two messages, the row before it as a delete and the row after it as a create, as in the reference.
     """
-
-    row: t.Row
-
-    def closed(self, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
-        """The envelopes of rows, one of each."""
-        places: npt.NDArray[Any] = np.zeros(len(rows), np.int8) if kinds is None else np.asarray(kinds)
-        gone = (places == _BEFORE) | (places == _DELETE)
-        fields = [arrow_field(f.name, f.type) for f in envelope(self.row).fields]
-        children = [rows.field(i) for i in range(rows.type.num_fields)]
-        operations = pa.array(["c", "d"]).take(pa.array(gone.astype(np.int8)))
-        images = [
-            pa.StructArray.from_arrays(
-                children, fields=[fields[0].type.field(i) for i in range(len(children))], mask=pa.array(mask)
-            )
-            for mask in (~gone, gone)
-        ]
-        return pa.StructArray.from_arrays([*images, operations], fields=fields)
+    places: npt.NDArray[Any] = np.zeros(len(rows), np.int8) if kinds is None else np.asarray(kinds)
+    gone = (places == _BEFORE) | (places == _DELETE)
+    fields = [arrow_field(f.name, f.type) for f in envelope(row).fields]
+    children = [rows.field(i) for i in range(rows.type.num_fields)]
+    operations = pa.array(["c", "d"]).take(pa.array(gone.astype(np.int8)))
+    images = [
+        pa.StructArray.from_arrays(
+            children, fields=[fields[0].type.field(i) for i in range(len(children))], mask=pa.array(mask)
+        )
+        for mask in (~gone, gone)
+    ]
+    return pa.StructArray.from_arrays([*images, operations], fields=fields)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoded,
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._registry.framing import groups, joined, split, together
+from kdsl_formats._registry.framing import groups, joined, split, together, with_ids
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats.protobuf.confluent_frame import Path, indexes, path_of, without_indexes
 from kdsl_formats.protobuf.fast_decoder import ProtobufDecoder
@@ -23,6 +23,9 @@ from kdsl_formats.protobuf.fast_encoder import ProtobufEncoder
 from kdsl_formats.protobuf.format import MessageFormat
 from kdsl_formats.protobuf.layout import layout_of, problems
 from kdsl_formats.protobuf.sources import Schema, SchemaError
+
+if TYPE_CHECKING:
+    from kdsl.registry import RegisteredSchema, RegistryClient
 
 
 class ProtobufConfluent(MessageFormat, RegistryFormat):
@@ -33,7 +36,8 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
     protoc on the executors where the registry holds texts). Write: the file of the message is registered, and those
     that it imports, under their names.
 
-    A null message gives no row.
+    A null message gives no row. The metadata ``value.schema-id`` is the id of the schema that a message was written
+    with.
     """
 
     identifier = "protobuf-confluent"
@@ -100,7 +104,7 @@ class _Decoder:
         self._rules = chosen.reading_rules(use)
         self._told = chosen.told_schema()
         self._own = None if self._told is None else self._reader_of(self._told)
-        self._readers: dict[tuple[int, Path], ProtobufDecoder] = {}
+        self._readers: dict[tuple[int, Path], ProtobufDecoder | SchemaError] = {}
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read an array of messages; see `kdsl.formats.Decoder`."""
@@ -121,35 +125,49 @@ class _Decoder:
                 parts.append((None if len(at) == len(messages) else at, reader.decode(one.messages)))
         told = () if self._format.ignore_parse_errors else bad
         if self._format.ignore_parse_errors and len(parts) == 1 and parts[0][0] is None:
-            return parts[0][1]
-        return together(parts, told, len(messages), arrow_type(self._row))
+            return with_ids(parts[0][1], ids, self._use.metadata)
+        return with_ids(together(parts, told, len(messages), arrow_type(self._row)), ids, self._use.metadata)
 
     def _reader(self, schema_id: int, path: Path) -> ProtobufDecoder:
-        if (schema_id, path) not in self._readers:
+        """The reader for the messages at a place of a schema.
+
+        What cannot be used stays so, since nothing under an id ever changes; what the registry does not have may come
+        yet, so that its client is asked each time, which remembers for some seconds.
+        """
+        found = self._readers.get((schema_id, path))
+        if found is None:
             from kdsl.registry import UnknownSchemaError, registry_client
-            from kdsl_formats.protobuf.registered import names_of, registered_schema
 
             client = registry_client(self._format.required_registry(self._use))
             try:
                 schema = client.schema(schema_id)
-                name = names_of(schema).get(path)
             except UnknownSchemaError as e:
                 raise SchemaError(str(e), "see that it is the registry of the writer") from None
-            what = f"the schema of the id {schema_id} in the registry {client.address}"
-            if name is None:
-                raise SchemaError(f"{what} has no message at {list(path)}", "see that it is the registry of the writer")
-            wanted = self._told.name if self._told is not None else self._format.message_class_name
-            if wanted is not None and wanted not in (name, name.rpartition(".")[2]):
-                raise SchemaError(f"it is a message {name}, by {what}, and not {wanted}", "read it with another table")
-            if self._own is not None:
-                self._readers[schema_id, path] = self._own
-            else:
-                try:
-                    made = self._reader_of(registered_schema(client, schema, name))
-                except SchemaError as e:
-                    raise SchemaError(f"{what} cannot be used: {e}", e.fix) from None
-                self._readers[schema_id, path] = made
-        return self._readers[schema_id, path]
+            try:
+                found = self._made(client, schema, path, f"the schema of the id {schema_id} in the registry")
+            except SchemaError as e:
+                found = e
+            self._readers[schema_id, path] = found
+        if isinstance(found, SchemaError):
+            raise found.with_traceback(None)
+        return found
+
+    def _made(self, client: RegistryClient, schema: RegisteredSchema, path: Path, called: str) -> ProtobufDecoder:
+        from kdsl_formats.protobuf.registered import names_of, registered_schema
+
+        what = f"{called} {client.address}"
+        name = names_of(schema).get(path)
+        if name is None:
+            raise SchemaError(f"{what} has no message at {list(path)}", "see that it is the registry of the writer")
+        wanted = self._told.name if self._told is not None else self._format.message_class_name
+        if wanted is not None and wanted not in (name, name.rpartition(".")[2]):
+            raise SchemaError(f"it is a message {name}, by {what}, and not {wanted}", "read it with another table")
+        if self._own is not None:
+            return self._own
+        try:
+            return self._reader_of(registered_schema(client, schema, name))
+        except SchemaError as e:
+            raise SchemaError(f"{what} cannot be used: {e}", e.fix) from None
 
     def _reader_of(self, schema: Schema) -> ProtobufDecoder:
         misfits = list(problems(schema.message, self._row))
@@ -180,7 +198,7 @@ class _Encoder:
 
     def _prepared(self) -> tuple[int, bytes, ProtobufEncoder]:
         from kdsl.registry import registry_client
-        from kdsl_formats.protobuf.registered import names_of, register, registered_schema
+        from kdsl_formats.protobuf.registered import names_of, registered_id, registered_schema
 
         chosen = self._format
         client = registry_client(chosen.required_registry(self._use))
@@ -204,8 +222,7 @@ class _Encoder:
             file = FileDescriptorSet.FromString(schema.files).file[-1]
             path = path_of(file, schema.name)
             subject = chosen.subject_of(self._use, schema.name)
-            ask = "register" if chosen.auto_register else "look_up"
-            number = register(client, subject, schema, ask=ask, normalize=chosen.normalize)
+            number = registered_id(client, subject, schema, register=chosen.auto_register, normalize=chosen.normalize)
         misfits = list(problems(schema.message, self._row, writing=True))
         if misfits:
             raise KdslError(f"the message {schema.name} cannot hold the rows of the table: {misfits[0]}")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path as FilePath, PurePosixPath
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
 from kdsl.registry.client import RegistryClient
+from kdsl.registry.errors import IncompatibleSchemaError
 from kdsl.registry.model import RegisteredSchema, SchemaReference
 from kdsl_formats.protobuf.confluent_frame import Path, places, places_in_text
 from kdsl_formats.protobuf.proto_text import proto_text
@@ -44,6 +46,16 @@ def registered_schema(client: RegistryClient, schema: RegisteredSchema, name: st
         SchemaError: It is no schema of Protobuf, or there is no compiler.
         RegistryError: What it imports cannot be had.
     """
+    return schema_of(name, registered_files(client, schema))
+
+
+def registered_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescriptorSet:
+    """The files of a registered schema, its own one last; with comments where it was registered as text.
+
+    Raises:
+        SchemaError: It is no schema of Protobuf, or there is no compiler.
+        RegistryError: What it imports cannot be had.
+    """
     _check(schema)
     used = client.references(schema)
     main = _descriptor(schema.text)
@@ -56,7 +68,7 @@ def registered_schema(client: RegistryClient, schema: RegisteredSchema, name: st
             made.name = called
             files.file.append(made)
         files.file.append(main)
-        return schema_of(name, files)
+        return files
     with tempfile.TemporaryDirectory(prefix="kdsl-registry-") as folder:
         texts = {called: one.text for called, one in used.items()}
         main_name = _MAIN if _MAIN not in texts else f"_{_MAIN}"
@@ -67,32 +79,52 @@ def registered_schema(client: RegistryClient, schema: RegisteredSchema, name: st
             path = FilePath(folder, place)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        return schema_of(name, compiled([FilePath(folder, main_name)], [folder]))
+        return compiled([FilePath(folder, main_name)], [folder])
 
 
-def register(client: RegistryClient, subject: str, schema: Schema, *, ask: str, normalize: bool) -> int:
+def registered_id(client: RegistryClient, subject: str, schema: Schema, *, register: bool, normalize: bool) -> int:
     """The id of a message's file under a subject; the files that it imports stand under their own names.
 
     Args:
         client: The registry.
         subject: The subject.
         schema: The message.
-        ask: ``"register"``, or ``"look_up"`` where the schema must be there already.
+        register: Whether what is not there is registered; otherwise it must be there already.
         normalize: Whether the registry brings it into its normal form.
+
+    Raises:
+        UnknownSubjectError: It is not there, and is not registered.
+        IncompatibleSchemaError: The registry does not take it.
+        RegistryError: The registry does not answer, or refuses.
     """
-    files = {file.name: file for file in FileDescriptorSet.FromString(schema.files).file}
-    ids = client.register if ask == "register" else client.look_up
+    files = FileDescriptorSet.FromString(schema.files).file
+    try:
+        return _id(client, subject, files, register=register, normalize=normalize)
+    except IncompatibleSchemaError as e:
+        if not any(file.syntax == "editions" for file in files):
+            raise
+        raise IncompatibleSchemaError(
+            f"{e}; it is of an edition, which this registry may not know: write it in proto2 or proto3, where each "
+            "field that knows whether it is there is 'optional'"
+        ) from None
+
+
+def _id(
+    client: RegistryClient, subject: str, files: Sequence[FileDescriptorProto], *, register: bool, normalize: bool
+) -> int:
+    *imported, main = files
     known: dict[str, SchemaReference] = {}
-    main = ""
-    for name, file in files.items():  # what is imported comes first
-        main = name
-        if name.startswith(_WELL_KNOWN) or file is files[list(files)[-1]]:
+    for file in imported:  # each behind what it imports itself
+        if file.name.startswith(_WELL_KNOWN):
             continue
         made = _text(file, known)
-        number = ids(name, made, normalize=normalize)
-        version = next(v for v in reversed(client.versions(name)) if client.version(name, v).id == number)
-        known[name] = SchemaReference(name, name, version)
-    return ids(subject, _text(files[main], known), normalize=normalize)
+        if register:
+            client.register(file.name, made, normalize=normalize)
+        version = client.look_up(file.name, made, normalize=normalize).version
+        known[file.name] = SchemaReference(file.name, file.name, version)
+    if register:
+        return client.register(subject, _text(main, known), normalize=normalize)
+    return client.look_up(subject, _text(main, known), normalize=normalize).id
 
 
 def _text(file: FileDescriptorProto, known: dict[str, SchemaReference]) -> RegisteredSchema:

@@ -1,0 +1,122 @@
+"""What the Avro formats with a registry have in common: their rules, the schema of a table, decoder and encoder.
+
+They differ in what messages hold of rows: the rows themselves, or envelopes around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.errors import Problem
+from kdsl.formats import ALONE, Decoded, Decoder, Direction, Encoded, Encoder, Use
+from kdsl.options import option
+from kdsl.types import model as t
+from kdsl_formats._avro.model import Json
+from kdsl_formats._avro.schema import avro_schema, avro_type_problems
+from kdsl_formats._registry.avro import FramedReader, FramedWriter
+from kdsl_formats._registry.framing import with_ids
+from kdsl_formats._registry.given import given_schema, schema_problems
+from kdsl_formats._registry.options import RegistryFormat
+
+
+class AvroRegistryFormat(RegistryFormat):
+    """Avro whose schemas stand in a schema registry.
+
+    Attributes:
+        null_written: Whether the derived schema of what is written is a union with null.
+        empty_is_null: Whether an empty message is a null one.
+    """
+
+    null_written: ClassVar[bool] = False
+    empty_is_null: ClassVar[bool] = False
+
+    schema: str | None = option(
+        "schema",
+        "An Avro schema that is used instead of the derived one; it must have exactly the table's columns.",
+        default=None,
+        aliases=("schema-registry.schema",),
+    )
+
+    def held(self, row: t.Row) -> t.Row:
+        """The type of what a message holds of rows of a type."""
+        return row
+
+    def opened(self, found: Decoded) -> Decoded:
+        """The rows of what messages hold."""
+        return found
+
+    def closed(self, row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
+        """What messages hold of rows."""
+        del row, kinds
+        return rows
+
+    def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
+        """Rules F-11, F-12 and SR-6, and combinations of the options that contradict each other."""
+        if self.schema is not None:
+            yield from schema_problems(self.schema, self.held(row), self.title)
+        else:
+            yield from avro_type_problems(row, legacy_timestamps=True)
+        yield from self.own_problems(named=self.schema is not None, direction=direction)
+
+    def prunable(self) -> bool:
+        """Fields are found by name; a schema that is given is used whole."""
+        return self.schema is None
+
+    def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
+        """A decoder for rows of this type."""
+        return _Decoder(self, row, use)
+
+    def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
+        """An encoder for rows of this type."""
+        return _Encoder(self, row, use)
+
+    def table_schema(self, row: t.Row, direction: Direction) -> Json:
+        """The schema that is given, or that of what messages hold."""
+        if self.schema is not None:
+            return given_schema(self.schema)
+        derived: Json = avro_schema(t.Row(self.held(row).fields, nullable=self.null_written and direction == "write"))
+        return derived
+
+
+class _Decoder:
+    def __init__(self, chosen: AvroRegistryFormat, row: t.Row, use: Use) -> None:
+        self._format, self._row, self._use = chosen, row, use
+        self._reader: FramedReader | None = None
+
+    def decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        chosen = self._format
+        if self._reader is None:  # a plan is looked at where there is no registry
+            registry = chosen.required_registry(self._use)
+            self._reader = FramedReader(registry, chosen.held(self._row), chosen.table_schema(self._row, "read"))
+        if chosen.empty_is_null:
+            empty = pc.equal(pc.binary_length(messages), 0)
+            if pc.any(empty).as_py():
+                messages = pc.if_else(pc.fill_null(empty, True), pa.scalar(None, pa.binary()), messages)
+        found, ids = self._reader.read(messages)
+        return with_ids(chosen.opened(found), ids, self._use.metadata)
+
+
+class _Encoder:
+    def __init__(self, chosen: AvroRegistryFormat, row: t.Row, use: Use) -> None:
+        self._format, self._row, self._use = chosen, row, use
+        self._writer: FramedWriter | None = None
+
+    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
+        """Write an array of rows; see `kdsl.formats.Encoder`."""
+        chosen = self._format
+        if self._writer is None:
+            self._writer = FramedWriter(
+                chosen.required_registry(self._use),
+                chosen.held(self._row),
+                chosen.table_schema(self._row, "write"),
+                lambda record: chosen.subject_of(self._use, record),
+                register=chosen.auto_register,
+                normalize=chosen.normalize,
+                latest=chosen.use_latest_version,
+            )
+        return self._writer.write(chosen.closed(self._row, rows, kinds))
