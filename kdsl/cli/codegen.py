@@ -13,7 +13,7 @@ from kdsl.cli import load
 from kdsl.cli.clusters import Bootstrap, ClusterFile, ClusterName, Property, given_cluster
 from kdsl.cli.console import err, out, print_json, progress
 from kdsl.cluster import Cluster, Registry
-from kdsl.codegen.model import CodegenError, Draft
+from kdsl.codegen.model import CodegenError, Draft, TopicFormat
 from kdsl.codegen.source import to_python
 
 app = typer.Typer(help="Write table classes from what is there already.", no_args_is_help=True)
@@ -73,11 +73,14 @@ def proto(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the table of a Protobuf message."""
+    """Write the table of a Protobuf message; with --out, the file is found from wherever the module is imported."""
     from kdsl.codegen.inputs.protobuf import protobuf_file
 
     _text(file)
-    draft = protobuf_file(str(file), message=message, folders=tuple(folders or ()), topic=topic, name=name)
+    beside = None if out_file is None else str(out_file.parent)
+    draft = protobuf_file(
+        str(file), message=message, folders=tuple(folders or ()), topic=topic, name=name, beside=beside
+    )
     _write([draft], file.name, out_file, check, as_json)
 
 
@@ -147,7 +150,8 @@ def topic_command(
     topic: Annotated[str, typer.Argument(help="A topic.")],
     records: Annotated[int, typer.Option("-n", "--records", min=1, help="How many of the last records.")] = 100,
     kind: Annotated[
-        Literal["json", "csv", "avro-confluent", "raw"] | None, typer.Option("--format", help="The value's format.")
+        TopicFormat | None,
+        typer.Option("--format", help="The value's format; by default the one that its bytes look like."),
     ] = None,
     url: Url = None,
     settings: RegistryProperty = None,

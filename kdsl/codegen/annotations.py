@@ -90,7 +90,6 @@ class Classes:
                 places.extend(self._places(draft, (column.name,), column.type))
         members = {key: self._members(kind) for _, key, _, kind in places if isinstance(kind, t.Row)}
         self._taken.update(name for found in members.values() for name in found.values())
-        self.attributes = frozenset(self._taken)
         for draft, key, path, kind in places:
             if key in self._records:
                 continue
@@ -115,10 +114,6 @@ class Classes:
     def record(self, draft: Draft, path: Path, kind: t.DataType) -> Record | None:
         """The class that stands for a type at a place, if one does."""
         return self._records.get(_signature(draft, path, kind))
-
-    def items(self) -> Iterator[tuple[Any, Record]]:
-        """The classes, each behind those that it needs."""
-        yield from self._records.items()
 
     def _class_name(self, draft: Draft, path: Path, hint: Hint | None, what: str) -> str:
         steps = [step for step in path if step not in (ITEMS, VALUES)]

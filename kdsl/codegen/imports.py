@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from kdsl.codegen.layout import call, fits
 
-_STANDARD = ("builtins", "collections", "dataclasses", "datetime", "decimal", "enum", "typing")
+_STANDARD = ("builtins", "collections", "dataclasses", "datetime", "decimal", "enum", "pathlib", "typing")
 _SHORT = {"datetime": "dt"}
 
 

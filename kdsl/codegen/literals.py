@@ -11,7 +11,7 @@ from typing import Any
 
 from kdsl.codegen.imports import Imports
 from kdsl.codegen.layout import bytes_text, text
-from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Path
+from kdsl.codegen.model import ITEMS, VALUES, Beside, CodegenError, Path
 from kdsl.types import model as t
 
 Named = Callable[[Path, t.DataType, Any], str | None]
@@ -69,6 +69,10 @@ class Literals:
                 return repr(value).replace("e+", "e")
             case float():
                 return f'{self._imports.builtin("float")}("{value}")'
+            case Beside():
+                folder = f"{{{self._imports.name('pathlib', 'Path')}(__file__).parent}}"
+                quoted = text("/" + value.relative.replace("{", "{{").replace("}", "}}"))
+                return f"f{quoted[0]}{folder}{quoted[1:]}"
             case str():
                 return text(value)
             case bytes() | bytearray() | memoryview():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Literal, Self
 
 import attrs
 
@@ -13,6 +16,38 @@ Path = tuple[str, ...]
 """The place of a type inside a table: names of columns and members, `ITEMS` for elements, `VALUES` for maps' values."""
 ITEMS = "[]"
 VALUES = "{}"
+
+TopicFormat = Literal[
+    "json",
+    "csv",
+    "raw",
+    "avro-confluent",
+    "protobuf-confluent",
+    "debezium-json",
+    "debezium-avro-confluent",
+    "canal-json",
+    "maxwell-json",
+    "ogg-json",
+]
+"""The formats that records of a topic may be told to have."""
+
+
+class Beside(str):
+    """The path of a file, written as one relative to the module, so that it is found from every folder.
+
+    Attributes:
+        relative: The path from the folder of the module, with slashes.
+    """
+
+    __slots__ = ("relative",)
+    relative: str
+
+    @classmethod
+    def of(cls, path: str, folder: str) -> Self:
+        """The path of a file, for a module in a folder."""
+        made = cls(path)
+        made.relative = PurePath(os.path.relpath(path, folder)).as_posix()
+        return made
 
 
 class CodegenError(KdslError):

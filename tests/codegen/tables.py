@@ -78,7 +78,8 @@ def tables(draw: st.DrawFn, *, kinds: st.SearchStrategy[t.DataType] | None = Non
     names = draw(st.lists(NAMES | AWKWARD, unique=True, max_size=6))
     columns = [draw(_columns(name, types() if kinds is None else kinds)) for name in names]
     physical = [c.name for c in columns if c.role == "physical"]
-    keys = draw(st.lists(st.sampled_from(physical), unique=True)) if physical else []
+    listed = [name for name in physical if name == name.strip() and ";" not in name]  # as 'key.fields' can hold them
+    keys = draw(st.lists(st.sampled_from(listed), unique=True)) if listed else []
     primary = draw(st.lists(st.sampled_from(physical), unique=True)) if physical else []
     timed = draw(st.lists(st.sampled_from(names), unique=True, max_size=1)) if names else []
     marked = draw(st.booleans())

@@ -12,15 +12,13 @@ from typing import Any
 import attrs
 import pytest
 
-from kdsl import ResolveError
+from kdsl import Protobuf, ResolveError
 from kdsl.codegen import CodegenError, Draft, to_python
 from kdsl.codegen.inputs.avro import avro_draft
 from kdsl.codegen.inputs.ddl import ddl_drafts
 from kdsl.codegen.inputs.json_schema import json_schema_draft
-from kdsl.codegen.inputs.protobuf import protobuf_file, protobuf_text
-from kdsl.codegen.inputs.registry import registered_draft
+from kdsl.codegen.inputs.protobuf import protobuf_file
 from kdsl.declare.definition import MISSING, TableDef
-from kdsl.registry.model import RegisteredSchema, SchemaReference
 from kdsl.resolve import problems
 from kdsl.types import model as t
 from tests.codegen.tables import definitions, module
@@ -106,6 +104,20 @@ class TestAvro:
         assert draft.table.columns[0].default is MISSING
         assert "a: the default 'x' is not taken over" in draft.notes
 
+    def test_a_default_of_a_record_that_lacks_a_member_is_told(self) -> None:
+        inner = record({"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 3})
+        draft = avro_draft(record({"name": "a", "type": {**inner, "name": "I"}, "default": {"y": 1}}))
+
+        assert draft.table.columns[0].default is MISSING
+        assert "a: the default {'y': 1} is not taken over" in draft.notes
+
+    def test_a_default_of_a_choice_is_the_row_of_its_members(self, tmp_path: Path) -> None:
+        draft = avro_draft(record({"name": "a", "type": ["int", "string"], "default": 5}))
+
+        made = module(to_python(draft), tmp_path)
+
+        assert made.R.definition().columns[0].default == made.AChoice(member0=5, member1=None)
+
     def test_a_record_that_holds_itself_is_told(self) -> None:
         schema = record({"name": "next", "type": ["null", "R"]})
 
@@ -164,14 +176,31 @@ class TestProtobuf:
         assert "It is paid." in to_python(draft)
         assert draft.notes == ("'card' and 'transfer' are a oneof (payment): at most one of them has a value",)
 
-    def test_a_file_with_several_messages_wants_a_name(self) -> None:
-        text = 'syntax = "proto3"; message A { int32 a = 1; } message B { int32 b = 1; }'
+    def test_a_file_with_several_messages_wants_a_name(self, tmp_path: Path) -> None:
+        file = tmp_path / "several.proto"
+        file.write_text('syntax = "proto3"; package p; message A { int32 a = 1; } message B { int32 b = 1; }')
 
         with pytest.raises(CodegenError, match="name one of them with --message"):
-            protobuf_text(text)
-        with pytest.raises(CodegenError, match=r"there is no message 'C'.*there are 'A' and 'B'"):
-            protobuf_text(text, message="C")
-        assert protobuf_text(text, message="B").table.name == "B"
+            protobuf_file(str(file))
+        with pytest.raises(CodegenError, match=r"there is no message 'C'.*p\.A.*p\.B"):
+            protobuf_file(str(file), message="C")
+        assert [protobuf_file(str(file), message=name).table.name for name in ("B", "p.B")] == ["B", "B"]
+
+    def test_a_module_finds_its_file_from_every_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "protos {1}").mkdir()
+        (tmp_path / "protos {1}" / "a.proto").write_text('syntax = "proto3"; message A { int32 a = 1; }')
+        (tmp_path / "tables").mkdir()
+        monkeypatch.chdir(tmp_path)
+        draft = protobuf_file("protos {1}/a.proto", folders=("protos {1}",), beside="tables")
+        source = to_python(draft)
+        monkeypatch.chdir("/")
+
+        (found,) = definitions(module(source, tmp_path / "tables"))
+
+        assert str(tmp_path) not in source
+        assert problems(found, "read") == []
+        assert isinstance(found.value_format, Protobuf)
+        assert found.value_format.schema().name == "A"
 
 
 class TestJsonSchema:
@@ -189,33 +218,6 @@ class TestJsonSchema:
             json_schema_draft({"type": "object", "properties": {"a": {"$ref": "other.json"}}})
         with pytest.raises(CodegenError, match="of an object"):
             json_schema_draft({"type": "string"})
-
-
-class TestRegistry:
-    def test_types_of_other_schemas_are_taken_in(self, tmp_path: Path) -> None:
-        address = {
-            "type": "record",
-            "name": "Address",
-            "namespace": "shop",
-            "fields": [{"name": "street", "type": "string"}],
-        }
-        order = {"type": "record", "name": "Order", "namespace": "shop", "fields": [
-            {"name": "home", "type": "Address"}, {"name": "work", "type": ["null", "shop.Address"]}]}  # fmt: skip
-        schema = RegisteredSchema(json.dumps(order), "AVRO", (SchemaReference("shop.Address", "address", 1),))
-        used = {"shop.Address": RegisteredSchema(json.dumps(address), "AVRO", ())}
-
-        draft = registered_draft(schema, used, "http://registry", topic="orders")
-
-        row = t.Row((t.Field("street", t.STRING.as_nullable(False)),))
-        assert [c.type for c in draft.table.columns] == [row.as_nullable(False), row]
-        assert declared(draft, tmp_path) == draft.table
-
-    def test_json_and_protobuf_say_that_their_messages_are_framed(self) -> None:
-        schema = RegisteredSchema('{"type": "object", "properties": {"a": {"type": "integer"}}}', "JSON", ())
-
-        draft = registered_draft(schema, {}, "http://registry", topic="orders")
-
-        assert "begin with five bytes" in draft.notes[-1]
 
 
 class TestDdl:

@@ -6,14 +6,20 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
-from kdsl import Cluster, Json
+from kdsl import ROW_KIND, CanalJson, Cluster, DebeziumJson, Json, MaxwellJson, OggJson
 from kdsl.cluster import Registry
 from kdsl.codegen import CodegenError, to_python
 from kdsl.codegen.inputs.inferred import inferred
 from kdsl.codegen.inputs.registry import registry_draft
-from kdsl.codegen.inputs.topic import Kind, seen, topic_draft
+from kdsl.codegen.inputs.topic import seen, topic_draft
+from kdsl.codegen.model import TopicFormat
+from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.definition import TableDef
+from kdsl.formats import Format
+from kdsl.inspect.peek import last_records
 from kdsl.registry.client import RegistryClient
 from kdsl.registry.model import RegisteredSchema
 from kdsl.resolve import problems
@@ -65,7 +71,7 @@ def test_types_are_widened_until_they_hold_all_values(values: list[Any], kind: t
     ],
 )
 def test_formats_are_told_by_the_bytes(
-    messages: list[bytes], kind: Kind | None, format_name: str, columns: dict[str, t.DataType]
+    messages: list[bytes], kind: TopicFormat | None, format_name: str, columns: dict[str, t.DataType]
 ) -> None:
     found = seen(messages, NOWHERE, kind, "value")
 
@@ -81,9 +87,83 @@ def test_formats_are_told_by_the_bytes(
         ([b"\x00\x00\x00\x00\x01x"], "avro-confluent", "needs the schema registry"),
     ],
 )
-def test_messages_of_another_kind_are_told(messages: list[bytes], kind: Kind, told: str) -> None:
+def test_messages_of_another_kind_are_told(messages: list[bytes], kind: TopicFormat, told: str) -> None:
     with pytest.raises(CodegenError, match=told):
         seen(messages, NOWHERE, kind, "value")
+
+
+ROW = {"id": 1, "name": "x", "weight": 1.5}
+CHANGE = {"before": None, "after": ROW, "source": {"db": "d"}, "op": "c"}
+CANAL = {"data": [{"id": "1", "name": "x", "weight": "1.5"}], "old": None, "type": "INSERT",
+         "sqlType": {"id": 4, "name": 12, "weight": 7}}  # fmt: skip
+MAXWELL = {"database": "d", "table": "t", "type": "insert", "data": ROW}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ([CHANGE, {**CHANGE, "before": ROW, "op": "u"}, {**CHANGE, "before": ROW, "after": None, "op": "d"}],
+         DebeziumJson()),
+        ([{"schema": {"type": "struct"}, "payload": CHANGE}], DebeziumJson(schema_include=True)),
+        ([CANAL, {**CANAL, "type": "UPDATE", "old": [{"name": "y"}]}, {"data": None, "type": "CREATE"}], CanalJson()),
+        ([MAXWELL, {**MAXWELL, "type": "update", "old": {"weight": 2.5}}], MaxwellJson()),
+        ([{"table": "t", "op_type": "I", "after": ROW}, {"table": "t", "op_type": "D", "before": ROW}], OggJson()),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("told", [True, False])
+def test_changes_are_tables_of_the_rows_inside_them(
+    changes: list[Any], expected: Format, told: bool, tmp_path: Path
+) -> None:
+    messages = [json.dumps(change).encode() for change in changes]
+    kind: Any = expected.identifier if told else None
+    found = seen(messages, NOWHERE, kind, "value")
+
+    assert found.format == expected
+    assert {c.name: c.type for c in found.columns} == {"id": LONG, "name": TEXT, "weight": DOUBLE}
+    table = TableDef("t", found.columns, options=KafkaOptions(topic=("t",)), value_format=found.format)
+    (again,) = definitions(module(to_python(table), tmp_path))
+    assert (again, problems(again, "read")) == (table, [])
+    row = t.Row(tuple(t.Field(c.name, c.type) for c in found.columns), nullable=False)
+    decoded = found.format.decoder(row).decode(pa.array(messages, pa.binary()))
+    assert decoded.bad == ()
+    assert decoded.rows[0].as_py() == ROW
+
+
+def test_what_only_looks_like_changes_is_json() -> None:
+    for objects in (
+        [CHANGE, {**CHANGE, "op": "x"}],
+        [CHANGE, ROW],
+        [{**MAXWELL, "data": "x"}],
+        [{**CHANGE, "after": 1}],
+    ):
+        messages = [json.dumps(one).encode() for one in objects]
+        assert seen(messages, NOWHERE, None, "value").format == Json()
+    assert seen([json.dumps(CHANGE).encode()], NOWHERE, "json", "value").format == Json()
+    with pytest.raises(CodegenError, match="no changes of the format 'ogg-json', but of 'debezium-json'"):
+        seen([json.dumps(CHANGE).encode()], NOWHERE, "ogg-json", "value")
+
+
+@pytest.mark.kafka
+def test_a_table_of_a_topic_of_changes_reads_them(kdsl_kafka: LocalKafka) -> None:
+    kdsl_kafka.create_topic("changes-seen", partitions=1)
+    gone = {**CHANGE, "before": ROW, "after": None, "op": "d"}
+    records = [Record(json.dumps(CHANGE), key='{"id": 1}'), Record(json.dumps(gone), key='{"id": 1}')]
+    kdsl_kafka.produce("changes-seen", *records, Record(None, key='{"id": 1}'))
+    cluster = Cluster(kdsl_kafka.bootstrap_servers)
+
+    draft = topic_draft("changes-seen", cluster)
+
+    assert len(draft.notes) == 1  # a tombstone behind a delete is nothing to tell
+    assert (draft.table.value_format, draft.table.message_key) == (DebeziumJson(), ("id",))
+    rows = last_records(Table(draft.table).read_plan(cluster=cluster), cluster, 3).to_pylist()
+    assert [row[ROW_KIND] for row in rows] == ["+I", "-D"]
+
+    kdsl_kafka.create_topic("changes-with-schema", partitions=1)
+    whole = [json.dumps({"schema": {"type": "struct"}, "payload": part}) for part in ({"id": 1}, CHANGE)]
+    kdsl_kafka.produce("changes-with-schema", Record(whole[1], key=whole[0]))
+    with_schema = topic_draft("changes-with-schema", cluster)
+    assert (with_schema.table.value_format, with_schema.table.key_format) == (DebeziumJson(schema_include=True), None)
+    assert "are left out" in with_schema.notes[1]
 
 
 @pytest.mark.kafka
@@ -103,8 +183,6 @@ def test_a_table_of_a_real_topic_reads_its_records(kdsl_kafka: LocalKafka, tmp_p
     assert (table.key_format, table.message_key) == (Json(), ("id",))
     assert draft.notes[0] == "inferred from the last 2 records of the topic 'seen'; others may look otherwise"
     assert problems(table, "read") == []
-    from kdsl.inspect.peek import last_records
-
     rows = last_records(Table(table).read_plan(cluster=cluster), cluster, 2).to_pylist()
     assert sorted(row["at"]["x"] for row in rows) == [1.0, 1.5]
 

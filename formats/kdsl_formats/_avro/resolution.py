@@ -258,8 +258,19 @@ class _Resolving:
             raise AvroTypeError(path, f"the default {field.default!r} does not fit its type: {e}") from None
 
 
+def default_of(field: Member, column: t.DataType) -> Any:
+    """The default of a field, as a value of a column: times are numbers, maps pairs.
+
+    Raises:
+        AvroTypeError: It does not fit the field's type, or the column.
+    """
+    return _Resolving(exact_units=True)._default(field, column, field.name)  # noqa: SLF001 - the same module's
+
+
 def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolving) -> Any:
     """What a default in a schema's JSON is in a column."""
+    if value is MISSING:
+        raise ValueError("a member of it has neither a value nor a default")
     match kind.kind:
         case "union":
             return _union_default(kind, value, column, rules)

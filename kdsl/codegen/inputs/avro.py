@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import decimal
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,16 +12,15 @@ from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.formats import Format
 from kdsl.types import model as t
 from kdsl_formats._avro.model import MISSING as NO_DEFAULT, AvroTypeError, Json, Member, Type, schema_type
+from kdsl_formats._avro.resolution import default_of
 from kdsl_formats._avro.schema import MEMBER, avro_schema, row_of
 from kdsl_formats.avro import Avro
 from kdsl_formats.avro_confluent import AvroConfluent
+from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _SHOWN = 5
-_SECOND = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
-
-
-AVRO_FORMATS = ("avro", "avro-confluent")
+_IMAGES = ("before", "after")
 
 
 def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format | None = None) -> Draft:
@@ -36,21 +34,27 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
         topic: The topic; by default called as the record.
         name: The table's name; by default the record's.
         chosen: The format of the value; by default ``avro`` where that reads the bytes which the schema writes, else
-            ``avro-confluent``, whose messages name the schema that they were written with.
+            ``avro-confluent``, whose messages name the schema that they were written with. With
+            ``debezium-avro-confluent`` the schema is that of the envelope, and the columns are those of its rows.
 
     Raises:
         CodegenError: The schema is none, no record, or no table can hold it, as one that contains itself.
     """
     try:
         kind = schema_type(schema)
-        differing = list(_differing(kind, row_of(schema, legacy_timestamps=False)))
+        envelope = isinstance(chosen, DebeziumAvroConfluent)
+        differing = [] if envelope else _differing(kind, row_of(schema, legacy_timestamps=False))
         if chosen is None and differing:
             chosen = AvroConfluent()
         legacy = chosen is not None and bool(getattr(chosen, "legacy_timestamps", True))
         row = row_of(schema, legacy_timestamps=legacy)
     except AvroTypeError as e:
         raise CodegenError(f"the Avro schema gives no table: {e}") from None
-    record = next(b for b in kind.branches if b.kind == "record") if kind.kind == "union" else kind
+    record = _record(kind)
+    assert record is not None
+    if envelope:
+        inside, row = record, next(f.type for f in row.fields if f.name == _IMAGES[0])  # type: ignore[assignment]
+        record = next(r for m in inside.fields if m.name == _IMAGES[0] if (r := _record(m.type)) is not None)
     notes = list(_notes(record, ()))
     columns = []
     for member, field in zip(record.fields, row.fields, strict=True):
@@ -73,6 +77,23 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
         comment=record.doc or None,
     )
     return Draft(table, dict(_hints(record, (), row)), tuple(notes))
+
+
+def holds_changes(schema: Json) -> bool:
+    """Whether the records of a schema are Debezium's envelopes.
+
+    Raises:
+        AvroTypeError: It is no Avro schema.
+    """
+    record = _record(schema_type(schema))
+    members = {} if record is None else {m.name: m.type for m in record.fields}
+    return "op" in members and all(name in members and _record(members[name]) is not None for name in _IMAGES)
+
+
+def _record(kind: Type) -> Type | None:
+    """The record that a type is, or that stands in its union with null."""
+    found = [b for b in (kind.branches or (kind,)) if b.kind != "null"]
+    return found[0] if len(found) == 1 and found[0].kind == "record" else None
 
 
 def _hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]]:
@@ -152,52 +173,29 @@ def _default(member: Member, kind: t.DataType) -> tuple[Any, str | None]:
     if member.default is NO_DEFAULT:
         return MISSING, None
     try:
-        return _value(member.type, kind, member.default), None
-    except (ValueError, TypeError, AttributeError, ArithmeticError, OverflowError):
+        return _python(kind, default_of(member, kind)), None
+    except (AvroTypeError, ValueError, TypeError, ArithmeticError):
         return MISSING, f"{member.name}: the default {member.default!r} is not taken over"
 
 
-def _value(kind: Type, of: t.DataType, given: Any) -> Any:
-    """A default as JSON has it, as a value of the column."""
-    if given is NO_DEFAULT:
-        raise ValueError("a member has no default")
-    match kind.kind:
-        case "union":
-            branch = kind.branches[0]  # which the default of a union belongs to
-            if sum(b.kind != "null" for b in kind.branches) > 1 and branch.kind != "null":
-                raise ValueError("a choice")
-            return _value(branch, of, given)
-        case "null":
+def _python(kind: t.DataType, value: Any) -> Any:
+    """A value as the formats have it (times as numbers, maps as pairs), as Python has it."""
+    match kind:
+        case _ if value is None:
             return None
-        case "record":
-            assert isinstance(of, t.Row)
-            return {
-                f.name: _value(m.type, f.type, given.get(m.name, m.default))
-                for m, f in zip(kind.fields, of.fields, strict=True)
-            }
-        case "array":
-            assert isinstance(of, t.Array)
-            return [_value(kind.items, of.element, v) for v in given]
-        case "map":
-            assert isinstance(of, t.Map)
-            return {k: _value(kind.items, of.value, v) for k, v in given.items()}
-        case "bytes" | "fixed":
-            data = given.encode("latin-1")
-            if not isinstance(of, t.Decimal):
-                return data
-            return decimal.Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-of.scale)
-        case "int" | "long" if kind.logical:
-            return _moment(of, kind.logical.rpartition("-")[2], int(given))
+        case t.Row(fields=fields):
+            return {f.name: _python(f.type, value[f.name]) for f in fields}
+        case t.Array(element=element):
+            return [_python(element, v) for v in value]
+        case t.Map(value=held):
+            return {k: _python(held, v) for k, v in value}
+        case t.Date():
+            return (_EPOCH + dt.timedelta(days=value)).date()
+        case t.Time():
+            return (_EPOCH + dt.timedelta(microseconds=value // 1000)).time()
+        case t.Timestamp():
+            return _EPOCH + dt.timedelta(microseconds=value)
+        case t.TimestampLtz():
+            return (_EPOCH + dt.timedelta(microseconds=value)).replace(tzinfo=dt.UTC)
         case _:
-            return float(given) if isinstance(of, t.Float | t.Double) else given
-
-
-def _moment(of: t.DataType, unit: str, given: int) -> Any:
-    if isinstance(of, t.Date):
-        return (_EPOCH + dt.timedelta(days=given)).date()
-    made = _EPOCH + dt.timedelta(microseconds=given * 1_000_000 // _SECOND[unit])
-    if isinstance(of, t.Time):
-        return made.time()
-    if isinstance(of, t.TimestampLtz):
-        return made.replace(tzinfo=dt.UTC)
-    return made if isinstance(of, t.Timestamp) else given
+            return value

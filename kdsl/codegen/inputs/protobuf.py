@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Draft, Hint, Path, Symbol
+from kdsl.codegen.model import ITEMS, VALUES, Beside, CodegenError, Draft, Hint, Path, Symbol
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
-from kdsl.errors import listing, nearest
+from kdsl.errors import listing
 from kdsl.formats import Format
 from kdsl.types import model as t
 
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+
+    from kdsl.registry import RegisteredSchema, RegistryClient
+
 
 def protobuf_file(
-    file: str, *, message: str = "", folders: tuple[str, ...] = (), topic: str = "", name: str = ""
+    file: str,
+    *,
+    message: str = "",
+    folders: tuple[str, ...] = (),
+    topic: str = "",
+    name: str = "",
+    beside: str | None = None,
 ) -> Draft:
     """A table of a message of a ``.proto`` file.
 
@@ -24,6 +35,8 @@ def protobuf_file(
         folders: Where imports are looked for.
         topic: The topic; by default called as the message.
         name: The table's name; by default the message's.
+        beside: The folder of the module that is written: the paths in it are relative to it. Without one they stay as
+            they are given.
 
     Raises:
         CodegenError: The file cannot be compiled, or has no such message.
@@ -37,30 +50,35 @@ def protobuf_file(
         raise CodegenError(str(e)) from None
 
     def chosen(full: str) -> Format:
-        return Protobuf(message_class_name=full, proto_file=file, proto_path=folders)
+        place, *places = (one if beside is None else Beside.of(one, beside) for one in (file, *folders))
+        return Protobuf(message_class_name=full, proto_file=place, proto_path=tuple(places))
 
     return _draft(files, message, chosen, topic, name)
 
 
-def protobuf_text(text: str, *, message: str = "", topic: str = "", name: str = "") -> Draft:
-    """A table of a message of a ``.proto`` text, as a schema registry has it; see `protobuf_file`.
+def protobuf_registered(
+    client: RegistryClient, schema: RegisteredSchema, url: str, *, message: str = "", topic: str = "", name: str = ""
+) -> Draft:
+    """A table of a message of a registered schema and what it imports; see `protobuf_file`.
 
     Raises:
-        CodegenError: The text cannot be compiled, or has no such message.
+        CodegenError: The schema cannot be compiled, or has no such message.
+        RegistryError: What it imports cannot be had.
     """
-    from kdsl_formats.protobuf.format import Protobuf
-    from kdsl_formats.protobuf.sources import SchemaError, compiled_text
+    from kdsl_formats.protobuf import ProtobufConfluent
+    from kdsl_formats.protobuf.registered import registered_files
+    from kdsl_formats.protobuf.sources import SchemaError
 
     try:
-        files = compiled_text(text)
+        files = registered_files(client, schema)
     except SchemaError as e:
         raise CodegenError(str(e)) from None
-    return _draft(files, message, lambda full: Protobuf(message_class_name=full, proto_text=text), topic, name)
+    return _draft(files, message, lambda full: ProtobufConfluent(url=url, message_class_name=full), topic, name)
 
 
-def _draft(files: Any, message: str, chosen: Any, topic: str, name: str) -> Draft:
+def _draft(files: FileDescriptorSet, message: str, chosen: Callable[[str], Format], topic: str, name: str) -> Draft:
     from kdsl_formats.protobuf.schema import comments_of, row_of
-    from kdsl_formats.protobuf.sources import pool_of
+    from kdsl_formats.protobuf.sources import SchemaError, schema_of
 
     own = files.file[-1]
     prefix = f"{own.package}." if own.package else ""
@@ -71,13 +89,10 @@ def _draft(files: Any, message: str, chosen: Any, topic: str, name: str) -> Draf
         if len(outer) != 1:
             raise CodegenError(f"the file has the messages {listing(there)}; name one of them with --message")
         message = outer[0]
-    pool = pool_of(files)
     try:
-        descriptor = pool.FindMessageTypeByName(message if "." in message or not prefix else prefix + message)
-    except KeyError:
-        raise CodegenError(
-            f"there is no message {message!r}{nearest(message, there)}; there are {listing(there)}"
-        ) from None
+        descriptor = schema_of(prefix + message if prefix + message in there else message, files).message
+    except SchemaError as e:
+        raise CodegenError(str(e)) from None
     comments = comments_of(files)
     row = row_of(descriptor, comments)
     notes = list(_notes(descriptor))

@@ -6,30 +6,32 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import attrs
+import pyarrow as pa
 
 from kdsl.cluster import Cluster
+from kdsl.codegen.inputs.changes import change_data
 from kdsl.codegen.inputs.inferred import inferred
 from kdsl.codegen.inputs.registry import registered_draft
-from kdsl.codegen.model import CodegenError, Draft, Hint, Path
+from kdsl.codegen.model import CodegenError, Draft, Hint, Path, TopicFormat
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.formats import Format
 from kdsl.inspect.peek import last_records
 from kdsl.plan.build import read_plan
 from kdsl.registry.client import registry_client
+from kdsl.registry.model import RegisteredSchema
 from kdsl.resolve import resolve
 from kdsl.types import model as t
 from kdsl_formats.csv import Csv
 from kdsl_formats.json import Json
 from kdsl_formats.raw import Raw
 
-Kind = Literal["json", "csv", "avro-confluent", "raw"]
-KINDS: tuple[Kind, ...] = ("json", "csv", "avro-confluent", "raw")
+_REGISTERED = ("avro-confluent", "protobuf-confluent", "debezium-avro-confluent")
+_CHANGES = ("debezium-json", "canal-json", "maxwell-json", "ogg-json")
 _HEAD = 5  # a zero, and the four bytes of the schema's id
-_SHOWN = 3
 
 
 @attrs.frozen
@@ -49,11 +51,14 @@ class Seen:
     notes: tuple[str, ...] = ()
 
 
-def topic_draft(topic: str, cluster: Cluster, *, records: int = 100, kind: Kind | None = None, name: str = "") -> Draft:
+def topic_draft(
+    topic: str, cluster: Cluster, *, records: int = 100, kind: TopicFormat | None = None, name: str = ""
+) -> Draft:
     """A table of a topic, inferred from its last records.
 
-    JSON objects, Confluent's Avro (where the cluster has a registry) and texts are told by their bytes; CSV is only
-    read where it is asked for, since any text is CSV.
+    JSON objects, changes in them (Debezium's, Canal's, Maxwell's, GoldenGate's), messages of a schema registry (where
+    the cluster has one) and texts are told by their bytes; CSV is only read where it is asked for, since any text is
+    CSV.
 
     Args:
         topic: The topic.
@@ -73,8 +78,13 @@ def topic_draft(topic: str, cluster: Cluster, *, records: int = 100, kind: Kind 
     tombstones = sum(v is None for v in values)
     value = seen([v for v in values if v is not None], cluster, kind, "value")
     key = seen([k for k in keys if k is not None], cluster, None, "key") if any(k is not None for k in keys) else None
+    changes = not value.format.insert_only
+    apart = changes and key is not None and [c.name for c in key.columns] == ["schema", "payload"]
     notes = [f"inferred from the last {len(found)} records of the topic {topic!r}; others may look otherwise"]
-    if tombstones:
+    if apart:
+        key = None
+        notes.append("the keys hold their schema beside them, which no format takes off, and are left out")
+    if tombstones and not changes:
         notes.append(f"{tombstones} of them have no value (tombstones), which a table that only inserts cannot say")
     if key is not None and any(k is None for k in keys):
         notes.append(f"{sum(k is None for k in keys)} of them have no key")
@@ -110,46 +120,73 @@ def _raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
     return found
 
 
-def seen(messages: Sequence[bytes], cluster: Cluster, kind: Kind | None, side: str) -> Seen:
+def seen(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> Seen:
     """What the bytes of one side look like.
 
     Raises:
         CodegenError: They are not of the kind that was said.
     """
-    if kind == "avro-confluent" or (kind is None and cluster.registry and all(map(_framed, messages)) and messages):
-        return _avro(messages, cluster, side)
+    if kind in _REGISTERED or (kind is None and cluster.registry and messages and all(map(_framed, messages))):
+        return _registered(messages, cluster, kind, side)
     if kind == "csv":
         return _csv([_text(m, "csv") for m in messages])
     if kind == "raw" or not messages:
         return _plain(messages, side)
     found = [_object(m) for m in messages]
-    if all(o is not None for o in found):
-        return _json([o for o in found if o is not None])
-    if kind == "json":
-        place = next(i for i, o in enumerate(found) if o is None)
-        shown = messages[place][:32].hex(" ")
-        raise CodegenError(f"{sum(o is None for o in found)} of {len(found)} {side}s are no JSON objects: {shown}")
-    return _plain(messages, side)
+    objects = [o for o in found if o is not None]
+    if len(objects) < len(found):
+        if kind is None:
+            return _plain(messages, side)
+        shown = messages[found.index(None)][:32].hex(" ")
+        raise CodegenError(f"{len(found) - len(objects)} of {len(found)} {side}s are no JSON objects: {shown}")
+    changes = change_data(objects) if side == "value" and kind != "json" else None
+    if kind in _CHANGES and (changes is None or changes[0].identifier != kind):
+        as_what = "" if changes is None else f", but of {changes[0].identifier!r}"
+        raise CodegenError(f"the {side}s are no changes of the format {kind!r}{as_what}")
+    return _json(objects, Json()) if changes is None else _json(changes[1], changes[0])
 
 
 def _framed(message: bytes) -> bool:
     return len(message) > _HEAD and message[0] == 0
 
 
-def _avro(messages: Sequence[bytes], cluster: Cluster, side: str) -> Seen:
+def _registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> Seen:
     if cluster.registry is None:
-        raise CodegenError("avro-confluent needs the schema registry; give it with --url")
+        raise CodegenError(f"{kind} needs the schema registry; give it with --url")
     client = registry_client(cluster.registry)
-    ids = sorted({int.from_bytes(m[1:_HEAD], "big") for m in messages if _framed(m)})
+    ids = sorted({_id(m) for m in messages if _framed(m)})
     if not ids:
-        raise CodegenError(f"no {side} begins with a zero and the id of a schema, so they are no avro-confluent")
+        raise CodegenError(f"no {side} begins with a zero and the id of a schema, so they are no {kind}")
     schema = client.schema(ids[-1])
-    draft = registered_draft(schema, client.references(schema), cluster.registry.url, topic="x")
-    notes = list(draft.notes)
+    notes, name = [], ""
+    if schema.kind == "PROTOBUF":
+        name, *others = _names(schema, [m[_HEAD:] for m in messages if _framed(m) and _id(m) == ids[-1]])
+        if others:
+            notes.append(f"the messages {', '.join(others)} were met, too; the table is that of {name}")
+    draft = registered_draft(client, schema, cluster.registry.url, topic="x", message=name)
+    assert draft.table.value_format is not None
+    if kind is not None and draft.table.value_format.identifier != kind:
+        raise CodegenError(f"the {side}s are of the format {draft.table.value_format.identifier!r}, and not {kind!r}")
     if len(ids) > 1:
         notes.append(f"{len(ids)} schemas were met, the ids {', '.join(map(str, ids))}; the table is that of the last")
-    assert draft.table.value_format is not None
-    return Seen(draft.table.value_format, draft.table.columns, draft.hints, tuple(notes))
+    return Seen(draft.table.value_format, draft.table.columns, draft.hints, (*draft.notes, *notes))
+
+
+def _id(message: bytes) -> int:
+    return int.from_bytes(message[1:_HEAD], "big")
+
+
+def _names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[str]:
+    """The names of the Protobuf messages that bodies say they are, the most frequent one first."""
+    from kdsl_formats.protobuf.confluent_frame import without_indexes
+    from kdsl_formats.protobuf.registered import names_of
+
+    known = names_of(schema)
+    framed, _ = without_indexes(pa.array(bodies, pa.binary()))
+    found = [known[one.path] for one in sorted(framed, key=lambda one: -len(one.places)) if one.path in known]
+    if not found:
+        raise CodegenError(f"no message is one of those of its schema in the registry: {', '.join(known.values())}")
+    return found
 
 
 def _object(message: bytes) -> dict[str, Any] | None:
@@ -160,10 +197,10 @@ def _object(message: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) and found else None
 
 
-def _json(objects: Sequence[dict[str, Any]]) -> Seen:
+def _json(objects: Sequence[dict[str, Any]], chosen: Format) -> Seen:
     row = inferred(objects)
     assert isinstance(row, t.Row)
-    return Seen(Json(), tuple(ColumnDef(f.name, f.type) for f in row.fields))
+    return Seen(chosen, tuple(ColumnDef(f.name, f.type) for f in row.fields))
 
 
 def _csv(lines: Sequence[str]) -> Seen:

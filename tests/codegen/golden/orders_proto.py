@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 
 from kdsl import Col, Int32, KafkaTable, Protobuf, col
 
@@ -39,7 +40,10 @@ class Transfer:
 class Order(
     KafkaTable,
     topic="orders",
-    value=Protobuf(proto_file="data/shop.proto", message_class_name="shop.Order"),
+    value=Protobuf(
+        proto_file=f"{Path(__file__).parent}/../data/shop.proto",
+        message_class_name="shop.Order",
+    ),
 ):
     """An order."""
 
