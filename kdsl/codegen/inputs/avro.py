@@ -53,8 +53,7 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
     record = _record(kind)
     assert record is not None
     if envelope:
-        inside, row = record, next(f.type for f in row.fields if f.name == _IMAGES[0])  # type: ignore[assignment]
-        record = next(r for m in inside.fields if m.name == _IMAGES[0] if (r := _record(m.type)) is not None)
+        record, row = _image(record, row)
     notes = list(_notes(record, ()))
     columns = []
     for member, field in zip(record.fields, row.fields, strict=True):
@@ -88,6 +87,15 @@ def holds_changes(schema: Json) -> bool:
     record = _record(schema_type(schema))
     members = {} if record is None else {m.name: m.type for m in record.fields}
     return "op" in members and all(name in members and _record(members[name]) is not None for name in _IMAGES)
+
+
+def _image(envelope: Type, row: t.Row) -> tuple[Type, t.Row]:
+    """The record inside an envelope, and its columns."""
+    kind = next(f.type for f in row.fields if f.name == _IMAGES[0])
+    record = next((_record(m.type) for m in envelope.fields if m.name == _IMAGES[0]), None)
+    assert record is not None
+    assert isinstance(kind, t.Row)
+    return record, kind
 
 
 def _record(kind: Type) -> Type | None:
