@@ -20,7 +20,7 @@ class Case:
     """Messages of one format.
 
     Attributes:
-        name: The format's name.
+        format: The format's name.
         messages: The messages.
         row: The columns.
         decoder: What reads them.
@@ -30,9 +30,10 @@ class Case:
         goal: How many times as fast as ``from_json`` reading should be, per message; None where nothing is aimed at.
         reference: The options of the reference engine's table, beside ``format``; None where it has no such format,
             or none that runs without generated code.
+        variant: What is special about these messages.
     """
 
-    name: str
+    format: str
     messages: pa.BinaryArray
     row: t.Row
     decoder: Decoder
@@ -41,6 +42,12 @@ class Case:
     schema: str
     goal: float | None = None
     reference: Mapping[str, str] | None = attrs.field(factory=dict)
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        """The format, and what is special."""
+        return f"{self.format}, {self.variant}" if self.variant else self.format
 
     def decode(self) -> Any:
         """All messages to rows."""

@@ -46,7 +46,7 @@ class Figures:
     """What was found of one format; rates are per second of processor time.
 
     Attributes:
-        name: The format.
+        name: The format, and what is special about its messages.
         messages: How many messages a batch has.
         rows: How many rows they are.
         decode: Rows read per second, of the median run.
@@ -76,9 +76,9 @@ class Figures:
 def cases(count: int, names: list[str], registry: Callable[[], LocalRegistry]) -> Iterator[Case]:
     """The cases of the formats with these names; a registry is started where one of them needs it."""
     for module in (formats_json, formats_cdc, formats_avro, formats_protobuf):
-        yield from (case for case in module.cases(count) if case.name in names)
+        yield from (case for case in module.cases(count) if case.format in names)
     if set(names) & set(WITH_REGISTRY):
-        yield from (case for case in formats_registry.cases(count, registry().url) if case.name in names)
+        yield from (case for case in formats_registry.cases(count, registry().url) if case.format in names)
 
 
 def measure(case: Case, spark: SparkSession | None, pairs: int, copies: int) -> Figures:
@@ -150,6 +150,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=10_000, help="messages of one batch")
     parser.add_argument("--copies", type=int, default=20, help="how often a run takes them")
     parser.add_argument("--pairs", type=int, default=11)
+    parser.add_argument("--reference-messages", type=int, default=500_000, help="messages of a topic of the reference")
     parser.add_argument("--alone", action="store_true", help="without from_json, which needs Spark")
     args = parser.parse_args()
     names, console = args.formats or list(NAMES), Console(width=120)
@@ -157,15 +158,14 @@ def main() -> None:
     found: list[Figures] = []
     with ExitStack() as stack:
         spark = None if args.alone else session()
-        chosen = sorted(
-            cases(args.records, names, lambda: stack.enter_context(LocalRegistry())), key=lambda c: NAMES.index(c.name)
-        )
+        made = cases(args.records, names, lambda: stack.enter_context(LocalRegistry()))
+        chosen = sorted(made, key=lambda case: NAMES.index(case.format))
         for case in chosen:
             found.append(measure(case, spark, args.pairs, args.copies))
             console.print(line(found[-1]), highlight=False)
         if spark is not None:
             spark.stop()
-        rates = reference_engine.rates(chosen)
+        rates = reference_engine.rates(chosen, args.reference_messages)
     found = [attrs.evolve(f, reference=rates.get(f.name)) for f in found]
     console.print(grid(found))
     console.print(f"kept in {keep(found)}")
@@ -188,7 +188,7 @@ def keep(found: list[Figures]) -> Path:
     }
     path = RESULTS / f"formats-{now:%Y%m%d-%H%M%S}.json"
     path.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    return path
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 if __name__ == "__main__":

@@ -151,7 +151,19 @@ def cases(count: int) -> Iterator[Case]:
     for made, message, schema, _ in CASES:
         r = Random(1)
         texts = [message(i, r) for i in range(count)]
-        yield Case(made.identifier, binary(texts), ROW, made.decoder(ROW), made.encoder(ROW), texts, schema, goal=1.0)
+        with_schemas = isinstance(made, DebeziumJson) and made.schema_include
+        yield Case(
+            made.identifier,
+            binary(texts),
+            ROW,
+            made.decoder(ROW),
+            made.encoder(ROW),
+            texts,
+            schema,
+            goal=1.0,
+            reference={"debezium-json.schema-include": "true"} if with_schemas else {},
+            variant="with schema" if with_schemas else "",
+        )
     r = Random(1)
     lines = binary([csv(i, r) for i in range(count)])
     texts = [image(i, r) for i in range(count)]

@@ -23,7 +23,6 @@ from confluent_kafka import Producer
 from bench.cases import Case
 from kdsl.testing import LocalKafka
 
-MESSAGES = 500_000
 RUNS = 3
 # Reads statements, one JSON text a line, and answers each line when it is done.
 _DRIVER = """
@@ -54,20 +53,25 @@ def python() -> str | None:
     return sys.executable if importlib.util.find_spec("pyflink") else None
 
 
-def rates(cases: Sequence[Case]) -> dict[str, float]:
-    """Messages per second of processor time, by the format's name; nothing where the engine is not there."""
+def rates(cases: Sequence[Case], messages: int) -> dict[str, float]:
+    """Messages per second of processor time, by the case's name; nothing where the engine is not there.
+
+    Args:
+        cases: What is measured.
+        messages: How many messages each topic gets.
+    """
     interpreter = python()
     wanted = [case for case in cases if case.reference is not None]
     if interpreter is None or not wanted:
         return {}
-    with LocalKafka(topics=dict.fromkeys((case.name for case in wanted), 1)) as kafka:
+    with LocalKafka(topics=dict.fromkeys((topic(case) for case in wanted), 1)) as kafka:
         for case in wanted:
-            _fill(kafka.bootstrap_servers, case)
+            _fill(kafka.bootstrap_servers, case, messages)
         process = subprocess.Popen(
             [interpreter, "-c", _DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         try:
-            engine = Engine(process, kafka.bootstrap_servers)
+            engine = Engine(process, kafka.bootstrap_servers, messages)
             return {case.name: rate for case in wanted if (rate := engine.rate(case)) is not None}
         finally:
             process.kill()
@@ -77,18 +81,18 @@ def rates(cases: Sequence[Case]) -> dict[str, float]:
 class Engine:
     """The engine in a process of its own, which takes statements."""
 
-    def __init__(self, process: subprocess.Popen[str], bootstrap: str) -> None:
-        self._process, self._bootstrap = process, bootstrap
+    def __init__(self, process: subprocess.Popen[str], bootstrap: str, messages: int) -> None:
+        self._process, self._bootstrap, self._messages = process, bootstrap, messages
         self._answer()
         self._do("CREATE TABLE bytes_nowhere (v BYTES) WITH ('connector' = 'blackhole')")
 
     def rate(self, case: Case) -> float | None:
         """Messages per second of processor time that reading them takes; None where a job failed, which is told."""
-        table, columns = case.name.replace("-", "_"), ", ".join(f"`{f.name}` {f.type}" for f in case.row.fields)
-        options = {"format": case.name} | dict(case.reference or {})
+        table, columns = topic(case), ", ".join(f"`{f.name}` {f.type}" for f in case.row.fields)
+        options = {"format": case.format} | dict(case.reference or {})
         try:
-            self._do(f"CREATE TABLE {table} ({columns}) WITH ({self._source(case.name, options)})")
-            self._do(f"CREATE TABLE {table}_bytes (v BYTES) WITH ({self._source(case.name, {'format': 'raw'})})")
+            self._do(f"CREATE TABLE {table} ({columns}) WITH ({self._source(topic(case), options)})")
+            self._do(f"CREATE TABLE {table}_bytes (v BYTES) WITH ({self._source(topic(case), {'format': 'raw'})})")
             self._do(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
             runs = [
                 (
@@ -100,7 +104,7 @@ class Engine:
         except RuntimeError as e:
             print(f"{case.name}, reference engine: {e}", file=sys.stderr)
             return None
-        return MESSAGES / max(statistics.median(one - bare for one, bare in runs), 1e-9)
+        return self._messages / max(statistics.median(one - bare for one, bare in runs), 1e-9)
 
     def _source(self, topic: str, options: dict[str, str]) -> str:
         said = {
@@ -139,12 +143,17 @@ class Engine:
         raise RuntimeError("the engine has ended")
 
 
-def _fill(bootstrap: str, case: Case) -> None:
+def topic(case: Case) -> str:
+    """The topic and the table of a case."""
+    return case.name.replace(", ", "_").replace("-", "_").replace(" ", "_")
+
+
+def _fill(bootstrap: str, case: Case, count: int) -> None:
     """Fill the topic of a format with its messages, again and again."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
     messages = case.messages.to_pylist()
-    for i in range(MESSAGES):
-        producer.produce(case.name, messages[i % len(messages)])
+    for i in range(count):
+        producer.produce(topic(case), messages[i % len(messages)])
         if i % 100_000 == 0:
             producer.flush()
     if producer.flush(120):
