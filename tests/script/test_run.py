@@ -136,6 +136,49 @@ class TestMadeUp:
             "x> +I[9, 2024-01-01 00:00:00.000]",
         ]
 
+    @pytest.mark.parametrize(
+        "sessions",
+        [
+            "SELECT COUNT(*), CAST(window_start AS STRING) FROM TABLE(SESSION(TABLE few, DESCRIPTOR(ts), "
+            "INTERVAL '2' SECONDS)) GROUP BY window_start, window_end",
+            "SELECT COUNT(*), CAST(SESSION_START(ts, INTERVAL '2' SECONDS) AS STRING) FROM few "
+            "GROUP BY SESSION(ts, INTERVAL '2' SECONDS)",
+        ],
+    )
+    def test_sessions_of_all_rows_of_a_stream(
+        self, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str], sessions: str
+    ) -> None:
+        run(
+            spark,
+            f"{self.GEN} CREATE VIEW few AS SELECT ts FROM gen WHERE id NOT IN (4, 5, 9, 10, 11);"
+            f"SET 'parallelism.default' = '1'; INSERT INTO shown {sessions}",
+            checkpoint=str(tmp_path),
+        )
+
+        assert self.printed(capfd) == [
+            "x> +I[3, 2024-01-01 00:00:01.000]",
+            "x> +I[3, 2024-01-01 00:00:06.000]",
+        ]
+
+    def test_windows_of_a_stream_that_grow(
+        self, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        run(
+            spark,
+            f"""{self.GEN} SET 'parallelism.default' = '1'; INSERT INTO shown
+            SELECT COUNT(*), CAST(window_start AS STRING) || ' ' || CAST(window_end AS STRING)
+            FROM TABLE(CUMULATE(TABLE gen, DESCRIPTOR(ts), INTERVAL '5' SECONDS, INTERVAL '10' SECONDS))
+            GROUP BY window_start, window_end""",
+            checkpoint=str(tmp_path),
+        )
+
+        assert self.printed(capfd) == [
+            "x> +I[10, 2024-01-01 00:00:10.000 2024-01-01 00:00:20.000]",
+            "x> +I[4, 2024-01-01 00:00:00.000 2024-01-01 00:00:05.000]",
+            "x> +I[5, 2024-01-01 00:00:10.000 2024-01-01 00:00:15.000]",
+            "x> +I[9, 2024-01-01 00:00:00.000 2024-01-01 00:00:10.000]",
+        ]
+
     def test_a_stream_counts_on_from_its_checkpoint(
         self, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:
