@@ -103,7 +103,7 @@ def decode(
 
     Raises:
         ResolveError: A format needs a registry and there is none, or a secret was written out.
-        KdslError: A column that the plan needs is missing.
+        KdslError: A column that the plan needs is missing, or has another type than Kafka's records have there.
     """
     from kdsl.types.spark import spark_schema
 
@@ -117,6 +117,7 @@ def decode(
             f"{listing(df.columns)}"
         )
     wanted = [name for field in RAW if (name := _spark_name(field)) in given and (field in needs or field in _PLACE)]
+    _check_types(df, wanted, plan)
     if not needs and not wanted:
         wanted = df.columns[:1]
     zone = df.sparkSession.conf.get(_ZONE) or "UTC"
@@ -126,6 +127,27 @@ def decode(
 
 
 _PLACE = ("topic", "partition", "offset")
+_BYTES, _WHOLE = ("binary", "string"), ("tinyint", "smallint", "int", "bigint")
+_TYPES = {
+    "key": _BYTES,
+    "value": _BYTES,
+    "topic": ("string",),
+    "timestamp": ("timestamp", "timestamp_ntz"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+
+
+def _check_types(df: DataFrame, names: Iterable[str], plan: ReadPlan) -> None:
+    """Refuse columns that are no part of a record; one that is NULL everywhere is."""
+    for field in (df.schema[name] for name in names):
+        kind, known = field.dataType.simpleString(), _TYPES.get(field.name, _WHOLE)
+        if kind.startswith(("varchar(", "char(")):
+            kind = "string"
+        if kind not in (*known, "void"):
+            raise KdslError(
+                f"{plan.table}: the column {field.name!r} of the DataFrame of raw records is {kind}, but a record has "
+                f"{' or '.join(known)} there; cast it, or give the DataFrame as Spark's Kafka source makes it"
+            )
 
 
 def _over_jvm(
@@ -202,9 +224,11 @@ def _raw(batch: pa.RecordBatch) -> pa.RecordBatch:
     arrays = {}
     for name in map(str, batch.schema.names):
         array, field = batch.column(name), names.get(name, name)
-        if field == "timestamp":
+        if field in RAW and pa.types.is_null(array.type):
+            array = pa.nulls(len(array), RAW[field])
+        elif field == "timestamp":
             array = array.cast(pa.timestamp("ms", array.type.tz), safe=False).view(pa.int64())
-        elif field == "headers" and array.null_count:
+        if field == "headers" and array.null_count:
             lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
             offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
             array = pa.ListArray.from_arrays(offsets, array.flatten())

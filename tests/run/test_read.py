@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -480,6 +481,35 @@ class TestDecode:
 
         with pytest.raises(KdslError, match="has no 'timestamp', which the table needs; it has 'value'"):
             decode(df, read_plan(metadata={"ts": "timestamp"}))
+
+    @pytest.mark.parametrize(
+        ("column", "told"),
+        [
+            ("1 as value", "'value' of the DataFrame of raw records is int, but a record has binary or string there"),
+            ("named_struct('n', 1) as value", "'value' of the DataFrame of raw records is struct<n:int>"),
+            ("map('a', binary('1')) as headers", "array<struct<key:string,value:binary>> there; cast it"),
+            ("0L as timestamp", "is bigint, but a record has timestamp or timestamp_ntz there"),
+            ("'7' as offset", "is string, but a record has tinyint or smallint or int or bigint there"),
+        ],
+    )
+    def test_a_column_that_no_record_has_so_is_refused_before_anything_runs(
+        self, spark: SparkSession, column: str, told: str
+    ) -> None:
+        name = column.rpartition(" ")[2]
+        plan = read_plan(value=part("raw", {"n": "STRING"})) if name == "value" else read_plan(metadata={"m": name})
+
+        with pytest.raises(KdslError, match=re.escape(told)):
+            decode(spark.sql(f"select {column}"), plan)
+
+    def test_texts_and_nulls_are_keys_and_values(self, spark: SparkSession) -> None:
+        df = spark.sql("select null as key, '{\"n\": 1}' as value, 3Y as partition, null as headers")
+        plan = read_plan(
+            key=part("json", {"k": "BIGINT"}),
+            value=part("json", {"n": "BIGINT"}),
+            metadata={"p": "partition", "h": "headers"},
+        )
+
+        assert rows(decode(df, plan), "k", "n", "p", "h") == [(None, 1, 3, {})]
 
     def test_a_bad_record_is_named_as_far_as_it_is_known(self, spark: SparkSession) -> None:
         plan = read_plan(value=part("json", {"n": "BIGINT"}))
