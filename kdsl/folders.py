@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 
@@ -22,6 +24,22 @@ def state_dir() -> Path:
     """
     own = _own()
     return own / "state" if own else _under("XDG_STATE_HOME", ".local/state")
+
+
+@contextmanager
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Let one process of this machine at a time go on, as far as the operating system can (Windows cannot).
+
+    Args:
+        path: The file that they agree on; where its folder cannot be written to, nobody waits.
+    """
+    with ExitStack() as held:
+        with suppress(ImportError, OSError):
+            import fcntl
+
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(held.enter_context(path.open("w")), fcntl.LOCK_EX)
+        yield
 
 
 def _own() -> Path | None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 
+os.environ.pop("COLUMNS", None)  # a console keeps the width that it finds when it is made; tests say their own
+
 # Installed, kdsl registers its plugin itself; in a bare checkout nobody does.
 pytest_plugins = [] if entry_points(group="pytest11", name="kdsl") else ["kdsl.testing.pytest_plugin"]
 

@@ -16,7 +16,7 @@ import attrs
 from pyspark.errors import AnalysisException, PySparkException
 
 from kdsl.errors import KdslError
-from kdsl.folders import cache_dir
+from kdsl.folders import cache_dir, one_at_a_time
 from kdsl.run.session import is_connect
 
 if TYPE_CHECKING:
@@ -280,9 +280,10 @@ def _resolved(spark: SparkSession, jvm: Any, wanted: Sequence[Package]) -> list[
                 jvm.scala.Some(repositories) if repositories else nothing, jvm.scala.Some(str(folder)), False, out
             )
             left_out = jvm.PythonUtils.toSeq(list(package.without))
-            jars = maven.resolveMavenCoordinates(
-                package.coordinate, settings, nothing, not package.alone, left_out, False, out
-            )
+            with one_at_a_time(folder / "kdsl.lock"):  # Ivy does not expect company in its folder
+                jars = maven.resolveMavenCoordinates(
+                    package.coordinate, settings, nothing, not package.alone, left_out, False, out
+                )
         except Py4JJavaError as e:
             error = str(e.java_exception.getMessage() or e.java_exception)
             raise ConnectorMissingError(_reason(error, said.toString(), package.coordinate, str(folder))) from None
