@@ -175,7 +175,7 @@ class MemberReader:
                     made = pc.if_else(pa.array(wrong), pa.scalar("", pa.string()), made)
             return made
         if numbers is None:
-            numbers = source.words.take(start)
+            numbers = source.words[start]
         if member.form == "enum":
             return self._enums(numbers, doubts, owner)
         return self._numeric(numbers, start)

@@ -65,7 +65,7 @@ class Source:
         first = self.data.take(places)
         if not len(first) or int(first.max()) < 0x80:
             return first.astype(np.uint64), 1, None
-        words = self.words.take(places)
+        words = self.words[places]  # take would copy all words first, since they overlap
         stops = ~words & _STOPS
         low = stops & (~stops + _ONE)
         size = (np.bitwise_count(low - _ONE).astype(np.int64) + 1) >> 3
