@@ -227,6 +227,9 @@ def test_properties_files_are_read_as_java_reads_them(text: str, expected: dict[
         "clientSecret",
         "apiKey",
         "cluster.secret",
+        "basic.auth.user.inf",
+        "value.avro-confluent.basic-auth.usr-info",
+        "bearer.auth.tokn",
     ],
 )
 def test_names_of_secrets(key: str) -> None:
@@ -250,6 +253,10 @@ def test_names_of_secrets(key: str) -> None:
         "dew.csms.secretName",
         "group.id",
         "linger.ms",
+        "basic.auth.credentials.source",
+        "bearer.auth.credentials.source",
+        "schema.registry.url",
+        "auto.register.schemas",
     ],
 )
 def test_names_of_other_settings(key: str) -> None:

@@ -38,7 +38,10 @@ def _misspelled(key: str) -> bool:
     """Whether a name that no client knows is nearly that of a secret: ``sasl.pasword`` holds one, too."""
     if key in TABLE or key in librdkafka.all_properties():
         return False
-    return bool(get_close_matches(key, (*SECRET, "sasl.password"), n=1, cutoff=0.85))
+    words = re.split(r"[._-]", key)
+    names = (*SECRET, "sasl.password", "basic.auth.user.info", "bearer.auth.token")
+    ends = [key, *(".".join(words[i:]) for i in range(len(words) - 1))]  # a prefix changes nothing
+    return any(get_close_matches(end, names, n=1, cutoff=0.85) for end in ends)
 
 
 def holds_secret(key: str, text: str) -> bool:
