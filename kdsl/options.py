@@ -373,7 +373,7 @@ def _held(value: Any, a: attrs.Attribute[Any], recorded: list[Problem]) -> Any:
     match a.metadata["secret"]:
         case "address":
             literal = any(not is_reference(found["password"]) for found in USER_INFO.finditer(value))
-            return Secret(value) if literal else value
+            return Secret(value) if literal or _is_odd(value) else value
         case True if value and not is_reference(value):
             return Secret(value)
     if not a.metadata["ignore_case"]:
@@ -386,7 +386,13 @@ def _shown(value: Any, a: attrs.Attribute[Any]) -> str:
     """A value as text that may be printed; of an address all but the password."""
     if not isinstance(value, Secret):
         return _write(value)
-    return shown("", value.reveal()) if a.metadata["secret"] == _ADDRESS else HIDDEN
+    address = value.reveal()
+    return shown("", address) if a.metadata["secret"] == _ADDRESS and not _is_odd(address) else HIDDEN
+
+
+def _is_odd(address: str) -> bool:
+    """Whether there may be a password in an address that is none, as it has no scheme."""
+    return any("@" in part and "://" not in part for part in address.split(","))
 
 
 def _told(value: Any, a: attrs.Attribute[Any]) -> str:

@@ -44,6 +44,14 @@ def test_a_secret_that_is_written_out_never_shows() -> None:
     }
 
 
+@pytest.mark.parametrize("address", ["me:hush@host", "http://host,me:hush@other", "http://a:b@host,me:hush@other"])
+def test_an_address_without_a_scheme_may_hold_a_password_too(address: str) -> None:
+    made = Door(url=address)
+
+    assert "hush" not in repr(made)
+    assert "hush" not in str(made.to_strings())
+
+
 def test_a_secret_that_is_written_out_is_not_pickled() -> None:
     with pytest.raises(SecretError, match="write a reference"):
         pickle.dumps(FULL)

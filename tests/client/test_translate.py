@@ -34,7 +34,7 @@ def values(row: Setting) -> Iterator[str]:
     elif row.kind == "bool":
         yield from ("true", "False")
     elif row.kind == "int":
-        yield from {str(row.low or 0), "1", "5", str(row.high or MAX_INT)}
+        yield from dict.fromkeys([str(row.low or 0), "1", "5", str(row.high or MAX_INT)])
     else:
         yield "a text"
 
