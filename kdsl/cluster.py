@@ -7,7 +7,6 @@ reference; `Cluster.consumer`, `producer` and `admin` resolve them, in the proce
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -17,7 +16,7 @@ import attrs
 import yaml
 
 from kdsl.client.connector import ConnectorSettings, connector_settings
-from kdsl.client.hiding import USER_INFO
+from kdsl.client.hiding import LOGIN
 from kdsl.client.java import JavaSettings, java_settings
 from kdsl.client.machine import Machine, ThisMachine
 from kdsl.client.model import Client
@@ -50,9 +49,9 @@ class Registry:
     properties: Properties = attrs.field(factory=Properties, converter=Properties)
 
     def __attrs_post_init__(self) -> None:
-        user_info = [f"{unquote(m['user'])}:{unquote(m['password'])}" for m in USER_INFO.finditer(self.url)]
+        user_info = [f"{unquote(m['user'])}:{unquote(m['password'])}" for m in LOGIN.finditer(self.url)]
         if user_info:
-            object.__setattr__(self, "url", re.sub(r"(?<=://)[^/@\s]*@", "", self.url))
+            object.__setattr__(self, "url", LOGIN.sub("", self.url))
             given = Properties({"basic-auth.user-info": user_info[0]})
             object.__setattr__(self, "properties", given.merged(self.properties))
 

@@ -297,3 +297,10 @@ def test_a_document_without_the_cluster_is_an_error(tmp_path: Path, text: str, n
 
     assert message in str(e.value)
     assert str(path) in str(e.value)
+
+
+def test_a_login_in_an_address_without_a_scheme_is_hidden_too() -> None:
+    registry = Registry("me:hush@host:8081,http://you:hush@other")
+
+    assert registry.url == "host:8081,http://other"
+    assert "hush" not in repr(registry)

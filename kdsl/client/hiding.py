@@ -20,6 +20,9 @@ _SECRET_KEY = re.compile(
 )
 USER_INFO = re.compile(r"(?<=://)(?P<user>[^/@:\s]*):(?P<password>[^/@\s]+)(?=@)")
 
+LOGIN = re.compile(r"(?:(?<=://)|(?<![^,\s]))(?P<user>[^/@:\s,]*):(?P<password>[^/@\s,]+)@")
+"""A login within an address of a web server, also where the scheme before it is missing."""
+
 
 def is_secret(key: str) -> bool:
     """Whether the value of a setting must not be shown, by the setting's name.
