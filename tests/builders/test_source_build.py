@@ -21,7 +21,8 @@ from kdsl import (
     SimpleStringSchema,
 )
 from kdsl.builders.fluent import KafkaSourceBuilder
-from kdsl.errors import Problem
+from kdsl.errors import Problem, listing
+from kdsl.formats import format_names
 from kdsl.resolve.model import HeaderCondition, Start, Stop, Topics
 from tests.builders import functions
 
@@ -329,7 +330,7 @@ class TestMistakes:
             ),
             (
                 {"value_only_deserializer": FormatSchema("jsn", "a INT")},
-                "there is no format 'jsn' (did you mean 'json'?); there are 'csv', 'json' and 'raw'",
+                f"there is no format 'jsn' (did you mean 'json'?); there are {listing(format_names())}",
             ),
             (
                 {"value_only_deserializer": FormatSchema("raw", "a INT, b INT")},

@@ -15,6 +15,7 @@ from kdsl.declare.classes import arguments, table as table_module
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import TableDef
 from kdsl.errors import listing
+from kdsl.formats import format_names
 
 
 def declared(**given: Any) -> TableDef:
@@ -214,7 +215,7 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
         ({"key": 5}, "key= is 5, which is no format", "write key=Json(), or another format, or its name"),
         (
             {"value": "jsn"},
-            "value= cannot be read: there is no format 'jsn' (did you mean 'json'?); there are 'csv', 'json' and 'raw'",
+            f"value= cannot be read: there is no format 'jsn' (did you mean 'json'?); there are {listing(format_names())}",
             "name one of them, or write the format itself",
         ),
         (
