@@ -215,7 +215,8 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
         ({"key": 5}, "key= is 5, which is no format", "write key=Json(), or another format, or its name"),
         (
             {"value": "jsn"},
-            f"value= cannot be read: there is no format 'jsn' (did you mean 'json'?); there are {listing(format_names())}",
+            "value= cannot be read: there is no format 'jsn' (did you mean 'json'?); "
+            f"there are {listing(format_names())}",
             "name one of them, or write the format itself",
         ),
         (
