@@ -16,7 +16,7 @@ import attrs
 import yaml
 
 from kdsl.client.connector import ConnectorSettings, connector_settings
-from kdsl.client.hiding import LOGIN
+from kdsl.client.hiding import LOGIN, without_login
 from kdsl.client.java import JavaSettings, java_settings
 from kdsl.client.machine import Machine, ThisMachine
 from kdsl.client.model import Client
@@ -51,7 +51,7 @@ class Registry:
     def __attrs_post_init__(self) -> None:
         user_info = [f"{unquote(m['user'])}:{unquote(m['password'])}" for m in LOGIN.finditer(self.url)]
         if user_info:
-            object.__setattr__(self, "url", LOGIN.sub("", self.url))
+            object.__setattr__(self, "url", without_login(self.url))
             given = Properties({"basic-auth.user-info": user_info[0]})
             object.__setattr__(self, "properties", given.merged(self.properties))
 

@@ -304,3 +304,11 @@ def test_a_login_in_an_address_without_a_scheme_is_hidden_too() -> None:
 
     assert registry.url == "host:8081,http://other"
     assert "hush" not in repr(registry)
+
+
+def test_a_password_in_an_address_may_hold_a_comma() -> None:
+    registry = Registry("http://me:hu,sh@host:8081")
+
+    assert registry.url == "http://host:8081"
+    assert registry.properties.revealed() == {"basic-auth.user-info": "me:hu,sh"}
+    assert "sh@" not in repr(registry)

@@ -18,10 +18,10 @@ _SECRET_KEY = re.compile(
     r"|oauthbearer[._-]config)(?:[._-](?:pem|config|value|text|key))*",
     re.IGNORECASE,
 )
-USER_INFO = re.compile(r"(?<=://)(?P<user>[^/@:\s]*):(?P<password>[^/@\s]+)(?=@)")
-
-LOGIN = re.compile(r"(?:(?<=://)|(?<![^,\s]))(?P<user>[^/@:\s,]*):(?P<password>[^/@\s,]+)@")
-"""A login within an address of a web server, also where the scheme before it is missing."""
+_USER_INFO = r"(?P<user>[^/@:\s]*):(?P<password>[^/@\s]+)(?=@)"
+USER_INFO = re.compile(rf"(?<=://){_USER_INFO}")
+LOGIN = re.compile(rf"(?:(?<=://)|(?<![^,\s])){_USER_INFO}")
+"""User and password within an address of a web server, also where the scheme before them is missing."""
 
 
 def is_secret(key: str) -> bool:
@@ -60,6 +60,11 @@ def holds_secret(key: str, text: str) -> bool:
             return True
         return any(is_secret_option(name) and not is_reference(value) for name, value in options.items())
     return True
+
+
+def without_login(address: str) -> str:
+    """An address, or several with commas between them, without what stands before an ``@``."""
+    return re.sub(r"(?:(?<=://)|(?<![^,\s]))[^/@]*@", "", address)
 
 
 def shown(key: str, text: str) -> str:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from kdsl.client.hiding import LOGIN
+from kdsl.client.hiding import without_login
 from kdsl.client.jaas import JaasError, parse
 from kdsl.client.key_files import unreachable
 from kdsl.client.stores import Store, Which
@@ -230,7 +230,7 @@ class _Reader:
             if has_reference(url):
                 continue
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                shown = LOGIN.sub("", url)
+                shown = without_login(url)
                 self._tell(
                     "registry-url",
                     f"the address of the registry {shown!r} is no address of a web server",
