@@ -13,6 +13,7 @@ from kdsl.declare.definition import MISSING, ColumnDef, TableDef, WatermarkDef
 from kdsl.declare.translate import UntranslatableError, Value, typed_expression
 from kdsl.durations import parse_duration
 from kdsl.types import model as t
+from kdsl.types.sql import quoted
 
 
 def to_ddl(table: TableDef) -> str:
@@ -59,11 +60,6 @@ def _unsaid(table: TableDef) -> Iterator[str]:
             yield f"not said here: the default of {column.name!r} ({column.default!r})"
         if column.type.nullable and column.name in table.primary_key:
             yield f"{column.name!r} is in the primary key, which makes it NOT NULL here"
-
-
-def quoted(name: str) -> str:
-    """A name in back-ticks."""
-    return "`{}`".format(name.replace("`", "``"))
 
 
 def literal(text: str) -> str:

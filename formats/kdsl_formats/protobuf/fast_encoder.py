@@ -16,6 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from kdsl.formats import BadRecord, Encoded
 from kdsl.types import model as t
 from kdsl_formats._text.reading import bounds
+from kdsl_formats.protobuf.elements import blame
 from kdsl_formats.protobuf.layout import Layout, Member
 from kdsl_formats.protobuf.pieces import Short, Values, joined, regrouped, tag
 from kdsl_formats.protobuf.reference_decoder import BadMessageError
@@ -156,13 +157,13 @@ class MemberWriter:
         if self.inside is not None:
             wrong = np.zeros(len(array), dtype=bool)
             made = self.inside.messages(_parts(self.member, array), len(array), wrong)
-            _blame(doubts, owner, wrong if present is None else wrong & present)
+            blame(doubts, owner, wrong if present is None else wrong & present)
             return Values(data=made)
         if kind in (_F.TYPE_STRING, _F.TYPE_BYTES):
             return Values(data=array.cast(pa.binary()))
         numbers, wrong_numbers = self._numbers(array)
         if wrong_numbers is not None:
-            _blame(doubts, owner, wrong_numbers if present is None else wrong_numbers & present)
+            blame(doubts, owner, wrong_numbers if present is None else wrong_numbers & present)
         if kind in _FIXED64:
             return Values(fixed=numbers.view(np.uint8).reshape(-1, 8))
         if kind in _FIXED32:
@@ -232,9 +233,9 @@ class MemberWriter:
             wrong = np.zeros(len(flat), dtype=bool)
             key, value = self.inside.writers
             made = self.inside.messages([flat.field(0), value.filled(flat.field(1))], len(flat), wrong)
-            _blame(doubts, owner, wrong)
+            blame(doubts, owner, wrong)
             if key.member.form == "json" or value.member.form == "json":
-                _blame(doubts, owner, np.ones(len(flat), dtype=bool))
+                blame(doubts, owner, np.ones(len(flat), dtype=bool))
             return Values(data=made)
         return self._values(self.filled(flat), doubts, owner, None)
 
@@ -315,13 +316,6 @@ def _valid(array: pa.Array) -> Mask | None:
 
 def _mask(array: pa.Array) -> Mask:
     return np.asarray(array.is_valid())
-
-
-def _blame(doubts: Mask, owner: Places | None, wrong: Mask) -> None:
-    if owner is None:
-        doubts |= wrong
-    elif wrong.any():
-        doubts[owner[wrong]] = True
 
 
 def _python(rows: pa.StructArray) -> list[dict[str, Any]]:

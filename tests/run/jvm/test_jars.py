@@ -49,8 +49,8 @@ REASONS = (
     ),
     (
         "[unresolved dependency: org.apache.spark#none_2.13;4.2.0: not found]",
-        "Host maven.example.org not found. url=https://maven.example.org/maven2/x.pom",
-        "maven.example.org cannot be reached",
+        "Host mirror not found. url=https://mirror/x.pom",
+        "mirror cannot be reached",
         "without a network, name jars or folders of jars in the setting kdsl.jvm.jars or in KDSL_JVM_JARS",
     ),
     (
