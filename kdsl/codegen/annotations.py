@@ -172,7 +172,7 @@ def _signature(draft: Draft, path: Path, kind: t.DataType) -> Any:
         members = tuple(
             (f.name, f.comment, f.type.nullable, _signature(draft, (*path, f.name), f.type)) for f in kind.fields
         )
-        return ("row", name, hint.doc if hint else None, members)
+        return ("row", name, hint.doc if hint else None, members, repr(hint.defaults) if hint else "{}")
     if _symbols(draft, path, kind):
         return ("enum", hint)
     parts = tuple((child.nullable, _signature(draft, (*path, step), child)) for step, child in inside(kind))
@@ -263,7 +263,7 @@ class Annotations:
         if key not in self._aliases:
             self._aliases[key] = alias = self._classes.free(f"{name}_type", "Type")
             line = f"{alias} = {key}"
-            several = len(parts) > 1
+            several = len(parts) > 1 and all(fits(f"{INDENT}{part},") for part in parts)
             self._waiting.append(
                 call(f"{alias} = {plain.head}[", list(map(str, parts)), tail="]") if several else statement(line)
             )
@@ -314,11 +314,23 @@ class Annotations:
             if name != field.name:
                 named = Ann(f"{self._imports.kdsl('Named')}({text(field.name)})")
                 made = Ann(self._imports.name("typing", "Annotated"), (made, named))
-            made = self.fitted(f"{INDENT}{name}: ", made, "", name)
-            lines.append(statement(f"{INDENT}{name}: {made}"))
+            default = self._member_default(draft, record, field)
+            made = self.fitted(f"{INDENT}{name}: ", made, default, name)
+            lines.append(statement(f"{INDENT}{name}: {made}{default}"))
             if field.comment is not None and (doc := docstring(field.comment, INDENT)):
                 lines.append(doc)
         return "\n".join(lines)
+
+    def _member_default(self, draft: Draft, record: Record, field: t.Field) -> str:
+        defaults = record.hint.defaults if record.hint else {}
+        if field.name not in defaults:
+            return ""
+        value = self.value(draft, (*record.path, field.name), field.type, defaults[field.name])
+        if value[0] not in "[{":
+            return f" = {value}"
+        made = {"[]": "list", "{}": "dict"}.get(value)
+        factory = f"lambda: {value}" if made is None else self._imports.builtin(made)
+        return f" = {self._imports.name('dataclasses', 'field')}(default_factory={factory})"
 
     def value(self, draft: Draft, path: Path, kind: t.DataType, value: Any) -> str:
         """The source of a default.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import attrs
 
@@ -70,11 +70,13 @@ class Hint:
         name: What the schema calls it.
         doc: What it says about it.
         symbols: The values of an enumeration; none for a record.
+        defaults: The defaults of a record's members, for those that have one.
     """
 
     name: str
     doc: str | None = None
     symbols: tuple[Symbol, ...] = ()
+    defaults: Mapping[str, Any] = attrs.field(factory=dict, hash=False)
 
 
 @attrs.frozen

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import is_dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -97,6 +98,46 @@ class TestAvro:
         made = module(to_python(draft), tmp_path)
 
         assert made.R.definition().columns[0].default == made.I(x=made.E.mro_, y=3)
+
+    def test_members_of_nested_records_keep_their_defaults(self, tmp_path: Path) -> None:
+        color = {"type": "enum", "name": "Color", "symbols": ["RED", "BLUE"]}
+        texts = {"type": "array", "items": "string"}
+        numbers = {"type": "map", "values": "int"}
+        deep = record({"name": "z", "type": "long", "default": 5}, name="Deep")
+        inner = record(
+            {"name": "n", "type": ["null", "string"], "default": None},
+            {"name": "color", "type": color, "default": "BLUE"},
+            {"name": "class", "type": texts, "default": ["a"]},
+            {"name": "m", "type": numbers, "default": {}},
+            {"name": "deep", "type": deep, "default": {"z": 6}},
+            {"name": "must", "type": "int"},
+            name="Inner",
+        )
+        made = module(to_python(avro_draft(record({"name": "r", "type": inner}))), tmp_path)
+
+        found = made.Inner(must=1)
+
+        assert (found.n, found.color, found.class_, found.m) == (None, made.Color.BLUE, ["a"], {})
+        assert (found.deep, made.Deep()) == (made.Deep(z=6), made.Deep(z=5))
+
+    def test_alike_records_with_other_defaults_are_classes_of_their_own(self, tmp_path: Path) -> None:
+        one, other = (record({"name": "x", "type": "int", "default": n}, name="In", namespace=f"n{n}") for n in (1, 2))
+        made = module(to_python(avro_draft(record({"name": "a", "type": one}, {"name": "b", "type": other}))), tmp_path)
+
+        kinds: list[Any] = [kind for kind in vars(made).values() if is_dataclass(kind)]
+        assert {kind().x for kind in kinds} == {1, 2}
+
+    @pytest.mark.parametrize(
+        ("kind", "default"),
+        [("int", "text"), ("boolean", 1), ({"type": "enum", "name": "E", "symbols": ["A"]}, "B"), ("bytes", 5)],
+    )
+    def test_a_default_of_another_type_is_told_and_left_out(self, kind: Any, default: Any, tmp_path: Path) -> None:
+        inner = record({"name": "x", "type": kind, "default": default}, name="Inner")
+        draft = avro_draft(record({"name": "r", "type": inner}, {"name": "y", "type": "int", "default": "text"}))
+
+        assert f"r.x: the default {default!r} is not taken over" in draft.notes
+        assert "y: the default 'text' is not taken over" in draft.notes
+        assert declared(draft, tmp_path).problems == ()
 
     def test_a_default_that_is_none_of_its_type_is_told(self) -> None:
         draft = avro_draft(record({"name": "a", "type": {"type": "int", "logicalType": "date"}, "default": "x"}))
@@ -218,6 +259,54 @@ class TestJsonSchema:
             json_schema_draft({"type": "object", "properties": {"a": {"$ref": "other.json"}}})
         with pytest.raises(CodegenError, match="of an object"):
             json_schema_draft({"type": "string"})
+
+    def test_members_of_nested_objects_keep_their_defaults(self, tmp_path: Path) -> None:
+        inner = {
+            "type": "object",
+            "properties": {
+                "n": {"type": "integer", "default": 3},
+                "e": {"type": "string", "enum": ["A", "B"], "default": "B"},
+                "l": {"type": "array", "items": {"type": "string"}, "default": ["x"]},
+            },
+        }
+        draft = json_schema_draft({"type": "object", "properties": {"o": inner}})
+
+        found = module(to_python(draft), tmp_path).O()
+
+        assert (found.n, found.e, found.l) == (3, "B", ["x"])
+
+    @pytest.mark.parametrize(
+        "member",
+        [
+            {"type": "integer", "default": "text"},
+            {"type": "integer", "default": True},
+            {"type": "string", "enum": ["A"], "default": "B"},
+            {"type": "string", "format": "date", "default": "2020-01-01"},
+        ],
+    )
+    def test_a_default_of_another_type_is_told_and_left_out(self, member: Any, tmp_path: Path) -> None:
+        draft = json_schema_draft({"type": "object", "properties": {"a": member}})
+
+        assert draft.notes == (f"a: the default {member['default']!r} is not taken over",)
+        assert declared(draft, tmp_path).problems == ()
+
+    @pytest.mark.parametrize(
+        "schema",
+        [
+            {"type": "object", "title": 5, "description": ["x"], "properties": {"a": {"description": 1}}},
+            {"type": "object", "required": 5, "properties": {"a": {"type": 5}}},
+            {"type": "object", "properties": {"a": {"type": "string", "enum": 5, "connect.index": "x"}, "b": True}},
+            {"type": "object", "properties": {"a": {"oneOf": 5, "anyOf": [True]}, "b": {"connect.index": 1}}},
+        ],
+    )
+    def test_what_is_written_wrongly_beside_the_types_is_left_out(self, schema: Any, tmp_path: Path) -> None:
+        assert next(c.name for c in declared(json_schema_draft(schema), tmp_path).columns) == "a"
+
+    def test_a_schema_of_another_one_alone_is_that_one(self) -> None:
+        members = {"a": {"allOf": [{"$ref": "#/$defs/N"}], "default": 1}}
+        draft = json_schema_draft({"type": "object", "properties": members, "$defs": {"N": {"type": "integer"}}})
+
+        assert [(c.type, c.default) for c in draft.table.columns] == [(t.BigInt(), 1)]
 
 
 class TestDdl:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Draft, Hint, Path, Symbol
+from kdsl.declare.classes.values import BadValueError, to_arrow
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.formats import Format
@@ -54,12 +55,11 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
     assert record is not None
     if envelope:
         record, row = _image(record, row)
-    notes = list(_notes(record, ()))
-    columns = []
-    for member, field in zip(record.fields, row.fields, strict=True):
-        default, told = _default(member, field.type)
-        notes += [told] if told else []
-        columns.append(ColumnDef(field.name, field.type, default=default, comment=field.comment or None))
+    notes = list(_notes(record, row, ()))
+    columns = [
+        ColumnDef(field.name, field.type, default=_default(member, field.type)[0], comment=field.comment or None)
+        for member, field in zip(record.fields, row.fields, strict=True)
+    ]
     chosen = chosen or Avro(legacy_timestamps=False, micros=_has_micros(row))
     if differing:
         more = f"; and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
@@ -108,9 +108,11 @@ def _hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]
     """The names and docs of the records and enums inside a type."""
     match kind.kind:
         case "record":
-            if path:
-                yield path, Hint(kind.short, kind.doc or None)
             assert isinstance(of, t.Row)
+            if path:
+                made = ((m.name, _default(m, f.type)[0]) for m, f in zip(kind.fields, of.fields, strict=True))
+                defaults = {name: default for name, default in made if default is not MISSING}
+                yield path, Hint(kind.short, kind.doc or None, defaults=defaults)
             for member, field in zip(kind.fields, of.fields, strict=True):
                 yield from _hints(member.type, (*path, member.name), field.type)
         case "enum":
@@ -130,19 +132,24 @@ def _hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]
                     yield from _hints(branch, (*path, f"{MEMBER}{i}"), field.type)
 
 
-def _notes(kind: Type, path: Path) -> Iterator[str]:
+def _notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
     """What a table does not say of a schema."""
     place = ".".join(path) or kind.short
-    for branch in kind.branches:
-        yield from _notes(branch, path)
-    if sum(b.kind != "null" for b in kind.branches) > 1:
+    members = [b for b in kind.branches if b.kind != "null"]
+    if len(members) == 1:
+        yield from _notes(members[0], of, path)
+    elif isinstance(of, t.Row) and members:
         yield f"{place}: a union of several types is a row with a member for each, of which one has a value"
-    if kind.inner is not None:
-        yield from _notes(kind.inner, path)
-    for member in kind.fields:
-        if path and member.default is not NO_DEFAULT and member.default is not None:
-            yield f"{'.'.join((*path, member.name))}: the default {member.default!r} is not taken over"
-        yield from _notes(member.type, (*path, member.name))
+        for branch, field in zip(members, of.fields, strict=True):
+            yield from _notes(branch, field.type, path)
+    elif kind.inner is not None:
+        yield from _notes(kind.inner, of.element if isinstance(of, t.Array) else getattr(of, "value", of), path)
+    elif isinstance(of, t.Row):
+        for member, field in zip(kind.fields, of.fields, strict=True):
+            inside = (*path, member.name)
+            if told := _default(member, field.type)[1]:
+                yield f"{'.'.join(inside)}: {told}"
+            yield from _notes(member.type, field.type, inside)
 
 
 def _differing(kind: Type, of: t.DataType) -> list[str]:
@@ -177,13 +184,38 @@ def _has_micros(kind: t.DataType) -> bool:
 
 
 def _default(member: Member, kind: t.DataType) -> tuple[Any, str | None]:
-    """The default of a column, and a note where it cannot be taken over."""
+    """The default of a column or member, and what is to be told where it cannot be taken over."""
     if member.default is NO_DEFAULT:
         return MISSING, None
     try:
-        return _python(kind, default_of(member, kind)), None
-    except (AvroTypeError, ValueError, TypeError, ArithmeticError):
-        return MISSING, f"{member.name}: the default {member.default!r} is not taken over"
+        value = default_of(member, kind)
+        _see_symbols(member.type, value)
+        made = _python(kind, value)
+        to_arrow(made, kind)
+    except (AvroTypeError, BadValueError, ValueError, TypeError, ArithmeticError, AttributeError):
+        return MISSING, f"the default {member.default!r} is not taken over"
+    return made, None
+
+
+def _see_symbols(kind: Type, value: Any) -> None:
+    """See that the texts of enums are their symbols.
+
+    Raises:
+        ValueError: One is none.
+    """
+    if value is None:
+        return
+    match kind.kind:
+        case "enum" if value not in kind.symbols:
+            raise ValueError(value)
+        case "union" if not isinstance(value, dict):
+            _see_symbols(kind.branches[0], value)
+        case "array" | "map":
+            for one in value:
+                _see_symbols(kind.items, one[1] if kind.kind == "map" else one)
+        case "record":
+            for member in kind.fields:
+                _see_symbols(member.type, value[member.name])
 
 
 def _python(kind: t.DataType, value: Any) -> Any:

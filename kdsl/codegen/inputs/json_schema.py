@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Draft, Hint, Path, Symbol
+from kdsl.declare.classes.values import BadValueError, to_arrow
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.types import model as t
@@ -24,6 +25,7 @@ _CONNECT: Mapping[str, t.DataType] = {
     "int8": t.TinyInt(), "int16": t.SmallInt(), "int32": t.Int(), "int64": t.BigInt(), "float32": t.Float(),
     "float64": t.Double(), "bytes": t.BYTES,
 }  # fmt: skip
+_CHOICES = ("oneOf", "anyOf", "allOf")
 
 
 def json_schema_draft(schema: Mapping[str, Any], *, topic: str = "", name: str = "") -> Draft:
@@ -45,24 +47,24 @@ def json_schema_draft(schema: Mapping[str, Any], *, topic: str = "", name: str =
     if not isinstance(row, t.Row):
         raise CodegenError(f"a table needs a JSON Schema of an object with properties, and this one is of {row}")
     title = str(schema.get("title") or schema.get("$id") or topic or "records").rpartition("/")[2]
-    defaults = {n: p.get("default", MISSING) for n, p in schema.get("properties", {}).items() if isinstance(p, Mapping)}
-    columns = []
-    for field in row.fields:
-        default = defaults.get(field.name, MISSING)
-        plain = default is None or (isinstance(default, str | int | float | bool) and type(field.type) in _PLAIN)
-        columns.append(ColumnDef(field.name, field.type, default=default if plain else MISSING, comment=field.comment))
+    columns = [
+        ColumnDef(f.name, f.type, default=reader.defaults.get(f.name, MISSING), comment=f.comment) for f in row.fields
+    ]
     chosen = Json(timestamp_format="ISO-8601") if _has_time(row) else Json()
     table = TableDef(
         name or title,
         tuple(columns),
         options=KafkaOptions(topic=(topic or title,)),
         value_format=chosen,
-        comment=schema.get("description"),
+        comment=_text_of(schema, "description"),
     )
     return Draft(table, reader.hints, tuple(reader.notes))
 
 
-_PLAIN = (t.VarChar, t.BigInt, t.Int, t.SmallInt, t.TinyInt, t.Double, t.Float, t.Boolean)
+def _text_of(schema: Any, name: str) -> str | None:
+    """What a schema says of itself, where that is a text."""
+    found = schema.get(name) if isinstance(schema, Mapping) else None
+    return found if isinstance(found, str) else None
 
 
 def _has_time(kind: t.DataType) -> bool:
@@ -73,6 +75,7 @@ class _Reader:
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.root = root
         self.hints: dict[Path, Hint] = {}
+        self.defaults: Mapping[str, Any] = {}  # of the columns
         self.notes: list[str] = []
 
     def type(self, schema: Any, path: Path, around: tuple[str, ...]) -> t.DataType:
@@ -85,12 +88,14 @@ class _Reader:
                 raise CodegenError(f"{'.'.join(path)}: the schema {reference!r} contains itself, which no row can")
             return self.type(self._find(reference, path), path, (*around, reference))
         kinds = schema.get("type")
-        several = [kinds] if isinstance(kinds, str) else list(kinds or ())
-        choices = schema.get("oneOf") or schema.get("anyOf")
-        if choices:
+        several = [k for k in _listed(kinds) if isinstance(k, str)]
+        choices = _listed(schema.get("oneOf") or schema.get("anyOf"))
+        every = _listed(schema.get("allOf"))
+        if choices or len(every) == 1:
+            choices = choices or every
             rest = [c for c in choices if not (isinstance(c, Mapping) and c.get("type") == "null")]
-            if len(rest) == 1:
-                inner = {**rest[0], **{k: v for k, v in schema.items() if k not in ("oneOf", "anyOf", "default")}}
+            if len(rest) == 1 and isinstance(rest[0], Mapping):
+                inner = {**rest[0], **{k: v for k, v in schema.items() if k not in (*_CHOICES, "default")}}
                 return self.type(inner, path, around).as_nullable(len(rest) < len(choices))
             return self._text(path, "several types may stand there").as_nullable(len(rest) < len(choices))
         null = "null" in several
@@ -116,31 +121,50 @@ class _Reader:
         if made is None:
             raise CodegenError(f"{'.'.join(path)}: there is no type {kind!r} in JSON Schema")
         values = schema.get("enum")
+        values = values if isinstance(values, list) else []
         if made == t.STRING and values and all(isinstance(v, str) for v in values if v is not None):
-            title = str(schema.get("title") or _last(path))
-            symbols = tuple(Symbol(v) for v in values if v is not None)
-            self.hints[path] = Hint(title, schema.get("description") if schema.get("title") else None, symbols)
+            title = _text_of(schema, "title")
+            symbols = tuple(Symbol(v) for v in dict.fromkeys(values) if v is not None)
+            self.hints[path] = Hint(title or _last(path), _text_of(schema, "description") if title else None, symbols)
             return made.as_nullable(None in values)
         return made.as_nullable(False)
 
     def _object(self, schema: Mapping[str, Any], path: Path, around: tuple[str, ...]) -> t.DataType:
         members, more = schema.get("properties"), schema.get("additionalProperties")
-        if not members:
+        if not isinstance(members, Mapping) or not members:
             value = self.type(more, (*path, VALUES), around) if isinstance(more, Mapping) else t.STRING
             return t.Map(t.STRING.as_nullable(False), value, nullable=False)
-        required = set(schema.get("required") or ())
-        order = sorted(
-            members, key=lambda n: members[n].get("connect.index", 0) if isinstance(members[n], Mapping) else 0
-        )
-        fields = []
-        for name in order:
+        required = _listed(schema.get("required"))
+        fields, defaults = [], {}
+        for name in sorted(members, key=lambda n: _place(members[n])):
             kind = self.type(members[name], (*path, name), around)
-            comment = members[name].get("description") if isinstance(members[name], Mapping) else None
-            fields.append(t.Field(name, kind.as_nullable(kind.nullable or name not in required), comment))
+            kind = kind.as_nullable(kind.nullable or name not in required)
+            fields.append(t.Field(name, kind, _text_of(members[name], "description")))
+            if isinstance(members[name], Mapping) and "default" in members[name]:
+                default = members[name]["default"]
+                if self._holds((*path, name), kind, default):
+                    defaults[name] = default
+                else:
+                    self.notes.append(f"{'.'.join((*path, name))}: the default {default!r} is not taken over")
         if path:
-            title = schema.get("title") or _last(path)
-            self.hints[path] = Hint(str(title).rpartition(".")[2], schema.get("description"))
+            title = _text_of(schema, "title") or _last(path)
+            self.hints[path] = Hint(title.rpartition(".")[2], _text_of(schema, "description"), defaults=defaults)
+        else:
+            self.defaults = defaults
         return t.Row(tuple(fields), nullable=False)
+
+    def _holds(self, path: Path, kind: t.DataType, value: Any) -> bool:
+        """Whether a default can be written: a value of the type, without objects of the module's classes in it."""
+        hint = self.hints.get(path)
+        if any(one[: len(path)] == path for one in self.hints if one != path) or (hint and not hint.symbols):
+            return value is None and kind.nullable
+        if hint and value is not None and value not in [one.value for one in hint.symbols]:
+            return False
+        try:
+            to_arrow(value, kind)
+        except BadValueError:
+            return False
+        return True
 
     def _find(self, reference: str, path: Path) -> Any:
         found: Any = self.root
@@ -156,6 +180,16 @@ class _Reader:
     def _text(self, path: Path, why: str) -> t.DataType:
         self.notes.append(f"{'.'.join(path)}: {why}, so it is a STRING with the JSON as text")
         return t.STRING.as_nullable(False)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value] if isinstance(value, str) else []
+
+
+def _place(schema: Any) -> int:
+    """The place that Kafka Connect gives a member."""
+    found = schema.get("connect.index") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, int) else 0
 
 
 def _last(path: Path) -> str:

@@ -38,7 +38,7 @@ class Address:
 
     street: str
     """With its number."""
-    zip: Annotated[str | None, Named("_zip")]
+    zip: Annotated[str | None, Named("_zip")] = None
     status: Status
 
 
