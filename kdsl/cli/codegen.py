@@ -10,9 +10,18 @@ from typing import Annotated, Literal
 import typer
 
 from kdsl.cli import load
-from kdsl.cli.clusters import Bootstrap, ClusterFile, ClusterName, Property, given_cluster
+from kdsl.cli.clusters import (
+    Bootstrap,
+    ClusterFile,
+    ClusterName,
+    Property,
+    RegistryProperty,
+    RegistryUrl,
+    given_cluster,
+    pairs,
+)
 from kdsl.cli.console import err, out, print_json, progress
-from kdsl.cluster import Cluster, Registry
+from kdsl.cluster import Registry
 from kdsl.codegen.model import CodegenError, Draft, TopicFormat
 from kdsl.codegen.source import to_python
 
@@ -25,11 +34,6 @@ Check = Annotated[
 Topic = Annotated[str, typer.Option("--topic", help="The topic; by default called as the schema or the subject.")]
 Name = Annotated[str, typer.Option("--name", help="The table's name; by default that of the schema.")]
 Message = Annotated[str, typer.Option("--message", help="The Protobuf message, where the file has several.")]
-Url = Annotated[str | None, typer.Option("--url", envvar="KDSL_REGISTRY", help="The schema registry.")]
-RegistryProperty = Annotated[
-    list[str] | None,
-    typer.Option("--registry-property", help="A setting of the registry's client, as basic-auth.user-info=…"),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document: the source and the notes.")]
 
 
@@ -124,7 +128,7 @@ def ddl(
 @app.command("registry")
 def registry(
     subject: Annotated[str, typer.Argument(help="A subject, as orders-value.")],
-    url: Url = None,
+    url: RegistryUrl = None,
     settings: RegistryProperty = None,
     version: Annotated[int | None, typer.Option("--version", help="The version; the latest by default.")] = None,
     message: Message = "",
@@ -137,9 +141,9 @@ def registry(
     """Write the table of a subject of a schema registry: Avro, Protobuf or JSON Schema."""
     from kdsl.codegen.inputs.registry import registry_draft
 
-    where = _registry(url, settings)
-    if where is None:
-        raise typer.BadParameter("say where the schema registry is", param_hint="--url")
+    if url is None:
+        raise typer.BadParameter("say where the schema registry is", param_hint="--registry")
+    where = Registry(url, pairs(settings, "--registry-property"))
     with progress(f"asking {where.url} for {subject}"):
         draft = registry_draft(subject, where, version=version, message=message, topic=topic, name=name)
     _write([draft], f"subject {subject}", out_file, check, as_json)
@@ -153,12 +157,12 @@ def topic_command(
         TopicFormat | None,
         typer.Option("--format", help="The value's format; by default the one that its bytes look like."),
     ] = None,
-    url: Url = None,
-    settings: RegistryProperty = None,
     bootstrap: Bootstrap = None,
     cluster_file: ClusterFile = None,
     cluster_name: ClusterName = None,
     properties: Property = None,
+    url: RegistryUrl = None,
+    settings: RegistryProperty = None,
     name: Name = "",
     out_file: Out = None,
     check: Check = False,
@@ -167,12 +171,9 @@ def topic_command(
     """Write a table that fits the last records of a topic."""
     from kdsl.codegen.inputs.topic import topic_draft
 
-    cluster = given_cluster(bootstrap, cluster_file, cluster_name, properties)
+    cluster = given_cluster(bootstrap, cluster_file, cluster_name, properties, url, settings)
     if cluster is None:
         raise typer.BadParameter("say where the brokers are", param_hint="--bootstrap")
-    where = _registry(url, settings)
-    if where is not None:
-        cluster = Cluster(cluster.bootstrap_servers, properties=cluster.properties, name=cluster.name, registry=where)
     with progress(f"reading the last {records} records of {topic}"):
         draft = topic_draft(topic, cluster, records=records, kind=kind, name=name)
     _write([draft], f"topic {topic}", out_file, check, as_json)
@@ -200,13 +201,6 @@ def export(
         text, notes = ddl_of(definitions) if form == "ddl" else yaml_of(definitions)
     _put(text, out_file, check)
     _tell(notes)
-
-
-def _registry(url: str | None, settings: Sequence[str] | None) -> Registry | None:
-    pairs = [text.partition("=") for text in settings or ()]
-    if any(not equals or not key for key, equals, _ in pairs):
-        raise typer.BadParameter("expected key=value", param_hint="--registry-property")
-    return None if url is None else Registry(url, {key: value for key, _, value in pairs})
 
 
 def _text(file: Path) -> str:

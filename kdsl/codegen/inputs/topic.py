@@ -152,7 +152,7 @@ def _framed(message: bytes) -> bool:
 
 def _registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> Seen:
     if cluster.registry is None:
-        raise CodegenError(f"{kind} needs the schema registry; give it with --url")
+        raise CodegenError(f"{kind} needs the schema registry; give it with --registry")
     client = registry_client(cluster.registry)
     ids = sorted({_id(m) for m in messages if _framed(m)})
     if not ids:
