@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import attrs
 from confluent_kafka import (
+    OFFSET_INVALID,
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
@@ -249,6 +250,7 @@ class Brokers:
         found = self._ask(
             lambda seconds: self._admin.list_offsets(specs, isolation_level=level, request_timeout=seconds),
             (topic for topic, _ in wanted),
+            _told_offset,
         )
         offsets = {}
         for place, result in found.items():
@@ -262,12 +264,18 @@ class Brokers:
             offsets[place.topic, place.partition] = result.offset
         return offsets
 
-    def _ask(self, ask: Callable[[float], Mapping[K, Future[Any]]], topics: Iterable[str] = ()) -> dict[K, Any]:
+    def _ask(
+        self,
+        ask: Callable[[float], Mapping[K, Future[Any]]],
+        topics: Iterable[str] = (),
+        read: Callable[[Any], Any] = lambda result: result,
+    ) -> dict[K, Any]:
         """The result of each future, or its KafkaError; asked again as long as an error may pass.
 
         Args:
             ask: Sends the request; is given the seconds that it may take.
             topics: The topics whose leaders the request goes to.
+            read: Makes of a result what it says: itself, or a KafkaError.
         """
         names = TopicCollection(sorted(set(topics)))
 
@@ -275,7 +283,7 @@ class Brokers:
             stale = self._stale_view(names, seconds)
             if stale is not None:
                 return {"": stale}  # type: ignore[dict-item]  # an error, after which it is tried again
-            return self._results(ask(seconds), seconds)
+            return {key: read(result) for key, result in self._results(ask(seconds), seconds).items()}
 
         return self._patiently(once, _passing)
 
@@ -389,6 +397,12 @@ def _passing_place(result: list[ClientPartition] | KafkaError) -> KafkaError | N
 
 def _if_passing(error: KafkaError | None) -> KafkaError | None:
     return error if error is not None and error.code() in PASSING else None
+
+
+def _told_offset(result: Any) -> Any:
+    """An answer about a partition; librdkafka gives one without an offset where a leader among others stands still."""
+    unset = not isinstance(result, KafkaError) and result.offset == OFFSET_INVALID
+    return KafkaError(KafkaError._TIMED_OUT) if unset else result  # noqa: SLF001
 
 
 def _result(future: Future[Any]) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, 
 
 from kdsl.cluster import Cluster
 from kdsl.run.cluster import errors
+from kdsl.run.cluster.brokers import PASSING
 from kdsl.run.cluster.offsets import Range
 from kdsl.run.metrics.statistics import client_metrics
 
@@ -138,10 +140,21 @@ class KeptConsumer:
     def _offsets(self, ranges: Sequence[Range], mark: int, seconds: float) -> list[int]:
         # The protocol's marks for the ends of a log stand in the place of a time, and pass.
         wanted = [TopicPartition(r.topic, r.partition, mark) for r in ranges]
-        try:
-            return [found.offset for found in self._consumer.offsets_for_times(wanted, seconds)]
-        except KafkaException as e:
-            raise errors.KafkaReadError(f"the offsets of {ranges[0]} cannot be asked of {self.servers}: {e}") from e
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                found = self._consumer.offsets_for_times(wanted, max(0.1, until - time.monotonic()))
+            except KafkaException as e:
+                raise errors.KafkaReadError(f"the offsets of {ranges[0]} cannot be asked of {self.servers}: {e}") from e
+            # A leader that stands still leaves its partitions without an offset, beside those of other leaders.
+            unknown = [r for r, place in zip(ranges, found, strict=True) if place.error is not None or place.offset < 0]
+            if not unknown:
+                return [place.offset for place in found]
+            refused = next((place.error for place in found if place.error and place.error.code() not in PASSING), None)
+            if refused is not None or time.monotonic() > until:
+                why = refused.str() if refused is not None else f"none within {seconds:.0f} s"
+                raise errors.KafkaReadError(f"the offsets of {unknown[0]} cannot be had from {self.servers}: {why}")
+            time.sleep(0.1)
 
     def take_statistics(self) -> dict[str, float] | None:
         """What librdkafka has told of the client since the last time; None where it has not."""

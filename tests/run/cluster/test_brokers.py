@@ -23,6 +23,7 @@ from kdsl.run.cluster.brokers import Brokers
 from kdsl.run.cluster.errors import NotAllowedError, UnreachableError
 from kdsl.run.cluster.offsets import Range
 from kdsl.run.cluster.subscription import Subscription
+from kdsl.run.librdkafka.consumers import discard, lend, size_for
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.read_plans import fetch, read_plan
@@ -99,6 +100,32 @@ def test_a_coordinator_that_has_just_moved_is_asked_again(mock_cluster: MockClus
     for _ in range(2):
         mock_cluster.fail_once(OFFSET_FETCH, error)
         assert brokers.committed("group", [("orders", 0)]) == {}  # the mock keeps no list of a group's offsets
+
+
+@pytest.mark.kafka
+def test_a_leader_that_stands_still_is_waited_for_and_not_taken_for_an_empty_partition() -> None:
+    """librdkafka then gives the partitions of the other leaders, and those of this one without an offset."""
+    with LocalKafka(brokers=2, heap=256) as kafka:
+        topic = kafka.create_topic("in", 4, replication=1)
+        kafka.produce(topic, *(Record("x", None, [], n % 4, 1_700_000_000_000 + n) for n in range(8)))
+        places = [(topic, n) for n in range(4)]
+        brokers = Brokers(Cluster(kafka.bootstrap_servers), "Orders")
+        assert brokers.latest(places, committed=False) == dict.fromkeys(places, 2)
+        consumer = lend(Cluster(kafka.bootstrap_servers), "test", size_for(8), {"group.id": "g", "client.id": "c"})
+        ranges = [Range(*place, 0, 2) for place in places]
+        assert consumer.latest(ranges, 30) == [2] * 4
+
+        for ask in (
+            lambda: brokers.latest(places, committed=False) == dict.fromkeys(places, 2),
+            lambda: brokers.at_time(places, 1_700_000_000_004) == dict.fromkeys(places, 1),
+            lambda: consumer.latest(ranges, 30) == [2] * 4,
+        ):
+            kafka.pause(2)
+            again = threading.Timer(3, kafka.resume, [2])
+            again.start()
+            assert ask()
+            again.join()
+        discard(consumer)
 
 
 def test_no_answer_names_the_servers_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
