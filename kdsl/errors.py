@@ -201,6 +201,35 @@ def _record_error(action: str, table: str, reason: str, named: dict[str, object]
     return RecordError(action, table, reason, **named)  # type: ignore[arg-type]
 
 
+class TextError(KdslError, ValueError):
+    """Something in a text is wrong.
+
+    Attributes:
+        reason: Why, in a sentence.
+        text: The whole text.
+        position: The place in the text, from 0.
+    """
+
+    def __init__(self, reason: str, text: str, position: int) -> None:
+        super().__init__(reason)
+        self.reason, self.text, self.position = reason, text, position
+
+    @property
+    def line(self) -> int:
+        """The line of the position, from 1."""
+        return line_and_column(self.text, self.position)[0]
+
+    @property
+    def column(self) -> int:
+        """The column of the position in its line, from 1."""
+        return line_and_column(self.text, self.position)[1]
+
+    @property
+    def place(self) -> str:
+        """The place in words; the line only where there are several."""
+        return f"line {self.line}, column {self.column}" if "\n" in self.text else f"column {self.column}"
+
+
 def line_and_column(text: str, index: int) -> tuple[int, int]:
     """The line and the column of a place in a text, from 1."""
     return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)

@@ -15,7 +15,8 @@ from cattrs.v import format_exception
 
 from kdsl.declare.config import ColumnConfig, Scalar, TableConfig, WatermarkConfig
 from kdsl.declare.definition import TableDef
-from kdsl.errors import Problem, ResolveError, Where, fail_on, nearest
+from kdsl.declare.files import read_text
+from kdsl.errors import Problem, Where, fail_on, nearest
 
 Lines = dict[str, int]
 _YAML = "tag:yaml.org,2002:"
@@ -43,14 +44,7 @@ def load_definitions(path: str | Path) -> list[TableDef]:
             with a table itself is told when it is resolved.
         OSError: The file cannot be read.
     """
-    raw = Path(path).read_bytes()
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as e:
-        where = Where(file=str(path), line=raw.count(b"\n", 0, e.start) + 1)
-        message = f"the document is no UTF-8: it holds the byte 0x{raw[e.start]:02x}"
-        raise ResolveError(f"{path} has 1 problem", [Problem("yaml", message, "save it as UTF-8", where)]) from None
-    return read_tables(text, file=str(path))
+    return read_tables(read_text(path, "document", "yaml"), file=str(path))
 
 
 def read_tables(text: str, *, file: str | None = None) -> list[TableDef]:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken, v_args
 
-from kdsl.errors import KdslError, excerpt, line_and_column, listing, nearest
+from kdsl.errors import TextError, excerpt, listing, nearest
 from kdsl.types import model as t
 
 TYPE_NAMES = (
@@ -62,7 +62,7 @@ _WORDS_OF = {
 }
 
 
-class TypeSyntaxError(KdslError, ValueError):
+class TypeSyntaxError(TextError):
     """A text is not the SQL spelling of a column type.
 
     Attributes:
@@ -74,27 +74,16 @@ class TypeSyntaxError(KdslError, ValueError):
     """
 
     def __init__(self, reason: str, text: str, position: int, *, length: int = 1, expected: Iterable[str] = ()) -> None:
-        super().__init__(reason)
-        self.reason, self.text, self.position, self.length = reason, text, position, max(length, 1)
+        super().__init__(reason, text, position)
+        self.length = max(length, 1)
         self.expected = tuple(expected)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_error, (self.reason, self.text, self.position, self.length, self.expected))
 
-    @property
-    def line(self) -> int:
-        """The line of the position, from 1."""
-        return line_and_column(self.text, self.position)[0]
-
-    @property
-    def column(self) -> int:
-        """The column of the position in its line, from 1."""
-        return line_and_column(self.text, self.position)[1]
-
     def __str__(self) -> str:
-        place = f"line {self.line}, column {self.column}" if "\n" in self.text else f"column {self.column}"
         shown = indent(excerpt(self.text, self.position, self.length), "  ", lambda _: True)
-        return f"not a column type at {place}: {self.reason}\n{shown}"
+        return f"not a column type at {self.place}: {self.reason}\n{shown}"
 
 
 def _error(reason: str, text: str, position: int, length: int, expected: tuple[str, ...]) -> TypeSyntaxError:

@@ -7,7 +7,6 @@ from typing import Any, cast, get_args
 
 import attrs
 
-from kdsl.declare.ddl.lexer import Token
 from kdsl.declare.ddl.reader import Reader, WrongError
 from kdsl.declare.ddl.statements import (
     Column,
@@ -23,6 +22,7 @@ from kdsl.declare.ddl.statements import (
     Strategy,
     Watermark,
 )
+from kdsl.declare.sql.lexer import Token
 from kdsl.errors import Problem, nearest
 from kdsl.types import model as t
 from kdsl.types.parse import TypeSyntaxError, parse_type
@@ -63,18 +63,18 @@ class _CreateTable:
 
     def read(self, start: Token, *, temporary: bool) -> CreateTable:
         r = self.reader
-        if_not_exists = r.accept("IF") is not None
+        if_not_exists = r.accept("IF")
         if if_not_exists:
             r.expect("NOT", "EXISTS")
         name = r.path()
         self.table = name.last
         parts = _Parts()
         opened = r.accept("(")
-        if opened is not None:
-            self.columns(parts, opened)
+        if opened:
+            self.columns(parts, r.last)
         elif r.token.upper not in CLAUSES:
             r.unexpected(["(", *CLAUSES])
-        clauses = self.clauses(opened is not None)
+        clauses = self.clauses(opened)
         for key in parts.keys[1:]:
             message = f"the table {self.table!r} has two primary keys"
             r.problems.append(Problem("primary-key-twice", message, "keep one of them", key.where))
@@ -107,7 +107,7 @@ class _CreateTable:
                     raise WrongError(e.problem, fatal=True) from None
             if r.accept(","):
                 if r.at(")"):
-                    r.note("sql", "a comma stands before ')'", "remove the comma", r.tokens[r.index - 1])
+                    r.note("sql", "a comma stands before ')'", "remove the comma", r.last)
                     r.take()
                     return
                 continue
@@ -163,7 +163,7 @@ class _CreateTable:
         made: Column
         if r.accept("METADATA"):
             key = r.text("the metadata key in quotes").value if r.accept("FROM") else None
-            virtual = r.accept("VIRTUAL") is not None
+            virtual = r.accept("VIRTUAL")
             made = MetadataColumn(first.value, kind, key, virtual)
         else:
             made = PhysicalColumn(first.value, kind)
@@ -172,7 +172,7 @@ class _CreateTable:
             made = attrs.evolve(made, comment=r.text("a comment in quotes").value)
         if not r.at(",") and not r.at(")") and r.tokens[begin].kind != "end":
             self.unknown_part(first, made)
-        where = self.where(first, r.tokens[r.index - 1], first.value)
+        where = self.where(first, r.last, first.value)
         parts.columns.append(attrs.evolve(made, where=where))
 
     def unknown_part(self, first: Token, made: Column) -> None:
@@ -200,7 +200,7 @@ class _CreateTable:
                 continue
             r.expect("PRIMARY", "KEY")
             self.not_enforced(first)
-            where = self.where(first, r.tokens[r.index - 1], column.value)
+            where = self.where(first, r.last, column.value)
             parts.keys.append(PrimaryKey((column.value,), named, where))
 
     def not_enforced(self, first: Token) -> None:
@@ -208,9 +208,9 @@ class _CreateTable:
         if r.accept("NOT"):
             r.expect("ENFORCED")
             return
-        last = r.accept("ENFORCED") or r.tokens[r.index - 1]
+        r.accept("ENFORCED")
         message = "nothing enforces a primary key of a table whose rows are messages of Kafka"
-        r.note("primary-key-enforced", message, "write NOT ENFORCED behind it", first, last)
+        r.note("primary-key-enforced", message, "write NOT ENFORCED behind it", first, r.last)
 
     def key(self) -> PrimaryKey:
         r = self.reader
@@ -220,7 +220,7 @@ class _CreateTable:
         r.expect("PRIMARY", "KEY")
         names = r.names()
         self.not_enforced(first)
-        return PrimaryKey(tuple(n.value for n in names), named, self.where(first, r.tokens[r.index - 1]))
+        return PrimaryKey(tuple(n.value for n in names), named, self.where(first, r.last))
 
     def watermark(self) -> Watermark:
         r = self.reader
@@ -232,14 +232,14 @@ class _CreateTable:
             r.wrong(message, fix, column)
         r.expect("AS")
         expression = self.expression("a watermark, as ts - INTERVAL '5' SECOND")
-        where = self.where(first, r.tokens[r.index - 1], column.value)
+        where = self.where(first, r.last, column.value)
         return Watermark(column.value, expression, where)
 
     def computed(self, first: Token) -> ComputedColumn:
         r = self.reader
         expression = self.expression("an expression")
         comment = None
-        last, word = r.tokens[r.index - 1], r.tokens[r.index - 2]
+        last, word = r.last, r.tokens[r.index - 2]
         if last.kind == "text" and word.upper == "COMMENT" and word.start > expression.start:
             comment = last.value
             expression = attrs.evolve(expression, text=r.source.text[expression.start : word.start].rstrip())
@@ -328,7 +328,7 @@ class _CreateTable:
         r = self.reader
         first = r.expect("PARTITIONED", "BY")
         given["partitioned_by"] = tuple(n.value for n in r.names())
-        given["partitioned_where"] = self.where(first, r.tokens[r.index - 1])
+        given["partitioned_where"] = self.where(first, r.last)
 
     def distributed(self, given: dict[str, Any]) -> None:
         r = self.reader
@@ -361,7 +361,7 @@ class _CreateTable:
                     r.unexpected(get_args(Feature))
                 r.take()
                 features.append((cast("Feature", feature), cast("Strategy", strategy)))
-        given["like"] = Like(name, tuple(features), self.where(first, r.tokens[r.index - 1]))
+        given["like"] = Like(name, tuple(features), self.where(first, r.last))
 
     def source(self) -> Fragment:
         r = self.reader
@@ -404,9 +404,8 @@ def read_options(r: Reader) -> tuple[Option, ...]:
             r.skip_to(",")
             if r.ends:
                 raise WrongError(e.problem, fatal=True) from None
-        comma = r.accept(",")
-        if comma is not None and r.at(")"):
-            r.note("sql", "a comma stands before ')'", "remove the comma", comma)
+        if r.accept(",") and r.at(")"):
+            r.note("sql", "a comma stands before ')'", "remove the comma", r.last)
     return tuple(found)
 
 

@@ -8,6 +8,7 @@ from kdsl.declare.ddl.parser import Script, read_script
 from kdsl.declare.ddl.statements import CreateTable
 from kdsl.declare.ddl.tables import DeclaredTable, declared_tables
 from kdsl.declare.definition import TableDef
+from kdsl.declare.files import read_text
 from kdsl.errors import Problem, ResolveError, Where, fail_on
 
 ENDINGS = (".sql", ".ddl")
@@ -23,13 +24,7 @@ def read_file(path: str | Path) -> Script:
         ResolveError: The file is no UTF-8, or its statements are wrong; everything is told.
         OSError: The file cannot be read.
     """
-    raw = Path(path).read_bytes()
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as e:
-        where = Where(file=str(path), line=raw.count(b"\n", 0, e.start) + 1)
-        message = f"the script is no UTF-8: it holds the byte 0x{raw[e.start]:02x}"
-        raise ResolveError(f"{path} has 1 problem", [Problem("sql", message, "save it as UTF-8", where)]) from None
+    text = read_text(path, "script", "sql")
     return read_script(text.replace("\r\n", "\n"), file=str(path))
 
 

@@ -12,9 +12,7 @@ from typing import Literal, cast
 import attrs
 
 from kdsl.declare.ddl.create_table import create_table, read_options
-from kdsl.declare.ddl.lexer import Token, tokens
 from kdsl.declare.ddl.reader import Reader, WrongError
-from kdsl.declare.ddl.source import Source
 from kdsl.declare.ddl.statements import (
     AnyStatement,
     CreateView,
@@ -28,6 +26,8 @@ from kdsl.declare.ddl.statements import (
     SetOption,
     StatementSet,
 )
+from kdsl.declare.sql.lexer import Token, tokens
+from kdsl.declare.sql.source import Source
 from kdsl.errors import Problem, Where, fail_on
 
 STATEMENTS = (
@@ -181,7 +181,7 @@ class _Parser(Reader):
                 self.token,
                 code="sql-not-yet",
             )
-        temporary = self.accept("TEMPORARY") is not None
+        temporary = self.accept("TEMPORARY")
         if temporary:
             self.accept("SYSTEM")
         if self.accept("TABLE"):
@@ -194,7 +194,7 @@ class _Parser(Reader):
         return self.unexpected(["TABLE", "VIEW", *([] if temporary else ["TEMPORARY"])])
 
     def view(self, first: Token, *, temporary: bool) -> CreateView:
-        if_not_exists = self.accept("IF") is not None
+        if_not_exists = self.accept("IF")
         if if_not_exists:
             self.expect("NOT", "EXISTS")
         name = self.path()
@@ -212,12 +212,12 @@ class _Parser(Reader):
         )
 
     def drop(self, first: Token) -> Drop:
-        temporary = self.accept("TEMPORARY") is not None
+        temporary = self.accept("TEMPORARY")
         kind = self.token.upper
         if kind not in ("TABLE", "VIEW"):
             self.unexpected(["TABLE", "VIEW"])
         self.take()
-        if_exists = self.accept("IF") is not None
+        if_exists = self.accept("IF")
         if if_exists:
             self.expect("EXISTS")
         name = self.path()
@@ -275,7 +275,7 @@ class _Parser(Reader):
 
     def insert(self) -> Insert:
         first = self.expect("INSERT")
-        overwrite = self.accept("OVERWRITE") is not None
+        overwrite = self.accept("OVERWRITE")
         if not overwrite:
             self.expect("INTO", also=["OVERWRITE"])
         self.accept("TABLE")

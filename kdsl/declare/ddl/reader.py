@@ -1,13 +1,14 @@
-"""A place in the tokens of a script, and what both parsers do there: take words, expect some, say what is wrong."""
+"""Reads the tokens of a script: expects some, says what is wrong, goes on behind it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from kdsl.declare.ddl.lexer import Token
-from kdsl.declare.ddl.source import Source
 from kdsl.declare.ddl.statements import Fragment, Name
+from kdsl.declare.sql.cursor import Cursor
+from kdsl.declare.sql.lexer import Token
+from kdsl.declare.sql.source import Source
 from kdsl.errors import KdslError, Problem, nearest
 
 NAME = "a name"
@@ -28,8 +29,8 @@ class WrongError(KdslError):
         self.problem, self.fatal = problem, fatal
 
 
-class Reader:
-    """Tokens and a place in them.
+class Reader(Cursor):
+    """A place in the tokens of a script.
 
     Attributes:
         source: The script.
@@ -37,38 +38,9 @@ class Reader:
     """
 
     def __init__(self, source: Source) -> None:
+        super().__init__(source.tokens)
         self.source = source
-        self.tokens = source.tokens
         self.problems: list[Problem] = []
-        self.index = 0
-
-    @property
-    def token(self) -> Token:
-        """The token at the place."""
-        return self.tokens[self.index]
-
-    def ahead(self, count: int = 1) -> Token:
-        """A token further on; the last one is repeated for ever."""
-        return self.tokens[min(self.index + count, len(self.tokens) - 1)]
-
-    def take(self) -> Token:
-        """The token at the place, which moves on."""
-        token = self.token
-        self.index = min(self.index + 1, len(self.tokens) - 1)
-        return token
-
-    def at(self, *words: str) -> bool:
-        """Whether these words stand here."""
-        return all(self.ahead(i).upper == word for i, word in enumerate(words))
-
-    def accept(self, *words: str) -> Token | None:
-        """Take these words if they stand here; gives the first of them."""
-        if not self.at(*words):
-            return None
-        first = self.token
-        for _ in words:
-            self.take()
-        return first
 
     def expect(self, *words: str, also: Sequence[str] = ()) -> Token:
         """Take these words, one after the other, or say what else stands here.
@@ -125,7 +97,7 @@ class Reader:
         length = len(token.text.partition("\n")[0]) if token.kind != "broken" else 1
         start = token.start
         if token.kind == "end" and self.index:
-            start = self.tokens[self.index - 1].end  # not behind the blank lines at the end of a file
+            start = self.last.end  # not behind the blank lines at the end of a file
         raise WrongError(Problem(code, message, fix, self.source.where(start, length)), fatal=fatal)
 
     def note(self, code: str, message: str, fix: str, first: Token, last: Token | None = None) -> None:

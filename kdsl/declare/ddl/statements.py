@@ -6,7 +6,7 @@ from typing import Literal
 
 import attrs
 
-from kdsl.declare.ddl.source import Source
+from kdsl.declare.sql.source import Source
 from kdsl.errors import Where
 from kdsl.types import model as t
 

@@ -20,7 +20,7 @@ from kdsl.declare.ddl.statements import (
     PhysicalColumn,
     Watermark,
 )
-from kdsl.declare.ddl.watermark import NoDelayError, delay_of
+from kdsl.declare.ddl.watermark import delay_of
 from kdsl.declare.definition import ColumnDef, Expression, TableDef, WatermarkDef
 from kdsl.declare.translate import UntranslatableError, typed_expression
 from kdsl.declare.with_clause import read_with_clause
@@ -265,8 +265,8 @@ class _Columns:
         where = attrs.evolve(watermark.where, table=table)
         try:
             delay = delay_of(watermark.column, watermark.expression.text)
-        except NoDelayError as e:
-            place = watermark.expression.where(e.position, e.length, table=table, column=watermark.column)
-            self.problems.append(Problem("watermark-expression", str(e), e.fix, place))
+        except UntranslatableError as e:
+            place = watermark.expression.where(e.position, len(e.name), table=table, column=watermark.column)
+            self.problems.append(Problem("watermark-expression", e.reason, e.fix, place))
             delay = "0 seconds"
         return WatermarkDef(watermark.column, delay, where)

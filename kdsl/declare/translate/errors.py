@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from textwrap import indent
 
-from kdsl.declare.ddl.source import Source
-from kdsl.errors import KdslError, line_and_column
+from kdsl.declare.sql.source import Source
+from kdsl.errors import TextError
 
 
-class UntranslatableError(KdslError, ValueError):
+class UntranslatableError(TextError):
     """A Flink SQL expression or query has no equal in Spark SQL, or is wrong.
 
     Attributes:
@@ -20,8 +20,8 @@ class UntranslatableError(KdslError, ValueError):
     """
 
     def __init__(self, name: str, reason: str, fix: str, text: str = "", position: int = 0) -> None:
-        super().__init__(reason)
-        self.name, self.reason, self.fix, self.text, self.position = name, reason, fix, text, position
+        super().__init__(reason, text, position)
+        self.name, self.fix = name, fix
 
     def __reduce__(self) -> tuple[object, ...]:
         return (UntranslatableError, (self.name, self.reason, self.fix, self.text, self.position))
@@ -31,18 +31,7 @@ class UntranslatableError(KdslError, ValueError):
         """Why it cannot be translated; the same as ``reason``."""
         return self.reason
 
-    @property
-    def line(self) -> int:
-        """The line of the position in the text, from 1."""
-        return line_and_column(self.text, self.position)[0]
-
-    @property
-    def column(self) -> int:
-        """The column of the position in its line, from 1."""
-        return line_and_column(self.text, self.position)[1]
-
     def __str__(self) -> str:
-        place = f"line {self.line}, column {self.column}" if "\n" in self.text else f"column {self.column}"
         there = self.text[self.position : self.position + len(self.name)]
         where = Source(self.text).where(self.position, len(there) if there.upper() == self.name.upper() else 1)
-        return f"{place}: {self.reason}; {self.fix}\n{indent(where.excerpt or '', '  ', lambda _: True)}"
+        return f"{self.place}: {self.reason}; {self.fix}\n{indent(where.excerpt or '', '  ', lambda _: True)}"

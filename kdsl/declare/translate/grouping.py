@@ -10,6 +10,7 @@ import attrs
 
 from kdsl.declare.translate import tree as n
 from kdsl.declare.translate.casts import cast
+from kdsl.declare.translate.intervals import microseconds
 from kdsl.declare.translate.scalar import Scalar
 from kdsl.declare.translate.scopes import AmbiguousError, Relations
 from kdsl.declare.translate.values import INTEGERS, Value
@@ -223,14 +224,11 @@ class Expressions(Scalar):
 
     def milliseconds(self, node: n.Node) -> int:
         """The length of an interval of days to seconds."""
-        if not isinstance(node, n.Span) or node.unit in ("YEAR", "QUARTER", "MONTH"):
-            self.fail(
-                node, "INTERVAL", "the length of a window is an INTERVAL of fixed length", "write INTERVAL '1' DAY"
-            )
-        each = {"WEEK": 604_800_000, "DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1000}
-        if node.unit != node.until or not re.fullmatch(r"\d+(\.\d{1,3})?", node.text):
-            self.fail(node, "INTERVAL", "the length of a window is written in one unit", "write INTERVAL '90' SECOND")
-        return round(float(node.text) * each[node.unit])
+        length = microseconds(node) if isinstance(node, n.Span) else None
+        if length is None or length < 0 or length % 1000:
+            reason = "the length of a window is an INTERVAL of fixed length, in whole milliseconds"
+            self.fail(node, "INTERVAL", reason, "write INTERVAL '1' DAY")
+        return length // 1000
 
     # queries inside of expressions
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import attrs
 
 from kdsl.declare.translate import tree as n
 from kdsl.declare.translate.reader import RESERVED, Reader
 
 WINDOWS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+_OPTIONS = re.compile(r"/\*\+\s*OPTIONS\s*\(", re.IGNORECASE)
 _JOINS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 
 
@@ -96,7 +99,7 @@ class QueryReader(Reader):
 
     def _select(self) -> n.Node:
         at = self.expect("SELECT").start
-        if self.at("/*+"):
+        if self.token.kind == "hint":
             self.fail("hints of a query cannot be translated", fix="leave them out")
         distinct = self.accept("DISTINCT")
         if not distinct:
@@ -214,7 +217,7 @@ class QueryReader(Reader):
         if self.at("FOR", "SYSTEM_TIME"):
             self.fail("a join with a table as of a time cannot be translated", fix="join with the table itself")
         alias, columns = self._table_alias()
-        if self.at("/*+"):
+        if self.token.kind == "hint":
             self.fail("a hint stands behind the name of a table", fix="write FROM t /*+ OPTIONS(…) */ AS name")
         if columns:
             return n.Derived(n.Finished(n.Select((n.Star(at=at),), table, at=at), at=at), alias, columns, at=at)
@@ -226,16 +229,12 @@ class QueryReader(Reader):
         name = [self.name()]
         while self.accept("."):
             name.append(self.name())
-        if not self.at("/*+"):
+        if self.token.kind != "hint":
             return n.Table(tuple(name), at=at)
-        start = self.take().start
-        if not self.at("OPTIONS", "("):
+        if not _OPTIONS.match(self.token.text):
             self.fail("only OPTIONS can be hinted at", fix="write /*+ OPTIONS('key' = 'value') */, or leave it out")
-        while not self.at("*/"):
-            if self.token.kind == "end":
-                self.fail("expected '*/'")
-            self.take()
-        return n.Table(tuple(name), None, self.text[start : self.take().end], start, at=at)
+        hint = self.take()
+        return n.Table(tuple(name), None, hint.text, hint.start, at=at)
 
     def _table_alias(self) -> tuple[str | None, tuple[str, ...]]:
         alias = self._alias()

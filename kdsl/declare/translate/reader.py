@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from kdsl.declare.sql.cursor import Cursor
+from kdsl.declare.sql.lexer import Token, tokens
 from kdsl.declare.translate import tree as n
 from kdsl.declare.translate.errors import UntranslatableError
-from kdsl.declare.translate.tokens import Token, tokens
+from kdsl.declare.translate.intervals import CLOCK
 from kdsl.types import model as t
 from kdsl.types.parse import TypeSyntaxError, parse_type
 
@@ -96,13 +98,15 @@ def too_deep(name: str, text: str, position: int) -> UntranslatableError:
     return UntranslatableError(name, reason, "write it flatter, or as several columns or views", text, position)
 
 
-class Reader:
+class Reader(Cursor):
     """Reads expressions; `kdsl.declare.translate.query_reader` adds queries."""
 
     def __init__(self, text: str) -> None:
+        super().__init__(tokens(text))
         self.text = text
-        self.tokens = tokens(text)
-        self.index = 0
+        for token in self.tokens:
+            if token.kind == "broken":
+                raise UntranslatableError(token.text, token.reason, token.fix, text, token.start)
 
     def whole(self) -> n.Node:
         """What the whole text is: an expression.
@@ -122,33 +126,6 @@ class Reader:
         return self.expression()
 
     # tokens
-
-    @property
-    def token(self) -> Token:
-        """The next token."""
-        return self.tokens[self.index]
-
-    def ahead(self, steps: int = 1) -> Token:
-        """A later token; the last one stands for all behind it."""
-        return self.tokens[min(self.index + steps, len(self.tokens) - 1)]
-
-    def take(self) -> Token:
-        """Take the next token."""
-        token = self.token
-        self.index = min(self.index + 1, len(self.tokens) - 1)
-        return token
-
-    def at(self, *words: str) -> bool:
-        """Whether the next tokens are these keywords or signs."""
-        return all(self.ahead(i).upper == word for i, word in enumerate(words))
-
-    def accept(self, *words: str) -> bool:
-        """Take these keywords or signs if they come next."""
-        if not self.at(*words):
-            return False
-        for _ in words:
-            self.take()
-        return True
 
     def expect(self, word: str) -> Token:
         """Take this keyword or sign, which must come next."""
@@ -298,9 +275,9 @@ class Reader:
         at = token.start
         if token.kind == "number":
             return n.Literal("number", self.take().text, at=at)
-        if token.kind == "string":
+        if token.kind == "text":
             value = self.take().value
-            while self.token.kind == "string":  # SQL joins texts that stand behind each other
+            while self.token.kind == "text":  # SQL joins texts that stand behind each other
                 value += self.take().value
             return n.Literal("string", value, at=at)
         if token.kind == "bytes":
@@ -329,10 +306,10 @@ class Reader:
             return n.Literal("boolean", self.take().upper, at=at)
         if word in ("NULL", "UNKNOWN"):
             return n.Literal("null", self.take().upper, at=at)
-        if word in ("DATE", "TIME", "TIMESTAMP") and self.ahead().kind == "string":
+        if word in ("DATE", "TIME", "TIMESTAMP") and self.ahead().kind == "text":
             self.take()
             return n.Literal(word.lower(), self.take().value, at=at)  # type: ignore[arg-type]
-        if word == "INTERVAL" and self.ahead().kind in ("string", "sign"):
+        if word == "INTERVAL":
             return self._interval()
         if word == "CASE":
             return self._case()
@@ -363,13 +340,17 @@ class Reader:
         sign = "-" if self.accept("-") else ""
         if not sign:
             self.accept("+")
-        if self.token.kind != "string":
+        if self.token.kind != "text":
             self.fail("expected the value of the interval in quotes", fix="write INTERVAL '5' SECOND")
         text = self.take().value
         if sign:
             text = text[1:] if text.startswith("-") else f"-{text}"
-        unit = self._unit(UNITS)
-        until = self._unit(UNITS) if self.accept("TO") else unit
+        unit = until = self._unit(UNITS)
+        if self.accept("TO"):
+            finer = ("MONTH",) if unit == "YEAR" else CLOCK[CLOCK.index(unit) + 1 :] if unit in CLOCK else ()
+            if self.token.upper not in finer:
+                self.fail("an INTERVAL goes from a longer unit to a shorter one", fix="write INTERVAL '90' SECOND")
+            until = self._unit(finer)
         return n.Span(text, unit, until, at=at)
 
     def _unit(self, valid: tuple[str, ...]) -> str:
@@ -551,7 +532,7 @@ class Reader:
             if not isinstance(action, n.Node) and action not in (
                 *("NULL", "ERROR", "TRUE", "FALSE", "UNKNOWN", "EMPTY ARRAY", "EMPTY OBJECT"),
             ):
-                self.fail("expected NULL, ERROR or DEFAULT … ON EMPTY or ON ERROR", self.tokens[self.index - 1])
+                self.fail("expected NULL, ERROR or DEFAULT … ON EMPTY or ON ERROR", self.last)
             self.expect("ON")
             event = self.take()
             if event.upper not in ("EMPTY", "ERROR"):

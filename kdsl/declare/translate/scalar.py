@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import NoReturn, Protocol
 
 import attrs
@@ -13,13 +12,13 @@ from kdsl.declare.translate import functions, tree as n
 from kdsl.declare.translate.calls import Arguments
 from kdsl.declare.translate.casts import NoCastError, cast
 from kdsl.declare.translate.errors import UntranslatableError
+from kdsl.declare.translate.intervals import microseconds
 from kdsl.declare.translate.reader import read_expression, too_deep
 from kdsl.declare.translate.values import Interval, NoCommonTypeError, Value, arithmetic, common, number, same_in_spark
 from kdsl.errors import nearest
 from kdsl.types import model as t
 from kdsl.types.sql import literal, quoted
 
-_MICROS = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000, "SECOND": 1_000_000}
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _TIME = re.compile(r"\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
 _TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
@@ -173,21 +172,19 @@ class Scalar:
 
     def interval(self, node: n.Span) -> Value:
         """An interval."""
-        unit, until, text = node.unit, node.until, node.text
+        unit, until, text = node.unit, node.until, node.text.strip()
         months = unit in ("YEAR", "QUARTER", "MONTH")
         if unit == until and unit in ("WEEK", "QUARTER"):
             if not re.fullmatch(r"-?\d{1,9}", text):
                 self.fail(node, unit, f"{text!r} is no number of {unit.lower()}s", f"write INTERVAL '2' {unit}")
             many, unit = (7, "DAY") if unit == "WEEK" else (3, "MONTH")
             text, until = str(int(text) * many), unit
-        form = r"-?\d+(?:\.\d+)?" if unit == until == "SECOND" else r"-?\d+" if unit == until else r"-?[\d :.-]+"
-        if not re.fullmatch(form, text):
+        length = microseconds(node)
+        if length is None if not months else not re.fullmatch(r"-?\d+" if unit == until else r"-?\d+-\d+", text):
             self.fail(node, "INTERVAL", f"{text!r} is no interval of {unit}", f"write INTERVAL '5' {unit}")
         shown = unit if unit == until else f"{unit} TO {until}"
-        micros = None
-        if unit == until and not months:
-            micros = str(round(Decimal(text) * _MICROS[unit]))
-        return Value(f"(INTERVAL '{text}' {shown})", Interval(months, nullable=False), micros)
+        constant = None if length is None else str(length)
+        return Value(f"(INTERVAL '{text}' {shown})", Interval(months, nullable=False), constant)
 
     # operators
 
@@ -299,7 +296,7 @@ class Scalar:
             case (t.TimestampLtz(), Interval(months=False)) if operator in ("+", "-"):
                 # Spark would add days of the session's zone, which may have 23 hours
                 if right.constant is None:
-                    self.fail(node, operator, "an instant moves by one unit here", "write INTERVAL '26' HOUR")
+                    self.fail(node, operator, "an instant moves by a constant here", "write INTERVAL '26' HOUR")
                 text = f"timestamp_micros(unix_micros({left.text}) {operator} ({right.constant}L))"
                 return Value(text, left.type.as_nullable(nullable))
             case ((t.Timestamp() | t.TimestampLtz()), Interval()) if operator in ("+", "-"):

@@ -11,8 +11,6 @@ from kdsl.types import model as t
 
 INTEGERS: tuple[type[t.DataType], ...] = (t.TinyInt, t.SmallInt, t.Int, t.BigInt)
 TEXTS = (t.Char, t.VarChar)
-BINARIES = (t.Binary, t.VarBinary)
-INSTANTS = (t.Timestamp, t.TimestampLtz)
 _DIGITS = {t.TinyInt: 3, t.SmallInt: 5, t.Int: 10, t.BigInt: 19}
 
 Family = Literal["boolean", "number", "text", "bytes", "date", "time", "timestamp", "interval", "other", "null"]

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 from hypothesis import given, settings, strategies as st
 
-from kdsl.declare.ddl.lexer import tokens
 from kdsl.declare.ddl.parser import parse_script
 from kdsl.declare.ddl.tables import declared_tables
+from kdsl.declare.sql.lexer import tokens
 from kdsl.errors import ResolveError
 from kdsl.resolve import problems
 from kdsl.table import load_sql, sql

@@ -122,7 +122,7 @@ class TestErrors:
             ("a b", "b", 2, "the expression ends here, found 'b'"),
             ("CAST(a AS FOO)", "FOO", 10, "there is no type 'FOO'"),
             ("SUM(a)", "SUM", 0, "SUM takes many rows, and here is one"),
-            ("'open", "'", 0, "is never closed"),
+            ("'open", "'open", 0, "does not end"),
             ("s LIKE 'a' ESCAPE 'xy'", "ESCAPE", 2, "the escape character is one character"),
             ("(SELECT 1)", "SELECT", 1, "a query cannot stand in this expression"),
             ("ts > l", ">", 3, "a wall-clock time with an instant"),

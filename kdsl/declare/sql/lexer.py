@@ -1,6 +1,6 @@
-"""Words of an SQL script: names, texts, numbers and signs with their places; comments and blanks stand between them.
+"""Words of SQL: names, texts, numbers and signs with their places; comments and blanks stand between them.
 
-Nothing fails here. What is no SQL becomes a token of the kind ``broken``, which the parser tells when it comes to it.
+Nothing fails here. What is no SQL becomes a token of the kind ``broken``, which a reader tells when it comes to it.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from typing import Literal
 
 import attrs
 
-Kind = Literal["word", "quoted", "text", "number", "sign", "dots", "hint", "broken", "end"]
+Kind = Literal["word", "quoted", "text", "bytes", "number", "sign", "dots", "hint", "broken", "end"]
 
 _TOKEN = re.compile(
     r"""
     (?P<blank>\s+|--[^\n]*|/\*(?!\+)(?:[^*]|\*(?!/))*\*/)
   | (?P<hint>/\*\+(?:[^*]|\*(?!/))*\*/)
-  | (?P<text>(?:[Uu]&)?'(?:[^']|'')*')
+  | (?P<bytes>[Xx]'(?:[0-9a-fA-F]{2})*')
+  | (?P<text>(?:[Uu]&|_[A-Za-z][\w-]*)?'(?:[^']|'')*')
   | (?P<quoted>`(?:[^`]|``)*`)
-  | (?P<word>[^\W\d][\w$]*)
-  | (?P<number>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?!\w))
+  | (?P<word>(?![Xx]')[^\W\d][\w$]*)
+  | (?P<number>(?:\d+(?:\.(?!\.)\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?!\w))
   | (?P<dots>\.\.\.|…)
-  | (?P<sign>(?!/\*)[-+*/%=<>!|&^~?:.,;()\[\]{}\#@])
+  | (?P<sign><>|!=|<=|>=|=>|\|\||(?!/\*)[-+*/%=<>!|&^~?:.,;()\[\]{}\#@])
     """,
     re.VERBOSE,
 )
@@ -59,23 +60,29 @@ class Token:
 
     @property
     def value(self) -> str:
-        """What a name or a text says, without its quotes."""
+        """What a name or a text says, without its quotes; of bytes the hexadecimal digits."""
         match self.kind:
             case "quoted":
                 return self.text[1:-1].replace("``", "`")
-            case "text" if self.text[0] in "Uu":
-                return _UNICODE.sub(_character, self.text[3:-1].replace("''", "'"))
             case "text":
-                return self.text[1:-1].replace("''", "'")
+                said = self.text[self.text.index("'") + 1 : -1].replace("''", "'")
+                return said if self.text[0] not in "Uu" else _UNICODE.sub(_character, said)
+            case "bytes":
+                return self.text[2:-1]
             case _:
                 return self.text
 
 
+def _code(found: re.Match[str]) -> int:
+    return ord("\\") if found[1] == "\\" else int(found[1].removeprefix("+"), 16)
+
+
 def _character(found: re.Match[str]) -> str:
-    if found[1] == "\\":
-        return "\\"
-    code = int(found[1].removeprefix("+"), 16)
-    return chr(code) if code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF else found[0]
+    return chr(_code(found))
+
+
+def _is_character(code: int) -> bool:
+    return code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF
 
 
 def tokens(text: str) -> list[Token]:
@@ -85,15 +92,23 @@ def tokens(text: str) -> list[Token]:
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
-            token = _broken(text, place)
-            found.append(token)
-            place = token.end
-            continue
-        if match.lastgroup != "blank":
-            found.append(Token(match.lastgroup, match[0], place))  # type: ignore[arg-type]
-        place = match.end()
+            found.append(_broken(text, place))
+        elif match.lastgroup != "blank":
+            found.append(_sound(Token(match.lastgroup, match[0], place)))  # type: ignore[arg-type]
+        place = found[-1].end if match is None else match.end()
     found.append(Token("end", "", len(text)))
     return found
+
+
+def _sound(token: Token) -> Token:
+    """A token; a text with the number of no character is broken."""
+    if token.kind != "text" or token.text[0] not in "Uu":
+        return token
+    wrong = next((found[0] for found in _UNICODE.finditer(token.text) if not _is_character(_code(found))), None)
+    if wrong is None:
+        return token
+    fix = "write the number of one, up to 10FFFF"
+    return Token("broken", token.text, token.start, f"{wrong} is no character of Unicode", fix)
 
 
 def _broken(text: str, place: int) -> Token:
@@ -102,7 +117,11 @@ def _broken(text: str, place: int) -> Token:
     def rest(reason: str, fix: str) -> Token:
         return Token("broken", text[place:], place, reason, fix)
 
-    if text[place] == "'" or text[place : place + 3].upper() == "U&'":
+    bytes_ = re.compile(r"[Xx]'[^'\n]*'").match(text, place)
+    if bytes_:
+        reason = f"{bytes_[0]} is no even number of hexadecimal digits"
+        return Token("broken", bytes_[0], place, reason, "write X'0AFF'")
+    if re.compile(r"(?:[Uu]&|[Xx]|_[A-Za-z][\w-]*)?'").match(text, place):
         return rest("a text begins here that does not end", "close it with a quote; a quote inside it is doubled")
     if text[place] == "`":
         return rest("a name in back-quotes begins here that does not end", "close it with a back-quote")

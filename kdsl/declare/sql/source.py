@@ -9,7 +9,7 @@ from functools import cached_property
 import attrs
 
 from kdsl.client.hiding import USER_INFO, holds_secret, is_secret
-from kdsl.declare.ddl.lexer import Token, tokens
+from kdsl.declare.sql.lexer import Token, tokens
 from kdsl.errors import WIDEST, Where, excerpt
 from kdsl.secrets import HIDDEN, is_reference
 
