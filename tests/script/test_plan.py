@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
 import pytest
 
 from kdsl.cluster import Cluster
 from kdsl.declare.ddl.parser import read_script
+from kdsl.declare.translate.casts import goes_into
 from kdsl.errors import ResolveError
 from kdsl.script.plan import ScriptPlan, plan_script
 from kdsl.script.show import show_script
+from kdsl.types.parse import parse_type
 
+DATA = Path(__file__).parent / "data"
 CLUSTER = Cluster("broker:9092")
 TABLES = """
 CREATE TABLE source (id INT, name STRING, age INT, ts TIMESTAMP(3)) WITH (
@@ -88,6 +95,18 @@ class TestColumns:
 
         assert problem.where.place == "job.sql:12:12"
         assert (problem.where.excerpt or "").splitlines()[1].rstrip() == "           ^^^"
+
+
+class TestCastsThatNeedNoCast:
+    """Flink's answers for each pair of types; `record.py` asked for them."""
+
+    TAKEN: Mapping[str, list[str]] = json.loads((DATA / "implicit-casts.json").read_text(encoding="utf-8"))
+
+    @pytest.mark.parametrize("sink", TAKEN)
+    def test_a_sink_takes_what_flink_takes(self, sink: str) -> None:
+        taken = [kind for kind in self.TAKEN if goes_into(parse_type(kind), parse_type(sink))]
+
+        assert taken == self.TAKEN[sink]
 
 
 class TestStreams:
@@ -186,7 +205,7 @@ class TestHints:
         [
             ("source /*+ OPTIONS('scan.startup.mod' = 'x') */", "option-unknown", "scan.startup.mod", "11:58"),
             ("source /*+ OPTIONS('topic') */", "sql", "where '=' is expected", "11:65"),
-            ("source /*+ BROADCAST(source) */", "sql-query", "only OPTIONS can be hinted at", "11:50"),
+            ("source /*+ BROADCAST(source) */", "sql-query", "only OPTIONS can be hinted at", "11:46"),
             ("v /*+ OPTIONS('topic' = 'x') */", "hint-view", "'v' is a view, which has no options", "11:41"),
             ("source /*+ OPTIONS('format' = 'debezium-json') */", "hint-format", "makes a changelog", "11:46"),
             ("source s /*+ OPTIONS('topic' = 'x') */", "sql-query", "behind the name of a table", "11:48"),
