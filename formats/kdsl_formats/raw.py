@@ -16,8 +16,8 @@ from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoded,
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field
+from kdsl_formats._columns.arrays import content
 from kdsl_formats._text.charsets import Charset, charset, unknown_charset
-from kdsl_formats._text.reading import content
 
 NUMBERS = {t.TinyInt: "i1", t.SmallInt: "i2", t.Int: "i4", t.BigInt: "i8", t.Float: "f4", t.Double: "f8"}
 TEXTS = (t.Char, t.VarChar)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from kdsl_formats._avro.cursor import Cursor
-from kdsl_formats._text.reading import Mask, Positions
+from kdsl_formats._columns.arrays import Mask, Positions
 
 Slots = Positions | None
 """For each place of a cursor the element it fills; None: all of them, in their order."""

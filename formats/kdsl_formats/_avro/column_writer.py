@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from kdsl.types import model as t
 from kdsl_formats._avro.hash_map import java_orders
-from kdsl_formats._avro.room import GAP, Bytes, Column, Doubts, Longs, Room, copy, put_varints, varints
+from kdsl_formats._avro.room import GAP, Column, Doubts, Room, copy, put_varints, varints
 from kdsl_formats._avro.target import ArrayOf, Choice, MapOf, Nothing, Optional, RecordOf, Target, Value
 from kdsl_formats._avro.value_writers import Decimals, Floats, Numbers, Symbols, Texts
-from kdsl_formats._text.reading import bounds, content, pieces
+from kdsl_formats._columns.arrays import Bytes, Longs, bounds, content, pieces
 
 MOST = 2**31 - 1 - 2 * GAP  # bytes: what the offsets of an array can name
 ONE_BYTE = 64  # types of a union, whose numbers have one byte

@@ -31,7 +31,7 @@ from kdsl_formats._avro.resolution import (
 )
 from kdsl_formats._avro.scalars import Decimals, Numbers, Symbols, Texts
 from kdsl_formats._avro.skipping import Passing, Walking, entry_places, item_places, passing
-from kdsl_formats._text.reading import Mask, Positions
+from kdsl_formats._columns.arrays import Mask, Positions
 
 ONE_BYTE = 64  # types of a union, whose numbers have one byte; the others are in doubt
 

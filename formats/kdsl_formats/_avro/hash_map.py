@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._text.reading import bounds, content, ranges
+from kdsl_formats._columns.arrays import bounds, content, ranges, repeated
 
 _CODE = 2**32 - 1
 _LONGEST = 256  # characters of a key that is hashed together with others
@@ -54,10 +54,7 @@ def repeats(keys: pa.StringArray, counts: npt.NDArray[np.int64]) -> npt.NDArray[
     if not (counts > 1).any():
         return found
     maps = np.repeat(np.arange(len(counts)), counts)
-    names = np.asarray(keys.dictionary_encode().indices).astype(np.int64)
-    order = np.lexsort((names, maps))
-    same = (np.diff(names[order]) == 0) & (np.diff(maps[order]) == 0)
-    found[maps[order][1:][same]] = True
+    found[maps[repeated(maps, keys)]] = True
     return found
 
 

@@ -15,7 +15,7 @@ from kdsl_formats._avro.cursor import Bodies, Cursor
 from kdsl_formats._avro.model import Json, schema_type
 from kdsl_formats._avro.reference_reader import BodyError, ReferenceReader
 from kdsl_formats._avro.resolution import resolve
-from kdsl_formats._text.reading import Positions, bounds, content
+from kdsl_formats._columns.arrays import Positions, bounds, content
 
 FEW = 32  # bodies, below which reading them one by one is quicker
 

@@ -6,18 +6,13 @@ from abc import ABC, abstractmethod
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._text.reading import Mask, Positions
-
-Longs = npt.NDArray[np.int64]
-Raw = npt.NDArray[np.uint64]
-Bytes = npt.NDArray[np.uint8]
+from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Positions, Words
+from kdsl_formats._columns.varints import spread, varint_sizes, zigzag
 
 GAP = 8
 LONG = 256  # bytes; a longer text is copied by itself
-_ONE = np.uint64(1)
 _HIGH = np.uint64(0x8080808080808080)
 
 
@@ -69,30 +64,24 @@ class Room:
 
     def __init__(self, size: int) -> None:
         self.data: Bytes = np.empty(size + 2 * GAP, dtype=np.uint8)
-        self.words: Raw = np.ndarray((size + GAP,), dtype="<u8", buffer=self.data, strides=(1,))
+        self.words: Words = np.ndarray((size + GAP,), dtype="<u8", buffer=self.data, strides=(1,))
 
 
-def varints(values: Longs) -> tuple[Raw, Longs]:
+def varints(values: Longs) -> tuple[Words, Longs]:
     """Zig-zag numbers, and how many bytes of variable length each has."""
-    raw = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    size = np.ones(len(raw), dtype=np.int64)
-    most = int(raw.max()) if len(raw) else 0
-    bits = 7
-    while most >> bits:
-        size += raw >= np.uint64(1 << bits)
-        bits += 7
-    return raw, size
+    raw = zigzag(values)
+    return raw, varint_sizes(raw)
 
 
-def put_varints(out: Room, at: Longs, raw: Raw, size: Longs) -> None:
+def put_varints(out: Room, at: Longs, raw: Words, size: Longs) -> None:
     """Put numbers that were measured; moves the places behind them."""
     most = int(size.max()) if len(size) else 1
     if most == 1:
         out.words[at] = raw
         at += 1
         return
-    word = _spread(raw)
-    word |= _HIGH & ((_ONE << (np.minimum(size - 1, 7).astype(np.uint64) << np.uint64(3))) - _ONE)
+    word = spread(raw)
+    word |= _HIGH & ((np.uint64(1) << (np.minimum(size - 1, 7).astype(np.uint64) << np.uint64(3))) - np.uint64(1))
     out.words[at] = word
     if most > 8:
         which = np.flatnonzero(size > 8)
@@ -105,13 +94,6 @@ def put_varints(out: Room, at: Longs, raw: Raw, size: Longs) -> None:
     at += size
 
 
-def _spread(raw: Raw) -> Raw:
-    """The lowest 56 bits by groups of seven, each in a byte of its own."""
-    word = (raw & np.uint64(0x000000000FFFFFFF)) | ((raw & np.uint64(0x00FFFFFFF0000000)) << np.uint64(4))
-    word = (word & np.uint64(0x00003FFF00003FFF)) | ((word & np.uint64(0x0FFFC0000FFFC000)) << np.uint64(2))
-    return (word & np.uint64(0x007F007F007F007F)) | ((word & np.uint64(0x3F803F803F803F80)) << _ONE)
-
-
 def copy(out: Room, at: Longs, data: Bytes, begin: Longs, size: Longs) -> None:
     """Put stretches of a buffer; moves the places behind them.
 
@@ -122,7 +104,7 @@ def copy(out: Room, at: Longs, data: Bytes, begin: Longs, size: Longs) -> None:
         begin: Where each stretch begins in it.
         size: How many bytes each has.
     """
-    words: Raw = np.ndarray((max(len(data) - 7, 0),), dtype="<u8", buffer=data, strides=(1,))
+    words: Words = np.ndarray((max(len(data) - 7, 0),), dtype="<u8", buffer=data, strides=(1,))
     some = np.flatnonzero((size > 0) & (size <= LONG))
     source, place, left = begin[some], at[some], size[some]
     while len(some):

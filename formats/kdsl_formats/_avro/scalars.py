@@ -11,9 +11,9 @@ import pyarrow as pa
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.column import Column, Slots
-from kdsl_formats._avro.cursor import Cursor, Longs
+from kdsl_formats._avro.cursor import Cursor
 from kdsl_formats._avro.resolution import UNITS, Scalar
-from kdsl_formats._text.reading import Mask, bounds, content, pieces
+from kdsl_formats._columns.arrays import Longs, Mask, not_utf8, pieces
 
 _LONG = (1 << 63) - 1
 _LONG_DIGITS = 18
@@ -93,27 +93,14 @@ class Texts(Column):
     def build(self, cursor: Cursor) -> pa.Array:
         data = cursor.bodies.data
         made = self._made(data, self.valid)
-        if pa.types.is_string(self.kind) and not _is_utf8(made):
-            wrong = self._not_utf8(made)
+        wrong = not_utf8(made) if pa.types.is_string(self.kind) else None
+        if wrong is not None:
             self.doubt(cursor, wrong)
             made = self._made(data, ~wrong if self.valid is None else self.valid & ~wrong)
         return made
 
     def _made(self, data: npt.NDArray[np.uint8], present: Mask | None) -> pa.Array:
         return pieces(data, self.begin, self.begin + self.length, present, self.kind)
-
-    def _not_utf8(self, made: pa.Array) -> Mask:
-        start, end = bounds(made)
-        data = content(made)
-        high = np.flatnonzero(data >= 0x80)
-        some = np.flatnonzero(np.searchsorted(high, start) < np.searchsorted(high, end))
-        wrong = np.zeros(self.count, dtype=bool)
-        for i in some.tolist():
-            try:
-                bytes(data[start[i] : end[i]]).decode()
-            except UnicodeDecodeError:
-                wrong[i] = True
-        return wrong
 
 
 class Decimals(Column):
@@ -220,11 +207,3 @@ def _dtype(kind: pa.DataType) -> np.dtype[Any]:
     if pa.types.is_floating(kind):
         return np.dtype(f"f{kind.bit_width // 8}")
     return np.dtype(f"i{kind.bit_width // 8}")
-
-
-def _is_utf8(texts: pa.Array) -> bool:
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kdsl_formats._avro.cursor import Cursor, Longs
+from kdsl_formats._avro.cursor import Cursor
 from kdsl_formats._avro.model import Type
-from kdsl_formats._text.reading import ranges
+from kdsl_formats._columns.arrays import Longs, ranges
 
 Passing = Callable[[Cursor], None]
 """Moves a cursor behind a value."""

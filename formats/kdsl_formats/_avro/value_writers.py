@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.types import model as t
-from kdsl_formats._avro.room import GAP, Bytes, Column, Doubts, Longs, Room, copy, put_varints, varints
+from kdsl_formats._avro.room import GAP, Column, Doubts, Room, copy, put_varints, varints
 from kdsl_formats._avro.target import Value
-from kdsl_formats._text.reading import bounds, content
+from kdsl_formats._columns.arrays import Bytes, Longs, bounds, content
 
 _LONG = (1 << 63) - 1
 _LONG_DIGITS = 18

@@ -13,7 +13,7 @@ from kdsl_formats._avro.reference_reader import BodyError
 from kdsl_formats._avro.reference_writer import ReferenceWriter, numbers
 from kdsl_formats._avro.room import Doubts
 from kdsl_formats._avro.target import target_of
-from kdsl_formats._text.reading import Positions
+from kdsl_formats._columns.arrays import Positions
 
 FEW = 16  # rows, below which writing them one by one is quicker
 

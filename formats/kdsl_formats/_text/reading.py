@@ -6,17 +6,12 @@ Each function gives the values and the doubts: a mask of the texts whose meaning
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.types import model as t
-
-Mask = npt.NDArray[np.bool_]
-Positions = npt.NDArray[np.integer[Any]]
+from kdsl_formats._columns.arrays import Mask, Positions, bounds, content, pieces, validity
 
 _INTEGER = r"^-?[0-9]{1,18}$"
 _FLOATING = r"^[+-]?([0-9]{1,300}(\.[0-9]{0,300})?|\.[0-9]{1,300})([eE][+-]?[0-9]{1,5})?$"
@@ -172,51 +167,6 @@ def base64(texts: pa.StringArray) -> tuple[pa.Array, Mask]:
     return pa.Array.from_buffers(pa.binary(), len(texts), buffers), doubts
 
 
-def bounds(texts: pa.Array) -> tuple[Positions, Positions]:
-    """Where each text begins and ends in `content`."""
-    if not len(texts):
-        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    places = offsets.astype(np.int64) - int(offsets[0])
-    return places[:-1], places[1:]
-
-
-def content(texts: pa.Array) -> npt.NDArray[np.uint8]:
-    """The bytes of all texts, one behind the other."""
-    data = texts.buffers()[2]
-    if data is None or not len(texts):
-        return np.zeros(0, dtype=np.uint8)
-    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)
-    return np.frombuffer(data, dtype=np.uint8)[offsets[texts.offset] : offsets[texts.offset + len(texts)]]
-
-
-def ranges(first: Positions, count: Positions) -> Positions:
-    """The numbers of several ranges, one behind the other."""
-    ends = np.cumsum(count)
-    result: Positions = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - count), count)
-    return result
-
-
-def pieces(data: Any, start: Positions, end: Positions, present: Mask | None, kind: pa.DataType) -> pa.Array:
-    """An array of the stretches of a buffer that begin and end at the given places.
-
-    Args:
-        data: Bytes; anything that has the buffer protocol.
-        start: The first byte of each.
-        end: The place behind the last byte of each.
-        present: Which are not NULL; None when all are.
-        kind: ``string()`` or ``binary()``.
-    """
-    count = len(start)
-    offsets = np.empty(2 * count + 1, dtype=np.int32)
-    offsets[:-1:2] = start
-    offsets[1::2] = end
-    offsets[-1] = len(data)
-    both = pa.Array.from_buffers(kind, 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    even = pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=None if present is None else ~present)
-    return both.take(even)
-
-
 def _instants(texts: pa.StringArray, length: Positions, kind: pa.TimestampType) -> pa.Array:
     """Cast texts whose date and time have these lengths, without the zone; a NULL may have any length."""
     if kind.tz or bool((length > 26).any()):
@@ -268,10 +218,3 @@ def _none(texts: pa.Array) -> Mask:
 
 def _lost(texts: pa.Array, made: pa.Array) -> Mask:
     return np.asarray(pc.and_(made.is_null(), texts.is_valid()))
-
-
-def validity(texts: pa.Array) -> pa.Buffer | None:
-    """The bits that say which elements are not NULL; None when all are."""
-    if not texts.null_count:
-        return None
-    return pa.py_buffer(np.packbits(np.asarray(texts.is_valid()), bitorder="little"))

@@ -11,9 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl_formats._columns.arrays import Positions, bounds, content, ranges, validity
 from kdsl_formats._text import numbers, temporal
 from kdsl_formats._text.decimals import decimals as any_decimals
-from kdsl_formats._text.reading import Positions, bounds, content, ranges, validity
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
 _YEAR_0, _YEAR_10000 = temporal.days_of(0, 1, 1), temporal.days_of(10_000, 1, 1)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kdsl.formats import BadRecord, Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._text.reading import bounds, pieces
+from kdsl_formats._columns.arrays import bounds, pieces
 from kdsl_formats.cdc_json.frames import Frame, FrameFinder
 from kdsl_formats.cdc_json.layouts import Layout, begins, layout
 from kdsl_formats.cdc_json.metadata import Piece, piece_type

@@ -14,7 +14,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl_formats._text.reading import bounds, content, pieces
+from kdsl_formats._columns.arrays import bounds, content, pieces
 from kdsl_formats.cdc_json.reference import PAYLOAD
 from kdsl_formats.json.document import parse
 from kdsl_formats.json.members import BARE, TEXT

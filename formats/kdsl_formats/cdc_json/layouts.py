@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._text.reading import pieces
+from kdsl_formats._columns.arrays import pieces
 from kdsl_formats.cdc_json.dialects import Dialect
 from kdsl_formats.cdc_json.reference import AFTER, BEFORE, DELETE, INSERT, Include
 from kdsl_formats.json.members import BARE, TEXT, elements

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from kdsl.formats import BadRecord, Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field
+from kdsl_formats._columns.arrays import Mask, Positions
 from kdsl_formats._text.numbers import BLANKS
-from kdsl_formats._text.reading import Mask, Positions
 from kdsl_formats.csv.columns import ColumnReader
 from kdsl_formats.csv.grammar import Dialect
 from kdsl_formats.csv.reference_decoder import ReferenceDecoder

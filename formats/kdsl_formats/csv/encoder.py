@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from kdsl.formats import Encoded
 from kdsl.types import model as t
+from kdsl_formats._columns.arrays import Mask, Positions, bounds, content
 from kdsl_formats._text import writing
 from kdsl_formats._text.decimals import decimals
-from kdsl_formats._text.reading import Mask, Positions, bounds, content
 from kdsl_formats.csv.grammar import Dialect
 from kdsl_formats.csv.reference_encoder import LONGEST_UNQUOTED, UNQUOTED, largest_special
 

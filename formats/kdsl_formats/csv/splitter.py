@@ -8,18 +8,15 @@ the judge of all others.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl_formats._text.reading import Mask, Positions, bounds, content, pieces
+from kdsl_formats._columns.arrays import Bytes, Mask, Positions, bounds, content, not_utf8, pieces
 from kdsl_formats.csv.grammar import Dialect
 
-Bytes = npt.NDArray[np.uint8]
 _LINE_FEED, _RETURN = 10, 13
 _CONTROLS = np.array([*range(1, 9), *range(14, 32)])
 _LAST_ASCII = "\x7f"
@@ -112,7 +109,9 @@ class Splitter:
             doubtful |= np.isin(first, list(b"# \r\n"))
         if int(data.max()) >= 0x80:
             doubtful |= np.isin(first, [0xEF, 0xFE, 0xFF])  # what a mark of the encoding begins with
-            doubtful |= _not_utf8(messages)
+            wrong = not_utf8(messages.view(pa.string()))
+            if wrong is not None:
+                doubtful |= wrong
         if self.trim and self.quote is not None:
             doubtful |= _count(data == self.quote, start, end) > 0
         return doubtful
@@ -213,15 +212,3 @@ def _count(found: Mask, start: Positions, end: Positions) -> Positions:
     """How many of the marked bytes each message has."""
     edges = np.append(start, end[-1:])
     return np.diff(np.searchsorted(np.flatnonzero(found), edges))
-
-
-def _not_utf8(messages: Any) -> Mask:
-    """The messages that are no valid UTF-8."""
-    try:
-        messages.cast(pa.string())
-    except pa.ArrowInvalid:
-        if len(messages) == 1:
-            return np.ones(1, dtype=bool)
-        half = len(messages) // 2
-        return np.concatenate((_not_utf8(messages[:half]), _not_utf8(messages[half:])))
-    return np.zeros(len(messages), dtype=bool)

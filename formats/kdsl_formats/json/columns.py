@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl_formats._columns.arrays import pieces, repeated
 from kdsl_formats._text import reading
 from kdsl_formats.json.members import BARE, TEXT, Parts, elements, members, outline
 from kdsl_formats.json.objects import Found, ObjectFinder, Values
@@ -209,7 +210,7 @@ class ColumnReader:
 
 def _cut(source: Source, spans: Spans, present: Mask) -> pa.StringArray:
     whole = None if present.all() else present
-    return reading.pieces(source.data, spans.start, spans.end, whole, pa.string())
+    return pieces(source.data, spans.start, spans.end, whole, pa.string())
 
 
 def _unescaped(texts: pa.StringArray) -> tuple[pa.StringArray, Mask]:
@@ -235,12 +236,3 @@ def _is_compact(text: str) -> bool:
         return "\\u" not in text and orjson.dumps(orjson.loads(text)) == text.encode()
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return False
-
-
-def repeated(owner: Places, keys: pa.StringArray) -> Mask:
-    """Which entries of maps have a key that an earlier entry of the same map has."""
-    codes = np.asarray(keys.dictionary_encode().indices)
-    result = np.ones(len(codes), dtype=bool)
-    if len(codes):
-        result[np.unique(owner * (int(codes.max()) + 1) + codes, return_index=True)[1]] = False
-    return result

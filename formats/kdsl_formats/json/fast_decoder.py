@@ -11,7 +11,7 @@ import pyarrow as pa
 from kdsl.formats import BadRecord, Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._text.reading import pieces
+from kdsl_formats._columns.arrays import pieces
 from kdsl_formats.json.columns import ColumnReader
 from kdsl_formats.json.documents import documents, enclosed
 from kdsl_formats.json.members import BARE, TEXT, elements

@@ -8,9 +8,8 @@ import pyarrow.compute as pc
 
 from kdsl.formats import BadRecord, Encoded
 from kdsl.types import model as t
+from kdsl_formats._columns.arrays import bounds, content, pieces, repeated
 from kdsl_formats._text import writing
-from kdsl_formats._text.reading import bounds, content, pieces
-from kdsl_formats.json.columns import repeated
 from kdsl_formats.json.document import ESCAPES
 from kdsl_formats.json.errors import FieldError
 from kdsl_formats.json.reference_encoder import ReferenceEncoder, WritingRules, escaped, python_values

@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from kdsl_formats._text.reading import ranges
+from kdsl_formats._columns.arrays import ranges
 from kdsl_formats.json.source import COLON, COMMA, QUOTE, Mask, Places, Source, Spans, inside
 
 DEEPEST = 500  # levels; deeper objects are left to the reference, which knows the limit

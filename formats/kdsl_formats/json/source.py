@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._text.reading import bounds, content, ranges
+from kdsl_formats._columns.arrays import bounds, content, ranges
 
 Places = npt.NDArray[np.integer[Any]]
 Mask = npt.NDArray[np.bool_]

@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl_formats._columns.arrays import content, pieces
 from kdsl_formats._text import reading
 from kdsl_formats.json.members import DEEPEST, TEXT, outline
 from kdsl_formats.json.source import Mask, Source, Spans
@@ -58,7 +59,7 @@ def are_json(source: Source, spans: Spans, what: int, needed: Mask) -> Mask:
     place = np.flatnonzero(~good & ((first == 45) | (first - np.uint64(48) <= 9)))
     if place.size:
         some = spans.pick(place)
-        texts = reading.pieces(source.data, some.start, some.end, None, pa.string())
+        texts = pieces(source.data, some.start, some.end, None, pa.string())
         doubts = reading.floats(texts, pa.float64())[1]
         good[place] = ~doubts & are_numbers(source, some, texts)
     return good
@@ -96,7 +97,7 @@ def are_numbers(source: Source, spans: Spans, texts: pa.StringArray) -> Mask:
         digit = data[start] - 48
         alone = (data[start + 1] - 48 > 9) | (start + 1 >= end)
         good[place] = (digit <= 9) & ((digit > 0) | alone) & (last[place] - 48 <= 9) & (end - start <= LONGEST_NUMBER)
-    letters = reading.content(texts)
+    letters = content(texts)
     if letters.size and (int(letters.max()) > 57 or bool((letters == 43).any())):  # an exponent
         good &= np.asarray(pc.fill_null(pc.match_substring_regex(texts, NUMBER), False))
     return good
@@ -128,7 +129,7 @@ def _among_repeated(source: Source, spans: Spans) -> Mask:
 
 
 def _texts(source: Source, spans: Spans) -> pa.BinaryArray:
-    return reading.pieces(source.data, spans.start, spans.end, None, pa.binary())
+    return pieces(source.data, spans.start, spans.end, None, pa.binary())
 
 
 def _each_valid(source: Source, spans: Spans) -> bool:

@@ -16,12 +16,13 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._text.reading import pieces
+from kdsl_formats._columns.arrays import Longs, Mask, Words, not_utf8, pieces, repeated
+from kdsl_formats._columns.varints import unzigzag
 from kdsl_formats.protobuf.elements import blame, elements, joined, wire_of
 from kdsl_formats.protobuf.layout import Layout, Member
 from kdsl_formats.protobuf.reference_decoder import NANOS, UNRECOGNIZED
 from kdsl_formats.protobuf.walk import Found, Wanted, walk
-from kdsl_formats.protobuf.wire import Mask, Numbers, Places, Source, unzigzag
+from kdsl_formats.protobuf.wire import Source
 
 _F = FieldDescriptor
 _LARGEST_SECONDS = (1 << 63) // 1_000_000 - 1
@@ -54,7 +55,7 @@ class RowReader:
             for r in self.readers
         }
 
-    def read(self, source: Source, start: Places, end: Places) -> tuple[list[pa.Array], Mask]:
+    def read(self, source: Source, start: Longs, end: Longs) -> tuple[list[pa.Array], Mask]:
         """The columns of the row, and which messages are in doubt."""
         found, doubts = walk(source, start, end, self._wanted, few=self._few)
         columns = []
@@ -64,7 +65,7 @@ class RowReader:
                 columns.append(made)
         return columns, doubts
 
-    def struct(self, source: Source, start: Places, end: Places, doubts: Mask, owner: Places | None) -> pa.Array:
+    def struct(self, source: Source, start: Longs, end: Longs, doubts: Mask, owner: Longs | None) -> pa.Array:
         """A struct of each message; doubts go to their owners."""
         columns, wrong = self.read(source, start, end)
         blame(doubts, owner, wrong)
@@ -124,7 +125,7 @@ class MemberReader:
         one = self._default(source, doubts)
         return one.take(pa.array(np.zeros(count, dtype=np.int32)))
 
-    def _placed(self, source: Source, made: pa.Array, owner: Places, count: int, doubts: Mask) -> pa.Array:
+    def _placed(self, source: Source, made: pa.Array, owner: Longs, count: int, doubts: Mask) -> pa.Array:
         """The values, each at its message, and what the others have."""
         index = np.zeros(count, dtype=np.int32)
         if self._null:
@@ -157,7 +158,7 @@ class MemberReader:
         return pa.array([default], self.type)
 
     def _values(
-        self, source: Source, start: Places, end: Places, numbers: Numbers | None, doubts: Mask, owner: Places | None
+        self, source: Source, start: Longs, end: Longs, numbers: Words | None, doubts: Mask, owner: Longs | None
     ) -> pa.Array:
         """The values of stretches, one of each."""
         member, kind = self.member, self.field.type
@@ -169,7 +170,7 @@ class MemberReader:
         if kind in (_F.TYPE_STRING, _F.TYPE_BYTES):
             made = pieces(source.data, start, end, None, self.one)
             if kind == _F.TYPE_STRING:
-                wrong = _not_utf8(made)
+                wrong = not_utf8(made)
                 if wrong is not None:
                     blame(doubts, owner, wrong)
                     made = pc.if_else(pa.array(wrong), pa.scalar("", pa.string()), made)
@@ -180,7 +181,7 @@ class MemberReader:
             return self._enums(numbers, doubts, owner)
         return self._numeric(numbers, start)
 
-    def _numeric(self, numbers: Numbers, start: Places) -> pa.Array:
+    def _numeric(self, numbers: Words, start: Longs) -> pa.Array:
         """Numbers of any wire type as the column's type; of fixed ones the lower bytes count."""
         kind = self.field.type
         if kind == _F.TYPE_BOOL:
@@ -202,7 +203,7 @@ class MemberReader:
         wide[:, 0] = numbers
         return pa.Array.from_buffers(self.one, len(numbers), [None, pa.py_buffer(wide)])
 
-    def _enums(self, numbers: Numbers, doubts: Mask, owner: Places | None) -> pa.Array:
+    def _enums(self, numbers: Words, doubts: Mask, owner: Longs | None) -> pa.Array:
         member = self.member
         values = numbers.astype(np.uint32).view(np.int32)
         place = np.minimum(np.searchsorted(self._numbers, values), len(self._numbers) - 1)
@@ -215,7 +216,7 @@ class MemberReader:
             return _array(values.astype(np.int64 if isinstance(member.kind, t.BigInt) else np.int32), self.one)
         return self._places.take(pa.array(place))
 
-    def _finished(self, made: pa.Array, doubts: Mask, owner: Places | None) -> pa.Array:
+    def _finished(self, made: pa.Array, doubts: Mask, owner: Longs | None) -> pa.Array:
         """A struct as the column's type has it."""
         match self.member.form:
             case "timestamp":
@@ -289,32 +290,7 @@ def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >= 1 << (bits - 1) else value
 
 
-def _not_utf8(texts: pa.StringArray) -> Mask | None:
-    """Which texts are none; None where all are right."""
-    held = texts.buffers()[2]
-    if held is None or not held.size or np.frombuffer(held, dtype=np.uint8).max() < 0x80:
-        return None
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        pass
-    else:
-        return None
-    wrong = np.zeros(len(texts), dtype=bool)
-    for i, text in enumerate(texts.cast(pa.binary()).to_pylist()):
-        try:
-            text.decode("utf-8")
-        except UnicodeDecodeError:
-            wrong[i] = True
-    return wrong
-
-
-def _repeats(owner: Places, keys: pa.Array) -> Mask:
+def _repeats(owner: Longs, keys: pa.Array) -> Mask:
     """Which entries of maps have a key that an earlier entry of the same map has, and those whose key is unknown."""
-    if not len(keys):
-        return np.zeros(0, dtype=bool)
-    codes = np.asarray(keys.dictionary_encode().indices.fill_null(0)).astype(np.int64)
-    result = np.asarray(keys.is_null()).copy()
-    again = np.ones(len(codes), dtype=bool)
-    again[np.unique(owner * (int(codes.max()) + 1) + codes, return_index=True)[1]] = False
-    return result | again
+    unknown = np.asarray(keys.is_null())
+    return unknown | repeated(owner, keys.fill_null("") if keys.null_count else keys)

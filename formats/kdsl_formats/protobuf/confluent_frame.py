@@ -15,8 +15,9 @@ import pyarrow as pa
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
 from kdsl.formats import BadRecord
-from kdsl_formats._text.reading import pieces
-from kdsl_formats.protobuf.wire import Mask, Places, Source, unzigzag, varint_sizes, write_varints, zigzag
+from kdsl_formats._columns.arrays import Longs, Mask, pieces
+from kdsl_formats._columns.varints import unzigzag, varint_sizes, write_varints, zigzag
+from kdsl_formats.protobuf.wire import Source
 
 Path = tuple[int, ...]
 FIRST: Path = (0,)
@@ -37,7 +38,7 @@ class Framed:
     """
 
     path: Path
-    places: Places
+    places: Longs
     messages: pa.BinaryArray
 
 
@@ -62,7 +63,7 @@ def without_indexes(bodies: pa.BinaryArray) -> tuple[list[Framed], tuple[BadReco
     return found, bad
 
 
-def _levels(source: Source, start: Places, end: Places) -> tuple[Places, Places, Mask]:
+def _levels(source: Source, start: Longs, end: Longs) -> tuple[Longs, Longs, Mask]:
     """The indexes of each body (-1 where there are no more), where its message begins, and which cannot be read."""
     counts, size, bad = source.varints(start)
     deep = unzigzag(counts).view(np.int64)
@@ -84,7 +85,7 @@ def _levels(source: Source, start: Places, end: Places) -> tuple[Places, Places,
     return levels, np.minimum(cursor, end), wrong
 
 
-def _kinds(levels: Places, which: Places) -> Iterator[tuple[Path, Places]]:
+def _kinds(levels: Longs, which: Longs) -> Iterator[tuple[Path, Longs]]:
     """The indexes that some bodies have, each with its bodies."""
     kinds, kind = np.unique(levels[which], axis=0, return_inverse=True)
     for i, path in enumerate(kinds.tolist()):

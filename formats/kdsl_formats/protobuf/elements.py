@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from google.protobuf.descriptor import FieldDescriptor
 
-from kdsl_formats._text.reading import ranges
+from kdsl_formats._columns.arrays import Longs, Mask, Words, ranges
 from kdsl_formats.protobuf.walk import Found
-from kdsl_formats.protobuf.wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Mask, Numbers, Places, Source
+from kdsl_formats.protobuf.wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Source
 
 _F = FieldDescriptor
 _WIRES = {
@@ -23,7 +23,7 @@ def wire_of(field: FieldDescriptor) -> int:
     return _WIRES.get(field.type, VARINT)
 
 
-def blame(doubts: Mask, owner: Places | None, wrong: Mask) -> None:
+def blame(doubts: Mask, owner: Longs | None, wrong: Mask) -> None:
     """Messages in which something is wrong are in doubt; without owners there is one thing of each."""
     if owner is None:
         doubts |= wrong
@@ -31,7 +31,7 @@ def blame(doubts: Mask, owner: Places | None, wrong: Mask) -> None:
         doubts[owner[wrong]] = True
 
 
-def joined(found: list[Found]) -> tuple[Places | None, Places, Places, Numbers | None]:
+def joined(found: list[Found]) -> tuple[Longs | None, Longs, Longs, Words | None]:
     """The values of a field that comes once."""
     none = np.zeros(0, dtype=np.int64)
     if not found:
@@ -44,14 +44,14 @@ def joined(found: list[Found]) -> tuple[Places | None, Places, Places, Numbers |
     return owner, start, end, numbers
 
 
-def _numbers(found: Found) -> Numbers:
+def _numbers(found: Found) -> Words:
     assert found.numbers is not None
     return found.numbers
 
 
 def elements(
     source: Source, found: list[Found], count: int, wire: int, doubts: Mask
-) -> tuple[Places, Places, Places, Numbers | None]:
+) -> tuple[Longs, Longs, Longs, Words | None]:
     """The values of a repeated field, in the order of the messages and of their values."""
     none = np.zeros(0, dtype=np.int64)
     parts = []
@@ -73,9 +73,7 @@ def elements(
     return owners, starts, ends, numbers
 
 
-def _unpacked(
-    source: Source, found: Found, owner: Places, wire: int, doubts: Mask
-) -> tuple[Places, Places, Numbers | None]:
+def _unpacked(source: Source, found: Found, owner: Longs, wire: int, doubts: Mask) -> tuple[Longs, Longs, Words | None]:
     """The numbers in packed stretches: their messages, where they begin, and what varints say."""
     size = found.end - found.start
     if wire != VARINT:

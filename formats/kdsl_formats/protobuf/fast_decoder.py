@@ -10,11 +10,12 @@ import pyarrow as pa
 from kdsl.formats import BadRecord, Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type, retyped
+from kdsl_formats._columns.arrays import Mask
 from kdsl_formats.protobuf.columns import RowReader
 from kdsl_formats.protobuf.layout import Layout
 from kdsl_formats.protobuf.reference_decoder import BadMessageError, ReadingRules, ReferenceDecoder
 from kdsl_formats.protobuf.walk import FEW
-from kdsl_formats.protobuf.wire import Mask, Source
+from kdsl_formats.protobuf.wire import Source
 
 NO_MESSAGE = "it is null, which is no message"
 

@@ -15,22 +15,14 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from kdsl.formats import BadRecord, Encoded
 from kdsl.types import model as t
-from kdsl_formats._text.reading import bounds
+from kdsl_formats._columns.arrays import Longs, Mask, Words, bounds
+from kdsl_formats._columns.varints import zigzag
 from kdsl_formats.protobuf.elements import blame
 from kdsl_formats.protobuf.layout import Layout, Member
 from kdsl_formats.protobuf.pieces import Short, Values, joined, regrouped, tag
 from kdsl_formats.protobuf.reference_decoder import BadMessageError
 from kdsl_formats.protobuf.reference_encoder import ReferenceEncoder, WritingRules, is_unsigned
-from kdsl_formats.protobuf.wire import (
-    FIXED32,
-    FIXED64,
-    LENGTH,
-    VARINT,
-    Mask,
-    Numbers,
-    Places,
-    zigzag,
-)
+from kdsl_formats.protobuf.wire import FIXED32, FIXED64, LENGTH, VARINT
 
 FEW = 4  # rows, below which looking at them one by one is quicker
 _F = FieldDescriptor
@@ -151,7 +143,7 @@ class MemberWriter:
             lengths = np.where(present, lengths, 0)
         return [Short(tag(self.field, LENGTH), present, lengths.astype(np.uint64)), data]
 
-    def _values(self, array: pa.Array, doubts: Mask, owner: Places | None, present: Mask | None) -> Values:
+    def _values(self, array: pa.Array, doubts: Mask, owner: Longs | None, present: Mask | None) -> Values:
         """Values as they are written; what NULL becomes does not matter where nothing is present."""
         kind = self.field.type
         if self.inside is not None:
@@ -170,7 +162,7 @@ class MemberWriter:
             return Values(fixed=numbers.astype(np.uint32).view(np.uint8).reshape(-1, 4))
         return Values(numbers=numbers)
 
-    def _numbers(self, array: pa.Array) -> tuple[Numbers, Mask | None]:
+    def _numbers(self, array: pa.Array) -> tuple[Words, Mask | None]:
         """Numbers as the bits that are written, and which of them are in doubt."""
         member, kind = self.member, self.field.type
         if member.form == "enum":
@@ -194,7 +186,7 @@ class MemberWriter:
             return numbers.view(np.uint64) & np.uint64(0xFFFFFFFF), wrong
         return numbers.view(np.uint64), None
 
-    def _enums(self, array: pa.Array) -> tuple[Numbers, Mask | None]:
+    def _enums(self, array: pa.Array) -> tuple[Words, Mask | None]:
         member = self.member
         if member.by_name:
             known = pa.array(list(member.numbers), pa.string())
@@ -226,7 +218,7 @@ class MemberWriter:
             return self._tagged(Values(data=regrouped(data, ends)), sizes > 0)
         return [regrouped(joined(self._tagged(values, None), len(flat)), ends)]
 
-    def _elements(self, flat: pa.Array, doubts: Mask, owner: Places) -> Values:
+    def _elements(self, flat: pa.Array, doubts: Mask, owner: Longs) -> Values:
         """Values of which none is NULL."""
         if self.member.shape == "map":
             assert self.inside is not None
@@ -294,14 +286,14 @@ def _is_default(values: Values) -> Mask | None:
     return zero if zero.any() else None
 
 
-def _unsigned(array: pa.Array) -> tuple[Numbers, Mask]:
+def _unsigned(array: pa.Array) -> tuple[Words, Mask]:
     """Decimals without a fraction as unsigned numbers."""
     wide = np.frombuffer(array.buffers()[1], dtype=np.uint64).reshape(-1, 2)[array.offset : array.offset + len(array)]
     valid = _mask(array)
     return np.where(valid, wide[:, 0], np.uint64(0)), (wide[:, 1] != 0) & valid
 
 
-def _flat(column: pa.Array) -> tuple[pa.Array, Places]:
+def _flat(column: pa.Array) -> tuple[pa.Array, Longs]:
     """The elements of a list or map column (a map's are structs), and how many each row has."""
     if pa.types.is_map(column.type):
         entry = pa.struct([pa.field("key", column.type.key_type), pa.field("value", column.type.item_type)])

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf.descriptor import FieldDescriptor
 
-from kdsl_formats._text.reading import bounds
-from kdsl_formats.protobuf.wire import Bytes, Mask, Numbers, Places, varint_sizes, write_varints
+from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Words, bounds
+from kdsl_formats._columns.varints import varint_sizes, write_varints
 
 
 @attrs.frozen(eq=False)
@@ -29,7 +29,7 @@ class Values:
         data: Stretches of bytes; NULL has none.
     """
 
-    numbers: Numbers | None = None
+    numbers: Words | None = None
     fixed: npt.NDArray[np.uint8] | None = None
     data: pa.BinaryArray | None = None
 
@@ -47,7 +47,7 @@ class Short:
 
     tag: bytes
     present: Mask | None
-    numbers: Numbers | None = None
+    numbers: Words | None = None
     fixed: npt.NDArray[np.uint8] | None = None
 
 
@@ -75,7 +75,7 @@ def joined(pieces: Sequence[Short | pa.BinaryArray], count: int) -> pa.BinaryArr
     return regrouped(spread, np.arange(kinds, (count + 1) * kinds, kinds)[:count])
 
 
-def regrouped(array: pa.BinaryArray, ends: Places) -> pa.BinaryArray:
+def regrouped(array: pa.BinaryArray, ends: Longs) -> pa.BinaryArray:
     """Neighbours made one: the n-th has the elements up to the n-th end."""
     _, end = bounds(array)
     base = int(np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset])
@@ -89,7 +89,7 @@ def regrouped(array: pa.BinaryArray, ends: Places) -> pa.BinaryArray:
 def _written(parts: Sequence[Short], count: int) -> pa.BinaryArray:
     """Tags and numbers as bytes."""
     sizes = []
-    numbers: list[Places | None] = []
+    numbers: list[Longs | None] = []
     total = np.zeros(count, dtype=np.int64)
     for part in parts:
         inner = None if part.numbers is None else varint_sizes(part.numbers)

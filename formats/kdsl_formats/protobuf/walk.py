@@ -11,7 +11,8 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
-from kdsl_formats.protobuf.wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Mask, Numbers, Places, Source
+from kdsl_formats._columns.arrays import Longs, Mask, Words
+from kdsl_formats.protobuf.wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Source
 
 FEW = 4  # messages that are left, below which the reference is quicker
 _END = np.int64(1) << 62
@@ -30,10 +31,10 @@ class Found:
         packed: Whether each stretch holds numbers one behind the other.
     """
 
-    owner: Places | None
-    start: Places
-    end: Places
-    numbers: Numbers | None = None
+    owner: Longs | None
+    start: Longs
+    end: Longs
+    numbers: Words | None = None
     packed: bool = False
 
 
@@ -53,7 +54,7 @@ class Wanted:
 
 
 def walk(
-    source: Source, start: Places, end: Places, wanted: Mapping[int, Wanted], *, few: int = FEW
+    source: Source, start: Longs, end: Longs, wanted: Mapping[int, Wanted], *, few: int = FEW
 ) -> tuple[dict[int, list[Found]], Mask]:
     """Find the fields of messages.
 
@@ -71,7 +72,7 @@ def walk(
 
 
 class _Walk:
-    def __init__(self, source: Source, start: Places, end: Places, wanted: Mapping[int, Wanted], few: int) -> None:
+    def __init__(self, source: Source, start: Longs, end: Longs, wanted: Mapping[int, Wanted], few: int) -> None:
         self._source = source
         self._wanted = wanted
         self._few = few
@@ -104,11 +105,11 @@ class _Walk:
         self._doubts[left] = True
         return True
 
-    def _step(self, number: int, wire: int, which: Places | None) -> None:
+    def _step(self, number: int, wire: int, which: Longs | None) -> None:
         known = self._wanted.get(number)
         body = self._bodies if which is None else self._bodies[which]
         end = self._end if which is None else self._end[which]
-        numbers: Numbers | None = None
+        numbers: Words | None = None
         bad: Mask | None = None
         start = body
         if number == 0:
@@ -151,7 +152,7 @@ class _Walk:
             self._cursor[which] = after
         self._next(which)
 
-    def _is_first(self, number: int, known: Wanted, which: Places | None) -> bool:
+    def _is_first(self, number: int, known: Wanted, which: Longs | None) -> bool:
         """Note that a field was met; messages in which it, or another of its oneof, was met before are in doubt."""
         if number in self._seen:
             self._doubt_seen(self._seen[number], which)
@@ -167,14 +168,14 @@ class _Walk:
             chosen[slice(None) if which is None else which] = True
         return True
 
-    def _noted(self, before: Mask | None, which: Places | None) -> Mask | None:
+    def _noted(self, before: Mask | None, which: Longs | None) -> Mask | None:
         if which is None:
             return None
         noted = np.zeros(len(self._cursor), dtype=bool) if before is None else before
         noted[which] = True
         return noted
 
-    def _doubt_seen(self, seen: Mask | None, which: Places | None) -> None:
+    def _doubt_seen(self, seen: Mask | None, which: Longs | None) -> None:
         if seen is None:
             self._doubts[slice(None) if which is None else which] = True
         elif which is None:
@@ -182,7 +183,7 @@ class _Walk:
         else:
             self._doubts[which] |= seen[which]
 
-    def _doubt(self, which: Places | None, bad: Mask | None) -> None:
+    def _doubt(self, which: Longs | None, bad: Mask | None) -> None:
         """Messages (of those some) are in doubt; without a mask all of them, which then are at their end."""
         chosen = slice(None) if which is None else which
         if bad is None:
@@ -191,7 +192,7 @@ class _Walk:
         else:
             self._doubts[chosen] |= bad
 
-    def _next(self, which: Places | None) -> None:
+    def _next(self, which: Longs | None) -> None:
         """Read the tags at the cursors."""
         cursor = self._cursor if which is None else self._cursor[which]
         end = self._end if which is None else self._end[which]

@@ -1,0 +1,105 @@
+"""Arrow arrays of texts and bytes as numpy sees them, and what is asked about whole columns of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Mask = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.integer[Any]]
+Longs = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Bytes = npt.NDArray[np.uint8]
+
+
+def bounds(texts: pa.Array) -> tuple[Positions, Positions]:
+    """Where each text begins and ends in `content`."""
+    if not len(texts):
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    places = offsets.astype(np.int64) - int(offsets[0])
+    return places[:-1], places[1:]
+
+
+def content(texts: pa.Array) -> npt.NDArray[np.uint8]:
+    """The bytes of all texts, one behind the other."""
+    data = texts.buffers()[2]
+    if data is None or not len(texts):
+        return np.zeros(0, dtype=np.uint8)
+    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)
+    return np.frombuffer(data, dtype=np.uint8)[offsets[texts.offset] : offsets[texts.offset + len(texts)]]
+
+
+def ranges(first: Positions, count: Positions) -> Positions:
+    """The numbers of several ranges, one behind the other."""
+    ends = np.cumsum(count)
+    result: Positions = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - count), count)
+    return result
+
+
+def pieces(data: Any, start: Positions, end: Positions, present: Mask | None, kind: pa.DataType) -> pa.Array:
+    """An array of the stretches of a buffer that begin and end at the given places.
+
+    Args:
+        data: Bytes; anything that has the buffer protocol.
+        start: The first byte of each.
+        end: The place behind the last byte of each.
+        present: Which are not NULL; None when all are.
+        kind: ``string()`` or ``binary()``.
+    """
+    count = len(start)
+    offsets = np.empty(2 * count + 1, dtype=np.int32)
+    offsets[:-1:2] = start
+    offsets[1::2] = end
+    offsets[-1] = len(data)
+    both = pa.Array.from_buffers(kind, 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    even = pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=None if present is None else ~present)
+    return both.take(even)
+
+
+def validity(texts: pa.Array) -> pa.Buffer | None:
+    """The bits that say which elements are not NULL; None when all are."""
+    if not texts.null_count:
+        return None
+    return pa.py_buffer(np.packbits(np.asarray(texts.is_valid()), bitorder="little"))
+
+
+def not_utf8(texts: pa.StringArray) -> Mask | None:
+    """Which texts are no UTF-8, where that is not sure yet; None when all are. What is NULL is right."""
+    data = content(texts)
+    if not data.size or data.max() < 0x80:
+        return None
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        pass
+    else:
+        return None
+    start, end = bounds(texts)
+    high = np.flatnonzero(data >= 0x80)
+    wrong = np.zeros(len(texts), dtype=bool)
+    for i in np.flatnonzero(np.searchsorted(high, start) < np.searchsorted(high, end)).tolist():
+        try:
+            bytes(data[start[i] : end[i]]).decode()
+        except UnicodeDecodeError:
+            wrong[i] = True
+    if texts.null_count:
+        wrong &= np.asarray(texts.is_valid())
+    return wrong
+
+
+def repeated(owner: Positions, keys: pa.StringArray) -> Mask:
+    """Which entries of maps have a key that an earlier entry of the same map has.
+
+    Args:
+        owner: The map of each entry.
+        keys: The keys, none of which is NULL.
+    """
+    codes = np.asarray(keys.dictionary_encode().indices).astype(np.int64)
+    result = np.ones(len(codes), dtype=bool)
+    if len(codes):
+        result[np.unique(owner * (int(codes.max()) + 1) + codes, return_index=True)[1]] = False
+    return result
