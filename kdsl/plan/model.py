@@ -26,6 +26,7 @@ __all__ = [
     "Stop",
     "Topics",
     "Transactions",
+    "Upserts",
     "Watermark",
     "WritePlan",
 ]
@@ -79,6 +80,22 @@ class Watermark:
 
 
 @attrs.frozen
+class Upserts:
+    """How records by key become changes.
+
+    Attributes:
+        keys: The columns of the primary key.
+        images: Whether changes have before-images, for which the last row of each key is kept; else each key that a
+            micro-batch touches has its last change of the batch.
+        buckets: Over how many buckets the keys are spread: what goes together through Spark, and is kept together.
+    """
+
+    keys: tuple[str, ...]
+    images: bool = True
+    buckets: int = 64
+
+
+@attrs.frozen
 class ReadPlan:
     """Everything a read does.
 
@@ -105,6 +122,7 @@ class ReadPlan:
         watermark: The watermark, or None.
         output: What the DataFrame has in the end.
         changelog: Whether rows are changes: the first of the columns is the row kind then (`kdsl.formats.ROW_KIND`).
+        upserts: How changes are made of records by key; None where each record is by itself.
         properties: Client settings of the table, under Java's names; the cluster's come on top.
     """
 
@@ -113,6 +131,7 @@ class ReadPlan:
     columns: t.Row
     output: t.Row
     changelog: bool = False
+    upserts: Upserts | None = None
     start: Start = attrs.field(factory=Start)
     stop: Stop = attrs.field(factory=Stop)
     headers: tuple[HeaderCondition, ...] = ()

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kdsl.cluster import Registry
 from kdsl.errors import KdslError, RecordError
@@ -24,6 +25,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema, arrow_type
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
+_UPSERT, _DELETE = "+U", "-D"
 
 
 class DecodeError(KdslError):
@@ -37,12 +39,39 @@ class _Aligned:
     Attributes:
         messages: For each output row its message.
         keys: For each output row its key row; null where the key gave none.
-        values: For each output row its value row.
+        values: For each output row its value row; null where the row deletes its key.
     """
 
     messages: Rows | None = None
     keys: pa.Array | None = None
-    values: Rows | None = None
+    values: pa.Array | None = None
+
+    @property
+    def upserting(self) -> Rows | None:
+        """Whether each row has a value row; None where all have."""
+        if self.values is None or self.values.null_count == 0:
+            return None
+        valid: Rows = self.values.is_valid().to_numpy(zero_copy_only=False)
+        return valid
+
+
+@attrs.frozen(eq=False)
+class Placed:
+    """Rows with the records that they come from.
+
+    Attributes:
+        rows: The rows.
+        raw: The records, without those that the header filter left out.
+        messages: For each row its record; None is one for one.
+    """
+
+    rows: pa.RecordBatch
+    raw: pa.RecordBatch
+    messages: Rows | None
+
+    def of(self, field: str) -> pa.Array:
+        """A field of its record for each row."""
+        return _taken(self.raw.column(field), self.messages)
 
 
 class RecordDecoder:
@@ -52,6 +81,9 @@ class RecordDecoder:
     message whose value gives no row (a tombstone where the format has none for it) is left out. A null key, or a key
     that gives no row, makes the key columns NULL. Several rows of one value repeat its key and metadata. A column that
     stands in key and value has the value's (RULES KEY-13).
+
+    Where records are upserts, a record without a value deletes its key: its row has the key columns and the metadata
+    (RULES UP-12, UP-13).
 
     Args:
         plan: What is read.
@@ -97,14 +129,22 @@ class RecordDecoder:
         Raises:
             RecordError: A record cannot be read. Names the first such record and counts the others.
         """
+        return self.place(raw).rows
+
+    def place(self, raw: pa.RecordBatch) -> Placed:
+        """Make the rows of a batch of records, as `decode` does, and say which record each comes from."""
         raw = self._matching(raw)
         value = self._part(raw, "value", self._value)
         key = self._part(raw, "key", self._key)
-        aligned = _align(raw.num_rows, key, value)
+        deletes = None if self._plan.upserts is None else raw.column("value").is_null()
+        messages, value_rows = _value_rows(value, deletes)
+        aligned = _align(raw.num_rows, key, messages)
+        if value_rows is not None:
+            aligned = attrs.evolve(aligned, values=_taken(value_rows, aligned.values))
         self.without_row += raw.num_rows - _count_distinct(aligned.messages, raw.num_rows)
         arrays = self._columns(raw, key, value, aligned)
         arrays, aligned = self._enforced(raw, arrays, aligned)
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return Placed(pa.RecordBatch.from_arrays(arrays, schema=self.schema), raw, aligned.messages)
 
     def _matching(self, raw: pa.RecordBatch) -> pa.RecordBatch:
         found = matched(raw, self._plan.headers)
@@ -136,7 +176,11 @@ class RecordDecoder:
         ):
             for i, column in enumerate(part.columns if part and decoded else ()):
                 assert decoded is not None
+                of_key = places.get(column)
                 places[column] = lambda d=decoded, i=i, r=rows: _taken(d.rows.field(i), r)  # type: ignore[misc]
+                if of_key is not None and (upserting := aligned.upserting) is not None:
+                    of_value = places[column]
+                    places[column] = lambda k=of_key, v=of_value: pc.if_else(pa.array(upserting), v(), k())  # type: ignore[misc]
         for column, shown in self._metadata.items():
             if column in self._inside:
                 assert value is not None
@@ -145,8 +189,15 @@ class RecordDecoder:
                 places[column] = lambda c=column: self._metadata_column(raw, c, aligned.messages)  # type: ignore[misc]
         if self._plan.changelog:
             assert value is not None
-            places[ROW_KIND] = lambda: _taken(_row_kinds(value), aligned.values)
+            places[ROW_KIND] = lambda: self._row_kinds(value, aligned)
         return [_exactly(places[f.name](), f.type, self._plan.table, f.name) for f in self._plan.columns.fields]
+
+    def _row_kinds(self, value: Decoded, aligned: _Aligned) -> pa.Array:
+        if self._plan.upserts is None:
+            return _taken(_row_kinds(value), aligned.values)
+        if aligned.values is None:
+            return pa.repeat(_UPSERT, len(value.rows))
+        return pc.if_else(aligned.values.is_valid(), _UPSERT, _DELETE)
 
     def _metadata_column(self, raw: pa.RecordBatch, column: str, messages: Rows | None) -> pa.Array:
         shown = self._metadata[column]
@@ -174,8 +225,13 @@ class RecordDecoder:
         """The rows without those that lack what is declared NOT NULL, where that may be; else an error."""
         names = [f.name for f in self._plan.columns.fields]
         dropped: list[Rows] = []
+        upserts, upserting = self._plan.upserts, aligned.upserting
         for field in self._required:
             for path, rows in null_violations(arrays[names.index(field.name)], field.type, field.name):
+                if upserts is not None and upserting is not None and field.name not in upserts.keys:
+                    rows = rows[upserting[rows]]
+                    if not len(rows):
+                        continue
                 if not self._is_lenient(field.name):
                     raise self._missing(raw, field, path, rows, aligned)
                 dropped.append(rows)
@@ -185,7 +241,8 @@ class RecordDecoder:
         kept[np.concatenate(dropped)] = False
         self.dropped += int(len(kept) - kept.sum())
         mask = pa.array(kept)
-        return [a.filter(mask) for a in arrays], aligned
+        messages = np.arange(len(kept)) if aligned.messages is None else aligned.messages
+        return [a.filter(mask) for a in arrays], attrs.evolve(aligned, messages=messages[kept])
 
     def _is_lenient(self, column: str) -> bool:
         parts = [p for p in (self._plan.value, self._plan.key) if p is not None and column in p.columns]
@@ -226,26 +283,41 @@ def _has_required(kind: t.DataType) -> bool:
     return not kind.nullable or any(_has_required(child) for child in t.children(kind))
 
 
-def _align(count: int, key: Decoded | None, value: Decoded | None) -> _Aligned:
-    values = None if value is None or value.messages is None else value.messages.to_numpy().astype(np.int64)
+def _value_rows(value: Decoded | None, deletes: pa.Array | None) -> tuple[Rows | None, pa.Array | None]:
+    """The message of each row and the value row that it shows: null for one that deletes; None is one for one."""
+    messages = None if value is None or value.messages is None else value.messages.to_numpy().astype(np.int64)
+    if value is None or deletes is None or deletes.true_count == 0:
+        return messages, None
+    deleted = deletes.to_numpy(zero_copy_only=False)
+    found = np.arange(len(value.rows)) if messages is None else messages
+    kept = np.flatnonzero(~deleted[found])
+    without = np.flatnonzero(deleted)
+    both = np.concatenate([found[kept], without])
+    order = np.argsort(both, kind="stable")
+    rows = np.concatenate([kept, np.zeros(len(without), dtype=np.int64)])[order]
+    return both[order], pa.array(rows, mask=order >= len(kept))
+
+
+def _align(count: int, key: Decoded | None, messages: Rows | None) -> _Aligned:
+    """Rows of which the message is known, with their key rows."""
     if key is None or key.messages is None:
-        keys = None if key is None or values is None else pa.array(values)
-        return _Aligned(values, keys, None)
+        keys = None if key is None or messages is None else pa.array(messages)
+        return _Aligned(messages, keys, None)
     # A key row for each message, none, or (rarely) several: then each value row comes once with each of them (KEY-14).
     found = key.messages.to_numpy().astype(np.int64)
     per_message = np.bincount(found, minlength=count)
-    messages = np.arange(count) if values is None else values
+    given, messages = messages, np.arange(count) if messages is None else messages
     if len(found) == 0 or per_message.max() <= 1:
         row_of = np.full(count, -1, dtype=np.int64)
         row_of[found] = np.arange(len(found))
         rows = row_of[messages]
-        return _Aligned(values, pa.array(rows, mask=rows < 0), None)
+        return _Aligned(given, pa.array(rows, mask=rows < 0), None)
     times = np.maximum(per_message[messages], 1)
     first = np.cumsum(per_message) - per_message
     repeated = np.repeat(messages, times)
     within = np.arange(len(repeated)) - np.repeat(np.cumsum(times) - times, times)
     rows = first[repeated] + within
-    value_rows = np.repeat(np.arange(len(messages)), times)
+    value_rows = pa.array(np.repeat(np.arange(len(messages)), times))
     return _Aligned(repeated, pa.array(rows, mask=per_message[repeated] == 0), value_rows)
 
 

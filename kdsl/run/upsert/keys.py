@@ -1,0 +1,42 @@
+"""Which rows of a batch have the same key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def numbered(keys: Sequence[pa.Array]) -> tuple[Numbers, int]:
+    """For each row a number that it shares with the rows of the same key.
+
+    Args:
+        keys: The key columns, one array each, of one length.
+
+    Returns:
+        The numbers, and one more than the greatest.
+    """
+    found, many = _numbered(keys[0])
+    for array in keys[1:]:
+        more, how_many = _numbered(array)
+        found, many = _dense(found * how_many + more)
+    return found, many
+
+
+def _numbered(array: pa.Array) -> tuple[Numbers, int]:
+    if pa.types.is_nested(array.type):
+        return _dense(pl.Series(pl.from_arrow(array)).rank("dense").fill_null(0).to_numpy())
+    if pa.types.is_floating(array.type):
+        array = pa.array(array.to_numpy(zero_copy_only=False) + 0.0, mask=array.is_null().to_numpy(False))
+    encoded = array.dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
+
+
+def _dense(numbers: Any) -> tuple[Numbers, int]:
+    distinct, found = np.unique(numbers, return_inverse=True)
+    return found.astype(np.int64), len(distinct)

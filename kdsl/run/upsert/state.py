@@ -1,0 +1,131 @@
+"""The state of an upsert table in Spark: the last row of each key, a bucket's rows as one value.
+
+A state call of Spark's Python API costs the better part of a millisecond, whatever it moves, so that state is kept by
+bucket and not by key. The value is a stream of Arrow's IPC format, which says its own schema: a column that the table
+has gained since is NULL in rows of before, and one that it has lost is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import types as s
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from kdsl.errors import KdslError
+from kdsl.formats import ROW_KIND, ROW_KINDS
+from kdsl.run.upsert.changes import Changes, changes
+from kdsl.run.upsert.packets import Packet, unpacked
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STATE = s.StructType([s.StructField("buckets", s.IntegerType()), s.StructField("rows", s.BinaryType())])
+CHANGED = s.StructType(
+    [
+        s.StructField("bucket", s.IntegerType(), False),
+        s.StructField("keys", s.LongType(), False),
+        s.StructField("bytes", s.LongType(), False),
+        s.StructField("rows", s.BinaryType(), False),
+    ]
+)
+"""What comes out: a bucket, how many keys and bytes its state has, and its changes as a packet."""
+
+_KINDS = pa.array(ROW_KINDS)
+
+
+class UpsertProcessor(StatefulProcessor):
+    """Makes changes of packets, bucket by bucket.
+
+    Args:
+        table: The table's name, for messages.
+        schema: The schema of the rows, in Arrow's IPC format.
+        keys: The key columns.
+        buckets: How many buckets there are.
+    """
+
+    def __init__(self, table: str, schema: bytes, keys: Sequence[str], buckets: int) -> None:
+        self._table, self._schema, self._keys, self._buckets = table, schema, tuple(keys), buckets
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Find the state."""
+        self._state = handle.getValueState("rows", STATE)
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timer_values: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
+        """The changes that the packets of a bucket make."""
+        import pandas as pd
+
+        del timer_values
+        schema = _schema(self._schema)
+        given = [Packet(*row) for frame in rows for row in frame.itertuples(index=False)]
+        upserts = unpacked(given, schema)
+        if upserts is None:
+            return
+        found = changes(self._kept(schema), upserts, self._keys)
+        kept = _written(found.state)
+        if found.state.num_rows:
+            self._state.update((self._buckets, kept))
+        else:
+            self._state.clear()
+        yield pd.DataFrame(
+            {
+                "bucket": [key[0]],
+                "keys": [found.state.num_rows],
+                "bytes": [len(kept)],
+                "rows": [changed_rows(found).serialize().to_pybytes()],
+            }
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _kept(self, schema: pa.Schema) -> pa.RecordBatch | None:
+        stored = self._state.get() if self._state.exists() else None
+        if stored is None:
+            return None
+        buckets, rows = stored
+        if buckets != self._buckets:
+            raise KdslError(
+                f"{self._table}: the checkpoint keeps its keys in {buckets} buckets, and the table declares "
+                f"{self._buckets}; declare changelog_buckets={buckets}, or begin with a new checkpoint"
+            )
+        return _fitted(_read(rows), schema)
+
+
+def changed_rows(found: Changes) -> pa.RecordBatch:
+    """The changes with the column of the row kind, which goes first."""
+    kinds = _KINDS.take(pa.array(found.kinds))
+    return pa.RecordBatch.from_arrays([kinds, *found.rows.columns], schema=changed_schema(found.rows.schema))
+
+
+def changed_schema(rows: pa.Schema) -> pa.Schema:
+    """The schema of changes: the rows' with the row kind."""
+    return rows.insert(0, pa.field(ROW_KIND, pa.string(), False))
+
+
+def _written(rows: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as out:
+        out.write_batch(rows)
+    return sink.getvalue().to_pybytes()
+
+
+def _read(rows: bytes) -> pa.RecordBatch:
+    with pa.ipc.open_stream(pa.py_buffer(rows)) as stream:
+        return stream.read_next_batch()
+
+
+def _fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    if rows.schema == schema:
+        return rows
+    names = set(rows.schema.names)
+    columns = [rows.column(f.name).cast(f.type) if f.name in names else pa.nulls(rows.num_rows, f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@lru_cache(maxsize=16)
+def _schema(schema: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(schema))
