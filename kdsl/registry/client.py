@@ -13,14 +13,15 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Mapping
-from typing import Any, ClassVar
-from urllib.parse import quote
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
+from urllib.parse import quote, urlsplit
 
 import httpx
 
 from kdsl.cluster import Registry
 from kdsl.errors import fail_on
+from kdsl.registry.documents import body_of, error_of, id_of, listed, refusal_of, said, schema_of, shown, version_and_id
 from kdsl.registry.errors import (
     IncompatibleSchemaError,
     RegistryError,
@@ -38,7 +39,16 @@ from kdsl.secrets import resolve
 _JSON = "application/vnd.schemaregistry.v1+json"
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MANY = 10_000
-_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+# What no other try mends, by what OpenSSL says of it.
+_FOR_GOOD = {
+    "mismatch, certificate is not valid for": "{where} has the certificate of another host: {reason}; write the host's "
+    "name as its certificate has it",
+    "certificate has expired": "{where} is not trusted: {reason}; its certificate must be renewed",
+    "CERTIFICATE_VERIFY_FAILED": "{where} is not trusted: {reason}; name the store of its authority "
+    "(ssl.truststore.location)",
+    "WRONG_VERSION_NUMBER": "{where} does not answer to TLS: {reason}; write http:// if it speaks without",
+}
+T = TypeVar("T")
 _lock = threading.Lock()
 _clients: dict[tuple[int, Registry], RegistryClient] = {}
 
@@ -109,12 +119,12 @@ class RegistryClient:
             what = f"the schema of the id {id}"
             answer = self._ask("GET", f"/schemas/ids/{id}", what, {"fetchMaxId": "false"})
             if answer.status_code == httpx.codes.NOT_FOUND:
-                told = f"the registry {self.address} has no schema of the id {id}{_told(answer)}"
+                told = f"the registry {self.address} has no schema of the id {id}{said(answer)}"
                 if len(self._missing) >= _MANY:  # bytes that are no ids at all may look like any
                     self._missing = {}
                 self._missing[id] = time.monotonic(), told
                 raise UnknownSchemaError(told)
-            found = self._schemas[id] = _schema(self._document(answer, what))
+            found = self._schemas[id] = self._read(answer, what, schema_of)
         return found
 
     def references(self, schema: RegisteredSchema) -> Mapping[str, RegisteredSchema]:
@@ -124,14 +134,21 @@ class RegistryClient:
             RegistryError: The registry lacks one of them, does not answer, or refuses.
         """
         found: dict[str, RegisteredSchema] = {}
-        self._follow(schema, found)
+        self._follow(schema, found, ())
         return found
 
-    def _follow(self, schema: RegisteredSchema, found: dict[str, RegisteredSchema]) -> None:
+    def _follow(
+        self, schema: RegisteredSchema, found: dict[str, RegisteredSchema], around: tuple[SchemaReference, ...]
+    ) -> None:
         for reference in schema.references:
+            if reference in around:
+                circle = " -> ".join(f"{one.subject} {one.version}" for one in (*around, reference))
+                raise RegistryError(
+                    f"the registry {self.address} has schemas that use each other in a circle: {circle}"
+                )
             if reference.name not in found:
                 used = self.version(reference.subject, reference.version).schema
-                self._follow(used, found)
+                self._follow(used, found, (*around, reference))
                 found[reference.name] = used
 
     def version(self, subject: str, version: int) -> SubjectVersion:
@@ -160,11 +177,9 @@ class RegistryClient:
         what = f"the version {version} of the subject {subject!r}"
         answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}", what)
         if answer.status_code == httpx.codes.NOT_FOUND:
-            raise UnknownSubjectError(f"the registry {self.address} does not have {what}{_told(answer)}")
-        document = self._document(answer, what)
-        schema = _schema(document)
-        found = SubjectVersion(subject, int(document["version"]), int(document["id"]), schema)
-        self._schemas.setdefault(found.id, schema)
+            raise UnknownSubjectError(f"the registry {self.address} does not have {what}{said(answer)}")
+        found = self._read(answer, what, lambda d: SubjectVersion(subject, *version_and_id(d), schema_of(d)))
+        self._schemas.setdefault(found.id, found.schema)
         return found
 
     def subjects(self) -> tuple[str, ...]:
@@ -201,8 +216,7 @@ class RegistryClient:
         """
         key = (subject, schema, normalize)
         if key not in self._registered:
-            document = self._post(subject, schema, normalize=normalize, register=True)
-            self._registered[key] = int(document["id"])
+            self._registered[key] = self._post(subject, schema, id_of, normalize=normalize, register=True)
             self._schemas.setdefault(self._registered[key], schema)
         return self._registered[key]
 
@@ -215,28 +229,46 @@ class RegistryClient:
         """
         key = (subject, schema, normalize)
         if key not in self._found:
-            document = self._post(subject, schema, normalize=normalize, register=False)
-            found = SubjectVersion(subject, int(document["version"]), int(document["id"]), schema)
-            self._found[key] = found
+            version, number = self._post(subject, schema, version_and_id, normalize=normalize, register=False)
+            self._found[key] = found = SubjectVersion(subject, version, number, schema)
             self._schemas.setdefault(found.id, schema)
         return self._found[key]
 
-    def _post(self, subject: str, schema: RegisteredSchema, *, normalize: bool, register: bool) -> dict[str, Any]:
+    def _post(
+        self, subject: str, schema: RegisteredSchema, read: Callable[[Any], T], *, normalize: bool, register: bool
+    ) -> T:
         what = f"a schema under the subject {subject!r}"
         path = f"/subjects/{quote(subject, safe='')}{'/versions' if register else ''}"
-        answer = self._ask("POST", path, what, {"normalize": str(normalize).lower()}, _body(schema))
+        answer = self._ask("POST", path, what, {"normalize": str(normalize).lower()}, body_of(schema))
         if answer.status_code == httpx.codes.NOT_FOUND and not register:
             raise UnknownSubjectError(
                 f"the registry {self.address} does not have this schema under the subject {subject!r}"
-                f"{_told(answer)}; register it there, or let the format do so (auto-register): {schema.text}"
+                f"{said(answer)}; register it there, or let the format do so (auto-register): {schema.text}"
             )
         if answer.status_code in (httpx.codes.CONFLICT, httpx.codes.UNPROCESSABLE_ENTITY):
             why = "cannot be registered" if register else "cannot be looked up"
             raise IncompatibleSchemaError(
-                f"the registry {self.address}: the schema {why} under the subject {subject!r}{_told(answer)}: "
+                f"the registry {self.address}: the schema {why} under the subject {subject!r}{said(answer)}: "
                 f"{schema.text}"
             )
-        return self._document(answer, what)
+        return self._read(answer, what, read)
+
+    def refusal(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> str:
+        """Why a subject does not take a schema; empty where it does, or where there is no such subject yet.
+
+        Raises:
+            IncompatibleSchemaError: It is no schema.
+            RegistryError: The registry does not answer, or refuses.
+        """
+        what = f"a schema for the subject {subject!r}"
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest"
+        query = {"verbose": "true", "normalize": str(normalize).lower()}
+        answer = self._ask("POST", path, what, query, body_of(schema))
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return ""
+        if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY:
+            raise IncompatibleSchemaError(f"the registry {self.address} does not take {what}{said(answer)}")
+        return self._read(answer, what, refusal_of)
 
     def close(self) -> None:
         """Give up the connections."""
@@ -245,23 +277,22 @@ class RegistryClient:
     def _list(self, path: str, what: str) -> list[Any]:
         answer = self._ask("GET", path, what)
         if answer.status_code == httpx.codes.NOT_FOUND:
-            raise UnknownSubjectError(f"the registry {self.address} does not have {what}{_told(answer)}")
-        if answer.status_code != httpx.codes.OK:
-            self._document(answer, what)
-        found = answer.json()
-        return found if isinstance(found, list) else []
+            raise UnknownSubjectError(f"the registry {self.address} does not have {what}{said(answer)}")
+        return self._read(answer, what, listed)
 
-    def _document(self, answer: httpx.Response, what: str) -> dict[str, Any]:
+    def _read(self, answer: httpx.Response, what: str, read: Callable[[Any], T]) -> T:
+        """What an answer says, if it is one that a schema registry gives."""
         try:
-            found = answer.json() if answer.status_code == httpx.codes.OK else None
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise RegistryError(
-                f"the registry {self.address}: asked for {what}, it answers HTTP {answer.status_code}{_told(answer)}; "
-                "see that this is the address of a schema registry with Confluent's API"
-            )
-        return found
+            if answer.status_code == httpx.codes.OK:
+                return read(answer.json())
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass
+        to = urlsplit(answer.headers.get("Location", "")) if answer.is_redirect else None
+        moved = "" if to is None else f" (to {to.scheme}://{to.hostname or ''}{to.path})"
+        raise RegistryError(
+            f"the registry {self.address}: asked for {what}, it answers HTTP {answer.status_code}{moved}{said(answer)}"
+            f"{'' if to else shown(answer)}; see that this is the address of a schema registry with Confluent's API"
+        )
 
     def _ask(
         self,
@@ -281,16 +312,15 @@ class RegistryClient:
                 at = (self._first + place) % len(settings.urls)
                 try:
                     answer = self._http.request(method, settings.urls[at] + path, params=query, json=body)
-                except httpx.TransportError as e:
+                except httpx.RequestError as e:
                     reason = _reason(e)
-                    if _UNTRUSTED in reason:
-                        raise RegistryUnreachableError(
-                            f"the registry {settings.urls[at]} is not trusted: {reason}; name the store of its "
-                            "authority (ssl.truststore.location)"
-                        ) from None
+                    for sign, told in _FOR_GOOD.items():
+                        if sign in reason:
+                            message = told.format(where=f"the registry {settings.urls[at]}", reason=reason)
+                            raise RegistryUnreachableError(message) from None
                     continue
                 if answer.status_code in _AGAIN:
-                    reason = f"HTTP {answer.status_code}{_told(answer)}"
+                    reason = f"HTTP {answer.status_code}{said(answer)}"
                     continue
                 self._first = at
                 self._refused(answer, what)
@@ -304,14 +334,14 @@ class RegistryClient:
     def _refused(self, answer: httpx.Response, what: str) -> None:
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             raise RegistryRefusedError(
-                f"the registry {self.address} does not know who asks for {what} (HTTP 401){_told(answer)}; give it a "
+                f"the registry {self.address} does not know who asks for {what} (HTTP 401){said(answer)}; give it a "
                 "user (basic-auth.user-info) or a token (bearer-auth.token)"
             )
         if answer.status_code == httpx.codes.FORBIDDEN:
             raise RegistryRefusedError(
-                f"the registry {self.address} does not let this user ask for {what} (HTTP 403){_told(answer)}"
+                f"the registry {self.address} does not let this user ask for {what} (HTTP 403){said(answer)}"
             )
-        if answer.status_code == httpx.codes.NOT_FOUND and not _error(answer):
+        if answer.status_code == httpx.codes.NOT_FOUND and not error_of(answer):
             raise RegistryError(
                 f"{self.address} answers HTTP 404 as no schema registry does, asked for {what}; see the path of its "
                 "address"
@@ -330,43 +360,7 @@ def _http(settings: Settings) -> httpx.Client:
     )
 
 
-def _schema(document: Mapping[str, Any]) -> RegisteredSchema:
-    references = tuple(
-        SchemaReference(str(one["name"]), str(one["subject"]), int(one["version"]))
-        for one in document.get("references") or ()
-    )
-    return RegisteredSchema(str(document["schema"]), str(document.get("schemaType") or "AVRO"), references)
-
-
-def _body(schema: RegisteredSchema) -> dict[str, Any]:
-    body: dict[str, Any] = {"schema": schema.text}
-    if schema.kind != "AVRO":
-        body["schemaType"] = schema.kind
-    if schema.references:
-        body["references"] = [
-            {"name": one.name, "subject": one.subject, "version": one.version} for one in schema.references
-        ]
-    return body
-
-
-def _error(answer: httpx.Response) -> dict[str, Any]:
-    try:
-        found = answer.json()
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) and ("error_code" in found or "message" in found) else {}
-
-
-def _told(answer: httpx.Response) -> str:
-    """What the registry says of it."""
-    found = _error(answer)
-    message = " ".join(str(found.get("message") or found.get("detail") or "").split())[:500]
-    code = found.get("error_code")
-    told = "; ".join(part for part in (message, "" if code is None else f"error code {code}") if part)
-    return f" ({told})" if told else ""
-
-
-def _reason(error: httpx.TransportError) -> str:
+def _reason(error: httpx.RequestError) -> str:
     match error:
         case httpx.ConnectTimeout():
             return "no connection in time"

@@ -72,6 +72,6 @@ class _Tokens(httpx.Auth):
             answer = response.json()
             self._token = str(answer["access_token"])
             lasts = float(answer.get("expires_in") or 300)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise RegistryError(f"{at} gives no token: its answer has no access_token") from None
         self._end = time.monotonic() + max(0.0, lasts - _BEFORE)

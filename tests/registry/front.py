@@ -40,13 +40,16 @@ class Front:
     Args:
         answers: Gives the status and the document of an answer.
         tls: Speaks TLS with this context.
+        headers: What each answer says besides; here the type of the document may be another.
 
     Attributes:
         requests: All requests that came.
         fail: Answers that are given first, one for each request.
     """
 
-    def __init__(self, answers: Answers, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, answers: Answers, tls: ssl.SSLContext | None = None, *, headers: Mapping[str, str] | None = None
+    ) -> None:
         self.requests: list[Request] = []
         self.fail: list[Answer] = []
         front = self
@@ -61,7 +64,8 @@ class Front:
                 status, document = front.fail.pop(0) if front.fail else answers(request)
                 data = document if isinstance(document, bytes) else json.dumps(document).encode()
                 self.send_response(status)
-                self.send_header("Content-Type", JSON)
+                for name, text in {"Content-Type": JSON, **(headers or {})}.items():
+                    self.send_header(name, text)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +164,72 @@ class TestWhatItDoesNotHold:
         with pytest.raises(RegistryError, match="see that this is the address of a schema registry"):
             connected(front).schema(1)
 
+    @pytest.mark.parametrize(
+        "document", [b"", b"[" * 100_000, [], None, {}, {"schema": "x", "references": 5}, {"id": "no", "version": 1}]
+    )
+    def test_documents_of_other_shapes_are_told(self, front: Front, document: Any) -> None:
+        asks: list[Callable[[RegistryClient], object]] = [
+            lambda made: made.schema(1),
+            lambda made: made.latest("s"),
+            lambda made: made.look_up("s", ORDER),
+            lambda made: made.register("s", ORDER),
+            lambda made: made.refusal("s", ORDER),
+        ]
+        for ask in asks:
+            front.fail = [(200, document)]
+            with pytest.raises(RegistryError, match="see that this is the address of a schema registry"):
+                ask(connected(front))
+
+    @pytest.mark.parametrize("document", [b"<html>Sign in</html>", {"subjects": []}])
+    def test_a_list_that_is_none_is_told(self, front: Front, document: Any) -> None:
+        front.fail = [(200, document)] * 2
+
+        with pytest.raises(RegistryError, match="see that this is the address of a schema registry"):
+            connected(front).subjects()
+        with pytest.raises(RegistryError, match="see that this is the address of a schema registry"):
+            connected(front).versions("s")
+
+    def test_a_redirection_is_not_followed_and_told(self) -> None:
+        with (
+            Front(lambda _: (302, b""), headers={"Location": "https://sso.shop/login?token=HUSH"}) as front,
+            pytest.raises(RegistryError, match=r"answers HTTP 302 \(to https://sso\.shop/login\);") as caught,
+        ):
+            connected(front).schema(1)
+        assert "HUSH" not in str(caught.value)
+
+    def test_a_page_in_place_of_an_answer_is_told(self) -> None:
+        with (
+            Front(lambda _: (200, b"<html>"), headers={"Content-Type": "text/html; charset=utf-8"}) as front,
+            pytest.raises(RegistryError, match="answers HTTP 200 with a document of the type text/html; see"),
+        ):
+            connected(front).schema(1)
+
+    def test_schemas_that_use_each_other_in_a_circle_are_told(self) -> None:
+        used = {"a": "b", "b": "a"}
+
+        def answers(request: Request) -> tuple[int, Any]:
+            subject = request.path.split("/")[2]
+            reference = {"name": used[subject], "subject": used[subject], "version": 1}
+            return 200, {"schema": "{}", "id": 1, "version": 1, "references": [reference]}
+
+        with Front(answers) as front:
+            made = connected(front)
+            first = made.version("a", 1).schema
+            with pytest.raises(RegistryError, match=r"in a circle: b 1 -> a 1 -> b 1"):
+                made.references(first)
+
+    def test_a_schema_that_a_subject_does_not_take_is_told_and_not_registered(
+        self, client: RegistryClient, subject: str
+    ) -> None:
+        assert client.refusal(subject, ORDER) == ""
+        client.register(subject, ORDER)
+
+        assert client.refusal(subject, ORDER) == ""
+        assert client.refusal(subject, record("Order", ("id", "string"))) != ""
+        assert client.versions(subject) == (1,)
+        with pytest.raises(IncompatibleSchemaError, match=f"does not take a schema for the subject '{subject}'"):
+            client.refusal(subject, RegisteredSchema('{"type":"rekord"}'))
+
 
 class TestOutages:
     def test_an_answer_that_may_come_later_is_asked_for_again(self, front: Front, subject: str) -> None:
@@ -181,6 +247,12 @@ class TestOutages:
             caught.value
         )
         assert len(front.requests) == 3
+
+    def test_an_answer_that_is_packed_wrongly_is_asked_for_again(self) -> None:
+        with Front(lambda _: (200, b"no gzip"), headers={"Content-Encoding": "gzip"}) as front:
+            made = connected(front, max_retries=1)
+            with pytest.raises(RegistryUnreachableError, match="asked 2 times for the schema of the id 1"):
+                made.schema(1)
 
     def test_nobody_at_the_address_is_told(self) -> None:
         gone = RegistryClient(Registry("http://me:HUSH@127.0.0.1:9/path", {"max.retries": 0}))
@@ -332,6 +404,19 @@ class TestTls:
     def test_who_is_not_trusted_is_told_at_once(self, secure: Front) -> None:
         with pytest.raises(RegistryUnreachableError, match=r"is not trusted: .*CERTIFICATE_VERIFY_FAILED"):
             RegistryClient(Registry(secure.url)).schema(1)
+
+    def test_a_certificate_of_another_host_is_told_at_once(self, secure: Front, certificates: Certificates) -> None:
+        given = {"ssl.truststore.location": str(certificates.authority), "ssl.truststore.type": "PEM"}
+        elsewhere = secure.url.replace("localhost", "127.1")
+
+        with pytest.raises(
+            RegistryUnreachableError, match=r"has the certificate of another host: .*as its certificate"
+        ):
+            RegistryClient(Registry(elsewhere, given)).schema(1)
+
+    def test_who_does_not_speak_tls_is_told_at_once(self, front: Front) -> None:
+        with pytest.raises(RegistryUnreachableError, match=r"does not answer to TLS: .*; write http://"):
+            RegistryClient(Registry(front.url.replace("http:", "https:"))).schema(1)
 
     def test_a_store_that_is_not_there_is_told(self, tmp_path: Path) -> None:
         given = {"ssl.truststore.location": str(tmp_path / "none.jks")}
