@@ -67,8 +67,8 @@ def doctor(
                     raise
                 state: State = "skipped" if plans or one == "read" else "error"
                 found.append(Finding(f"table {table.name}", state, f"it cannot {one}: {_first(e)}", "see kdsl check"))
-        known = clusters.setdefault(repr((cluster.bootstrap_servers, cluster.properties)), (cluster, []))
-        known[1].extend(plans)
+        place = repr((cluster.bootstrap_servers, cluster.properties, cluster.registry))
+        clusters.setdefault(place, (cluster, []))[1].extend(plans)
     if not clusters:
         if given is None:
             message = "nothing says which cluster is meant"

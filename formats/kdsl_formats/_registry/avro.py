@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.model import AvroTypeError, Json, schema_type
 from kdsl_formats._avro.reading import AvroReader
+from kdsl_formats._avro.resolution import Chosen, Entries, Fail, Items, Null, Record, Step, Union, resolve
 from kdsl_formats._avro.writing import AvroWriter
 from kdsl_formats._registry.framing import Ids, groups, joined, split, together
 
@@ -100,6 +101,36 @@ class FramedReader:
         if isinstance(found, _UnreadableError):
             raise found.with_traceback(None)
         return found
+
+
+def misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterator[str]:
+    """What no message of a writer's schema gives a table.
+
+    Args:
+        writer_schema: The schema that messages are written with.
+        row: The type of the rows.
+        reader_schema: The schema that it is resolved to.
+
+    Raises:
+        AvroTypeError: A schema is none.
+    """
+    reader = schema_type(_alike(reader_schema, writer_schema))
+    yield from _misfits(resolve(schema_type(writer_schema), reader, row, exact_units=True), "")
+
+
+def _misfits(step: Step, place: str) -> Iterator[str]:
+    match step:
+        case Fail(message=message):
+            yield f"{place}: {message}" if place else message
+        case Record(steps=steps):
+            for inner, name in steps:
+                yield from _misfits(inner, name or place)
+        case Items(inner=inner) | Entries(inner=inner) | Chosen(inner=inner):
+            yield from _misfits(inner, place)
+        case Union(branches=branches):
+            found = [list(_misfits(branch, place)) for branch in branches if not isinstance(branch, Null)]
+            if found and all(found):
+                yield from found[-1]
 
 
 def _alike(reader_schema: Json, writer_schema: Json) -> Json:

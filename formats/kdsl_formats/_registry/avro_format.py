@@ -6,7 +6,7 @@ They differ in what messages hold of rows: the rows themselves, or envelopes aro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,12 +15,16 @@ from kdsl.errors import Problem
 from kdsl.formats import ALONE, Decoded, Decoder, Direction, Encoded, Encoder, Use
 from kdsl.options import option
 from kdsl.types import model as t
-from kdsl_formats._avro.model import Json
+from kdsl_formats._avro.model import AvroTypeError, Json
 from kdsl_formats._avro.schema import avro_schema, avro_type_problems
-from kdsl_formats._registry.avro import FramedReader, FramedWriter
+from kdsl_formats._avro.writing import AvroWriter
+from kdsl_formats._registry.avro import FramedReader, FramedWriter, misfits, record_name, text_of
 from kdsl_formats._registry.framing import with_ids
 from kdsl_formats._registry.given import given_schema, schema_problems
 from kdsl_formats._registry.options import RegistryFormat
+
+if TYPE_CHECKING:
+    from kdsl.registry import RegisteredSchema, RegistryClient
 
 
 class AvroRegistryFormat(RegistryFormat):
@@ -80,6 +84,27 @@ class AvroRegistryFormat(RegistryFormat):
             return given_schema(self.schema)
         derived: Json = avro_schema(t.Row(self.held(row).fields, nullable=self.null_written and direction == "write"))
         return derived
+
+    def registered(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
+        """The record's full name and the schema that a sink registers."""
+        del client
+        from kdsl.registry import RegisteredSchema
+
+        schema = self.table_schema(row, "write")
+        return record_name(schema), RegisteredSchema(text_of(schema))
+
+    def misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
+        """Why rows cannot be read, or written, with a registered schema; see `RegistryFormat`."""
+        from kdsl_formats._registry.references import whole_schema
+
+        try:
+            whole = whole_schema(client, schema)
+            if direction == "read":
+                return "; ".join(misfits(whole, self.held(row), self.table_schema(row, "read")))
+            AvroWriter(whole, self.held(row))
+        except AvroTypeError as e:
+            return str(e)
+        return ""
 
 
 class _Decoder:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from kdsl.client.properties import Properties, Value
 from kdsl.cluster import Registry
@@ -13,6 +14,9 @@ from kdsl.options import option
 from kdsl.registry.settings import is_login, registry_problems
 from kdsl.secrets import Secret
 from kdsl.types import model as t
+
+if TYPE_CHECKING:
+    from kdsl.registry import RegisteredSchema, RegistryClient
 
 _OLDER = "schema-registry."
 _OWN = (
@@ -195,6 +199,22 @@ class RegistryFormat(Format):
         if len(use.topics) != 1:
             raise KdslError("; ".join(str(told) for told in self.check_use(None, use, "write")))
         return f"{use.topics[0]}-{record if self.named_after('record') else use.side}"
+
+    @abstractmethod
+    def registered(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
+        """The full name of what a sink writes, and the schema that it registers.
+
+        Raises:
+            RegistryError: The registry lacks what the schema makes use of, does not answer, or refuses.
+        """
+
+    @abstractmethod
+    def misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
+        """Why rows of a type cannot be read, or written, with a registered schema; empty where they can.
+
+        Raises:
+            RegistryError: The registry lacks what the schema makes use of, does not answer, or refuses.
+        """
 
     def own_problems(self, *, named: bool, direction: Direction) -> Iterator[Problem]:
         """Combinations of the options that contradict each other.

@@ -95,6 +95,33 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         """The message that is told; None where only the registry has it."""
         return self.schema() if self._is_told else None
 
+    def registered(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
+        """The message's full name and the file that a sink registers."""
+        del row
+        from kdsl_formats.protobuf.registered import registered_text
+
+        schema = self.schema()
+        return schema.name, registered_text(client, schema, normalize=self.normalize)
+
+    def misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
+        """Why rows cannot be read, or written, with a registered schema; see `RegistryFormat`."""
+        from kdsl_formats.protobuf.registered import names_of, registered_schema
+
+        told = self.told_schema()
+        wanted = told.name if told is not None else self.message_class_name
+        try:
+            names = list(names_of(schema).values())
+            found = [name for name in names if wanted is None or wanted in (name, name.rpartition(".")[2])]
+            if not found:
+                return f"it has no message {wanted}, but {', '.join(names)}"
+            if told is not None and direction == "read":
+                return ""
+            messages = (registered_schema(client, schema, name).message for name in found)
+            whys = [next(iter(problems(message, row, writing=direction == "write")), None) for message in messages]
+        except SchemaError as e:
+            return str(e)
+        return "" if None in whys else str(whys[0])
+
 
 class _Decoder:
     """Reads messages by the ids and indexes before them; the readers are kept."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path as FilePath, PurePosixPath
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
@@ -97,11 +96,13 @@ def registered_id(client: RegistryClient, subject: str, schema: Schema, *, regis
         IncompatibleSchemaError: The registry does not take it.
         RegistryError: The registry does not answer, or refuses.
     """
-    files = FileDescriptorSet.FromString(schema.files).file
     try:
-        return _id(client, subject, files, register=register, normalize=normalize)
+        made = registered_text(client, schema, register=register, normalize=normalize)
+        if register:
+            return client.register(subject, made, normalize=normalize)
+        return client.look_up(subject, made, normalize=normalize).id
     except IncompatibleSchemaError as e:
-        if not any(file.syntax == "editions" for file in files):
+        if not any(file.syntax == "editions" for file in FileDescriptorSet.FromString(schema.files).file):
             raise
         raise IncompatibleSchemaError(
             f"{e}; it is of an edition, which this registry may not know: write it in proto2 or proto3, where each "
@@ -109,10 +110,15 @@ def registered_id(client: RegistryClient, subject: str, schema: Schema, *, regis
         ) from None
 
 
-def _id(
-    client: RegistryClient, subject: str, files: Sequence[FileDescriptorProto], *, register: bool, normalize: bool
-) -> int:
-    *imported, main = files
+def registered_text(
+    client: RegistryClient, schema: Schema, *, register: bool = False, normalize: bool = False
+) -> RegisteredSchema:
+    """The file of a message as it is registered, with the versions of the files that it imports; see `registered_id`.
+
+    Raises:
+        RegistryError: As there, for the files that it imports.
+    """
+    *imported, main = FileDescriptorSet.FromString(schema.files).file
     known: dict[str, SchemaReference] = {}
     for file in imported:  # each behind what it imports itself
         if file.name.startswith(_WELL_KNOWN):
@@ -122,9 +128,7 @@ def _id(
             client.register(file.name, made, normalize=normalize)
         version = client.look_up(file.name, made, normalize=normalize).version
         known[file.name] = SchemaReference(file.name, file.name, version)
-    if register:
-        return client.register(subject, _text(main, known), normalize=normalize)
-    return client.look_up(subject, _text(main, known), normalize=normalize).id
+    return _text(main, known)
 
 
 def _text(file: FileDescriptorProto, known: dict[str, SchemaReference]) -> RegisteredSchema:

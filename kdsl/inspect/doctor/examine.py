@@ -15,6 +15,7 @@ from kdsl.errors import KdslError, ResolveError
 from kdsl.inspect.doctor import network, tls
 from kdsl.inspect.doctor.admin import Admin, NotToldError
 from kdsl.inspect.doctor.findings import Finding, error, ok, skipped, warning
+from kdsl.inspect.doctor.schemas import schemas
 from kdsl.inspect.doctor.tables import reading, writing
 from kdsl.plan.model import ReadPlan, WritePlan
 
@@ -38,6 +39,11 @@ def examine(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan] = ()) -> Ite
     yield from settings
     if any(f.state == "error" for f in settings):
         return
+    yield from _kafka(cluster, wanted, transport)
+    yield from _once(schemas(cluster, wanted))
+
+
+def _kafka(cluster: Cluster, wanted: list[ReadPlan | WritePlan], transport: Transport) -> Iterator[Finding]:
     if transport == "jvm" and (cannot := [p for p in cluster.problems() if p.severity == "error"]):
         message = f"doctor asks as librdkafka does, which cannot use these settings: {cannot[0].message}"
         yield skipped("network and cluster", message, "look with Java's tools (kafka-topics.sh --command-config …)")
@@ -65,8 +71,12 @@ def examine(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan] = ()) -> Ite
         for plan in wanted:
             yield skipped(f"table {plan.table}", "not looked at while brokers cannot be reached")
         return
+    yield from _once(f for plan in wanted for f in _table(plan, cluster, admin))
+
+
+def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
     told: set[Finding] = set()
-    for finding in (f for plan in wanted for f in _table(plan, cluster, admin)):
+    for finding in findings:
         if finding not in told:
             told.add(finding)
             yield finding
