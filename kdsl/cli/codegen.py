@@ -104,7 +104,7 @@ def json_schema(
 
     try:
         schema = json.loads(_text(file))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise CodegenError(f"{file} is no JSON: {e}") from None
     if not isinstance(schema, dict):
         raise CodegenError(f"{file}: a JSON Schema is an object")
@@ -238,7 +238,7 @@ def _put(text: str, out_file: Path | None, check: bool) -> None:
             raise typer.BadParameter("--check compares with the file that --out names", param_hint="--check")
         out.file.write(text)
         return
-    before = out_file.read_text(encoding="utf-8") if out_file.is_file() else ""
+    before = _text(out_file) if out_file.is_file() else ""
     if check:
         if before == text:
             return
@@ -248,4 +248,7 @@ def _put(text: str, out_file: Path | None, check: bool) -> None:
         out.file.writelines(diff)
         raise typer.Exit(1)
     if before != text:
-        out_file.write_text(text, encoding="utf-8")
+        try:
+            out_file.write_text(text, encoding="utf-8")
+        except OSError as e:
+            raise CodegenError(f"the file '{out_file}' cannot be written: {e.strerror}") from None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any, Literal, Self
 
@@ -52,6 +53,19 @@ class Beside(str):
 
 class CodegenError(KdslError):
     """A table, or a schema, that cannot be written in the form that was asked for; the text says why."""
+
+
+@contextmanager
+def within_reach() -> Iterator[None]:
+    """Tell of types that are nested deeper than they can be followed.
+
+    Raises:
+        CodegenError: They are.
+    """
+    try:
+        yield
+    except RecursionError:
+        raise CodegenError("its types are nested too deeply to be followed") from None
 
 
 @attrs.frozen

@@ -11,7 +11,7 @@ import attrs
 from kdsl.codegen.annotations import Ann, Annotations, Classes, header_list
 from kdsl.codegen.imports import Imports
 from kdsl.codegen.layout import INDENT, WIDTH, call, docstring, fits, part, text
-from kdsl.codegen.model import CodegenError, Draft
+from kdsl.codegen.model import CodegenError, Draft, within_reach
 from kdsl.codegen.names import attribute, class_name
 from kdsl.codegen.options import Arguments
 from kdsl.codegen.secret import Placeholders
@@ -20,6 +20,7 @@ from kdsl.declare.metadata import METADATA
 from kdsl.errors import fail_on, listing
 
 
+@within_reach()
 def to_python(tables: Sequence[TableDef | Draft] | TableDef | Draft, *, heading: str = "Kafka tables.") -> str:
     """Tables as the source of a module.
 

@@ -115,6 +115,21 @@ def test_files_that_are_none(arguments: list[str], told: str, monkeypatch: pytes
     assert told in str(done.exception)
 
 
+def test_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+    schema, packed = CODEGEN / "data/orders.avsc", tmp_path / "packed.py"
+    packed.write_bytes(b"\xff\xfe")
+
+    for out, told in (
+        (tmp_path / "none" / "x.py", "cannot be written"),
+        (tmp_path, "cannot be written"),
+        (packed, "no UTF-8"),
+    ):
+        done = CliRunner().invoke(app, ["codegen", "avro", str(schema), "--out", str(out)])
+
+        assert isinstance(done.exception, CodegenError)
+        assert told in str(done.exception)
+
+
 @pytest.mark.parametrize("arguments", [["registry", "x"], ["topic", "x"], ["avro", "data/orders.avsc", "--check"]])
 def test_wrong_calls_end_with_2(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CODEGEN)

@@ -192,6 +192,14 @@ class TestAvro:
 
         assert without_classes(declared(draft, tmp_path)) == draft.table
 
+    def test_nesting_that_nobody_can_follow_is_told(self) -> None:
+        schema: Any = "int"
+        for _ in range(900):
+            schema = {"type": "array", "items": schema}
+
+        with pytest.raises(CodegenError, match="nested too deeply"):
+            avro_draft(record({"name": "a", "type": schema}))
+
     def test_the_same_record_twice_is_one_class_and_equal_names_are_kept_apart(self, tmp_path: Path) -> None:
         a = {"type": "record", "name": "x.Address", "fields": [{"name": "a", "type": "int"}]}
         b = {"type": "record", "name": "y.Address", "fields": [{"name": "b", "type": "int"}]}
@@ -226,6 +234,13 @@ class TestProtobuf:
         with pytest.raises(CodegenError, match=r"there is no message 'C'.*p\.A.*p\.B"):
             protobuf_file(str(file), message="C")
         assert [protobuf_file(str(file), message=name).table.name for name in ("B", "p.B")] == ["B", "B"]
+
+    def test_a_file_without_a_message_is_told(self, tmp_path: Path) -> None:
+        file = tmp_path / "none.proto"
+        file.write_text('syntax = "proto3"; enum E { A = 0; }')
+
+        with pytest.raises(CodegenError, match="the file has no message"):
+            protobuf_file(str(file))
 
     def test_a_module_finds_its_file_from_every_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "protos {1}").mkdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Draft, Hint, Path, Symbol
+from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Draft, Hint, Path, Symbol, within_reach
 from kdsl.declare.classes.values import BadValueError, to_arrow
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
@@ -28,6 +28,7 @@ _CONNECT: Mapping[str, t.DataType] = {
 _CHOICES = ("oneOf", "anyOf", "allOf")
 
 
+@within_reach()
 def json_schema_draft(schema: Mapping[str, Any], *, topic: str = "", name: str = "") -> Draft:
     """A table of the objects of a JSON Schema.
 

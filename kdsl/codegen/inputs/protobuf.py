@@ -83,6 +83,8 @@ def _draft(files: FileDescriptorSet, message: str, chosen: Callable[[str], Forma
     own = files.file[-1]
     prefix = f"{own.package}." if own.package else ""
     there = [prefix + m.name for m in own.message_type]
+    if not there:
+        raise CodegenError("the file has no message")
     if not message:
         used = {f.type_name.lstrip(".") for m in own.message_type for f in m.field}
         outer = [n for n in there if n not in used] or there
