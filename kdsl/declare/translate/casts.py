@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kdsl.declare.translate.values import INTEGERS, Interval, Value, same_in_spark, spark_name
 from kdsl.types import model as t
+from kdsl.types.sql import literal, quoted
 
 
 class NoCastError(Exception):
@@ -84,8 +85,10 @@ def _cast(value: Value, have: t.DataType, want: t.DataType, *, trying: bool) -> 
         case ((t.Timestamp() | t.TimestampLtz()), (t.Timestamp() | t.TimestampLtz())):
             made = text if same_in_spark(have, want) else plain(text, want)
             return _precise(made, have, want)
-        case ((t.Timestamp() | t.TimestampLtz()), (t.Date() | t.Time())):
+        case ((t.Timestamp() | t.TimestampLtz()), t.Date()):
             return plain(text, want)
+        case ((t.Timestamp() | t.TimestampLtz()), t.Time()):
+            return plain(f"substring(CAST({text} AS STRING), 12)", want)
         case t.Date(), (t.Timestamp() | t.TimestampLtz()):
             return plain(text, want)
         case t.Boolean(), _ if _number(want):
@@ -95,11 +98,7 @@ def _cast(value: Value, have: t.DataType, want: t.DataType, *, trying: bool) -> 
         case _ if _number(have) and _number(want):
             return text if same_in_spark(have, want) else plain(text, want, trying=trying)
         case t.Array() | t.Map() | t.Row(), _ if type(have) is type(want):
-            if _same_shape(have, want):
-                return text if same_in_spark(have, want) else plain(text, want, trying=trying)
-            raise NoCastError(
-                f"{have.spelling} cannot be cast to {want.spelling} here", "cast the members by themselves"
-            )
+            return _collection(text, have, want, trying=trying)
         case _ if have.as_nullable() == want.as_nullable():
             return text
         case _ if _number(have) and isinstance(want, t.Timestamp | t.TimestampLtz):
@@ -113,15 +112,29 @@ def _number(kind: t.DataType) -> bool:
     return isinstance(kind, (*INTEGERS, t.Float, t.Double, t.Decimal))
 
 
-def _same_shape(have: t.DataType, want: t.DataType) -> bool:
-    """Whether every leaf is cast alike by both engines."""
-    if isinstance(have, t.Row) and isinstance(want, t.Row):
-        pairs = zip(have.fields, want.fields, strict=False)
-        return len(have.fields) == len(want.fields) and all(_same_shape(a.type, b.type) for a, b in pairs)
-    inside, other = list(t.children(have)), list(t.children(want))
-    if inside or other:
-        return type(have) is type(want) and all(_same_shape(a, b) for a, b in zip(inside, other, strict=True))
-    return same_in_spark(have, want) or (_number(have) and _number(want))
+def _collection(text: str, have: t.DataType, want: t.DataType, *, trying: bool) -> str:
+    """An array, a map or a row whose members are cast one by one."""
+    if same_in_spark(have, want):
+        return text
+    if trying:
+        raise NoCastError(f"{have.spelling} is not tried to be cast here", "cast the members by themselves")
+    match have, want:
+        case t.Array(element=a), t.Array(element=b):
+            return f"transform({text}, e -> {_member('e', a, b)})"
+        case t.Map(key=k, value=v), t.Map(key=k2, value=v2):
+            made = text if same_in_spark(v, v2) else f"transform_values({text}, (k, v) -> {_member('v', v, v2)})"
+            return made if same_in_spark(k, k2) else f"transform_keys({made}, (k, v) -> {_member('k', k, k2)})"
+        case t.Row(fields=a), t.Row(fields=b) if len(a) == len(b):
+            pairs = zip(a, b, strict=True)
+            made = ", ".join(
+                f"{literal(y.name)[0]}, {_member(f'{text}.{quoted(x.name)}', x.type, y.type)}" for x, y in pairs
+            )
+            return f"if({text} IS NULL, NULL, named_struct({made}))"
+    raise NoCastError(f"{have.spelling} cannot be cast to {want.spelling}", "give it as many members")
+
+
+def _member(text: str, have: t.DataType, want: t.DataType) -> str:
+    return _cast(Value(text, have), have, want, trying=False)
 
 
 def as_text(value: Value) -> str:
@@ -143,12 +156,25 @@ def as_text(value: Value) -> str:
             return f"rpad(concat({shown}, if(instr({shown}, '.') = 0, '.', '')), {20 + precision}, '0')"
         case t.Time():
             return f"substring(CAST({text} AS STRING), 1, 8)"
-        case Interval() | t.Array() | t.Map() | t.Multiset() | t.Row():
+        case t.Array(element=element):
+            texts = f"transform({text}, e -> {as_text(Value('e', element))})"
+            return f"concat('[', array_join({texts}, ', ', 'NULL'), ']')"
+        case t.Map(key=key, value=inner):
+            shown = f"concat({as_text(Value('e.key', key))}, '=', {_shown(Value('e.value', inner))})"
+            return f"concat('{{', array_join(transform(map_entries({text}), e -> {shown}), ', '), '}}')"
+        case t.Row(fields=fields):
+            members = ", ', ', ".join(_shown(Value(f"{text}.{quoted(f.name)}", f.type)) for f in fields)
+            return f"if({text} IS NULL, NULL, concat('(', {members}, ')'))"
+        case Interval() | t.Multiset():
             raise NoCastError(
                 f"{kind.spelling} as text is written otherwise by Spark", "put it together with CONCAT from its members"
             )
         case _:
             return f"CAST({text} AS STRING)"
+
+
+def _shown(value: Value) -> str:
+    return f"coalesce({as_text(value)}, 'NULL')"
 
 
 def _cut(text: str, have: t.DataType, want: t.DataType) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
-from kdsl.declare.translate import json_functions, times, tree as n
+from kdsl.declare.translate import array_functions, json_functions, text_functions, times, tree as n
 from kdsl.declare.translate.calls import Arguments, Function, plain
-from kdsl.declare.translate.values import INTEGERS, Value, spark_name
+from kdsl.declare.translate.values import Value, spark_name
 from kdsl.types import model as t
-from kdsl.types.sql import literal
 
 
 def _same_type(template: str) -> Function:
@@ -112,7 +110,8 @@ def _truncate(call: Arguments) -> Value:
                 return call[0]
             text = call[0].text
             cut = f"if({text} < 0, ceil({text}, {digits}), floor({text}, {digits}))"
-            return call.made(f"CAST({cut} AS DECIMAL({precision}, {digits}))", t.Decimal(precision, int(digits)))
+            kind = t.Decimal(min(38, 1 + precision - scale + int(digits)), int(digits))
+            return call.made(f"CAST({cut} AS DECIMAL({kind.precision}, {digits}))", kind)
         case t.Float() | t.Double():
             call.fail("of a FLOAT or DOUBLE is not exact in Spark", "CAST it to a DECIMAL before")
     return call[0]
@@ -149,168 +148,6 @@ def _nullif(call: Arguments) -> Value:
     return Value(f"(CASE WHEN {a} = {b} THEN NULL ELSE {call[0].text} END)", kind and kind.as_nullable())
 
 
-def _trim(call: Arguments) -> Value:
-    call.count(1, 2)
-    call.kinds("text")
-    side = call.node.words.get("SIDE", {"LTRIM": "LEADING", "RTRIM": "TRAILING"}.get(call.name, "BOTH"))
-    signs = call[1].text if len(call) == 2 else "' '"
-    return call.made(f"trim({side} {signs} FROM {call[0].text})", t.STRING)
-
-
-def _pad(call: Arguments) -> Value:
-    call.count(3)
-    call.kinds("text", "whole", "text")
-    text = f"{call.name.lower()}({', '.join(v.text for v in call.values)})"
-    if call[1].constant is None or int(call[1].constant) < 0 or not call[2].constant:
-        length = call[1].text
-        text = f"(CASE WHEN {length} >= 0 AND ({call[2].text} <> '' OR {length} <= 0) THEN {text} END)"
-        return call.made(text, t.STRING, nullable=True)
-    return call.made(text, t.STRING)
-
-
-def _substring(call: Arguments) -> Value:
-    call.count(2, 3)
-    call.kinds("text", "whole")
-    text = f"substring({', '.join(v.text for v in call.values)})"
-    return call.made(text, t.STRING)
-
-
-def _regexp_extract(call: Arguments) -> Value:
-    call.count(2, 3)
-    call.kinds("text", "text", "whole")
-    group = call[2].text if len(call) == 3 else "0"
-    text, pattern = call[0].text, call[1].text
-    made = f"(CASE WHEN {text} RLIKE {pattern} THEN regexp_extract({text}, {pattern}, {group}) END)"
-    return call.made(made, t.STRING, nullable=True)
-
-
-def _regexp_replace(call: Arguments) -> Value:
-    """The replacement is a text as it stands; Spark's knows groups, as ``$1``."""
-    call.count(3)
-    call.kinds("text")
-    constant = call[2].constant
-    if constant is None:
-        signs, escaped = literal(r"([\\$])")[0], literal(r"\\$1")[0]
-        plain_text = f"regexp_replace({call[2].text}, {signs}, {escaped})"
-    else:
-        plain_text = literal(re.sub(r"([\\$])", r"\\\1", constant))[0]
-    return call.made(f"regexp_replace({call[0].text}, {call[1].text}, {plain_text})", t.STRING)
-
-
-def _elt(call: Arguments) -> Value:
-    call.count(2, 99)
-    call.kinds("whole", "text")
-    kind, texts = call.scalar.together(call.node, "ELT", call.values[1:])
-    made = f"get(array({', '.join(texts)}), CAST({call[0].text} AS INT) - 1)"
-    return call.made(made, kind or t.STRING, nullable=True)
-
-
-def _quoted_pattern(call: Arguments, index: int) -> str:
-    """A text as the regular expression that finds just it."""
-    found = call[index].constant
-    if found is None:
-        return f"concat({literal(chr(92) + 'Q')[0]}, {call[index].text}, {literal(chr(92) + 'E')[0]})"
-    if not found:
-        call.fail("needs something to split at", "give a text that is not empty")
-    return literal(re.escape(found))[0]
-
-
-def _split_index(call: Arguments) -> Value:
-    call.count(3)
-    call.kinds("text", "text|number", "whole")
-    if call[1].family == "number":
-        call.fail("with the code of a character cannot be translated", "give the character in quotes")
-    text = call[0].text
-    part = f"get(split({text}, {_quoted_pattern(call, 1)}, -1), {call[2].text})"
-    return call.made(f"(CASE WHEN {text} <> '' THEN {part} END)", t.STRING, nullable=True)
-
-
-def _split(call: Arguments) -> Value:
-    call.count(2)
-    call.kinds("text")
-    return call.made(f"split({call[0].text}, {_quoted_pattern(call, 1)}, -1)", t.Array(t.STRING))
-
-
-def _concat(call: Arguments) -> Value:
-    call.count(1, 99)
-    call.kinds("text")
-    return call.made(f"concat({', '.join(v.text for v in call.values)})", t.STRING)
-
-
-def _concat_ws(call: Arguments) -> Value:
-    call.count(1, 99)
-    call.kinds("text")
-    return call.made(f"concat_ws({', '.join(v.text for v in call.values)})", t.STRING, nullable=call[0].nullable)
-
-
-def _sha2(call: Arguments) -> Value:
-    if call.name == "SHA2":
-        call.count(2)
-        call.kinds("text", "whole")
-        return call.made(f"sha2({call[0].text}, {call[1].text})", t.VarChar(128))
-    call.count(1)
-    call.kinds("text")
-    return call.made(f"sha2({call[0].text}, {call.name[3:]})", t.Char(int(call.name[3:]) // 4))
-
-
-def _str_to_map(call: Arguments) -> Value:
-    call.count(1, 3)
-    call.kinds("text")
-    if len(call) == 2:
-        call.fail("takes one argument or three", "give both delimiters")
-    more = [v.text for v in call.values[1:]] or ["','", "'='"]
-    return call.made(f"str_to_map({call[0].text}, {', '.join(more)})", t.Map(t.STRING, t.STRING))
-
-
-def _array(call: Arguments, index: int = 0) -> t.Array:
-    kind = call[index].type
-    if not isinstance(kind, t.Array):
-        call.fail(f"takes an ARRAY, not {call[index].spelling}", "give it one")
-    return kind
-
-
-def _contains(call: Arguments) -> Value:
-    call.count(2)
-    element = _array(call).element
-    _, wanted = call.scalar.comparable(call.node, Value("e", element), call[1], "=")
-    return call.made(f"exists({call[0].text}, e -> e <=> {wanted})", t.Boolean(), nullable=call[0].nullable)
-
-
-def _of_array(template: str) -> Function:
-    def function(call: Arguments) -> Value:
-        call.count(1)
-        kind = _array(call)
-        return call.made(template.format(call[0].text), kind)
-
-    return function
-
-
-def _of_element(template: str) -> Function:
-    def function(call: Arguments) -> Value:
-        call.count(1)
-        return call.made(template.format(call[0].text), _array(call).element, nullable=True)
-
-    return function
-
-
-def _of_map(template: str, *, keys: bool) -> Function:
-    def function(call: Arguments) -> Value:
-        call.count(1)
-        kind = call[0].type
-        if not isinstance(kind, t.Map):
-            call.fail(f"takes a MAP, not {call[0].spelling}", "give it one")
-        return call.made(template.format(call[0].text), t.Array(kind.key if keys else kind.value))
-
-    return function
-
-
-def _cardinality(call: Arguments) -> Value:
-    call.count(1)
-    if call[0].family != "other" or isinstance(call[0].type, t.Row):
-        call.fail(f"takes an ARRAY, MAP or MULTISET, not {call[0].spelling}", "give it one")
-    return call.made(f"if({call[0].text} IS NULL, NULL, size({call[0].text}))", t.Int())
-
-
 def _rand(call: Arguments) -> Value:
     if call.name == "RAND_INTEGER":
         call.count(1)
@@ -320,32 +157,17 @@ def _rand(call: Arguments) -> Value:
     return Value("rand()", t.Double(nullable=False))
 
 
-def _base64(call: Arguments) -> Value:
-    call.count(1)
-    call.kinds("text|bytes")
-    if call.name == "TO_BASE64":
-        return call.made(f"base64(CAST({call[0].text} AS BINARY))", t.STRING)
-    return call.made(f"CAST(unbase64({call[0].text}) AS STRING)", t.STRING)
-
-
-def _refused_casts(call: Arguments) -> Value:
-    call.count(1)
-    call.kinds("number|text")
-    if call[0].family == "number" and not isinstance(call[0].type, INTEGERS):
-        call.fail(f"takes a whole number or a text, not {call[0].spelling}", "CAST it")
-    if call.name == "BIN" and call[0].family == "text":
-        call.fail("takes a whole number, not a text", "CAST it")
-    return call.made(f"{call.name.lower()}({call[0].text})", t.STRING)
-
-
-_OVERLAY = "(CASE WHEN {2} NOT BETWEEN 1 AND char_length({0}) THEN {0} ELSE overlay({*}) END)"
-_T, _I, _D, _B = t.STRING, t.Int(), t.Double(), t.Boolean()
+_D = t.Double()
 AGGREGATES = (
     *("COUNT", "SUM", "AVG", "MIN", "MAX", "STDDEV_POP", "STDDEV_SAMP", "STDDEV", "VAR_POP", "VAR_SAMP", "VARIANCE"),
     *("LISTAGG", "ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD", "SUM0", "NTILE", "PERCENT_RANK", "CUME_DIST"),
     *("FIRST_VALUE", "LAST_VALUE"),
 )
 REFUSED: Mapping[str, tuple[str, str]] = {
+    "TYPEOF": ("the types of Spark have other names", "leave it out"),
+    "JSON_QUOTE": ("Spark writes JSON otherwise", "write the table with the format json"),
+    "JSON_UNQUOTE": ("Spark reads JSON otherwise", "use JSON_VALUE"),
+    "ARRAY_AGG": ("Spark gives an empty array for no rows", "use LISTAGG"),
     "INITCAP": ("Spark takes words to end at blanks only", "put it together with UPPER, LOWER and SUBSTRING"),
     "COLLECT": ("Spark has no multiset", "use LISTAGG, or aggregate elsewhere"),
     "JSON_OBJECT": ("Spark writes JSON otherwise", "write the table with the format json"),
@@ -360,57 +182,7 @@ REFUSED: Mapping[str, tuple[str, str]] = {
     "IS_DECIMAL": ("Spark has no equal", "use TRY_CAST(x AS DECIMAL(38, 18)) IS NOT NULL"),
 }
 FUNCTIONS: dict[str, Function] = {
-    "CHAR_LENGTH": plain("char_length({0})", _I, "text"),
-    "CHARACTER_LENGTH": plain("char_length({0})", _I, "text"),
-    "OCTET_LENGTH": plain("octet_length({0})", _I, "text|bytes"),
-    "UPPER": plain("upper({0})", _T, "text"),
-    "LOWER": plain("lower({0})", _T, "text"),
-    "REVERSE": plain("reverse({0})", _T, "text"),
-    "REPEAT": plain("repeat({0}, {1})", _T, "text", "whole"),
-    "REPLACE": plain("replace({0}, {1}, {2})", _T, "text", "text", "text"),
-    "TRANSLATE": plain("translate({0}, {1}, {2})", _T, "text", "text", "text"),
-    "LEFT": plain("left({0}, {1})", _T, "text", "whole"),
-    "RIGHT": plain("right({0}, {1})", _T, "text", "whole"),
-    "POSITION": plain("locate({0}, {1})", _I, "text", "text"),
-    "LOCATE": plain("locate({*})", _I, "text", "text", "whole", least=2),
-    "INSTR": plain("instr({0}, {1})", _I, "text", "text"),
-    "OVERLAY": plain(_OVERLAY, _T, "text", "text", "whole", "whole", least=3),
-    "ASCII": plain("ascii({0})", _I, "text"),
-    "CHR": plain("chr({0})", _T, "whole"),
-    "MD5": plain("md5({0})", t.Char(32), "text"),
-    "SHA1": plain("sha1({0})", t.Char(40), "text"),
-    **dict.fromkeys(("SHA224", "SHA256", "SHA384", "SHA512", "SHA2"), _sha2),
-    "REGEXP": plain("({0} RLIKE {1})", _B, "text", "text"),
-    "REGEXP_REPLACE": _regexp_replace,
-    "REGEXP_EXTRACT": _regexp_extract,
-    "REGEXP_COUNT": plain("regexp_count({0}, {1})", _I, "text", "text"),
-    "STARTSWITH": plain("startswith({0}, {1})", _B, "text", "text"),
-    "ENDSWITH": plain("endswith({0}, {1})", _B, "text", "text"),
-    "IS_ALPHA": plain("({0} RLIKE '^[\\\\p{L}]+$')", _B, "text"),
-    "IS_DIGIT": plain("({0} RLIKE '^[\\\\p{Nd}]+$')", _B, "text"),
-    "URL_ENCODE": plain("url_encode({0})", _T, "text"),
-    "URL_DECODE": plain("try_url_decode({0})", _T, "text", nullable=True),
-    "PARSE_URL": plain("try_parse_url({*})", _T, "text", "text", "text", least=2, nullable=True),
-    "ENCODE": plain("encode({0}, {1})", t.BYTES, "text", "text"),
-    "DECODE": plain("decode({0}, {1})", _T, "bytes", "text"),
-    "TO_BASE64": _base64,
-    "FROM_BASE64": _base64,
-    "UUID": plain("uuid()", t.Char(36), nullable=False),
-    "TRIM": _trim,
-    "LTRIM": _trim,
-    "RTRIM": _trim,
-    "BTRIM": _trim,
-    "LPAD": _pad,
-    "RPAD": _pad,
-    "SUBSTRING": _substring,
-    "SUBSTR": _substring,
-    "SPLIT_INDEX": _split_index,
-    "SPLIT": _split,
-    "CONCAT": _concat,
-    "CONCAT_WS": _concat_ws,
-    "STR_TO_MAP": _str_to_map,
-    "HEX": _refused_casts,
-    "BIN": _refused_casts,
+    **text_functions.FUNCTIONS,
     "ABS": _same_type("abs({})"),
     "SIGN": _same_type("sign({})"),
     "MOD": _mod,
@@ -434,18 +206,10 @@ FUNCTIONS: dict[str, Function] = {
     "RAND": _rand,
     "RAND_INTEGER": _rand,
     "IF": _if,
-    "ELT": _elt,
     "IFNULL": _coalesce,
     "COALESCE": _coalesce,
     "NULLIF": _nullif,
-    "CARDINALITY": _cardinality,
-    "ARRAY_CONTAINS": _contains,
-    "ARRAY_DISTINCT": _of_array("array_distinct({})"),
-    "ARRAY_REVERSE": _of_array("reverse({})"),
-    "ARRAY_MAX": _of_element("array_max({})"),
-    "ARRAY_MIN": _of_element("array_min({})"),
-    "MAP_KEYS": _of_map("map_keys({})", keys=True),
-    "MAP_VALUES": _of_map("map_values({})", keys=False),
+    **array_functions.FUNCTIONS,
     **times.FUNCTIONS,
     **json_functions.FUNCTIONS,
 }

@@ -151,12 +151,12 @@ class Scalar:
 
     def number(self, node: n.Literal) -> Value:
         """A number: INT, BIGINT, DECIMAL, or DOUBLE with an exponent."""
-        text = node.text
+        text = node.text.removesuffix(".")
         if "e" in text.lower():
             return Value(f"{text.upper().replace('E+', 'E')}D", t.Double(nullable=False), text)
         if "." in text:
             whole, _, behind = text.partition(".")
-            digits = len(whole.lstrip("0") or "0") + len(behind)
+            digits = len(whole.lstrip("0") or whole[:1]) + len(behind)
             if digits > t.MAX_DECIMAL:
                 self.fail(node, text, f"{text} has more than 38 digits", "write fewer")
             kind = t.Decimal(max(digits, len(behind), 1), len(behind), nullable=False)
@@ -199,7 +199,7 @@ class Scalar:
         self.need(node, value, "number", node.operator)
         if node.operator == "+":
             return value
-        constant = None if value.constant is None else f"-{value.constant}"
+        constant = None if value.constant is None else f"-{value.constant}".removeprefix("--")
         if isinstance(value.type, t.Int | t.BigInt) and value.constant is not None:
             return Value(f"({constant}{'L' if isinstance(value.type, t.BigInt) else ''})", value.type, constant)
         return Value(f"(- {value.text})", value.type, constant)
@@ -362,9 +362,15 @@ class Scalar:
         value, pattern = self(node.operand), self(node.pattern)
         for each in (value, pattern):
             self.need(node, each, "text", what)
-        if node.similar:
-            self.fail(node, "SIMILAR", "SIMILAR TO cannot be translated", "use REGEXP(text, 'regular expression')")
         nullable = value.nullable or pattern.nullable
+        if node.similar:
+            if pattern.constant is None or node.escape is not None or re.search(r"[\[\\^$]", pattern.constant):
+                reason = "SIMILAR TO takes a constant pattern of %, _, |, *, +, ?, {} and () here"
+                self.fail(node, "SIMILAR", reason, "use REGEXP(text, 'regular expression')")
+            signs = {"%": ".*", "_": ".", ".": r"\."}
+            regular = literal(f"^(?s:{''.join(signs.get(sign, sign) for sign in pattern.constant)})$")[0]
+            negation = "NOT " if node.negated else ""
+            return Value(f"({value.text} {negation}RLIKE {regular})", t.Boolean(nullable=nullable))
         escape = None if node.escape is None else self(node.escape).constant
         if node.escape is not None and (escape is None or len(escape) != 1):
             self.fail(node, "ESCAPE", "the escape character is one character in quotes", "write ESCAPE '!'")
@@ -390,7 +396,9 @@ class Scalar:
             same = f"({a} <=> {b})"
             return Value(same if node.negated else f"(NOT {same})", t.Boolean(nullable=False))
         if node.what == "JSON":
-            self.fail(node, "JSON", "IS JSON cannot be translated", "use JSON_VALUE(x, '$') IS NOT NULL for a scalar")
+            self.need(node, value, "text", "IS JSON")
+            found = f"(try_parse_json({value.text}) IS {'' if node.negated else 'NOT '}NULL)"
+            return Value(found, t.Boolean(nullable=False))
         if node.what != "NULL":
             self.need(node, value, "boolean", f"IS {node.what}")
         what = "NULL" if node.what == "UNKNOWN" else node.what

@@ -24,11 +24,13 @@ _FIELDS = {
     "DAY": "day({})", "DOY": "dayofyear({})", "DOW": "dayofweek({})", "ISODOW": "(weekday({}) + 1)",
     "ISOYEAR": "extract(YEAROFWEEK FROM {})",
     "DECADE": "floor(year({}) / 10)",
+    "MILLISECOND": "CAST(extract(SECOND FROM {}) * 1000 AS BIGINT) % 1000",
     "HOUR": "hour({})", "MINUTE": "minute({})", "SECOND": "second({})",
 }  # fmt: skip
 _SECONDS = {"WEEK": 604_800, "DAY": 86_400, "HOUR": 3600, "MINUTE": 60, "SECOND": 1}
+_DAY, _MOMENT = "[0-9]{4}-[0-9]{2}-[0-9]{2}", " [0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?"
 _CLOCK = ("HOUR", "MINUTE", "SECOND")
-_DATES = ("YEAR", "QUARTER", "MONTH", "DAY")
+_DATES = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY")
 
 
 def rounded(call: Arguments, *, up: bool) -> Value:
@@ -50,6 +52,8 @@ def _floor(text: str, kind: t.DataType, unit: str) -> str:
     day = text if isinstance(kind, t.Date) else f"CAST({text} AS DATE)"
     if unit in ("YEAR", "QUARTER", "MONTH"):
         day = f"trunc({day}, '{unit}')"
+    if unit == "WEEK":  # from Sunday on
+        day = f"date_sub({day}, dayofweek({day}) - 1)"
     if isinstance(kind, t.Date):
         return day
     if unit in _DATES:
@@ -77,7 +81,7 @@ def _part(unit: str) -> Function:
 
 
 def _field(call: Arguments, unit: str, value: Value) -> Value:
-    clock = unit in _CLOCK
+    clock = unit in (*_CLOCK, "MILLISECOND")
     fits = ("timestamp", "time") if clock else ("timestamp", "date")
     if clock and value.family == "date":
         return call.made(f"if({value.text} IS NULL, NULL, 0L)", t.BigInt())
@@ -115,7 +119,8 @@ def _date_format(call: Arguments) -> Value:
     value = call[0]
     pattern = _pattern(call, 1)
     if value.family == "text":
-        value = cast(value, _NTZ3, trying=True)
+        whole = cast(value, _NTZ3, trying=True).text
+        value = Value(f"(CASE WHEN {value.text} RLIKE '^{_DAY}{_MOMENT}$' THEN {whole} END)", _NTZ3)
     if isinstance(value.type, t.TimestampLtz):
         return call.made(f"date_format({value.text}, {pattern})", t.STRING)
     if not isinstance(value.type, t.Timestamp):
@@ -124,13 +129,13 @@ def _date_format(call: Arguments) -> Value:
     return call.made(f"get_json_object({made}, '$.t')", t.STRING)
 
 
-def _to_timestamp(call: Arguments) -> Value:
-    call.count(1, 2)
+def _to_timestamp(call: Arguments, most: int = 2) -> Value:
+    call.count(1, most)
     call.kinds("text")
     text = call[0].text
     if len(call) == 1:
         made = f"TRY_CAST({text} AS TIMESTAMP_NTZ)"
-        shape = "'^[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?$'"
+        shape = f"'^{_DAY}({_MOMENT})?$'"
         return call.made(f"(CASE WHEN {text} RLIKE {shape} THEN {truncated(made, _NTZ3, 3)} END)", _NTZ3, nullable=True)
     document = f"to_json(named_struct('t', {text}))"
     made = f"from_json({document}, 't TIMESTAMP_NTZ', map('timestampNTZFormat', {_pattern(call, 1)})).t"
@@ -138,17 +143,18 @@ def _to_timestamp(call: Arguments) -> Value:
 
 
 def _to_timestamp_ltz(call: Arguments) -> Value:
-    call.count(1, 2)
     if call[0].family == "text":
-        call.fail("of a text cannot be translated", "write CAST(TO_TIMESTAMP(text, pattern) AS TIMESTAMP_LTZ(3))")
+        return _instant_of_text(call)
+    call.count(1, 2)
     call.kinds("number", "whole")
     precision = call[1].constant if len(call) == 2 else "3"
     if precision not in ("0", "3"):
         call.fail("takes the precision 0, of seconds, or 3, of milliseconds", "write TO_TIMESTAMP_LTZ(x, 3)")
-    if not isinstance(call[0].type, INTEGERS):
-        call.fail(f"takes a whole number, not {call[0].spelling}", "CAST it to BIGINT")
     function = "timestamp_millis" if precision == "3" else "timestamp_seconds"
     text = call[0].text
+    if not isinstance(call[0].type, INTEGERS):
+        whole = f"CAST({text} * {'1' if precision == '3' else '1000'} AS BIGINT)"
+        return call.made(f"timestamp_millis({whole})", _LTZ3)
     if not isinstance(call[0].type, t.BigInt):
         return call.made(f"{function}({text})", _LTZ3)
     least, most = (-62_135_596_800, 253_402_300_799)
@@ -157,6 +163,16 @@ def _to_timestamp_ltz(call: Arguments) -> Value:
     return call.made(
         f"(CASE WHEN {text} BETWEEN {least}L AND {most}L THEN {function}({text}) END)", _LTZ3, nullable=True
     )
+
+
+def _instant_of_text(call: Arguments) -> Value:
+    """A time of UTC, or of the zone that is named."""
+    call.count(1, 3)
+    call.kinds("text")
+    made = _to_timestamp(call, most=3).text
+    if len(call) == 3:
+        made = f"convert_timezone({call[2].text}, 'UTC', {made})"
+    return call.made(f"timestamp_micros({micros(made)})", _LTZ3, nullable=True)
 
 
 def _from_unixtime(call: Arguments) -> Value:
@@ -171,8 +187,10 @@ def _unix_timestamp(call: Arguments) -> Value:
     call.kinds("text")
     if not len(call):
         return Value("unix_timestamp()", t.BigInt(nullable=False))
-    pattern = _pattern(call, 1) if len(call) == 2 else "'yyyy-MM-dd HH:mm:ss'"
-    return call.made(f"unix_timestamp({call[0].text}, {pattern})", t.BigInt())
+    if len(call) == 2:
+        return call.made(f"unix_timestamp({call[0].text}, {_pattern(call, 1)})", t.BigInt())
+    # what stands behind the seconds is left out, as in CAST(ts AS STRING)
+    return call.made(f"unix_timestamp(substring({call[0].text}, 1, 19), 'yyyy-MM-dd HH:mm:ss')", t.BigInt())
 
 
 def _to_date(call: Arguments) -> Value:
@@ -193,7 +211,8 @@ def _timestampadd(call: Arguments) -> Value:
         call.fail(f"takes a whole number of {unit}, not {many.spelling}", "CAST it to INT")
     if value.family == "date":
         if unit in _CLOCK:
-            call.fail(f"moves a DATE by whole days, not by {unit}", "CAST it to TIMESTAMP(3) before")
+            kind = t.Timestamp(6)
+            return call.made(f"timestampadd({unit}, {many.text}, {plain(value.text, kind)})", kind)
         by_day = {"DAY": 1, "WEEK": 7}.get(unit)
         if by_day:
             times = "" if by_day == 1 else f" * {by_day}"
