@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from kdsl import ROW_KIND, CanalJson, Cluster, DebeziumJson, Json, MaxwellJson, OggJson
+from kdsl import ROW_KIND, CanalJson, Cluster, DebeziumJson, Json, MaxwellJson, OggJson, Raw
 from kdsl.cluster import Registry
 from kdsl.codegen import CodegenError, to_python
 from kdsl.codegen.inputs.inferred import inferred
@@ -17,7 +17,7 @@ from kdsl.codegen.inputs.registry import registry_draft
 from kdsl.codegen.inputs.topic import seen, topic_draft
 from kdsl.codegen.model import TopicFormat
 from kdsl.declare.connector import KafkaOptions
-from kdsl.declare.definition import TableDef
+from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.formats import Format
 from kdsl.inspect.peek import last_records
 from kdsl.registry.client import RegistryClient
@@ -27,6 +27,7 @@ from kdsl.table import Table
 from kdsl.testing import LocalKafka, Record
 from kdsl.types import model as t
 from tests.codegen.tables import definitions, module
+from tests.registry.front import Front, recorded
 
 if TYPE_CHECKING:
     from kdsl.testing import LocalRegistry
@@ -90,6 +91,15 @@ def test_formats_are_told_by_the_bytes(
 def test_messages_of_another_kind_are_told(messages: list[bytes], kind: TopicFormat, told: str) -> None:
     with pytest.raises(CodegenError, match=told):
         seen(messages, NOWHERE, kind, "value")
+
+
+def test_numbers_that_begin_like_messages_of_a_registry_are_bytes() -> None:
+    messages = [n.to_bytes(8, "big") for n in (1, 70_000)]
+    with Front(recorded({})) as front:
+        found = seen(messages, Cluster("nowhere:1", registry=front.url), None, "key")
+
+    assert (found.format, found.columns) == (Raw(), (ColumnDef("key", t.BYTES),))
+    assert "they may name schemas, but the registry" in found.notes[0]
 
 
 ROW = {"id": 1, "name": "x", "weight": 1.5}

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -22,6 +23,7 @@ from kdsl.formats import Format
 from kdsl.inspect.peek import last_records
 from kdsl.plan.build import read_plan
 from kdsl.registry.client import registry_client
+from kdsl.registry.errors import UnknownSchemaError
 from kdsl.registry.model import RegisteredSchema
 from kdsl.resolve import resolve
 from kdsl.types import model as t
@@ -126,8 +128,19 @@ def seen(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, 
     Raises:
         CodegenError: They are not of the kind that was said.
     """
-    if kind in _REGISTERED or (kind is None and cluster.registry and messages and all(map(_framed, messages))):
+    if kind in _REGISTERED:
         return _registered(messages, cluster, kind, side)
+    if kind is None and cluster.registry and messages and all(map(_framed, messages)):
+        try:
+            return _registered(messages, cluster, kind, side)
+        except UnknownSchemaError as e:  # numbers begin with zeros, too
+            found = _unframed(messages, kind, side)
+            return attrs.evolve(found, notes=(*found.notes, f"they may name schemas, but {e}"))
+    return _unframed(messages, kind, side)
+
+
+def _unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: str) -> Seen:
+    """What bytes look like that name no schema; see `seen`."""
     if kind == "csv":
         return _csv([_text(m, "csv") for m in messages])
     if kind == "raw" or not messages:
@@ -236,9 +249,8 @@ def _text(message: bytes, kind: str) -> str:
 
 
 def _plain(messages: Sequence[bytes], side: str) -> Seen:
-    try:
-        for message in messages:
-            message.decode()
-    except UnicodeDecodeError:
-        return Seen(Raw(), (ColumnDef(side, t.BYTES),))
-    return Seen(Raw(), (ColumnDef(side, t.STRING),))
+    kind: t.DataType = t.BYTES
+    with suppress(UnicodeDecodeError):
+        if not any("\0" in message.decode() for message in messages):
+            kind = t.STRING
+    return Seen(Raw(), (ColumnDef(side, kind),))
