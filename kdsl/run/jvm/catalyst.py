@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan, WritePlan
+from kdsl.run.jvm.settings import java_pattern
 from kdsl.run.records.encode import names_topics
 from kdsl.run.records.metadata import TIMESTAMP_TYPES
 from kdsl.types import model as t
@@ -153,7 +154,7 @@ def _allowed(plan: WritePlan, topic: Column) -> Column:
     from pyspark.sql import functions as sf
 
     pattern = plan.topics.pattern
-    fits = topic.isin(list(plan.topics.names)) if pattern is None else topic.rlike(f"^(?:{pattern})$")
+    fits = topic.isin(list(plan.topics.names)) if pattern is None else topic.rlike(java_pattern(pattern))
     return sf.when(fits, topic)
 
 

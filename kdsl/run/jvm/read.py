@@ -19,7 +19,7 @@ from kdsl.run.cluster.errors import OffsetError
 from kdsl.run.cluster.subscription import Subscription
 from kdsl.run.jvm.admin import JavaBrokers, JavaGroup, brokers_of
 from kdsl.run.jvm.jars import attach
-from kdsl.run.jvm.settings import hide_secrets, kafka_options
+from kdsl.run.jvm.settings import hide_secrets, java_pattern, kafka_options
 from kdsl.run.jvm.system import set_system_properties
 from kdsl.run.queries.reads import READ_OPTION
 from kdsl.run.queries.watch import watch
@@ -97,7 +97,7 @@ def _options(plan: ReadPlan, cluster: Cluster) -> dict[str, str]:
 
 def _topics(plan: ReadPlan) -> dict[str, str]:
     if plan.topics.pattern is not None:
-        return {"subscribePattern": plan.topics.pattern}
+        return {"subscribePattern": java_pattern(plan.topics.pattern)}
     return {"subscribe": ",".join(plan.topics.names)}
 
 

@@ -42,6 +42,12 @@ def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str
     return {f"kafka.{name}": text for name, text in java.settings.items()}
 
 
+def java_pattern(pattern: str) -> str:
+    """A pattern that the whole name of a topic must match, for Java's searches, which are content with a part of it."""
+    named = re.sub(r"\(\?P=(\w+)\)", r"\\k<\1>", pattern.replace("(?P<", "(?<"))
+    return f"^(?:{named})$"
+
+
 def hide_secrets(spark: SparkSession) -> None:
     """Let a session hide Kafka's secrets wherever it shows options; what it hides already stays hidden."""
     held = spark.conf.get(_REDACTED, _DEFAULT) or _DEFAULT

@@ -134,6 +134,27 @@ class TestTopics:
 
         assert texts(read(spark, read_plan(pattern=f"{begin}-.*", transport=transport), cluster)) == ["one", "two"]
 
+    @pytest.mark.parametrize("pattern", ["{}", "{}|x", "(?P<a>{})", "(?i){}", "(?P<a>w)hole-(?P=a)?{}"])
+    def test_a_pattern_must_match_the_whole_name(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        transport: str,
+        pattern: str,
+        tmp_path: Path,
+    ) -> None:
+        """Spark's own source takes every topic that has a match in its name."""
+        one = kdsl_topic("whole-one")
+        for name in (one, kdsl_topic(f"more-{one}")):
+            kdsl_kafka.produce(name, "one" if name == one else "another")
+        given = pattern.format(one.removeprefix("whole-") if "hole" in pattern else one)
+        plan = read_plan(pattern=given, transport=transport)
+
+        assert texts(read(spark, plan, cluster)) == ["one"]
+        assert run(spark, plan, cluster, tmp_path) == ["one"]
+
     def test_some_partitions(self, spark: SparkSession, cluster: Cluster, filled: str, transport: str) -> None:
         plan = attrs.evolve(read_plan(filled, transport=transport), topics=Topics((filled,), partitions=((filled, 1),)))
 
