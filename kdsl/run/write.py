@@ -98,6 +98,12 @@ def write(
     """
     if df.isStreaming:
         raise KdslError(f"{plan.table}: the DataFrame is a stream, and write takes a batch; use write_stream")
+    if write_id is not None and plan.transactions is None:
+        raise KdslError(
+            f"{plan.table}: write_id={write_id!r} names an exactly-once write, and the table promises {plan.delivery}, "
+            "so that a write that is made again is written again; declare delivery='exactly-once' "
+            "('sink.delivery-guarantee'), or leave write_id out"
+        )
     from kdsl.run.jvm.write import append
     from kdsl.run.librdkafka.datasource import FORMAT, options, register
 
@@ -164,6 +170,11 @@ def write_stream(
         raise KdslError(
             f"{plan.table}: the output mode {output_mode!r} {reason}; use 'append', which emits a row when it is final "
             "(an aggregation needs a watermark for that)"
+        )
+    if plan.latency != "realtime" and "realTime" in (trigger or {}):
+        raise KdslError(
+            f"{plan.table}: the trigger realTime and latency={plan.latency!r} contradict each other; declare "
+            "latency='realtime' and transport='jvm' for what is written and for what is read, or give another trigger"
         )
     from kdsl.run.checkpoint.topic_ids import keep_topic_ids
     from kdsl.run.librdkafka.datasource import FORMAT, options, register

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -186,6 +187,41 @@ def test_other_output_modes_are_refused_with_the_reason(
     with pytest.raises(KdslError, match=f"the output mode '{mode}' {reason}.*use 'append'"):
         write_stream(
             stream(spark, files), plan_for("orders"), cluster, checkpoint=str(tmp_path / "cp"), output_mode=mode
+        )
+
+
+def test_a_thread_without_a_session_of_its_own_may_write(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, files: Path, tmp_path: Path
+) -> None:
+    """Spark looks for the data source in the session of the thread."""
+    topic = kdsl_topic()
+    put(files, range(3))
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(write, spark.range(3), plan_for(topic), cluster).result()
+        query = pool.submit(
+            write_stream,
+            stream(spark, files),
+            plan_for(topic),
+            cluster,
+            checkpoint=str(tmp_path / "cp"),
+            trigger={"availableNow": True},
+        ).result()
+        query.awaitTermination(60)
+
+    assert sorted(json.loads(m.value() or b"")["id"] for m in kdsl_kafka.read(topic)) == [0, 0, 1, 1, 2, 2]
+
+
+def test_the_trigger_of_real_time_mode_is_refused_without_it(
+    spark: SparkSession, cluster: Cluster, files: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(KdslError, match="realTime and latency='micro-batch' contradict each other"):
+        write_stream(
+            stream(spark, files),
+            plan_for("orders"),
+            cluster,
+            checkpoint=str(tmp_path / "cp"),
+            trigger={"realTime": "5 seconds"},
         )
 
 

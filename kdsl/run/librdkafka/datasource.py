@@ -81,6 +81,10 @@ class KdslDataSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Make the data source known to a session, once: Spark warns when a name is registered again."""
     session: Any = getattr(spark, "_jsparkSession", None)  # a session of Spark Connect has none
+    if session is not None:
+        # A write looks for the source in the thread's own session; a thread of Python's has none, or another one.
+        jvm: Any = spark._jvm  # noqa: SLF001
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
     if session is None or not session.sessionState().dataSourceManager().dataSourceExists(FORMAT):
         spark.dataSource.register(KdslDataSource)
 
