@@ -19,7 +19,7 @@ from kdsl.run.cluster.lease import Lease
 from kdsl.run.exactly_once.claim import abort_open, claim, limits
 from kdsl.run.exactly_once.stream import check_speculation, held, topic_of, wait_for_end
 from kdsl.run.librdkafka.transactions.part import brokers_of
-from kdsl.run.librdkafka.transactions.token import LogProgress, Writer
+from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, LogProgress, Writer
 from kdsl.run.librdkafka.transactions.work import (
     WORK,
     TransactionalWrite,
@@ -35,9 +35,28 @@ _CONNECT_WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 _log = logging.getLogger(__name__)
 _lock = threading.Lock()
 _holding = threading.Lock()
-_leases: dict[tuple[str, str], Lease] = {}
+_leases: dict[tuple[str, ...], Lease] = {}  # by brokers, prefix and query
 _LOOK = 1.0
-_writes: dict[tuple[str, str, str], tuple[int, TransactionalWrite]] = {}
+
+
+@attrs.frozen
+class _Part:
+    """A write of a ``foreachBatch``, as it was made last.
+
+    Attributes:
+        run: Which run of the query made it.
+        batch: For which batch.
+        rows: What Spark calls its rows (``semanticHash``).
+        work: Who wrote; None where it failed, or is not done yet.
+    """
+
+    run: str
+    batch: int
+    rows: int
+    work: TransactionalWrite | None = None
+
+
+_parts: dict[tuple[str, ...], _Part] = {}  # by brokers, prefix, query and write id
 
 
 def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool) -> None:
@@ -66,7 +85,7 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
     if query is not None:
         _write_part_of_query(rows, plan, cluster, Writer(query, write_id or "", plan.table), batch, adopt=adopt)
         return
-    wait_for_end(prefix, plan.table)
+    wait_for_end(plan, cluster)
     with held(plan, cluster):
         writer = Writer(uuid.uuid4().hex if write_id is None else "", write_id or "", plan.table, kind="batch")
         count = plan.parallelism or (2 * cores(rows.sparkSession) if write_id is None else 1)
@@ -85,47 +104,90 @@ def _write_part_of_query(
     """A write of a ``foreachBatch``: its ids are its own, for each write of the function has a token."""
     assert plan.transactions is not None
     prefix = f"{plan.transactions.prefix}-{writer.sink}"
-    key = (plan.transactions.prefix, writer.query, writer.sink)
+    key = (cluster.bootstrap_servers, plan.transactions.prefix, writer.query, writer.sink)
+    query = _Query(rows.sparkSession, writer.query)
+    part = _Part(query.run, batch, rows.semanticHash())
     with _lock:
-        last, work = _writes.pop(key, (None, None))
-    _hold(rows.sparkSession, plan, cluster, writer.query)
-    if work is None or last != batch - 1:
-        work = _batch_work(plan, cluster, writer, prefix, 1, batch)
-        same = {id_: id_ for id_ in work.ids}
-        progress = LogProgress(batch, batch - 1)
-        claim(work, cluster, progress, before=work.ids, heirs=same, adopt=adopt, strict=batch > 0)
-    _save(rows.repartition(1), plan, cluster, attrs.evolve(work, batch=batch))
+        before = _parts.get(key)
+        _check_part(before, part, writer, plan.table)
+        _parts[key] = part
+    try:
+        _hold(query, plan, cluster)
+        work = before.work if before is not None and before.batch == batch - 1 else None
+        if work is None:
+            work = _batch_work(plan, cluster, writer, prefix, 1, batch)
+            same = {id_: id_ for id_ in work.ids}
+            progress = LogProgress(batch, batch - 1)
+            # A batch that another run had begun comes first in this one.
+            repeated = batch > 0 and not query.began_before(batch)
+            claim(work, cluster, progress, before=work.ids, heirs=same, adopt=adopt, strict=repeated)
+        _save(rows.repartition(1), plan, cluster, attrs.evolve(work, batch=batch))
+    except BaseException:
+        with _lock:
+            _parts.pop(key, None)
+        raise
     with _lock:
-        _writes[key] = batch, work
+        _parts[key] = attrs.evolve(part, work=work)
 
 
-def _hold(spark: SparkSession, plan: WritePlan, cluster: Cluster, query: str) -> None:
-    """Hold the prefix of a plan until a query of this process has ended."""
-    assert plan.transactions is not None
-    prefix = plan.transactions.prefix
-    with _holding:  # two writes of one function may come at once
-        lease = _leases.get((prefix, query))
-        if lease is not None and lease.held:
-            return
-        wait_for_end(prefix, plan.table)
-        lease = _leases[prefix, query] = held(plan, cluster)
-    session: Any = spark
-    active = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
-    id_ = session._jvm.java.util.UUID.fromString(query)  # noqa: SLF001
+def _check_part(before: _Part | None, now: _Part, writer: Writer, table: str) -> None:
+    """Tell two writes of one function under one write id: the second one would be taken for the first.
 
-    def runs() -> bool:
+    Raises:
+        ExactlyOnceError: Other rows were written under the id for the same batch.
+    """
+    if before is not None and (before.run, before.batch) == (now.run, now.batch) and before.rows != now.rows:
+        raise ExactlyOnceError(
+            f"{table}: two writes of batch {now.batch} have write_id={writer.sink!r} and other rows, and the second "
+            "one would be taken for the first, and be left out; give each write of the function its own write_id"
+        )
+
+
+class _Query:
+    """A query that runs, as the JVM knows it."""
+
+    def __init__(self, spark: SparkSession, id_: str) -> None:
+        session: Any = spark
+        self.id = id_
+        self._id = session._jvm.java.util.UUID.fromString(id_)  # noqa: SLF001
+        self._active = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
+
+    @property
+    def run(self) -> str:
+        """The id of its run: another one after each start."""
+        return str(self._active.get(self._id).runId().toString())
+
+    def runs(self) -> bool:
+        """Whether it runs."""
         try:
-            return bool(active.containsKey(id_))
+            return bool(self._active.containsKey(self._id))
         except (Py4JError, OSError):  # the session is gone, and the query with it
             return False
 
+    def began_before(self, batch: int) -> bool:
+        """Whether this run has done an earlier batch, so that this one cannot have been begun by another run."""
+        return any(progress.batchId() < batch for progress in self._active.get(self._id).recentProgress())
+
+
+def _hold(query: _Query, plan: WritePlan, cluster: Cluster) -> None:
+    """Hold the prefix of a plan until a query of this process has ended."""
+    assert plan.transactions is not None
+    prefix = plan.transactions.prefix
+    key = (cluster.bootstrap_servers, prefix, query.id)
+    with _holding:  # two writes of one function may come at once
+        lease = _leases.get(key)
+        if lease is not None and lease.held:
+            return
+        wait_for_end(plan, cluster)
+        lease = _leases[key] = held(plan, cluster)
+
     def wait() -> None:
         while True:
-            while runs():
+            while query.runs():
                 time.sleep(_LOOK)
             with _holding:
-                if not runs():  # the query may have begun again, and found the prefix held
-                    _leases.pop((prefix, query), None)
+                if not query.runs():  # the query may have begun again, and found the prefix held
+                    _leases.pop(key, None)
                     break
         lease.release()
 

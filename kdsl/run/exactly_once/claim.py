@@ -26,6 +26,9 @@ from kdsl.run.librdkafka.transactions.work import TransactionalWrite, transactio
 WANTED_TIMEOUT_MS = 3_600_000
 USUAL_MOST_MS = 900_000  # Kafka's default of transaction.max.timeout.ms
 USUAL_RETENTION_MINUTES = 7 * 24 * 60
+LEAST_MS = 1_000
+"""librdkafka takes no shorter ``transaction.timeout.ms``."""
+
 _AT_ONCE = 8
 
 
@@ -38,16 +41,21 @@ def limits(brokers: TokenBrokers, asked_ms: int | None, table: str) -> tuple[int
         table: The table's name, for messages.
 
     Raises:
-        ResolveError: The user asks for more than the brokers allow.
+        ResolveError: The user asks for more than the brokers allow, or for less than the client does.
     """
     found = brokers.settings((TIMEOUT, RETENTION))
     kept = found.get(RETENTION, USUAL_RETENTION_MINUTES) * 60.0
     most = found.get(TIMEOUT)
     if asked_ms is None:
         return min(WANTED_TIMEOUT_MS, USUAL_MOST_MS if most is None else most), kept
+    message = fix = ""
     if most is not None and asked_ms > most:
         message = f"'transaction.timeout.ms' is {asked_ms}, but the brokers allow {most} (transaction.max.timeout.ms)"
         fix = f"give at most {most}, remove it, or raise transaction.max.timeout.ms of the brokers"
+    elif asked_ms < LEAST_MS:
+        message = f"'transaction.timeout.ms' is {asked_ms}, but the client takes {LEAST_MS} at least"
+        fix = "give more than a batch takes, or remove it"
+    if message:
         raise ResolveError(f"{table} cannot be written", [Problem("transaction-timeout", message, fix)])
     return asked_ms, kept
 

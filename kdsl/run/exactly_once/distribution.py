@@ -13,7 +13,7 @@ Anything else is staged (`kdsl.run.exactly_once.staged`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -26,6 +26,7 @@ from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.plan.text import read_plan_text
 from kdsl.run.checkpoint.kept import Distribution
+from kdsl.run.exactly_once.repeatable import items, kind_of, unsteady_columns, within
 from kdsl.run.librdkafka.assignment import PIECE_RECORDS, TASK_RECORDS
 from kdsl.run.session import cores
 from kdsl.types.sql import quoted
@@ -53,6 +54,7 @@ _ROW_BY_ROW = frozenset(
     )
 )
 _REPEATABLE = _ROW_BY_ROW | {"Union", "Join", "Aggregate", "Expand"}
+_SUBQUERIES = ("Exists", "FunctionTableSubqueryArgumentExpression", "LateralSubquery", "ListQuery", "ScalarSubquery")
 _CONSTANT = frozenset(("LocalRelation", "OneRowRelation", "Range"))
 ADVICE = 'write exactly_once="staged", which keeps each batch before it is sent, or sink_parallelism=1'
 
@@ -64,10 +66,12 @@ class Lineage:
     Attributes:
         tasks: The most tasks of the one Kafka table of kdsl over which the plan is narrow; None where it is not.
         doubt: Why the rows may come out otherwise when they are worked out again; empty where they do not.
+        unsteady: The columns that may come out otherwise, with the reason.
     """
 
     tasks: int | None = None
     doubt: str = ""
+    unsteady: Mapping[str, str] = attrs.field(factory=dict)
 
 
 def distributed(rows: DataFrame, plan: WritePlan, kept: Distribution | None = None) -> tuple[DataFrame, Distribution]:
@@ -90,7 +94,9 @@ def distributed(rows: DataFrame, plan: WritePlan, kept: Distribution | None = No
     if wanted == 1:
         return _done(rows, Distribution(prefix, 1, "one"))
     columns = _columns(rows, plan)
-    doubt = lineage.doubt or ("" if columns else "no column is left to go by, for floats and maps are none")
+    doubt = lineage.doubt or next((lineage.unsteady[name] for name in columns if name in lineage.unsteady), "")
+    if not columns:
+        doubt = doubt or "no column is left to go by, for floats and maps are none"
     if doubt:
         raise KdslError(
             f"{plan.table}: an exactly-once sink must send each row through the same writer again when a batch is "
@@ -152,12 +158,14 @@ def lineage_of(rows: DataFrame) -> Lineage:
         return Lineage(doubt="over Spark Connect the plan of the rows cannot be seen")
     plan = frame.queryExecution().analyzed()
     nodes = list(_nodes(plan))
+    subqueries = [query for node in nodes for query in _subqueries(node)]
     leaves = [node for node in nodes if not node.children().size()]
     inner = [node.nodeName() for node in nodes if node.children().size()]
-    if len(leaves) == 1 and all(name in _ROW_BY_ROW for name in inner):
+    if len(leaves) == 1 and all(name in _ROW_BY_ROW for name in inner) and not any(map(_joins, subqueries)):
         tasks = _tasks(leaves[0])
         if tasks is not None:
             return Lineage(tasks)
+    leaves += [leaf for query in subqueries for leaf in items(query.plan().collectLeaves())]
     odd = next((name for name in inner if name not in _REPEATABLE), None)
     if odd is not None:
         return Lineage(doubt=f"the result of {odd} may depend on the order in which rows arrive")
@@ -166,16 +174,27 @@ def lineage_of(rows: DataFrame) -> Lineage:
             return Lineage(doubt=f"{leaf.nodeName()} is read again, and may have changed meanwhile")
     if not plan.deterministic():
         return Lineage(doubt="the rows are made with an expression that is not deterministic, as rand() or uuid()")
-    if "Aggregate" in inner and any(_floats(node) for node in nodes if node.nodeName() == "Aggregate"):
-        return Lineage(doubt="sums and averages of floating point numbers differ in their last bits from time to time")
-    return Lineage()
+    return Lineage(unsteady=unsteady_columns(plan))
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
     yield plan
-    children = plan.children()
-    for i in range(children.size()):
-        yield from _nodes(children.apply(i))
+    for child in items(plan.children()):
+        yield from _nodes(child)
+
+
+def _subqueries(node: Any) -> Iterator[Any]:
+    """The queries within a node's expressions, and those within these."""
+    if node.subqueries().size():
+        for part in within(items(node.expressions())):
+            if kind_of(part) in _SUBQUERIES:
+                yield part
+                yield from (inner for below in _nodes(part.plan()) for inner in _subqueries(below))
+
+
+def _joins(query: Any) -> bool:
+    """Whether Spark makes a join of a subquery; else it is one value, the same for all rows."""
+    return kind_of(query) != "ScalarSubquery" or bool(query.outerAttrs().size())
 
 
 def _tasks(leaf: Any) -> int | None:
@@ -188,8 +207,3 @@ def _tasks(leaf: Any) -> int | None:
     options = leaf.extraOptions()
     plan, most = options.get(PLAN), options.get(PARALLELISM)
     return None if plan is None or most is None else read_plan_text(plan, ReadPlan).parallelism or int(most)
-
-
-def _floats(node: Any) -> bool:
-    output = node.output()
-    return any(output.apply(i).dataType().typeName() in ("float", "double") for i in range(output.size()))

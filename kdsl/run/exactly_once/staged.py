@@ -18,9 +18,12 @@ from kdsl.cluster import Cluster, Registry
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.kept import FOLDER, folder_of
+from kdsl.run.frames.fit import fitted
 from kdsl.run.librdkafka.transactions.work import WORK, TransactionalWrite, transactional_write_text
 from kdsl.run.records.encode import RecordEncoder
 from kdsl.run.records.registry import portable, registry_of
+from kdsl.types.spark import spark_type
+from kdsl.types.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,7 +49,9 @@ def staged(
 
     registry = portable(plan, registry_of(cluster, plan))
     checked = rows.mapInArrow(partial(_checked, plan_text(plan), registry), rows.schema)
-    return checked.writeStream.foreachBatch(partial(_send, {**options(plan, cluster), **telling}, work))
+    return checked.writeStream.foreachBatch(
+        partial(_send, plan_text(plan), {**options(plan, cluster), **telling}, work)
+    )
 
 
 def _checked(text: str, registry: Registry | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -59,10 +64,10 @@ def _checked(text: str, registry: Registry | None, batches: Iterable[pa.RecordBa
         yield batch
 
 
-def _send(options: dict[str, str], work: TransactionalWrite, batch: DataFrame, number: int) -> None:
+def _send(text: str, options: dict[str, str], work: TransactionalWrite, batch: DataFrame, number: int) -> None:
     from kdsl.run.librdkafka.datasource import FORMAT, register
 
-    spark = batch.sparkSession
+    spark, plan = batch.sparkSession, read_plan_text(text, WritePlan)
     register(spark)
     folder = folder_of(spark, work.writer.place)
     name, done = f"{STAGED}/{number}", f"{STAGED}/{number}.complete"
@@ -71,10 +76,19 @@ def _send(options: dict[str, str], work: TransactionalWrite, batch: DataFrame, n
         kept.withColumn(_ORDER, F.monotonically_increasing_id()).write.mode("overwrite").parquet(folder.path(name))
         folder.write(done, "complete\n")
     rows = spark.read.parquet(folder.path(name)).repartitionById(work.writers, F.col(_WRITER))
-    rows = rows.sortWithinPartitions(_ORDER).drop(_WRITER, _ORDER)
+    rows = _of_now(rows.sortWithinPartitions(_ORDER), plan)
     numbered = attrs.evolve(work, batch=number)
     rows.write.format(FORMAT).mode("append").options(**options, **{WORK: transactional_write_text(numbered)}).save()
     for old in folder.names(STAGED):
         before = old.removesuffix(".complete")
         if before.isdigit() and int(before) < number:
             folder.remove(f"{STAGED}/{old}")
+
+
+def _of_now(kept: DataFrame, plan: WritePlan) -> DataFrame:
+    """The rows as the plan writes them; those that were kept before the table changed have the columns of that time."""
+    nothing = {
+        f.name: f"CAST(NULL AS {spark_type(f.type).simpleString()})" for f in plan.columns.fields if f.type.nullable
+    }
+    shared = [quoted(name) for name in kept.columns if name in plan.columns.names]
+    return fitted(kept.select(*shared), attrs.evolve(plan, defaults={**nothing, **plan.defaults}))[0]

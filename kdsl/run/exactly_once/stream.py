@@ -87,7 +87,7 @@ def begin(
     """
     assert plan.transactions is not None
     check_speculation(rows.sparkSession, plan.table)
-    wait_for_end(plan.transactions.prefix, plan.table)
+    wait_for_end(plan, cluster)
     lease = held(plan, cluster)
     try:
         return _begun(rows, plan, cluster, folder, kept, lease, adopt=adopt)
@@ -300,7 +300,7 @@ def started(
     return writer.start()
 
 
-_live: dict[str, Watch] = {}
+_live: dict[tuple[str, str], Watch] = {}  # by brokers and prefix
 _lock = threading.Lock()
 
 
@@ -318,8 +318,9 @@ class Watch:
     def __init__(self, query: StreamingQuery, begun: PreparedStream, cluster: Cluster) -> None:
         self.query, self._begun, self._cluster = query, begun, cluster
         self._every = max(_LOOK, min(begun.retention / 4, _DAY))
+        self._place = cluster.bootstrap_servers, begun.work.prefix
         with _lock:
-            _live[begun.work.prefix] = self
+            _live[self._place] = self
         self.thread = threading.Thread(target=self._run, name=f"kdsl-{begun.work.prefix}", daemon=True)
         self.thread.start()
 
@@ -335,8 +336,8 @@ class Watch:
                 abort_open(self._begun.work, self._cluster)
         finally:
             with _lock:
-                if _live.get(self._begun.work.prefix) is self:
-                    del _live[self._begun.work.prefix]
+                if _live.get(self._place) is self:
+                    del _live[self._place]
             self._begun.lease.release()
 
     def _over(self) -> bool:
@@ -360,20 +361,22 @@ class Watch:
             _log.warning("%s: tokens cannot be refreshed now, and are tried again: %s", self._begun.work.writer, e)
 
 
-def wait_for_end(prefix: str, table: str) -> None:
-    """See that no query of this process holds a prefix; one that has just ended is waited for.
+def wait_for_end(plan: WritePlan, cluster: Cluster) -> None:
+    """See that no query of this process holds a plan's prefix; one that has just ended is waited for.
 
     Raises:
         ExactlyOnceError: One is running.
     """
+    assert plan.transactions is not None
+    prefix = plan.transactions.prefix
     with _lock:
-        watch = _live.get(prefix)
+        watch = _live.get((cluster.bootstrap_servers, prefix))
     if watch is None:
         return
     if watch.query.isActive:
         holder = watch.query.name or watch.query.id
         raise ExactlyOnceError(
-            f"{table}: the transactional_id_prefix {prefix!r} is held by the query {holder} of this process; each "
+            f"{plan.table}: the transactional_id_prefix {prefix!r} is held by the query {holder} of this process; each "
             "query that runs needs its own"
         )
     watch.thread.join(_WAIT)

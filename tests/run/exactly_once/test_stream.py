@@ -22,6 +22,7 @@ from kdsl.errors import KdslError, ResolveError
 from kdsl.plan.model import Transactions, WritePlan
 from kdsl.run.checkpoint.kept import CheckpointError
 from kdsl.run.cluster.lease import Lease, LeaseHeldError, transactions_lease
+from kdsl.run.exactly_once.distribution import distributed
 from kdsl.run.exactly_once.stream import check_speculation
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
@@ -31,6 +32,7 @@ from kdsl.run.read import read_stream
 from kdsl.run.write import write, write_stream
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.run.jvm.transports import commit
 from tests.run.read_plans import read_plan
 from tests.run.test_write_stream import put, stream
 from tests.run.write_plans import part, write_plan
@@ -269,6 +271,43 @@ class TestStream:
         with Lease(cluster, transactions_lease(f"{topic}-tx"), "other", topics=[topic]):  # the query has ended
             pass
 
+    def test_two_writes_of_one_id_are_told_and_a_write_may_come_late_or_again(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        topic, other = kdsl_topic(), kdsl_topic()
+        plan = plan_for(topic)
+
+        def halves(batch: DataFrame, _: int) -> None:
+            for rest in (0, 1):
+                write(batch.where(f"id % 2 = {rest}"), plan, cluster, write_id="half")
+
+        def late(batch: DataFrame, number: int) -> None:
+            for _ in range(2 if number else 0):
+                write(batch.where("id >= 0"), plan_for(other), cluster, write_id="late")
+
+        def start(each: Callable[[DataFrame, int], None], name: str) -> None:
+            writer = stream(spark, files).writeStream.foreachBatch(each)
+            writer = writer.option("checkpointLocation", str(tmp_path / name)).trigger(availableNow=True)
+            writer.start().awaitTermination(60)
+
+        for first in (0, 10, 20):
+            put(files, range(first, first + 10))
+
+        with pytest.raises(Exception, match="two writes of batch 0 have write_id='half' and other rows"):
+            start(halves, "halves")
+        start(late, "late")
+
+        assert sorted(ids(kdsl_kafka, topic).values()) == [1] * 5
+        found = ids(kdsl_kafka, other)
+        assert len(found) == 20
+        assert set(found.values()) == {1}
+
     def test_rows_that_come_out_otherwise_are_staged(
         self,
         spark: SparkSession,
@@ -292,8 +331,128 @@ class TestStream:
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(1010), 1)
         assert sorted(p.name for p in (checkpoint / "kdsl" / "staged").glob("[0-9]*")) == ["1", "1.complete"]
 
+    def test_a_batch_that_was_staged_before_columns_came_and_went_is_sent(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        topic, checkpoint = kdsl_topic(), tmp_path / "cp"
+        put(files, range(3))
+        rows = stream(spark, files)
+        exactly: dict[str, Any] = {"topics": (topic,), "delivery": "exactly-once", "parallelism": 1}
+        exactly["transactions"] = Transactions(f"{topic}-tx", staged=True)
+        before = write_plan({"id": "INT", "gone": "INT"}, **exactly)
+        after = write_plan({"id": "BIGINT", "new": "STRING"}, **exactly)
+        run(rows.selectExpr("cast(id as int) as id", "1 as gone"), before, cluster, checkpoint)
+        forget(checkpoint, 0)
+        delete_tokens(kdsl_kafka, topic, 1)
+
+        run(rows.selectExpr("id", "'n' as new"), after, cluster, checkpoint, adopt=True)
+
+        sent = [json.loads(m.value() or b"") for m in kdsl_kafka.read(topic)]
+        assert sent == [{"id": n, "gone": 1} for n in range(3)] + [{"id": n, "new": None} for n in range(3)]
+
+
+class TestDistribution:
+    """By what rows go to writers; nothing is written."""
+
+    @pytest.mark.parametrize(
+        ("made", "by"),
+        [
+            ("id", "tasks"),
+            ("id + (select max(id) from fixed) as id", "tasks"),
+            ("id + (select count(*) from (values 1, 2) as v(n) where n = records.id) as id", "columns"),
+        ],
+    )
+    def test_a_subquery_is_a_join_where_it_asks_for_each_row(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, made: str, by: str
+    ) -> None:
+        plan = read_plan(kdsl_topic(), value=part("json", {"id": "BIGINT"}))
+        read_stream(spark, plan, cluster).createOrReplaceTempView("records")
+        spark.range(3).createOrReplaceTempView("fixed")
+
+        assert distributed(spark.sql(f"select {made} from records"), plan_for("out"))[1].by == by
+
+    def test_a_subquery_over_files_is_told(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        """It was taken for a filter, and rows came to tasks that no writer was for."""
+        plan = read_plan(kdsl_topic(), value=part("json", {"id": "BIGINT"}))
+        read_stream(spark, plan, cluster).createOrReplaceTempView("records")
+        spark.range(3).write.parquet(str(tmp_path / "wanted"))
+        spark.read.parquet(str(tmp_path / "wanted")).createOrReplaceTempView("wanted")
+
+        for asks in ("id in (select id from wanted)", "exists (select 1 from wanted where wanted.id = records.id)"):
+            with pytest.raises(KdslError, match="is read again, and may have changed meanwhile"):
+                distributed(spark.sql(f"select id from records where {asks}"), plan_for("out"))
+
+    @pytest.mark.parametrize(
+        ("id_", "reason"),
+        [
+            ("first(value)", "first may depend on the order"),
+            ("max_by(value, timestamp)", "max_by may depend on the order"),
+            ("size(collect_list(value))", "collect_list may depend on the order"),
+            ("cast(avg(value) as bigint)", "floating point numbers differ"),
+            ("cast(sum(cast(value as double)) as bigint)", "floating point numbers differ"),
+            ("count(*)", ""),
+            ("max(value)", ""),
+            ("cast(sum(cast(value as decimal(10, 2))) as bigint)", ""),
+        ],
+    )
+    def test_columns_that_follow_the_order_of_arrival_are_told_where_rows_go_by_them(
+        self, spark: SparkSession, id_: str, reason: str
+    ) -> None:
+        rate = spark.readStream.format("rate").load().withWatermark("timestamp", "1 second")
+        counted = rate.groupBy(F.window("timestamp", "1 second").alias("w")).agg(F.expr(id_).cast("bigint").alias("id"))
+        by_key = write_plan(
+            {"id": "BIGINT"}, key={"at": "TIMESTAMP"}, topics=("out",), transactions=Transactions("out")
+        )
+
+        assert distributed(counted.selectExpr("w.start as at", "id"), by_key)[1].of == ("at",)
+        given = [
+            counted.select("id"),
+            counted.select("id").union(counted.select("id")),
+            counted.selectExpr("explode(array(id)) as id"),
+            counted.where("id > 3").groupBy(F.window("w", "1 minute")).agg(F.count("*").alias("id")).select("id"),
+        ]
+        for rows in given:
+            if reason:
+                with pytest.raises(KdslError, match=reason):
+                    distributed(rows, plan_for("out"))
+            else:
+                assert distributed(rows, plan_for("out"))[1].of == ("id",)
+
 
 class TestRefused:
+    def test_a_write_id_of_a_write_that_may_be_written_twice(self, spark: SparkSession, cluster: Cluster) -> None:
+        with pytest.raises(KdslError, match=r"write_id='monday' names an exactly-once write, and .* at-least-once"):
+            write(spark.range(1), write_plan({"id": "BIGINT"}), cluster, write_id="monday")
+
+    def test_a_timeout_below_the_clients_minimum(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, kdsl_kafka: RunningKafka
+    ) -> None:
+        hasty = Cluster(kdsl_kafka.bootstrap_servers, properties={"transaction.timeout.ms": "999"})
+
+        with pytest.raises(ResolveError) as told:
+            write(spark.range(1), plan_for(kdsl_topic()), hasty)
+
+        assert "'transaction.timeout.ms' is 999, but the client takes 1000 at least" in str(told.value)
+
+    def test_groups_that_only_look_like_those_of_a_prefix_are_left_alone(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic()
+        for rest in ("²", "007", "٣"):
+            commit(cluster, f"{topic}-tx-{rest}", {(topic, 0): 0})
+
+        write(spark.range(3), plan_for(topic), cluster)
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(3), 1)
+
     def test_a_timeout_above_the_brokers_maximum_is_told_while_planning(
         self, spark: SparkSession, kdsl_topic: MakeTopic, kdsl_kafka: RunningKafka
     ) -> None:

@@ -239,8 +239,9 @@ def _judge(id_: str, token: Token | None, writer: Writer, progress: LogProgress,
             raise ExactlyOnceError(
                 f"the token of the transactional id {id_!r} is missing, so that nobody knows whether its part of batch "
                 f"{progress.planned} of {writer} is written: the query stood still for longer than the brokers keep "
-                "offsets (offsets.retention.minutes), or the group or topic was deleted; see whether the batch is "
-                "there, and start with adopt=True to write it (again)"
+                "offsets (offsets.retention.minutes), or the group or topic was deleted"
+                f"{', or this write_id is a new one' if writer.sink else ''}; see whether the batch is there, and "
+                "start with adopt=True to write it (again)"
             )
         return
     check_owner(id_, token, writer)

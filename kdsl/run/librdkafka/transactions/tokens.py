@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable
 
@@ -68,7 +69,8 @@ class TokenBrokers(Brokers):
             if errors.kafka_error(e) is None and not isinstance(e, TimeoutError):
                 raise
             return []
-        return sorted(id_ for id_ in groups if _index(id_, prefix) is not None)
+        own = re.compile(re.escape(prefix) + "-(0|[1-9][0-9]*)")
+        return sorted(id_ for id_ in groups if own.fullmatch(id_))
 
     def settings(self, names: Iterable[str]) -> dict[str, int]:
         """Numbers among a broker's settings; those that this user may not see are left out."""
@@ -79,8 +81,3 @@ class TokenBrokers(Brokers):
         if isinstance(found, KafkaError):
             return {}
         return {name: int(found[name].value) for name in names if name in found}
-
-
-def _index(id_: str, prefix: str) -> int | None:
-    rest = id_.removeprefix(f"{prefix}-")
-    return int(rest) if id_ != rest and rest.isdigit() else None
