@@ -270,7 +270,7 @@ class TestJsonSchema:
         node = {"type": "object", "properties": {"next": {"$ref": "#/definitions/n"}}}
         with pytest.raises(CodegenError, match="next: the schema '#/definitions/n' contains itself"):
             json_schema_draft({**node, "definitions": {"n": node}})
-        with pytest.raises(CodegenError, match="only those of one file are read"):
+        with pytest.raises(CodegenError, match="only those of one file, or of a registry, are read"):
             json_schema_draft({"type": "object", "properties": {"a": {"$ref": "other.json"}}})
         with pytest.raises(CodegenError, match="of an object"):
             json_schema_draft({"type": "string"})

@@ -12,7 +12,7 @@ import pytest
 from kdsl import AvroConfluent, Cluster, DebeziumAvroConfluent, ProtobufConfluent
 from kdsl.cluster import Registry
 from kdsl.codegen import CodegenError, Draft, to_python
-from kdsl.codegen.inputs.registry import registry_draft
+from kdsl.codegen.inputs.registry import registered_draft, registry_draft
 from kdsl.codegen.inputs.topic import seen
 from kdsl.declare.definition import TableDef
 from kdsl.registry import RegisteredSchema, RegistryClient, SchemaReference, registry_client
@@ -124,6 +124,39 @@ def test_json_says_that_its_messages_are_framed(registry: Registry, client: Regi
     client.register(f"{topic}-value", schema)
 
     assert "begin with five bytes" in registry_draft(f"{topic}-value", registry).notes[-1]
+
+
+def test_json_takes_in_what_it_refers_to(registry: Registry, client: RegistryClient) -> None:
+    topic = next(TOPICS)
+    inner = {
+        "type": "object",
+        "properties": {"to": {"$ref": "#/$defs/street"}},
+        "$defs": {"street": {"type": "string"}},
+    }
+    client.register(f"{topic}-place", RegisteredSchema(json.dumps(inner), "JSON"))
+    outer = {
+        "type": "object",
+        "properties": {"at": {"$ref": "place.json"}, "from": {"$ref": "place.json#/$defs/street"}},
+    }
+    references = (SchemaReference("place.json", f"{topic}-place", 1),)
+    client.register(f"{topic}-value", RegisteredSchema(json.dumps(outer), "JSON", references))
+
+    columns = registry_draft(f"{topic}-value", registry).table.columns
+
+    assert {c.name: c.type for c in columns} == {"at": t.Row((t.Field("to", t.STRING),)), "from": t.STRING}
+
+
+@pytest.mark.parametrize(("text", "told"), [("[1", "is no JSON"), ("true", "is no object")])
+def test_json_schemas_that_are_none_are_told(text: str, told: str, client: RegistryClient) -> None:
+    with pytest.raises(CodegenError, match=told):
+        registered_draft(client, RegisteredSchema(text, "JSON"), "http://r", topic="x")
+
+
+def test_schemas_that_are_nested_too_deeply_are_told(client: RegistryClient) -> None:
+    text = '{"type":"array","items":' * 900 + '"int"' + "}" * 900
+
+    with pytest.raises(CodegenError, match="nested too deeply"):
+        registered_draft(client, RegisteredSchema(text), "http://r", topic="x")
 
 
 def test_envelopes_are_tables_of_the_rows_inside_them(

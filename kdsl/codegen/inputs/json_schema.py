@@ -29,7 +29,9 @@ _CHOICES = ("oneOf", "anyOf", "allOf")
 
 
 @within_reach()
-def json_schema_draft(schema: Mapping[str, Any], *, topic: str = "", name: str = "") -> Draft:
+def json_schema_draft(
+    schema: Mapping[str, Any], *, topic: str = "", name: str = "", others: Mapping[str, Any] | None = None
+) -> Draft:
     """A table of the objects of a JSON Schema.
 
     Members that are not required may be NULL. What has no one type (``oneOf`` of several, ``{}``) is a STRING with the
@@ -39,11 +41,12 @@ def json_schema_draft(schema: Mapping[str, Any], *, topic: str = "", name: str =
         schema: The schema, of type object.
         topic: The topic; by default called as the schema's title.
         name: The table's name; by default the schema's title.
+        others: The schemas that it refers to, by the names that it calls them.
 
     Raises:
         CodegenError: The schema is of no objects, or an object contains itself.
     """
-    reader = _Reader(schema)
+    reader = _Reader({"": schema, **{called: _absolute(one, called) for called, one in (others or {}).items()}})
     row = reader.type(schema, (), ())
     if not isinstance(row, t.Row):
         raise CodegenError(f"a table needs a JSON Schema of an object with properties, and this one is of {row}")
@@ -73,8 +76,8 @@ def _has_time(kind: t.DataType) -> bool:
 
 
 class _Reader:
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        self.root = root
+    def __init__(self, documents: Mapping[str, Any]) -> None:
+        self.documents = documents
         self.hints: dict[Path, Hint] = {}
         self.defaults: Mapping[str, Any] = {}  # of the columns
         self.notes: list[str] = []
@@ -168,19 +171,30 @@ class _Reader:
         return True
 
     def _find(self, reference: str, path: Path) -> Any:
-        found: Any = self.root
-        for step in reference.removeprefix("#").strip("/").split("/") if reference.startswith("#") else ["?"]:
-            step = step.replace("~1", "/").replace("~0", "~")
-            if step and (not isinstance(found, Mapping) or step not in found):
-                raise CodegenError(
-                    f"{'.'.join(path)}: there is no schema {reference!r}; only those of one file are read"
-                )
-            found = found[step] if step else found
+        document, _, inside = reference.partition("#")
+        steps = [step.replace("~1", "/").replace("~0", "~") for step in inside.strip("/").split("/") if step]
+        found = self.documents.get(document)
+        for step in steps:
+            found = found.get(step) if isinstance(found, Mapping) else None
+        if found is None:
+            known = "" if document in self.documents else "; only those of one file, or of a registry, are read"
+            raise CodegenError(f"{'.'.join(path)}: there is no schema {reference!r}{known}")
         return found
 
     def _text(self, path: Path, why: str) -> t.DataType:
         self.notes.append(f"{'.'.join(path)}: {why}, so it is a STRING with the JSON as text")
         return t.STRING.as_nullable(False)
+
+
+def _absolute(schema: Any, name: str) -> Any:
+    """A schema whose references to itself name it."""
+    if isinstance(schema, list):
+        return [_absolute(one, name) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    made = {key: _absolute(one, name) for key, one in schema.items()}
+    reference = made.get("$ref")
+    return made | {"$ref": name + reference} if isinstance(reference, str) and reference.startswith("#") else made
 
 
 def _listed(value: Any) -> list[Any]:

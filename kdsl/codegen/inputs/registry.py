@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import attrs
 
@@ -10,7 +11,7 @@ from kdsl.cluster import Registry
 from kdsl.codegen.inputs.avro import avro_draft, holds_changes
 from kdsl.codegen.inputs.json_schema import json_schema_draft
 from kdsl.codegen.inputs.protobuf import protobuf_registered
-from kdsl.codegen.model import CodegenError, Draft
+from kdsl.codegen.model import CodegenError, Draft, within_reach
 from kdsl.registry.client import RegistryClient, registry_client
 from kdsl.registry.model import RegisteredSchema
 from kdsl_formats._avro.model import AvroTypeError
@@ -46,6 +47,7 @@ def registry_draft(
     return registered_draft(client, found, registry.url, topic=topic, name=name, message=message)
 
 
+@within_reach()
 def registered_draft(
     client: RegistryClient, schema: RegisteredSchema, url: str, *, topic: str, name: str = "", message: str = ""
 ) -> Draft:
@@ -66,7 +68,18 @@ def registered_draft(
         case "PROTOBUF":
             return protobuf_registered(client, schema, url, message=message, topic=topic, name=name)
         case "JSON":
-            draft = json_schema_draft(json.loads(schema.text), topic=topic, name=name)
+            others = {called: _json(one) for called, one in client.references(schema).items()}
+            draft = json_schema_draft(_json(schema), topic=topic, name=name, others=others)
             return attrs.evolve(draft, notes=(*draft.notes, _FRAMED))
         case other:
             raise CodegenError(f"the subject's schema is of the kind {other!r}; there are AVRO, PROTOBUF and JSON")
+
+
+def _json(schema: RegisteredSchema) -> dict[str, Any]:
+    try:
+        found = json.loads(schema.text)
+    except ValueError as e:
+        raise CodegenError(f"the JSON Schema in the registry is no JSON: {e}") from None
+    if not isinstance(found, dict):
+        raise CodegenError("the JSON Schema in the registry is no object, so that it describes no table")
+    return found
