@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from kdsl.builders.calls import Said
 from kdsl.client.properties import Properties, Value, value_problems
 from kdsl.cluster import SERVERS, Cluster
 from kdsl.declare.connector import KafkaOptions, Transport
 from kdsl.errors import Problem
+
+T = TypeVar("T")
 
 
 def given_properties(
@@ -24,7 +26,11 @@ def given_properties(
         found: Takes what is wrong.
     """
     kept: dict[str, Value] = {}
-    for key, value in (properties or {}).items():
+    for key, value in (of_kind(properties, Mapping, "properties", said, found) or {}).items():  # type: ignore[type-abstract]
+        if not isinstance(key, str):
+            message = f"{said.name('properties')} has the key {key!r}, and settings have texts for names"
+            found.append(said.problem("properties", "builder-kind", message, "give a text"))
+            continue
         wrong = [p.at(said.places.get(f"properties.{key}", said.where)) for p in value_problems(key, value)]
         found.extend(wrong)
         if not wrong:
@@ -38,6 +44,15 @@ def given_properties(
             found.append(said.problem(f"properties.{key}", "property-twice", message, "say it once"))
         kept[key] = text
     return Properties(kept)
+
+
+def of_kind(given: Any, kind: type[T], setting: str, said: Said, found: list[Problem]) -> T | None:
+    """What was given for a setting, where it is of a kind; else a problem, and nothing."""
+    if given is None or isinstance(given, kind):
+        return given
+    message = f"{said.name(setting)} is given a {type(given).__name__}, and takes a {kind.__name__}"
+    found.append(said.problem(setting, "builder-kind", message, f"give a {kind.__name__}"))
+    return None
 
 
 def joined(servers: str | Iterable[str] | None) -> str | None:

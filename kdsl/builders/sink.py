@@ -18,7 +18,7 @@ from kdsl.builders.connected import Connected
 from kdsl.builders.outgoing import PARTITION, by_function, metadata_columns, record_fields, with_chosen
 from kdsl.builders.schemas import MessageSchema
 from kdsl.builders.serializers import KafkaRecordSerializationSchema
-from kdsl.builders.settings import given_properties, joined
+from kdsl.builders.settings import given_properties, joined, of_kind
 from kdsl.client.properties import Properties, Value
 from kdsl.cluster import Cluster
 from kdsl.declare.connector import ExactlyOnce, KafkaOptions, Latency, Transport
@@ -169,12 +169,15 @@ class KafkaSink(Connected):
         said = _said or Said(where=caller())
         found: list[Problem] = []
         given = given_properties(properties, {}, said, found)
+        promised = of_kind(delivery_guarantee, str, "delivery_guarantee", said, found)  # None is not said, not "none"
         self.__attrs_init__(  # pyright: ignore[reportAttributeAccessIssue]
             name=name,
             bootstrap_servers=joined(bootstrap_servers),
-            cluster=cluster,
-            record_serializer=record_serializer,
-            delivery_guarantee=str(delivery_guarantee),
+            cluster=of_kind(cluster, Cluster, "cluster", said, found),
+            record_serializer=of_kind(
+                record_serializer, KafkaRecordSerializationSchema, "record_serializer", said, found
+            ),
+            delivery_guarantee=str(promised or DeliveryGuarantee.AT_LEAST_ONCE),
             transactional_id_prefix=transactional_id_prefix,
             exactly_once_mode=exactly_once_mode,
             parallelism=parallelism,

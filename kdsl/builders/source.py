@@ -16,7 +16,7 @@ from kdsl.builders.connected import Connected
 from kdsl.builders.offsets import CustomOffsets, OffsetsInitializer
 from kdsl.builders.records import KafkaRecordDeserializationSchema
 from kdsl.builders.schemas import KafkaDeserializer, MessageSchema, kafka_schema
-from kdsl.builders.settings import given_properties, hashable, joined, several
+from kdsl.builders.settings import given_properties, hashable, joined, of_kind, several
 from kdsl.client.connector import Reset, connector_settings
 from kdsl.client.properties import Properties, Value
 from kdsl.cluster import Cluster
@@ -201,11 +201,12 @@ class KafkaSource(Connected):
                 place = said.places.get("value_only_deserializer", said.where)
                 value_only_deserializer = kafka_schema(value_only_deserializer, "Deserializer", place)
             deserializer = KafkaRecordDeserializationSchema.value_only(value_only_deserializer)
+        deserializer = of_kind(deserializer, KafkaRecordDeserializationSchema, "deserializer", said, found)
         given = given_properties(properties, {"group.id": group_id, "client.id.prefix": client_id_prefix}, said, found)
         self.__attrs_init__(  # pyright: ignore[reportAttributeAccessIssue]
             name=name,
             bootstrap_servers=joined(bootstrap_servers),
-            cluster=cluster,
+            cluster=of_kind(cluster, Cluster, "cluster", said, found),
             topics=tuple(map(hashable, several(topics))),
             topic_pattern=topic_pattern,
             partitions=tuple(sorted(dict.fromkeys(map(hashable, several(partitions))), key=repr)),

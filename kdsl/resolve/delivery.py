@@ -77,6 +77,9 @@ def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
         message = f"{promise} and 'enable.idempotence' = 'false' contradict each other: transactions are idempotent"
         fix = "remove 'enable.idempotence', or choose at-least-once"
         yield problem(table, "exactly-once-idempotence", message, fix, option="properties.enable.idempotence")
+    if str(table.properties.revealed().get("retries")) == "0":
+        message = f"{promise} and 'retries' = '0' contradict each other: a transaction sends again what is not answered"
+        yield problem(table, "exactly-once-retries", message, "remove 'retries'", option="properties.retries")
     if settings.acks != "all":
         message = f"{promise} and 'acks' = {settings.acks!r} contradict each other: a transaction needs 'all'"
         yield problem(table, "exactly-once-acks", message, "remove 'acks'", option="properties.acks")

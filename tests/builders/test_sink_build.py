@@ -35,6 +35,35 @@ def messages(**given: Any) -> list[str]:
     return [f"{p.message}; {p.fix}" for p in e.value.problems]
 
 
+SERIALIZER = serializer().set_topic("t").build()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"record_serializer": "t"}, "record_serializer= is given a str, and takes a KafkaRecordSerializationSchema"),
+        ({"cluster": "a:1"}, "cluster= is given a str, and takes a Cluster"),
+        ({"properties": [("acks", "all")]}, "properties= is given a list, and takes a Mapping"),
+        ({"properties": {1: "x"}}, "properties= has the key 1, and settings have texts for names"),
+        ({"delivery_guarantee": 1}, "delivery_guarantee= is given a int, and takes a str"),
+        (
+            {"delivery_guarantee": "exactly-once", "transactional_id_prefix": "p", "properties": {"retries": 0}},
+            "delivery_guarantee='exactly-once' and 'retries' = '0' contradict each other",
+        ),
+    ],
+)
+def test_what_is_of_another_kind_or_contradicts_is_told(given: dict[str, Any], told: str) -> None:
+    assert any(message.startswith(told) for message in messages(**{"record_serializer": SERIALIZER, **given}))
+
+
+def test_a_guarantee_of_none_is_not_the_promise_of_nothing() -> None:
+    guarantee: Any = None
+
+    made = KafkaSink(bootstrap_servers="a:1", record_serializer=SERIALIZER, delivery_guarantee=guarantee)
+
+    assert made.plan().delivery == "at-least-once"
+
+
 class TestForms:
     def test_both_forms_give_equal_values_and_plans(self) -> None:
         made = serializer().set_topic("t").set_key_serialization_schema(FormatSchema(Json(), "id INT")).build()

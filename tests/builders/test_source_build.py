@@ -263,6 +263,11 @@ class TestMistakes:
         ("given", "told"),
         [
             (
+                {"deserializer": SimpleStringSchema(), "value_only_deserializer": None},
+                "deserializer= is given a SimpleStringSchema, and takes a KafkaRecordDeserializationSchema",
+            ),
+            ({"cluster": "a:1"}, "cluster= is given a str, and takes a Cluster"),
+            (
                 {"starting_offsets": OffsetsInitializer.committed_offsets()},
                 "starting_offsets= are those that the consumer group has committed, but there is no group; add "
                 "group_id='my-group'",
