@@ -49,6 +49,14 @@ def test_doctor_ends_with_1_when_something_is_wrong() -> None:
     assert "fix: see that a broker runs there" in result.stdout
 
 
+def test_doctor_looks_at_the_registry_also_where_no_broker_answers() -> None:
+    result = kdsl("doctor", "--bootstrap", "127.0.0.1:1", "--registry", "http://127.0.0.1:1", "--json")
+
+    wrong = [f["check"] for f in json.loads(result.stdout)["findings"] if f["state"] == "error"]
+    assert wrong == ["network 127.0.0.1:1", "registry http://127.0.0.1:1"]
+    assert result.exit_code == 1
+
+
 def test_doctor_takes_settings(kdsl_kafka: RunningKafka) -> None:
     result = kdsl("doctor", "--bootstrap", kdsl_kafka.bootstrap_servers, "-p", "security.protocol=SSL")
 
