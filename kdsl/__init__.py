@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         ref as ref,
     )
     from kdsl.declare.classes.rows import row_kind as row_kind, with_row_kind as with_row_kind
-    from kdsl.declare.classes.table import KafkaTable as KafkaTable
+    from kdsl.declare.classes.table import KafkaTable as KafkaTable, UpsertTable as UpsertTable
     from kdsl.errors import (
         KdslError as KdslError,
         Problem as Problem,
@@ -131,6 +131,7 @@ _PUBLIC = {
     "KafkaSink": "kdsl.builders.sink",
     "KafkaSource": "kdsl.builders.source",
     "KafkaTable": "kdsl.declare.classes.table",
+    "UpsertTable": "kdsl.declare.classes.table",
     "KdslError": "kdsl.errors",
     "Key": "kdsl.declare.classes.columns",
     "KeyField": "kdsl.declare.classes.columns",
@@ -253,6 +254,7 @@ __all__ = [
     "TopicMissingError",
     "TopicRecreatedError",
     "UnreachableError",
+    "UpsertTable",
     "Virtual",
     "Where",
     "WriteError",

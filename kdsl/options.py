@@ -119,6 +119,13 @@ class Options:
 
     __attrs_attrs__: ClassVar[Any]
     title: ClassVar[str] = "option group"
+    without: ClassVar[frozenset[str]] = frozenset()
+    """Options of the group that it is made from which it has not, by their Python names; they keep their defaults."""
+
+    @classmethod
+    def declared(cls) -> tuple[attrs.Attribute[Any], ...]:
+        """The declarations of the group's options."""
+        return tuple(a for a in attrs.fields(cls) if a.name not in cls.without)
 
     def __init_subclass__(cls) -> None:
         attrs.define(cls, slots=False, frozen=True, kw_only=True, init=False, repr=False)
@@ -127,7 +134,10 @@ class Options:
     if not TYPE_CHECKING:  # type checkers make the constructor from the fields
 
         def __init__(self, **given: Any) -> None:
-            known = {a.name: a for a in attrs.fields(type(self))}
+            known = {a.name: a for a in self.declared()}
+            for a in attrs.fields(type(self)):  # ``attrs.evolve`` gives all of them
+                if a.name in self.without and given.get(a.name, a.default) == a.default:
+                    given.pop(a.name, None)
             recorded = [self._unknown(name, known, "{}=") for name in given if name not in known]
             for name, a in known.items():
                 if name in given:
@@ -151,7 +161,7 @@ class Options:
 
         What cannot be read is recorded and told by `problems`.
         """
-        by_key = {a.metadata["key"]: a for a in attrs.fields(cls)}
+        by_key = {a.metadata["key"]: a for a in cls.declared()}
         by_any = {**{alias: a for a in by_key.values() for alias in a.metadata["aliases"]}, **by_key}
         free = {key.removesuffix("*"): a for key, a in by_any.items() if key.endswith(_FREE)}
         values: dict[str, Any] = {}
@@ -184,7 +194,7 @@ class Options:
     def to_strings(self) -> dict[str, str]:
         """The options that differ from their defaults, as Flink's keys and texts."""
         found: dict[str, str] = {}
-        for a in attrs.fields(type(self)):
+        for a in self.declared():
             value, key = getattr(self, a.name), a.metadata["key"]
             if value == a.default or value is None:
                 continue
@@ -205,7 +215,7 @@ class Options:
         """
         kept: dict[str, Any] = {}
         literals: dict[str, str] = {}
-        for a in attrs.fields(type(self)):
+        for a in self.declared():
             value, key = getattr(self, a.name), prefix + a.metadata["key"]
             if isinstance(value, Secret):
                 kept[a.name], literals[key] = _GIVEN.format(key), value.reveal()
@@ -221,7 +231,7 @@ class Options:
         if not any(key.startswith(prefix) for key in literals):
             return self
         made: dict[str, Any] = {}
-        for a in attrs.fields(type(self)):
+        for a in self.declared():
             value, key = getattr(self, a.name), prefix + a.metadata["key"]
             if isinstance(value, Properties):
                 value = value.joined(literals, key.removesuffix("*"))
@@ -264,8 +274,8 @@ class Options:
         wrong = {attribute for attribute, _ in self.complaints() if attribute}
         if not wrong:
             return self
-        fields = {a.name: a.default for a in attrs.fields(type(self)) if a.default is not attrs.NOTHING}
-        kept = {name: getattr(self, name) for name in attrs.fields_dict(type(self)) if name not in wrong}
+        fields = {a.name: a.default for a in self.declared() if a.default is not attrs.NOTHING}
+        kept = {a.name: getattr(self, a.name) for a in self.declared() if a.name not in wrong}
         return type(self)(**{**fields, **kept})
 
     def __repr__(self) -> str:
@@ -277,7 +287,7 @@ class Options:
     def reference(cls, prefix: str = "") -> str:
         """The table of the options in Markdown, for the reference pages."""
         rows = ["| option | Python | type | default | meaning |", "| --- | --- | --- | --- | --- |"]
-        for a in attrs.fields(cls):
+        for a in cls.declared():
             default = "none" if a.default is None or a.default == Properties() else f"`{_write(a.default)}`"
             default = "required" if a.default is attrs.NOTHING else default
             kind = ("a secret" if a.metadata["secret"] is True else _kind(a.type)).replace("|", "\\|")

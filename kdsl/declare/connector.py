@@ -6,7 +6,7 @@ Source: Flink's KafkaConnectorOptions (RULES section 1), seeds 000 and 001. Pyth
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import ClassVar, Literal
 
 from kdsl.options import Options, option
 
@@ -19,6 +19,9 @@ Naming = Literal["INCREMENTING", "POOLING"]
 Transport = Literal["librdkafka", "jvm"]
 Latency = Literal["micro-batch", "realtime"]
 EmitStrategy = Literal["on-periodic", "on-event"]
+ChangelogMode = Literal["full", "upsert"]
+
+MOST_BUCKETS = 65_536
 
 
 def _positive(value: int | None) -> str | None:
@@ -39,6 +42,7 @@ class KafkaOptions(Options):
     """What a table says about its topics, beside its columns, formats and client properties."""
 
     title = "the connector 'kafka'"
+    connector: ClassVar[str] = "kafka"
 
     topic: tuple[str, ...] = option("topic", "The topics, separated by ';'. Either this or topic-pattern.", default=())
     topic_pattern: str | None = option(
@@ -228,4 +232,45 @@ class KafkaOptions(Options):
     )
     dew_version: str | None = option(
         "dew.csms.version", "The version of the secret; the newest by default.", default=None, check=_some_text
+    )
+
+
+def _some_buckets(value: int) -> str | None:
+    return None if 0 < value <= MOST_BUCKETS else f"give a number from 1 to {MOST_BUCKETS}"
+
+
+class UpsertOptions(KafkaOptions):
+    """What an upsert table says: the options of a topic, but for where a read starts, which is always the beginning.
+
+    Source: Flink's UpsertKafkaDynamicTableFactory (RULES section 11), seed 004.
+    """
+
+    title = "the connector 'upsert-kafka'"
+    connector: ClassVar[str] = "upsert-kafka"
+    without = frozenset({"startup", "startup_timestamp", "startup_offsets", "partitioner", "semantic"})
+
+    startup: StartupMode = option("scan.startup.mode", "Always the beginning.", default="earliest-offset")
+    buffer_rows: int = option(
+        "sink.buffer-flush.max-rows",
+        "How many keys a writing task gathers, keeping the last change of each, before it writes them; it looks once "
+        "per Arrow batch. Both options are greater than 0, or both are 0: off.",
+        default=0,
+    )
+    buffer_interval: timedelta = option(
+        "sink.buffer-flush.interval",
+        "How long a writing task gathers at most. Whatever it is, all is written at the end of each micro-batch.",
+        default=timedelta(),
+    )
+    changelog: ChangelogMode = option(
+        "scan.changelog.mode",
+        "full: +I, -U, +U and -D with before-images, for which a stream keeps the last row of each key. upsert: the "
+        "last change (+U or -D) of each key in a micro-batch, for which it keeps nothing.",
+        default="full",
+    )
+    changelog_buckets: int = option(
+        "scan.changelog.buckets",
+        "Over how many buckets the keys are spread, each of which is read and written as a whole when one of its keys "
+        "changes. Fixed with the checkpoint.",
+        default=64,
+        check=_some_buckets,
     )

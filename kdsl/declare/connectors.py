@@ -30,7 +30,7 @@ CONNECTORS = {
     c.name: c
     for c in (
         Connector("kafka", "topic"),
-        Connector("upsert-kafka", "later", "read and write the topic with the connector 'kafka'"),
+        Connector("upsert-kafka", "topic"),
         Connector("dynamic-kafka", "later", "name the topics of one cluster with the connector 'kafka'"),
         Connector("print", "script", _SCRIPT),
         Connector("blackhole", "script", _SCRIPT),

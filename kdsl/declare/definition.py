@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import attrs
 
 from kdsl.client.properties import Properties
-from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.decrypted import decrypted
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where
@@ -150,6 +150,13 @@ class TableDef:
 
     def __attrs_post_init__(self) -> None:
         object.__setattr__(self, "properties", decrypted(self.properties, self.options.valid()))
+        if self.upserts is not None:
+            object.__setattr__(self, "columns", tuple(_not_null(c, self.primary_key) for c in self.columns))
+
+    @property
+    def upserts(self) -> UpsertOptions | None:
+        """The options of an upsert table; None for a table of another connector."""
+        return self.options if isinstance(self.options, UpsertOptions) else None
 
     @property
     def physical(self) -> tuple[ColumnDef, ...]:
@@ -160,7 +167,7 @@ class TableDef:
         """An option's name as the user wrote it: ``key_prefix=`` in Python, ``'key.fields-prefix'`` elsewhere."""
         if self.spelling is Spelling.PYTHON:
             return f"{attribute}="
-        return repr(key or attrs.fields_dict(KafkaOptions)[attribute].metadata["key"])
+        return repr(key or attrs.fields_dict(type(self.options))[attribute].metadata["key"])
 
     def setting(self, attribute: str, value: object) -> str:
         """An option with a value as the user would write it: ``key_prefix='k_'``, ``'key.fields-prefix' = 'k_'``."""
@@ -168,5 +175,14 @@ class TableDef:
         return f"{self.option_name(attribute)}{between}{value!r}"
 
 
+def _not_null(column: ColumnDef, key: tuple[str, ...]) -> ColumnDef:
+    """The column; one of the primary key is NOT NULL, as in SQL."""
+    if column.name not in key or not column.type.nullable:
+        return column
+    return attrs.evolve(column, type=column.type.as_nullable(False))
+
+
 def _message_key(table: TableDef) -> tuple[str, ...]:
+    if table.upserts is not None:  # in the table's order, whatever that of the primary key (RULES UP-7)
+        return tuple(c.name for c in table.columns if c.name in table.primary_key)
     return tuple(c.name for c in table.columns if c.key) if table.key_fields is None else table.key_fields

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.connectors import CONNECTORS, NAMES
 from kdsl.errors import Problem, Where, nearest
 from kdsl.formats import Format, UnknownFormatError, format_class, format_names
@@ -15,6 +15,17 @@ PROPERTIES = "properties."
 SEMANTIC = "sink.semantic"
 VERSION = "property-version"
 """An option of the reference's that only says which version its options are of."""
+
+
+_ALWAYS_ALL = "remove it: an upsert table is read from the beginning, for what its last change is shows in all records"
+_NOT_OF_UPSERTS = {
+    "format": "name a 'key.format' and a 'value.format'",
+    "key.fields": "remove it: the columns of the PRIMARY KEY are the message key",
+    "scan.startup.mode": _ALWAYS_ALL,
+    "scan.startup.timestamp-millis": _ALWAYS_ALL,
+    "scan.startup.specific-offsets": _ALWAYS_ALL,
+    "sink.partitioner": "remove it: changes of one key must go to one partition, which the key chooses",
+}
 
 
 @attrs.frozen
@@ -57,6 +68,7 @@ class _Reader:
         self.rest = dict(given)
         self.places = places
         self.problems: list[Problem] = []
+        self.kind: type[KafkaOptions] = KafkaOptions
         self.spaces: dict[str, type[Format]] = {}
         self.unread: set[str] = set()
 
@@ -66,17 +78,18 @@ class _Reader:
         }
         if not self._connector():
             return self._unread(properties)
+        upserts = self.kind is UpsertOptions
         self.rest.pop(VERSION, None)
         if SEMANTIC in self.rest:  # the one option that also takes the names of the reference's constants
             self.rest[SEMANTIC] = self.rest[SEMANTIC].replace("_", "-")
-        key_fields = self.rest.pop("key.fields", None)
-        value_key = self._value_key()
+        key_fields = None if upserts else self.rest.pop("key.fields", None)
+        value_key = "value.format" if upserts else self._value_key()
         key_format, value_format = self._format("key.format"), self._format(value_key)
-        known = {a.metadata["key"] for a in attrs.fields(KafkaOptions)}
+        known = {a.metadata["key"] for a in self.kind.declared()}
         for key in [k for k in self.rest if k not in known]:
             self._unknown(key, known)
         return WithClause(
-            options=KafkaOptions.from_strings({k: v for k, v in self.rest.items() if k in known}),
+            options=self.kind.from_strings({k: v for k, v in self.rest.items() if k in known}),
             key_format=key_format,
             value_format=value_format,
             key_fields=None if key_fields is None else tuple(f.strip() for f in key_fields.split(";") if f.strip()),
@@ -91,6 +104,8 @@ class _Reader:
     def _connector(self) -> bool:
         """Whether the other options can be read as those of a topic; a connector that there is not is told."""
         name = self.rest.pop("connector", None)
+        if name == UpsertOptions.connector:
+            self.kind = UpsertOptions
         known = CONNECTORS.get(name or "")
         if name is None:
             self._problem("connector", "connector", "the option 'connector' is missing", "add 'connector' = 'kafka'")
@@ -157,16 +172,19 @@ class _Reader:
             message = f"the option {key!r} belongs to a format that the table does not use"
             self._problem("option-unknown", key, message, "remove it, or choose that format")
             return
+        upserts = self.kind is UpsertOptions
         every = [
             *sorted(known),
             *self._format_keys(),
             "connector",
-            "format",
             "key.format",
             "value.format",
-            "key.fields",
+            *([] if upserts else ["format", "key.fields"]),
         ]
-        message = f"the connector 'kafka' has no option {key!r}{nearest(key, every)}"
+        if upserts and key in _NOT_OF_UPSERTS:
+            self._problem("option-unknown", key, f"{self.kind.title} has no option {key!r}", _NOT_OF_UPSERTS[key])
+            return
+        message = f"{self.kind.title} has no option {key!r}{nearest(key, every)}"
         fix = "correct or remove it; client settings begin with 'properties.'"
         self._problem("option-unknown", key, message, fix)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import attrs
@@ -11,7 +12,7 @@ from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.durations import duration_text, parse_duration
 from kdsl.errors import KdslError, listing, nearest
 from kdsl.formats import ROW_KIND
-from kdsl.plan.model import Computed, MetadataColumn, ReadPlan, Watermark, WritePlan
+from kdsl.plan.model import Computed, MetadataColumn, ReadPlan, Upserts, UpsertWrite, Watermark, WritePlan
 from kdsl.resolve.changelog import changes
 from kdsl.resolve.metadata import IN_VALUE
 from kdsl.resolve.model import Part, ResolvedTable
@@ -37,10 +38,12 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
     """
     table, options = resolved.table, resolved.table.options
     wanted = _wanted(table, columns)
+    upserts = _upserts(table)
     sourced = [c for c in table.columns if c.role != "computed"]
     computed = [c for c in resolved.computed if c.name in wanted or (resolved.watermark or _NONE).column == c.name]
     if not computed:
         needed = set(wanted) | ({resolved.watermark.column} if resolved.watermark else set())
+        needed |= set(upserts.keys if upserts else ())
         sourced = [c for c in sourced if c.name in needed]
     names = {c.name for c in sourced}
     by_name = {c.name: c for c in table.columns}
@@ -66,6 +69,7 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         metadata=_metadata(shown),
         columns=_row(sourced, changelog=changelog),
         changelog=changelog,
+        upserts=upserts,
         computed=tuple(_computed(c) for c in computed),
         watermark=None
         if resolved.watermark is None
@@ -75,7 +79,8 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
             options.watermark_drift if options.watermark_group else None,
         ),
         output=_row(
-            (_read(by_name[name]) for name in (wanted if columns is not None else by_name)), changelog=changelog
+            (_shown(by_name[name], upserts) for name in (wanted if columns is not None else by_name)),
+            changelog=changelog,
         ),
         properties=table.properties,
     )
@@ -133,6 +138,7 @@ def write_plan(resolved: ResolvedTable) -> WritePlan:
         metadata=_metadata(resolved.metadata),
         columns=_row(columns, changelog=resolved.changelog),
         changelog=resolved.changelog,
+        upserts=_written_upserts(table),
         defaults={**({ROW_KIND: "'+I'"} if resolved.changelog else {}), **_defaults(columns)},
         delivery=resolved.delivery,
         transactions=resolved.transactions,
@@ -144,14 +150,31 @@ def write_plan(resolved: ResolvedTable) -> WritePlan:
     )
 
 
+def _written_upserts(table: TableDef) -> UpsertWrite | None:
+    options = table.upserts
+    if options is None:
+        return None
+    on = options.buffer_rows > 0 and options.buffer_interval > timedelta()
+    return UpsertWrite(table.message_key, options.buffer_rows if on else 0, options.buffer_interval.total_seconds())
+
+
 def _row(columns: Iterable[ColumnDef], *, changelog: bool) -> t.Row:
     first = (_KIND,) if changelog else ()
     return t.Row((*first, *(t.Field(c.name, c.type, c.comment) for c in columns)), nullable=False)
 
 
-def _read(column: ColumnDef) -> ColumnDef:
-    """A column as a read gives it: what Spark works out may be NULL, whatever was declared."""
-    return attrs.evolve(column, type=column.type.as_nullable()) if column.role == "computed" else column
+def _shown(column: ColumnDef, upserts: Upserts | None) -> ColumnDef:
+    """A column as a read gives it: what Spark works out may be NULL, and so may what a delete without its row lacks."""
+    lacking = upserts is not None and not upserts.images and column.name not in upserts.keys
+    free = column.role == "computed" or lacking
+    return attrs.evolve(column, type=column.type.as_nullable()) if free else column
+
+
+def _upserts(table: TableDef) -> Upserts | None:
+    options = table.upserts
+    if options is None:
+        return None
+    return Upserts(table.message_key, options.changelog == "full", options.changelog_buckets)
 
 
 def _metadata(columns: Iterable[ColumnDef]) -> tuple[MetadataColumn, ...]:

@@ -26,6 +26,7 @@ __all__ = [
     "Stop",
     "Topics",
     "Transactions",
+    "UpsertWrite",
     "Upserts",
     "Watermark",
     "WritePlan",
@@ -93,6 +94,21 @@ class Upserts:
     keys: tuple[str, ...]
     images: bool = True
     buckets: int = 64
+
+
+@attrs.frozen
+class UpsertWrite:
+    """How changes become upserts and tombstones.
+
+    Attributes:
+        keys: The columns of the primary key.
+        rows: How many keys a task gathers before it writes the last change of each; 0 is no gathering.
+        seconds: How long it gathers at most.
+    """
+
+    keys: tuple[str, ...]
+    rows: int = 0
+    seconds: float = 0.0
 
 
 @attrs.frozen
@@ -171,6 +187,7 @@ class WritePlan:
         transport: The client that writes.
         latency: Micro-batches or real-time mode.
         changelog: Whether rows may be changes: the first of the columns is the row kind then, ``+I`` by default.
+        upserts: How changes become upserts and tombstones; None where the value format says what a row is.
         properties: Client settings of the table, under Java's names; the cluster's come on top.
     """
 
@@ -178,6 +195,7 @@ class WritePlan:
     topics: Topics
     columns: t.Row
     changelog: bool = False
+    upserts: UpsertWrite | None = None
     key: Part | None = None
     value: Part | None = None
     metadata: tuple[MetadataColumn, ...] = ()

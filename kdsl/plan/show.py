@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 
 from kdsl.client.properties import Properties
 from kdsl.durations import duration_text
@@ -15,6 +16,8 @@ from kdsl.plan.model import (
     Stop,
     Topics,
     Transactions,
+    Upserts,
+    UpsertWrite,
     Watermark,
     WritePlan,
 )
@@ -51,6 +54,8 @@ def _read(plan: ReadPlan) -> Iterator[str]:
     yield from _part("key", plan.key, "=", names)
     yield from _part("value", plan.value, "=", names)
     yield from _some("metadata", _metadata(plan.metadata, "="))
+    if plan.upserts:
+        yield _step("changes", list(_upserts(plan.upserts)))
     yield from _some("compute", [f"{c.column} {c.type} = {' '.join(c.text.split())}" for c in plan.computed])
     if plan.watermark:
         yield _step("watermark", [_watermark(plan.watermark)])
@@ -68,9 +73,26 @@ def _write(plan: WritePlan) -> Iterator[str]:
     if len(plan.topics.names) != 1:
         target = f"the topic of each row, one of {target}" if plan.topics.names else f"the topic of each row, {target}"
     lines = [target, *_client(plan), f"delivery {plan.delivery}", *_transactions(plan.transactions)]
+    lines += [] if plan.upserts is None else _upsert_write(plan.upserts)
     lines += [] if plan.partitioner == "default" else [f"partitioner {plan.partitioner}"]
     lines += [] if plan.parallelism is None else [f"{plan.parallelism} tasks"]
     yield _step("sink", lines)
+
+
+def _upserts(upserts: Upserts) -> Iterator[str]:
+    yield f"by {', '.join(upserts.keys)}; a record without a value is a delete"
+    if upserts.images:
+        yield f"against the last row of each key, which is kept in {upserts.buckets} buckets"
+    else:
+        yield "the last of each key in a batch, without the row before"
+
+
+def _upsert_write(upserts: UpsertWrite) -> list[str]:
+    found = [f"upserts by {', '.join(upserts.keys)}; a delete is a record without a value"]
+    if upserts.rows:
+        length = duration_text(timedelta(seconds=upserts.seconds))
+        found.append(f"the last change of each key, of {upserts.rows} keys or {length}")
+    return found
 
 
 def _step(name: str, lines: list[str]) -> str:

@@ -24,6 +24,7 @@ from kdsl.resolve import (
     time,
     topics,
     transport,
+    upserts,
 )
 from kdsl.resolve.model import (
     HeaderCondition,
@@ -78,6 +79,10 @@ RULES: tuple[Rule, ...] = (
     formats.format_options,
     formats.literal_secrets,
     columns.primary_key,
+    upserts.key_of_upserts,
+    upserts.value_of_upserts,
+    upserts.buffer,
+    upserts.realtime,
     columns.layout,
     changelog.row_kind,
     metadata.metadata_keys,

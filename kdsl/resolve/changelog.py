@@ -12,6 +12,8 @@ from kdsl.resolve.rule import problem
 
 def changes(table: TableDef) -> bool:
     """Whether the rows of a table are changes, so that its DataFrame begins with the row kind."""
+    if table.upserts is not None:
+        return True
     return table.value_format is not None and not table.value_format.insert_only
 
 
@@ -21,9 +23,6 @@ def row_kind(table: TableDef, _: Direction) -> Iterator[Problem]:
         return
     for column in table.columns:
         if column.name.lower() == ROW_KIND:
-            assert table.value_format is not None
-            message = (
-                f"the format {table.value_format.identifier!r} carries changes, and {ROW_KIND!r} is the column that "
-                "says of each row which change it is"
-            )
+            what = table.options.title if table.upserts else f"the format {table.value_format.identifier!r}"  # type: ignore[union-attr]
+            message = f"{what} carries changes, and {ROW_KIND!r} is the column that says of each row which change it is"
             yield problem(table, "row-kind", message, "give this column another name", column=column)

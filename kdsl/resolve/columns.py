@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, listing
 from kdsl.formats import Direction
+from kdsl.options import Spelling
 from kdsl.resolve.rule import problem
 from kdsl.types import model as t
 
@@ -90,12 +91,13 @@ def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
         message = f"the primary key names {listing(twice)} more than once"
         yield problem(table, "primary-key-repeated", message, "name each column once", column=by_name.get(twice[0]))
     chosen = table.value_format
-    if chosen is not None and chosen.insert_only:
+    if chosen is not None and chosen.insert_only and table.upserts is None:
         message = (
             f"the format {chosen.identifier!r} only inserts, so a table of the connector 'kafka' cannot keep the "
             f"promise of the primary key ({', '.join(table.primary_key)})"
         )
-        fix = "make them key columns instead of a primary key"
+        how = {Spelling.PYTHON: "declare an UpsertTable"}.get(table.spelling, "use the connector 'upsert-kafka'")
+        fix = f"{how}, which keeps the last row of each key; or make them key columns instead of a primary key"
         yield problem(table, "primary-key", message, fix, column=by_name.get(table.primary_key[0]))
 
 

@@ -21,8 +21,9 @@ def value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Value columns need a value format; without both, a written record would be a tombstone."""
     if table.value_format is not None or "value" in table.unread:
         return
-    option = "value=" if table.spelling is Spelling.PYTHON else "'format'"
-    example = {Spelling.PYTHON: "value=Json()", Spelling.DDL: "'format' = 'json'", Spelling.YAML: "'format': json"}
+    key = "'format'" if table.upserts is None else "'value.format'"
+    option = "value=" if table.spelling is Spelling.PYTHON else key
+    example = {Spelling.PYTHON: "value=Json()", Spelling.DDL: f"{key} = 'json'", Spelling.YAML: f"{key}: json"}
     raw = any(c.shows == "__raw_value__" and not c.virtual for c in table.columns)
     if value_columns(table):
         message = f"there is no format for the message value ({option} is missing)"

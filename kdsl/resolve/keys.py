@@ -61,7 +61,7 @@ def key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:
         column = next((c for c in table.columns if c.key), None)
         example = "key=Json()" if in_python else "'key.format': json" if yaml else "'key.format' = 'json'"
         yield problem(table, "key-format", message, f"add one, as {example}", column=column, option="key.fields")
-    if not keys and table.key_format is not None:
+    if not keys and table.key_format is not None and table.upserts is None:
         raw = any(c.shows == "__raw_key__" and not c.virtual for c in table.columns)
         message = f"{key_format} is {table.key_format.identifier!r}, but no column is in the message key"
         fix = "declare the key columns as Key[...]" if in_python else "name them in 'key.fields'"
@@ -141,7 +141,7 @@ def insert_only_key(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 def unused_key_options(table: TableDef, _: Direction) -> Iterator[Problem]:
     """A prefix or EXCEPT_KEY without a key has no effect (KEY-7, KEY-8: accepted)."""
-    if table.key_format is not None or key_columns(table):
+    if table.key_format is not None or key_columns(table) or table.upserts is not None:
         return
     for attribute, default in (("key_prefix", ""), ("value_fields", "ALL")):
         value = getattr(table.options, attribute)

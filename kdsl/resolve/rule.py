@@ -45,7 +45,7 @@ def problem(
     elif column is not None:
         where = attrs.evolve(where, column=column)
     elif option is not None:
-        known = attrs.fields_dict(KafkaOptions)
+        known = attrs.fields_dict(type(table.options))
         key = known[option].metadata["key"] if option in known else option
         place = next((table.places[name] for name in (key, *_near(table, key)) if name in table.places), Where())
         where = attrs.evolve(place, table=table.name)

@@ -64,6 +64,10 @@ def launch_start(table: TableDef, value: Any) -> tuple[Start, tuple[Problem, ...
         ResolveError: It is no start, or none of this table.
     """
     what = f"start_at= of {table.name}"
+    if table.upserts is not None:
+        message = f"start_at= is given, but {table.name} is an upsert table, which is read from the beginning"
+        fix = "leave it out, or read the topic with a KafkaTable"
+        fail_on([problem(table, "upsert-start", message, fix)], what)
     found = moment_options(value, "startup", "start_at")
     wrong = [found.at(attrs.evolve(table.where, table=table.name))] if isinstance(found, Problem) else []
     fail_on(wrong, what)

@@ -28,6 +28,9 @@ from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.run.records.metadata import RAW
 from kdsl.run.records.registry import portable, registry_of
 from kdsl.run.session import check_session, cores, told_if_missing
+from kdsl.run.upsert.maker import maker_of
+from kdsl.run.upsert.packets import PACKETS
+from kdsl.run.upsert.rows import record_row
 from kdsl.types.sql import quoted
 
 if TYPE_CHECKING:
@@ -57,7 +60,7 @@ def read(
     reader = spark.read.format(_source(spark)).options(**_options(spark, plan, cluster))
     with told_if_missing():
         found = reader.load()
-    return _finished(found, plan, computed or {})
+    return _finished(_changes(found, plan), plan, computed or {})
 
 
 def read_stream(
@@ -81,7 +84,8 @@ def read_stream(
     with told_if_missing():
         found = reader.load()
     one = watch(spark, plan, cluster)
-    return _finished(observed(found, new_name(one.id)) if told else found, plan, computed or {})
+    rows = observed(found, new_name(one.id)) if told else found
+    return _finished(_changes(rows, plan), plan, computed or {})
 
 
 def decode(
@@ -122,8 +126,18 @@ def decode(
         wanted = df.columns[:1]
     zone = df.sparkSession.conf.get(_ZONE) or "UTC"
     run = _Decode(plan_text(plan), zone, portable(plan, registry))
-    rows = df.select(*wanted).mapInArrow(run, spark_schema(plan.columns))
+    rows = df.select(*wanted).mapInArrow(run, spark_schema(record_row(plan)))
     return _finished(rows, plan, computed or {})
+
+
+def _packets(raw: DataFrame, plan: ReadPlan, registry: Registry | None) -> DataFrame:
+    """The records of Spark's own source as packets."""
+    from kdsl.types.spark import spark_schema
+
+    needs = RecordDecoder(plan).needs
+    wanted = [_spark_name(field) for field in RAW if field in needs or field in _PLACE]
+    run = _Pack(plan_text(plan), raw.sparkSession.conf.get(_ZONE) or "UTC", portable(plan, registry))
+    return raw.select(*wanted).mapInArrow(run, spark_schema(PACKETS))
 
 
 _PLACE = ("topic", "partition", "offset")
@@ -159,7 +173,19 @@ def _over_jvm(
     raw = records(spark, plan, cluster, streaming=streaming, cores=cores(spark))
     if plan.latency == "realtime":
         return _finished(decoded(raw, plan), plan, computed)
-    return decode(raw, plan, computed=computed, registry=registry_of(cluster, plan))
+    registry = registry_of(cluster, plan)
+    if plan.upserts is None:
+        return decode(raw, plan, computed=computed, registry=registry)
+    return _finished(_changes(_packets(raw, plan, registry), plan), plan, computed)
+
+
+def _changes(df: DataFrame, plan: ReadPlan) -> DataFrame:
+    """The source's rows; of packets, the changes that they make."""
+    if plan.upserts is None:
+        return df
+    from kdsl.run.upsert.read import changelog
+
+    return changelog(df, plan)
 
 
 def _source(spark: SparkSession) -> str:
@@ -211,6 +237,16 @@ class _Decode:
         decoder = _decoder(self._plan, self._zone, self._registry)
         rows = (decoder.decode(_raw(batch)) for batch in batches)
         yield from check_batches(rows, decoder.schema)
+
+
+class _Pack(_Decode):
+    """The same for packets."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        decoder = _decoder(self._plan, self._zone, self._registry)
+        maker = maker_of(decoder, read_plan_text(self._plan, ReadPlan))
+        yield from (made for batch in batches for made in maker.make(_raw(batch)))
+        yield from maker.rest()
 
 
 @lru_cache(maxsize=16)

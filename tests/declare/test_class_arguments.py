@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 import pytest
 
-from kdsl import Col, Csv, Json, KafkaTable
+from kdsl import Col, Csv, Json, KafkaTable, UpsertTable
 from kdsl.declare.classes import arguments, table as table_module
-from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.definition import TableDef
 from kdsl.errors import listing
 from kdsl.formats import format_names
@@ -32,21 +32,34 @@ def told(**given: Any) -> list[tuple[str, str]]:
     return [(p.message, p.fix) for p in declared(**given).problems]
 
 
-def arguments_seen_by_type_checkers() -> list[str]:
+ARGUMENTS = arguments.arguments(KafkaOptions)
+
+
+def arguments_seen_by_type_checkers(cls: type[KafkaTable]) -> list[str]:
     tree = ast.parse(Path(table_module.__file__).read_text(encoding="utf-8"))
-    named = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__init_subclass__"]
+    (body,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == cls.__name__)
+    named = [n for n in ast.walk(body) if isinstance(n, ast.FunctionDef) and n.name == "__init_subclass__"]
     (typed,) = [n for n in named if n.args.kwonlyargs]
     return [a.arg for a in typed.args.kwonlyargs]
 
 
-def test_type_checkers_see_the_arguments_that_there_are() -> None:
-    assert sorted(arguments_seen_by_type_checkers()) == sorted(arguments.ARGUMENTS)
+@pytest.mark.parametrize("cls", [KafkaTable, UpsertTable])
+def test_type_checkers_see_the_arguments_that_there_are(cls: type[KafkaTable]) -> None:
+    assert sorted(arguments_seen_by_type_checkers(cls)) == sorted(arguments.arguments(cls.__kdsl_options__))
+
+
+def test_upsert_tables_document_what_only_they_take() -> None:
+    doc = UpsertTable.__doc__ or ""
+    only = set(arguments.arguments(UpsertOptions)) - set(ARGUMENTS)
+
+    assert only == {"changelog", "changelog_buckets", "buffer_rows", "buffer_interval"}
+    assert [name for name in only if f"\n        {name}: " not in doc] == []
 
 
 def test_every_option_of_the_connector_is_an_argument_and_the_other_way_round() -> None:
     options = set(attrs.fields_dict(KafkaOptions))
 
-    assert set(arguments.ARGUMENTS) == options - {
+    assert set(ARGUMENTS) == options - {
         "startup_timestamp", "startup_offsets", "bounded_timestamp", "bounded_offsets", "semantic",
     } | {"key", "value", "group_id", "properties", "name", "comment", "key_fields", "primary_key"}  # fmt: skip
 
@@ -54,7 +67,7 @@ def test_every_option_of_the_connector_is_an_argument_and_the_other_way_round() 
 def test_every_argument_is_documented() -> None:
     doc = KafkaTable.__doc__ or ""
 
-    assert [name for name in arguments.ARGUMENTS if f"\n        {name}: " not in doc] == []
+    assert [name for name in ARGUMENTS if f"\n        {name}: " not in doc] == []
 
 
 def test_options_are_those_of_the_connector() -> None:
@@ -161,7 +174,7 @@ def test_arguments_are_inherited() -> None:
     assert Other.definition().value_format is None
 
 
-VALID = listing(sorted(arguments.ARGUMENTS))
+VALID = listing(sorted(ARGUMENTS))
 STARTS = "'group-offsets', 'earliest', 'latest', 'earliest-offset' and 'latest-offset'"
 START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1: 300}}"
 

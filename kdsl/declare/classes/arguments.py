@@ -5,14 +5,14 @@ Whatever is wrong with them is recorded as a problem, in the spelling of Python;
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
 import attrs
 
 from kdsl.client.properties import value_problems
-from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.moments import moment_options
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where, listing, nearest
@@ -25,11 +25,7 @@ BOUNDED = ("bounded", "bounded_timestamp", "bounded_offsets")
 OTHER = ("name", "comment", "key", "value", "key_fields", "primary_key", "group_id", "properties")
 OWN = ("name", "comment")
 """What a table does not take over from a class that it inherits from."""
-ARGUMENTS = (
-    *(name for name in attrs.fields_dict(KafkaOptions) if name not in (*STARTUP[1:], *BOUNDED[1:], "semantic")),
-    *OTHER,
-)
-_DURATIONS = ("discovery", "watermark_drift", "watermark_update", "watermark_idle")
+_DURATIONS = ("discovery", "watermark_drift", "watermark_update", "watermark_idle", "buffer_interval")
 _MEANT = {
     "startup_timestamp": "startup= takes the time itself, as an aware datetime",
     "startup_offsets": "startup= takes the offsets themselves, as {0: 42, 1: 300}",
@@ -39,6 +35,11 @@ _MEANT = {
     "format": "write value=",
     "bootstrap_servers": "say where a table lives when you read or write it: Cluster(bootstrap=...)",
     "bootstrap": "say where a table lives when you read or write it: Cluster(bootstrap=...)",
+}
+_NOT_OF_UPSERTS = {
+    "startup": "leave it out: an upsert table is read from the beginning, for only all records show what holds now",
+    "partitioner": "leave it out: changes of one key must go to one partition, which the key chooses",
+    "key_fields": "leave it out: the columns marked PrimaryKey are the message key, in the order of the class",
 }
 _PLACES = {
     "key": ("key.format",),
@@ -86,17 +87,29 @@ class Arguments:
     problems: list[Problem] = attrs.field(factory=list)
 
 
-def read_arguments(given: Mapping[str, Argument]) -> Arguments:
-    """Read the arguments of a class statement."""
+def arguments(kind: type[KafkaOptions]) -> tuple[str, ...]:
+    """The arguments of a class statement of a connector's tables."""
+    options = (a.name for a in kind.declared() if a.name not in (*STARTUP[1:], *BOUNDED[1:], "semantic"))
+    return (*options, *(name for name in OTHER if name != "key_fields" or kind is not UpsertOptions))
+
+
+def read_arguments(given: Mapping[str, Argument], kind: type[KafkaOptions] = KafkaOptions) -> Arguments:
+    """Read the arguments of a class statement.
+
+    Args:
+        given: The arguments.
+        kind: The options of the connector.
+    """
     made = Arguments()
     values: dict[str, Any] = {}
-    known = attrs.fields_dict(KafkaOptions)
+    known = attrs.fields_dict(kind)
+    valid = arguments(kind)
     for name, argument in given.items():
         for key in _PLACES.get(name) or [known[n].metadata["key"] for n in _stands_for(name) if n in known]:
             made.places[key] = argument.where
         try:
-            if name not in ARGUMENTS:
-                raise _unknown(name)
+            if name not in valid:
+                raise _unknown(name, valid)
             if name in ("key", "value"):
                 setattr(made, name, _format(name, argument.value))
             elif name in ("key_fields", "primary_key"):
@@ -111,7 +124,7 @@ def read_arguments(given: Mapping[str, Argument]) -> Arguments:
             made.problems.append(attrs.evolve(wrong.problem, where=argument.where))
     if "group_id" in given and given["group_id"].value is not None:
         _set_group(made, given["group_id"])
-    made.options = KafkaOptions(**values)
+    made.options = kind(**values)
     return made
 
 
@@ -125,9 +138,11 @@ def _stands_for(name: str) -> tuple[str, ...]:
     return {"startup": STARTUP, "bounded": BOUNDED}.get(name, (name,))
 
 
-def _unknown(name: str) -> _WrongError:
-    fix = _MEANT.get(name) or f"the arguments are {listing(sorted(ARGUMENTS))}"
-    hint = "" if name in _MEANT else nearest(name, ARGUMENTS)
+def _unknown(name: str, valid: Collection[str]) -> _WrongError:
+    if name in _NOT_OF_UPSERTS and name in arguments(KafkaOptions):
+        return _WrongError("argument-unknown", f"an upsert table has no argument {name}=", _NOT_OF_UPSERTS[name])
+    fix = _MEANT.get(name) or f"the arguments are {listing(sorted(valid))}"
+    hint = "" if name in _MEANT else nearest(name, valid)
     return _WrongError("argument-unknown", f"a table class has no argument {name}={hint}", fix)
 
 

@@ -63,7 +63,7 @@ def definition(cls: type) -> TableDef:
         given.update(said)
         for argument in [] if statement is own else OWN:
             given.pop(argument, None)
-    arguments = read_arguments(given)
+    arguments = read_arguments(given, cls.__kdsl_options__)  # type: ignore[attr-defined]  # of `KafkaTable`
     columns = [_of_table(a.column, cls.__name__) for a in found.values()]
     computed, told = _expressions(cls, found)
     marked = {

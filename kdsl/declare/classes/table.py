@@ -17,7 +17,18 @@ from kdsl.declare.classes.columns import col, metadata, virtual
 from kdsl.declare.classes.computed import expression
 from kdsl.declare.classes.define import attributes, definition as define
 from kdsl.declare.classes.statement import record_statement
-from kdsl.declare.connector import Delivery, EmitStrategy, ExactlyOnce, Latency, Naming, Transport, ValueFields
+from kdsl.declare.connector import (
+    ChangelogMode,
+    Delivery,
+    EmitStrategy,
+    ExactlyOnce,
+    KafkaOptions,
+    Latency,
+    Naming,
+    Transport,
+    UpsertOptions,
+    ValueFields,
+)
 from kdsl.declare.definition import TableDef
 from kdsl.declare.moments import Bounded, Startup
 from kdsl.errors import fail_on
@@ -96,6 +107,7 @@ class KafkaTable:
     """
 
     __attrs_attrs__: ClassVar[Any] = ()
+    __kdsl_options__: ClassVar[type[KafkaOptions]] = KafkaOptions
 
     if TYPE_CHECKING:
 
@@ -146,6 +158,8 @@ class KafkaTable:
 
         def __init_subclass__(cls, **given: Any) -> None:
             super().__init_subclass__()
+            if "__kdsl_options__" in vars(cls):  # a kind of tables, and no table
+                return
             record_statement(cls, given, _class_statement(sys._getframe(1)), _RESERVED)  # noqa: SLF001
             setattr(cls, row_classes.FIELDS, row_classes.LazyFields())
 
@@ -384,6 +398,81 @@ class KafkaTable:
 
         fail_on(attributes(cls)[1], cls.__name__)
         return collect(cls, df)
+
+
+class UpsertTable(KafkaTable):
+    """A Kafka topic as a table by key: a record replaces the row of its key, and a record without a value deletes it.
+
+    ```python
+    class Users(UpsertTable, topic="users", key=Json(), value=Json()):
+        user_id: PrimaryKey[int]
+        name: Col[str | None]
+        region: Col[str | None]
+    ```
+
+    The columns of the primary key are the message key. A read always begins at the beginning, and gives changes: the
+    first column is ``_row_kind`` (``+I``, ``-U``, ``+U``, ``-D``), and ``-U`` and ``-D`` have the row as it was. A
+    write takes rows, or changes with ``_row_kind``: what a row is now, and for a delete a record without a value.
+
+    The methods are those of `KafkaTable`, and so are the arguments, but for ``startup``, ``key_fields`` and
+    ``partitioner``, which it has not, and for these:
+
+    Args:
+        changelog: ``full``: changes with before-images, for which a stream keeps the last row of each key in its state.
+            ``upsert``: the last change (``+U`` or ``-D``) of each key in a micro-batch, without state; of a delete only
+            the key columns have values.
+        changelog_buckets: Over how many buckets the keys are spread; fixed with the checkpoint.
+        buffer_rows: How many keys a writing task gathers, keeping the last change of each, before it writes them.
+        buffer_interval: How long it gathers at most. All is written at the end of each micro-batch, whatever it is.
+    """
+
+    __kdsl_options__ = UpsertOptions
+
+    if TYPE_CHECKING:
+
+        def __init_subclass__(
+            cls,
+            *,
+            topic: str | Sequence[str] = ...,
+            topic_pattern: str = ...,
+            name: str = ...,
+            comment: str = ...,
+            key: Format | str = ...,
+            value: Format | str = ...,
+            primary_key: Sequence[str] = ...,
+            key_prefix: str = ...,
+            value_prefix: str = ...,
+            value_fields: ValueFields = ...,
+            bounded: Bounded = ...,
+            changelog: ChangelogMode = ...,
+            changelog_buckets: int = ...,
+            group_id: str = ...,
+            check_group: bool = ...,
+            header_filter: str = ...,
+            scan_parallelism: int = ...,
+            discovery: timedelta | str = ...,
+            max_records_per_trigger: int = ...,
+            max_records_per_partition: int = ...,
+            watermark_emit: EmitStrategy = ...,
+            watermark_group: str = ...,
+            watermark_drift: timedelta | str = ...,
+            watermark_update: timedelta | str = ...,
+            watermark_idle: timedelta | str = ...,
+            sink_parallelism: int = ...,
+            buffer_rows: int = ...,
+            buffer_interval: timedelta | str = ...,
+            delivery: Delivery = ...,
+            transactional_id_prefix: str = ...,
+            transaction_naming: Naming = ...,
+            exactly_once: ExactlyOnce = ...,
+            transport: Transport = ...,
+            latency: Latency = ...,
+            dew_endpoint: str = ...,
+            dew_secret: str = ...,
+            dew_fields: str = ...,
+            dew_version: str = ...,
+            properties: Mapping[str, str | int | float | bool] = ...,
+        ) -> None: ...
 
 
 # The names that a column cannot have as an attribute.

@@ -29,6 +29,7 @@ from kdsl.run.jvm.system import set_system_properties
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import PartitionChooser, check_partitioner
 from kdsl.run.records.registry import portable, registry_of
+from kdsl.run.upsert.write import upserted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,7 +171,7 @@ def _encoded(
     chooser = PartitionChooser(plan, context.partitionId() if context else 0)
     names = _names(plan)
     rows = 0
-    for batch in batches:
+    for batch in upserted(batches, plan):
         records = encoder.encode(batch, rows)
         arrays = dict(zip(records.schema.names, records.columns, strict=True))
         if not names_topics(plan.topics):

@@ -35,6 +35,7 @@ from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.records.encode import RecordEncoder, Rows, names_topics
 from kdsl.run.records.partitioner import PartitionChooser
 from kdsl.run.records.registry import registry_of
+from kdsl.run.upsert.write import upserted
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -257,7 +258,7 @@ class _Task:
     def run(self, batches: Iterable[pa.RecordBatch]) -> Written:
         """Send all rows."""
         rows = size = 0
-        for batch in _joined(batches):
+        for batch in _joined(upserted(batches, self._plan)):
             for piece in _pieces(batch):
                 records = self._encoder.encode(piece, rows)
                 self._send(records, piece, np.arange(rows, rows + records.num_rows, dtype=np.int64))

@@ -37,6 +37,8 @@ from kdsl.run.metrics.source_reports import COLUMN, OPTION as METRICS, Reporter,
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.run.records.registry import registry_of
+from kdsl.run.upsert.maker import maker_of, source_row
+from kdsl.types.arrow import arrow_schema
 from kdsl.types.spark import spark_schema
 
 PARALLELISM = "parallelism"
@@ -59,7 +61,7 @@ class Task(InputPartition):
 
 def source_schema(options: Mapping[str, str]) -> StructType:
     """The columns that a read of these options gives."""
-    schema = spark_schema(_parsed(_text(options))[0].columns)
+    schema = spark_schema(source_row(_parsed(_text(options))[0]))
     return schema.add(COLUMN, "string") if METRICS in options else schema
 
 
@@ -116,7 +118,9 @@ def _read(options: OptionText, task: InputPartition) -> Iterator[pa.RecordBatch]
         if told:
             yield from _reported(batches, task, plan, decoder, fetcher, consumer if of_client else None)
         else:
-            yield from (rows for rows in map(decoder.decode, batches) if rows.num_rows)
+            maker = maker_of(decoder, plan)
+            yield from (rows for raw in batches for rows in maker.make(raw))
+            yield from maker.rest()
     except GeneratorExit:  # Spark needs no more rows
         consumer.rest()
         raise
@@ -135,21 +139,22 @@ def _reported(
     consumer: KeptConsumer | None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a task, with what it read so far on them."""
-    reporter = Reporter("; ".join(map(str, task.ranges)), plan.columns)
+    reporter = Reporter("; ".join(map(str, task.ranges)), source_row(plan))
     fetcher.count = count = Count()
+    maker = maker_of(decoder, plan)
     for raw in batches:
         before = decoder.filtered
-        rows = decoder.decode(raw)
+        made = list(maker.make(raw))
         reporter.read(*count.take(), filtered=decoder.filtered - before)
         if consumer is not None:
             reporter.client(consumer.client_id, consumer.take_statistics())
-        if rows.num_rows:
-            yield reporter.on(rows)
+        yield from map(reporter.on, made)
+    yield from map(reporter.on, maker.rest())
     yield from reporter.rest()
 
 
 def _row_schema(options: OptionText) -> pa.Schema:
-    schema = _decoder(options).schema
+    schema = arrow_schema(source_row(_parsed(options)[0]))
     return with_column(schema) if METRICS in dict(options) else schema
 
 

@@ -117,6 +117,7 @@ class RecordDecoder:
                 *parts,
                 *(field_of(m.key) for m in plan.metadata if m.column not in self._inside),
                 *(["headers"] if plan.headers else []),
+                *([] if plan.upserts is None else ["value", "timestamp"]),
             ]
         )
 
@@ -137,7 +138,7 @@ class RecordDecoder:
         value = self._part(raw, "value", self._value)
         key = self._part(raw, "key", self._key)
         deletes = None if self._plan.upserts is None else raw.column("value").is_null()
-        messages, value_rows = _value_rows(value, deletes)
+        messages, value_rows = _value_rows(raw.num_rows, value, deletes)
         aligned = _align(raw.num_rows, key, messages)
         if value_rows is not None:
             aligned = attrs.evolve(aligned, values=_taken(value_rows, aligned.values))
@@ -188,15 +189,15 @@ class RecordDecoder:
             else:
                 places[column] = lambda c=column: self._metadata_column(raw, c, aligned.messages)  # type: ignore[misc]
         if self._plan.changelog:
-            assert value is not None
-            places[ROW_KIND] = lambda: self._row_kinds(value, aligned)
+            places[ROW_KIND] = lambda: self._row_kinds(raw.num_rows, value, aligned)
         return [_exactly(places[f.name](), f.type, self._plan.table, f.name) for f in self._plan.columns.fields]
 
-    def _row_kinds(self, value: Decoded, aligned: _Aligned) -> pa.Array:
+    def _row_kinds(self, count: int, value: Decoded | None, aligned: _Aligned) -> pa.Array:
         if self._plan.upserts is None:
+            assert value is not None
             return _taken(_row_kinds(value), aligned.values)
         if aligned.values is None:
-            return pa.repeat(_UPSERT, len(value.rows))
+            return pa.repeat(_UPSERT, count if aligned.messages is None else len(aligned.messages))
         return pc.if_else(aligned.values.is_valid(), _UPSERT, _DELETE)
 
     def _metadata_column(self, raw: pa.RecordBatch, column: str, messages: Rows | None) -> pa.Array:
@@ -283,13 +284,13 @@ def _has_required(kind: t.DataType) -> bool:
     return not kind.nullable or any(_has_required(child) for child in t.children(kind))
 
 
-def _value_rows(value: Decoded | None, deletes: pa.Array | None) -> tuple[Rows | None, pa.Array | None]:
+def _value_rows(count: int, value: Decoded | None, deletes: pa.Array | None) -> tuple[Rows | None, pa.Array | None]:
     """The message of each row and the value row that it shows: null for one that deletes; None is one for one."""
     messages = None if value is None or value.messages is None else value.messages.to_numpy().astype(np.int64)
-    if value is None or deletes is None or deletes.true_count == 0:
+    if deletes is None or deletes.true_count == 0:
         return messages, None
     deleted = deletes.to_numpy(zero_copy_only=False)
-    found = np.arange(len(value.rows)) if messages is None else messages
+    found = np.arange(count) if messages is None else messages
     kept = np.flatnonzero(~deleted[found])
     without = np.flatnonzero(deleted)
     both = np.concatenate([found[kept], without])

@@ -24,6 +24,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_schema, retyped
 
 Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 _HEADER_MAP = pa.map_(pa.string(), pa.binary())
@@ -87,10 +88,12 @@ class RecordEncoder:
             RecordError: Rows cannot be written. The first one is named, the others are counted.
         """
         given = {f.name: batch.column(f.name) for f in self._row.fields}
+        deletes = self._deletes(given)
         missing = [
             _Finding(rows, lambda _, path=path: f"{path} is NULL, but declared NOT NULL")  # type: ignore[misc]
             for f in self._row.fields
-            for path, rows in null_violations(given[f.name], f.type, f.name)
+            for path, found in null_violations(given[f.name], f.type, f.name)
+            if len(rows := found if deletes is None or self._in_key(f.name) else found[~deletes[found]])
         ]
         self._fail(missing, given, first_row)
         columns = {f.name: retyped(given[f.name], f.type) for f in self._fields}
@@ -100,7 +103,7 @@ class RecordEncoder:
         self._fail(found, columns, first_row)
         arrays = {
             "key": self._bytes(self._key, "__raw_key__", columns, batch.num_rows, found),
-            "value": self._bytes(self._value, "__raw_value__", columns, batch.num_rows, found, kinds),
+            "value": self._values(columns, batch.num_rows, found, kinds, deletes),
         }
         if "topic" in self.schema.names:
             arrays["topic"] = self._topics(columns, batch.num_rows, found)
@@ -112,6 +115,37 @@ class RecordEncoder:
             arrays["timestamp"] = _timestamps(columns[self._timestamp.column], self._timestamp, found)
         self._fail(found, columns, first_row)
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+
+    def _deletes(self, given: Mapping[str, pa.Array]) -> Flags | None:
+        """Which rows of an upsert table are deletes: their records are tombstones."""
+        if self._plan.upserts is None:
+            return None
+        found: Flags = pc.fill_null(pc.equal(given[ROW_KIND], "-D"), False).to_numpy(zero_copy_only=False)
+        return found if found.any() else None
+
+    def _in_key(self, column: str) -> bool:
+        return column == ROW_KIND or (self._plan.upserts is not None and column in self._plan.upserts.keys)
+
+    def _values(
+        self,
+        columns: Mapping[str, pa.Array],
+        length: int,
+        found: list[_Finding],
+        kinds: pa.Array | None,
+        deletes: Flags | None,
+    ) -> pa.Array:
+        kinds = None if self._plan.upserts else kinds
+        if deletes is None:
+            return self._bytes(self._value, "__raw_value__", columns, length, found, kinds)
+        kept = np.flatnonzero(~deletes)
+        wanted = pa.array(kept)
+        some: list[_Finding] = []
+        alive = {name: array.take(wanted) for name, array in columns.items()}
+        values = self._bytes(self._value, "__raw_value__", alive, len(kept), some, kinds)
+        found += [attrs.evolve(one, rows=kept[one.rows]) for one in some]
+        places = np.zeros(length, dtype=np.int64)
+        places[kept] = np.arange(len(kept))
+        return values.take(pa.array(places, mask=deletes))
 
     def _bytes(
         self,

@@ -86,7 +86,7 @@ def changes(state: pa.RecordBatch | None, upserts: Upserts, keys: Sequence[str])
     kinds, places = _emitted(rows, live, was, before, old)
     last = order[np.append(ids[order[1:]] != ids[order[:-1]], True)] if len(order) else order
     kept = np.sort(last[live[last]])
-    return Changes(_take(rows, places), kinds, _take(rows, kept))
+    return Changes(taken(rows, places), kinds, taken(rows, kept))
 
 
 def last_of_each(upserts: Upserts, keys: Sequence[str]) -> tuple[pa.RecordBatch, Flags]:
@@ -98,7 +98,7 @@ def last_of_each(upserts: Upserts, keys: Sequence[str]) -> tuple[pa.RecordBatch,
         ids, many = numbered([upserts.rows.column(name) for name in keys])
         order = _by_key(ids, many)
     kept = np.sort(order[np.append(ids[order[1:]] != ids[order[:-1]], True)]) if len(order) else order
-    return _take(upserts.rows, kept), upserts.deletes[kept]
+    return taken(upserts.rows, kept), upserts.deletes[kept]
 
 
 def _together(state: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -128,7 +128,7 @@ def _in_time(upserts: Upserts) -> Upserts:
         reached[here] = np.maximum.accumulate(upserts.times[here])
     order = np.lexsort((upserts.parts, reached))
     return Upserts(
-        _take(upserts.rows, order), upserts.deletes[order], upserts.times[order], np.zeros_like(upserts.parts)
+        taken(upserts.rows, order), upserts.deletes[order], upserts.times[order], np.zeros_like(upserts.parts)
     )
 
 
@@ -180,9 +180,11 @@ def _equal_values(a: pa.Array, b: pa.Array) -> Flags:
     if pa.types.is_nested(a.type):
         return pl.Series(pl.from_arrow(a)).eq_missing(pl.Series(pl.from_arrow(b))).to_numpy()
     both = pc.and_(a.is_null(), b.is_null())
-    return pc.or_(pc.fill_null(pc.equal(a, b), False), both).to_numpy(zero_copy_only=False)
+    found: Flags = pc.or_(pc.fill_null(pc.equal(a, b), False), both).to_numpy(zero_copy_only=False)
+    return found
 
 
-def _take(rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
-    taken = pa.array(places)
-    return pa.RecordBatch.from_arrays([c.take(taken) for c in rows.columns], schema=rows.schema)
+def taken(rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+    """Some rows of a batch."""
+    wanted = pa.array(places)
+    return pa.RecordBatch.from_arrays([c.take(wanted) for c in rows.columns], schema=rows.schema)

@@ -12,46 +12,34 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kdsl.run.upsert.changes import Flags, Places, Upserts
+from kdsl.plan.model import Upserts as UpsertPlan
+from kdsl.run.records.decode import Placed, RecordDecoder
+from kdsl.run.upsert.changes import Flags, Places, Upserts, taken
 from kdsl.run.upsert.hashing import buckets_of
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_schema
 
 DELETE = "__kdsl_delete"
 TIME = "__kdsl_time"
 MOST_ROWS = 262_144
-"""How many rows a task gathers before it packs them."""
+MOST_BYTES = 64 << 20
+"""How many rows, and bytes of rows, a task gathers before it packs them."""
 
-PACKETS = pa.schema(
-    [
-        pa.field("bucket", pa.int32(), False),
-        pa.field("topic", pa.string(), False),
-        pa.field("partition", pa.int32(), False),
-        pa.field("offset", pa.int64(), False),
-        pa.field("rows", pa.binary(), False),
-    ]
+PACKETS = t.Row(
+    (
+        t.Field("bucket", t.Int(nullable=False)),
+        t.Field("topic", t.STRING.as_nullable(False)),
+        t.Field("partition", t.Int(nullable=False)),
+        t.Field("offset", t.BigInt(nullable=False)),
+        t.Field("rows", t.BYTES.as_nullable(False)),
+    ),
+    nullable=False,
 )
 """The columns of packets; ``offset`` is that of the first row."""
 
-
-@attrs.frozen(eq=False)
-class Placed:
-    """Rows by key with their places in Kafka.
-
-    Attributes:
-        rows: The rows; of a delete only the key columns count.
-        deletes: For each row whether it deletes its key.
-        topics: For each row the topic.
-        partitions: For each row the partition.
-        offsets: For each row the offset.
-        times: For each row the timestamp of its record, in milliseconds.
-    """
-
-    rows: pa.RecordBatch
-    deletes: pa.Array
-    topics: pa.Array
-    partitions: pa.Array
-    offsets: pa.Array
-    times: pa.Array
+_PACKETS = arrow_schema(PACKETS)
 
 
 def packed_schema(rows: pa.Schema) -> pa.Schema:
@@ -59,61 +47,86 @@ def packed_schema(rows: pa.Schema) -> pa.Schema:
     return rows.append(pa.field(DELETE, pa.bool_(), False)).append(pa.field(TIME, pa.int64(), False))
 
 
-def packets(placed: Iterable[Placed], keys: Sequence[str], buckets: int) -> Iterator[pa.RecordBatch]:
-    """The rows of a task as packets.
+class Packer:
+    """Makes packets of the records of a task.
 
     Args:
-        placed: The rows, those of each partition in the order of their offsets.
-        keys: The key columns.
-        buckets: How many buckets there are.
+        decoder: Makes rows of records.
+        upserts: The key, and how many buckets there are.
     """
-    gathered: list[Placed] = []
-    rows = 0
-    for some in placed:
-        gathered.append(some)
-        rows += some.rows.num_rows
-        if rows >= MOST_ROWS:
-            yield from _packed(gathered, keys, buckets)
-            gathered, rows = [], 0
-    if rows:
-        yield from _packed(gathered, keys, buckets)
+
+    def __init__(self, decoder: RecordDecoder, upserts: UpsertPlan) -> None:
+        self._decoder, self._upserts = decoder, upserts
+        self._gathered: list[Placed] = []
+        self._rows = self._bytes = 0
+
+    def make(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take some records; packets where there are enough.
+
+        Args:
+            raw: The records, those of each partition in the order of their offsets.
+        """
+        placed = self._decoder.place(raw)
+        if placed.rows.num_rows:
+            self._gathered.append(placed)
+            self._rows += placed.rows.num_rows
+            self._bytes += placed.rows.nbytes
+        if self._rows >= MOST_ROWS or self._bytes >= MOST_BYTES:
+            yield from self.rest()
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Packets of what is left."""
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._rows = self._bytes = 0
+            yield _packed(gathered, self._upserts)
 
 
-def _packed(placed: list[Placed], keys: Sequence[str], buckets: int) -> Iterator[pa.RecordBatch]:
+def _packed(placed: Sequence[Placed], upserts: UpsertPlan) -> pa.RecordBatch:
     rows = _joined(placed)
-    topics = pa.chunked_array([p.topics for p in placed]).combine_chunks().dictionary_encode()
-    partitions = np.concatenate([p.partitions.to_numpy() for p in placed])
-    offsets = np.concatenate([p.offsets.to_numpy() for p in placed])
+    topics = pa.concat_arrays([p.of("topic") for p in placed]).dictionary_encode()
     topic_of = topics.indices.to_numpy()
-    bucket_of = buckets_of([rows.column(name) for name in keys], buckets)
-    single = (partitions == partitions[0]).all() and len(topics.dictionary) == 1
+    partitions = np.concatenate([p.of("partition").to_numpy() for p in placed])
+    offsets = np.concatenate([p.of("offset").to_numpy() for p in placed])
+    bucket_of = buckets_of([rows.column(name) for name in upserts.keys], upserts.buckets)
+    single = len(topics.dictionary) == 1 and bool((partitions == partitions[0]).all())
     order = np.argsort(bucket_of, kind="stable") if single else np.lexsort((offsets, partitions, topic_of, bucket_of))
-    sorted_by = [bucket_of[order], topic_of[order], partitions[order]]
-    new = np.zeros(len(order), dtype=bool)
-    new[0] = True
-    for numbers in sorted_by:
-        new[1:] |= numbers[1:] != numbers[:-1]
-    starts = np.flatnonzero(new)
+    begins = np.zeros(len(order), dtype=bool)
+    begins[0] = True
+    for numbers in (bucket_of[order], topic_of[order], partitions[order]):
+        begins[1:] |= numbers[1:] != numbers[:-1]
+    starts = np.flatnonzero(begins)
     ends = np.append(starts[1:], len(order))
-    taken = pa.array(order)
-    arranged = pa.RecordBatch.from_arrays([c.take(taken) for c in rows.columns], schema=rows.schema)
+    arranged = taken(rows, order)
     parts = [arranged.slice(start, end - start).serialize() for start, end in zip(starts, ends, strict=True)]
     first = order[starts]
-    yield pa.RecordBatch.from_arrays(
+    return pa.RecordBatch.from_arrays(
         [
             pa.array(bucket_of[first].astype(np.int32)),
             topics.dictionary.take(pa.array(topic_of[first])),
             pa.array(partitions[first].astype(np.int32)),
             pa.array(offsets[first]),
-            pa.array(parts, pa.binary()),
+            _binaries(parts),
         ],
-        schema=PACKETS,
+        schema=_PACKETS,
     )
 
 
-def _joined(placed: list[Placed]) -> pa.RecordBatch:
-    schema = packed_schema(placed[0].rows.schema)
-    batches = [pa.RecordBatch.from_arrays([*p.rows.columns, p.deletes, p.times], schema=schema) for p in placed]
+def _binaries(values: Sequence[pa.Buffer]) -> pa.Array:
+    ends = np.cumsum([0, *(value.size for value in values)])
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+
+
+def _joined(placed: Sequence[Placed]) -> pa.RecordBatch:
+    """The rows with what belongs to each, without the row kind."""
+    batches = []
+    for some in placed:
+        kinds, *columns = some.rows.columns
+        schema = packed_schema(some.rows.schema.remove(0))
+        batches.append(
+            pa.RecordBatch.from_arrays([*columns, pc.equal(kinds, "-D"), some.of("timestamp")], schema=schema)
+        )
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 

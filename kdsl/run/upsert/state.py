@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import attrs
 import pyarrow as pa
 from pyspark.sql import types as s
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND, ROW_KINDS
 from kdsl.run.upsert.changes import Changes, changes
 from kdsl.run.upsert.packets import Packet, unpacked
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 STATE = s.StructType([s.StructField("buckets", s.IntegerType()), s.StructField("rows", s.BinaryType())])
 CHANGED = s.StructType(
@@ -54,13 +52,14 @@ class UpsertProcessor(StatefulProcessor):
         """Find the state."""
         self._state = handle.getValueState("rows", STATE)
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timer_values: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timer_values: Any) -> Iterator[Any]:  # noqa: N802
         """The changes that the packets of a bucket make."""
-        import pandas as pd
+        import pandas as pd  # type: ignore[import-untyped]
 
         del timer_values
         schema = _schema(self._schema)
-        given = [Packet(*row) for frame in rows for row in frame.itertuples(index=False)]
+        columns = [a.name for a in attrs.fields(Packet)]
+        given = [Packet(*row) for frame in rows for row in frame[columns].itertuples(index=False)]
         upserts = unpacked(given, schema)
         if upserts is None:
             return
@@ -110,7 +109,8 @@ def _written(rows: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as out:
         out.write_batch(rows)
-    return sink.getvalue().to_pybytes()
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
 
 
 def _read(rows: bytes) -> pa.RecordBatch:

@@ -1,0 +1,99 @@
+"""Packets to changes on Spark: those of one bucket meet in one task.
+
+A stream keeps the last row of each key in Spark's state; a batch begins with none. What has no before-images keeps
+nothing, and gives the last change of each key in a micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kdsl.plan.model import ReadPlan, Upserts as UpsertPlan
+from kdsl.run.upsert.changes import changes, last_of_each
+from kdsl.run.upsert.packets import Packet, unpacked
+from kdsl.run.upsert.rows import change_row
+from kdsl.run.upsert.state import CHANGED, UpsertProcessor, changed_rows, changed_schema
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_schema
+from kdsl.types.spark import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+def changelog(packets: DataFrame, plan: ReadPlan) -> DataFrame:
+    """The changes that packets make.
+
+    Args:
+        packets: Packets (`kdsl.run.upsert.packets.PACKETS`), a stream or not.
+        plan: What is read.
+
+    Returns:
+        The columns of `change_row`.
+    """
+    upserts = plan.upserts
+    assert upserts is not None
+    rows = t.Row(plan.columns.fields[1:], nullable=False)
+    schema = arrow_schema(rows)
+    shown = spark_schema(change_row(plan))
+    sent = schema.serialize().to_pybytes()
+    if not upserts.images:
+        together = packets.repartition("bucket")
+        return together.mapInArrow(partial(_last_changes, sent, upserts), shown)
+    if not packets.isStreaming:
+        return packets.groupBy("bucket").applyInArrow(_all_changes(sent, upserts), shown)
+    processor = UpsertProcessor(plan.table, sent, upserts.keys, upserts.buckets)
+    found = packets.groupBy("bucket").transformWithStateInPandas(processor, CHANGED, "append", "none")
+    return found.mapInArrow(partial(_opened, sent), shown)
+
+
+def use_rocksdb(spark: SparkSession) -> None:
+    """Let queries that are started from now on keep their state in RocksDB, which the state of keys needs.
+
+    A query that has a checkpoint goes on with what it has.
+    """
+    if spark.conf.get(_PROVIDER, "") != _ROCKSDB:
+        spark.conf.set(_PROVIDER, _ROCKSDB)
+
+
+def _opened(schema: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    changed = changed_schema(_schema(schema))
+    for batch in batches:
+        for value in batch.column("rows"):
+            yield pa.ipc.read_record_batch(value.as_buffer(), changed)
+
+
+def _all_changes(schema: bytes, upserts: UpsertPlan) -> Callable[[pa.Table], pa.Table]:
+    def made(table: pa.Table) -> pa.Table:  # Spark reads the annotations
+        rows = _schema(schema)
+        found = unpacked(_packets(table), rows)
+        if found is None:
+            return changed_schema(rows).empty_table()
+        return pa.Table.from_batches([changed_rows(changes(None, found, upserts.keys))])
+
+    return made
+
+
+def _last_changes(schema: bytes, upserts: UpsertPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    rows = _schema(schema)
+    found = unpacked((packet for batch in batches for packet in _packets(batch)), rows)
+    if found is not None:
+        last, deletes = last_of_each(found, upserts.keys)
+        kinds = pa.array(["+U", "-D"]).take(pa.array(deletes.astype("int8")))
+        yield pa.RecordBatch.from_arrays([kinds, *last.columns], schema=changed_schema(rows))
+
+
+def _packets(table: pa.Table | pa.RecordBatch) -> Iterator[Packet]:
+    columns: list[list[Any]] = [table.column(name).to_pylist() for name in ("topic", "partition", "offset", "rows")]
+    yield from (Packet(*values) for values in zip(*columns, strict=True))
+
+
+def _schema(schema: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(schema))
