@@ -75,7 +75,7 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
     """
     assert plan.transactions is not None
     _check_batch(rows, plan, write_id)
-    query, batch = _micro_batch(rows.sparkSession)
+    query, batch = _micro_batch(rows, plan.table)
     if query is not None and write_id is None:
         raise KdslError(
             f"{plan.table}: exactly-once within foreachBatch needs write(..., write_id='...'), for all writes of a "
@@ -234,10 +234,25 @@ def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: Transactiona
         raise
 
 
-def _micro_batch(spark: SparkSession) -> tuple[str | None, int]:
-    """The query and the batch whose ``foreachBatch`` calls; None where there is none, or none that can be seen."""
-    if is_connect(spark):
+def _micro_batch(rows: DataFrame, table: str) -> tuple[str | None, int]:
+    """The query and the batch whose ``foreachBatch`` calls; None where there is none, or none that can be seen.
+
+    Raises:
+        KdslError: The rows are those of a query, and the thread knows nothing of it.
+    """
+    if is_connect(rows.sparkSession):
         return None, 0
-    context = spark.sparkContext
+    context = rows.sparkSession.sparkContext
     query = context.getLocalProperty("sql.streaming.queryId")
-    return (None, 0) if query is None else (query, int(context.getLocalProperty("streaming.sql.batchId") or 0))
+    if query is not None:
+        return query, int(context.getLocalProperty("streaming.sql.batchId") or 0)
+    frame: Any = rows
+    session = frame._jdf.sparkSession()  # noqa: SLF001
+    running = session.sharedState().activeStreamingQueries().values()
+    if any(one.sparkSessionForStream().equals(session) for one in running):
+        raise KdslError(
+            f"{table}: an exactly-once write within foreachBatch runs in a thread that knows nothing of the query, so "
+            "that each batch would be taken for the one before, and be left out; give the thread what this one knows: "
+            "pool.submit(pyspark.inheritable_thread_target(write_one))"
+        )
+    return None, 0

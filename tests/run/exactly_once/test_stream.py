@@ -7,6 +7,7 @@ import logging
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from kdsl.cluster import Cluster
@@ -307,6 +309,40 @@ class TestStream:
         found = ids(kdsl_kafka, other)
         assert len(found) == 20
         assert set(found.values()) == {1}
+
+    def test_a_thread_of_a_function_that_knows_nothing_of_the_query_is_told(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        """All batches but the first one were taken for written."""
+        topic, checkpoint = kdsl_topic(), tmp_path / "cp"
+        plan = plan_for(topic)
+        inherited: list[bool] = []
+
+        def threaded(batch: DataFrame, _: int) -> None:
+            def one() -> None:
+                write(batch, plan, cluster, write_id="one")
+
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(inheritable_thread_target(batch.sparkSession)(one) if inherited else one).result()
+
+        def start() -> None:
+            writer = stream(spark, files).writeStream.foreachBatch(threaded).trigger(availableNow=True)
+            writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination(60)
+
+        for first in (0, 10):
+            put(files, range(first, first + 10))
+        with pytest.raises(Exception, match="runs in a thread that knows nothing of the query"):
+            start()
+        inherited.append(True)
+        start()
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(20), 1)
 
     def test_rows_that_come_out_otherwise_are_staged(
         self,
