@@ -565,3 +565,66 @@ def test_every_message_of_a_set_is_named() -> None:
 
     assert names[:3] == ["kdsl.test.Pair", "kdsl.test.Simple", "kdsl.test.Maps"]
     assert "kdsl.test.Levels.Middle" in names
+
+
+class TestPresenceInProto3:
+    """What Flink 2.2 (flink-protobuf 2.2.0) answered to the same messages and rows."""
+
+    PROTO = """
+        syntax = "proto3";
+        message Q {
+          int32 plain = 1; optional int32 opt = 2; oneof k { int32 a = 3; string b = 4; } optional E e = 5;
+          optional string s = 6; Sub sub = 7; int32 id = 8;
+        }
+        message Sub { optional int32 x = 1; int32 y = 2; }
+        enum E { Z = 0; O = 1; }
+    """
+    ROW = "ROW<id INT, plain INT, opt INT, a INT, b STRING, e STRING, s STRING, sub ROW<x INT, y INT>>"
+    MESSAGES = (
+        bytes.fromhex("4001"),
+        bytes.fromhex("10001800280032003a0208004002"),
+        bytes.fromhex("100522017828013201743a0208004003"),
+        bytes.fromhex("22004004"),
+    )
+
+    def made(self, **options: Any) -> tuple[Protobuf, t.Row]:
+        kind = kdsl_type(self.ROW)
+        assert isinstance(kind, t.Row)
+        return Protobuf(message_class_name="Q", proto_text=self.PROTO, **options), kind
+
+    def test_with_default_values_what_is_absent_is_as_in_the_reference(self) -> None:
+        chosen, row = self.made(read_default_values=True)
+
+        found = [tuple(one.values()) for one in rows(chosen, row, *self.MESSAGES)]
+
+        zero = {"x": 0, "y": 0}
+        assert found == [
+            (1, 0, 0, 0, "", "Z", "", zero),
+            (2, 0, 0, 0, "", "Z", "", zero),
+            (3, 0, 5, 0, "x", "O", "t", zero),
+            (4, 0, 0, 0, "", "Z", "", zero),
+        ]
+
+    def test_without_them_what_is_absent_is_null_where_the_reference_has_zeros(self) -> None:
+        chosen, row = self.made()
+
+        found = [tuple(one.values()) for one in rows(chosen, row, *self.MESSAGES)]
+
+        assert found[0] == (1, 0, None, None, None, None, None, None)  # Flink: (1, 0, 0, 0, "", "Z", "", NULL)
+        assert found[3] == (4, 0, None, None, "", None, None, None)
+
+    def test_what_is_written_is_what_the_reference_writes(self) -> None:
+        chosen, row = self.made()
+        values = [
+            (1, 0, 0, 0, None, "Z", "", {"x": 0, "y": 0}),
+            (2, None, None, None, "", None, None, None),
+            (3, 1, 1, 1, "b", "O", "s", {"x": None, "y": 1}),
+        ]
+
+        found = written(chosen, row, *(dict(zip(row.names, one, strict=True)) for one in values))
+
+        assert [one.hex() for one in found] == [
+            "10001800280032003a0208004001",
+            "22004002",
+            "0801100122016228013201733a0210014003",
+        ]
