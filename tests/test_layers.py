@@ -26,6 +26,7 @@ LAYERS = (
     ("kdsl.plan",),
     ("kdsl.run.session",),
     ("kdsl.run.records", "kdsl.run.frames"),
+    ("kdsl.run.upsert",),
     ("kdsl.run.cluster",),
     ("kdsl.run.queries",),
     ("kdsl.run.metrics",),
