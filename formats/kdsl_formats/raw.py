@@ -16,7 +16,7 @@ from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoded,
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field
-from kdsl_formats._columns.arrays import content
+from kdsl_formats._columns.arrays import bitmap, content
 from kdsl_formats._text.charsets import Charset, charset, unknown_charset
 
 NUMBERS = {t.TinyInt: "i1", t.SmallInt: "i2", t.Int: "i4", t.BigInt: "i8", t.Float: "f4", t.Double: "f8"}
@@ -232,6 +232,5 @@ def _packed(column: pa.Array, dtype: np.dtype[Any]) -> pa.BinaryArray:
     values = np.asarray(column.drop_null()).astype(dtype)
     offsets = np.zeros(len(column) + 1, np.int32)
     np.cumsum(present * dtype.itemsize, out=offsets[1:])
-    validity = pa.py_buffer(np.packbits(present, bitorder="little")) if column.null_count else None
-    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(values.view(np.uint8))]
+    buffers = [bitmap(present), pa.py_buffer(offsets), pa.py_buffer(values.view(np.uint8))]
     return pa.Array.from_buffers(pa.binary(), len(column), buffers)

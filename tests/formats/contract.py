@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
@@ -16,14 +17,48 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from kdsl.cluster import Registry
 from kdsl.docs import page
-from kdsl.formats import ALONE, ROW_KINDS, Decoded, Decoder, Encoder, Format, Use, format_class
+from kdsl.errors import RecordError
+from kdsl.formats import ALONE, ROW_KINDS, BadRecord, Decoded, Decoder, Encoder, Format, Use, format_class
+from kdsl.resolve.model import Part
+from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.metadata import RAW
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from tests import strategies
 from tests.formats.conformance import python_rows
+from tests.run.read_plans import read_plan
 
 LARGE = 20_000
+AROUND = 60  # messages: more than are read one by one
+MEGABYTES = 10 << 20
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "nothing left": lambda _: b"",
+    "one byte left": lambda m: m[:1],
+    "four bytes left": lambda m: m[:4],
+    "half left": lambda m: m[: len(m) // 2],
+    "the last byte lost": lambda m: m[:-1],
+    "the first byte lost": lambda m: m[1:],
+    "another first byte": lambda m: b"\x7f" + m[1:],
+    "another id": lambda m: m[:1] + b"\x7f\xff\xff\xff" + m[5:],
+    "a byte before": lambda m: b"\0" + m,
+    "a byte behind": lambda m: m + b"\0",
+    "twice": lambda m: m + m,
+    "backwards": lambda m: m[::-1],
+    "no UTF-8 inside": lambda m: m[: len(m) // 2] + b"\xff\xc0\xaf" + m[len(m) // 2 + 3 :],
+    "zeros": lambda m: bytes(len(m)),
+    "ones": lambda m: b"\xff" * len(m),
+    "all bits turned": lambda m: bytes(255 - b for b in m),
+    "no digit": lambda m: m.replace(b"7", b"NaN"),
+    "too many digits": lambda m: m.replace(b"7", b"7" * 400),
+    "the longest number": lambda m: m[: len(m) // 3] + b"\xff" * 9 + b"\x01" + m[len(m) // 3 :],
+    "deep arrays": lambda m: m[:5] + b"[" * 100_000,
+    "deep objects": lambda m: m[:5] + b'{"a":' * 50_000,
+    "no message at all": lambda _: b"Obj\x01\x04\x14avro.codec",
+    "10 MB of zeros": lambda m: m + bytes(MEGABYTES),
+    "10 MB of text": lambda m: m[: len(m) // 2] + b"x" * MEGABYTES + m[len(m) // 2 :],
+}
 SUPPRESSED = [
     HealthCheck.too_slow,
     HealthCheck.data_too_large,
@@ -41,6 +76,7 @@ class FormatContract(ABC):
         row: A row type that `message` fills.
         rows_of_null: How many rows a null message gives.
         null_is_lost: Whether a row that is all NULL becomes a null message.
+        url: The schema registry; empty where the format needs none.
     """
 
     format: ClassVar[Format]
@@ -48,6 +84,7 @@ class FormatContract(ABC):
     variants: ClassVar[tuple[Format, ...]] = ()
     row: ClassVar[t.Row]
     rows_of_null: ClassVar[int] = 0
+    url: str = ""
 
     @abstractmethod
     def message(self, number: int) -> tuple[bytes, dict[str, Any]]:
@@ -200,6 +237,50 @@ class FormatContract(ABC):
             decoded = self.check(self.decoder().decode(pa.array([message], pa.binary())))
 
             assert ([record.index for record in decoded.bad], len(decoded.rows)) == ([0], 0), message
+
+    @pytest.mark.parametrize("name", DAMAGE)
+    def test_a_damaged_message_gets_one_answer_with_its_place(self, name: str) -> None:
+        self.assert_one_answer(DAMAGE[name](self.message(7)[0]))
+
+    @given(st.data())
+    @settings(deadline=None, max_examples=60, suppress_health_check=SUPPRESSED)
+    def test_any_damage_gets_one_answer_with_its_place(self, data: st.DataObject) -> None:
+        message = self.message(data.draw(st.integers(0, 99)))[0]
+        places = st.integers(0, len(message))
+        for start, size, put in data.draw(st.lists(st.tuples(places, st.integers(0, 9), st.binary(max_size=9)))):
+            message = message[:start] + put + message[start + size :]
+        self.assert_one_answer(message)
+
+    def assert_one_answer(self, message: bytes) -> None:
+        """A message is read alone as among others, which it leaves as they are; an error says which record it is."""
+        alone = self.check(self.decoder().decode(pa.array([message], pa.binary())))
+        around = self.messages(AROUND).to_pylist()
+        among = self.check(self.decoder().decode(pa.array([*around, message, *around], pa.binary())))
+        owners = self.owners(among)
+        mine = [place for place, owner in enumerate(owners) if owner == AROUND]
+        others = [place for place, owner in enumerate(owners) if owner != AROUND]
+
+        assert among.bad == tuple(BadRecord(AROUND, one.reason) for one in alone.bad)
+        assert shown(among.rows.take(pa.array(mine, pa.int64()))) == shown(alone.rows)
+        assert [kinds(among)[place] for place in mine] == kinds(alone)
+        self.assert_rows(Decoded(among.rows.take(pa.array(others))), [*range(AROUND), *range(AROUND)])
+        if alone.bad:
+            self.assert_told(message, around[0], alone.bad[0].reason)
+
+    def assert_told(self, message: bytes, good: bytes, reason: str) -> None:
+        part = Part(self.format, self.row.as_nullable(False), self.row.names)  # type: ignore[arg-type]
+        decoder = RecordDecoder(read_plan(value=part), registry=Registry(self.url) if self.url else None)
+        records = [{"topic": "orders", "partition": 3, "offset": 100, "value": good}]
+        records.append({**records[0], "offset": 101, "value": message})
+        with pytest.raises(RecordError) as told:
+            decoder.decode(pa.RecordBatch.from_pylist(records, schema=pa.schema(list(RAW.items()))))
+
+        prefix = message[: RecordError.PREFIX].hex(" ") + (" …" if len(message) > RecordError.PREFIX else "")
+        assert 0 < len(reason) < 500
+        assert str(told.value) == (
+            "Orders: cannot read the record at topic orders, partition 3, offset 101: the value cannot be decoded: "
+            f"{reason}; it has {len(message)} bytes: {prefix}"
+        )
 
     def test_ignored_errors_are_no_errors(self) -> None:
         if self.ignoring is None:

@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats.avro import Avro
+from kdsl_formats.json.reference_encoder import escaped
 from tests.formats import avro_bodies
 from tests.formats.contract import SUPPRESSED, FormatContract
 
@@ -102,6 +103,51 @@ class TestAvro(FormatContract):
 
     def values(self, row: t.Row) -> st.SearchStrategy[Any]:
         return avro_bodies.values(row)
+
+
+class TestAvroJson(TestAvro):
+    """The same rows as Avro's JSON."""
+
+    format = Avro(encoding="json")
+
+    def message(self, number: int) -> tuple[bytes, dict[str, Any]]:
+        values = super().message(number)[1]
+        unscaled = number * 100 + 50
+        decimal = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
+        texts = (
+            f'{{"id":{number},"name":"name {number}, é","amount":{escaped(decimal.decode("iso-8859-1"))},"day":19783,'
+            f'"at":{1_709_287_872_000 + number},"clock":{number % 60 * 1000 + 250},'
+            f'"ok":{"true" if number % 2 else "false"},"score":0.25,"data":"\\u0001\\u0002\\u0003",'
+            f'"tags":[{{"string":"a{number}"}},null],"pair":{{"x":null,"y":{{"string":"y"}}}},'
+            f'"counts":{{"n":null,"k":{{"int":{number}}}}}}}'
+        )
+        return texts.encode(), values
+
+    def bad_messages(self) -> list[bytes]:
+        good = self.message(7)[0]
+        return [
+            b"",
+            b" ",
+            b"null",
+            b"[]",
+            b"{}",
+            good[:-1],
+            good.replace(b'"id":7', b'"id":7.5'),
+            good.replace(b'"id":7', b'"id":"7"'),
+            good.replace(b'"id":7', b'"id":9223372036854775808'),
+            good.replace(b'"id":7', b'"id":1e999999999'),
+            good.replace(b'"id":7', b'"id":NaN'),
+            good.replace(b'"id":7', b'"more":1,"id":7'),
+            good.replace(b'"day":19783', b'"day":2147483648'),
+            good.replace(b'"score":0.25', b'"score":"0.25"'),
+            good.replace(b'"ok":true', b'"ok":1'),
+            good.replace(b'"data":"', '"data":"\u0100'.encode()),
+            good.replace(b'"name":"', b'"name":"\xff'),
+            good.replace(b'{"string":"a7"}', b'"a7"'),
+            good.replace(b'{"string":"a7"}', b'{"long":7}'),
+            good.replace(b'{"string":"a7"}', b'{"string":"a7","long":7}'),
+            good.replace(b'"k":{"int":7}', b'"k":' + b'{"int":' * 5_000 + b"7" + b"}" * 5_000),
+        ]
 
 
 @pytest.mark.parametrize("made", [Avro(encoding="json"), Avro(legacy_timestamps=False)], ids=["json", "modern"])

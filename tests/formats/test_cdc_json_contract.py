@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from abc import abstractmethod
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -43,9 +44,9 @@ class ChangeContract(FormatContract):
         pair=t.row(x=t.Int(), y=t.STRING),
     )
 
+    @abstractmethod
     def frame(self, operation: str, row: str, old: str | None = None) -> str:
         """A message: of an ``insert``, ``update`` or ``delete``."""
-        raise NotImplementedError
 
     def message(self, number: int) -> tuple[bytes, dict[str, Any]]:
         text, values = row_of(number)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-import numpy as np
 import pyarrow as pa
 
 from kdsl_formats._avro.cursor import Cursor
-from kdsl_formats._columns.arrays import Mask, Positions
+from kdsl_formats._columns.arrays import Mask, Positions, bitmap
 
 Slots = Positions | None
 """For each place of a cursor the element it fills; None: all of them, in their order."""
@@ -44,9 +43,7 @@ class Column(ABC):
 
     def bits(self) -> pa.Buffer | None:
         """The validity bitmap."""
-        if self.valid is None or self.valid.all():
-            return None
-        return pa.py_buffer(np.packbits(self.valid, bitorder="little"))
+        return None if self.valid is None else bitmap(self.valid)
 
     def doubt(self, cursor: Cursor, which: Mask) -> None:
         """Elements whose bodies are in doubt."""

@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kdsl.formats import BadRecord, Decoded
+from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.columns import column_of
 from kdsl_formats._avro.cursor import Bodies, Cursor
 from kdsl_formats._avro.model import Json, schema_type
-from kdsl_formats._avro.reference_reader import BodyError, ReferenceReader
+from kdsl_formats._avro.reference_reader import ReferenceReader
 from kdsl_formats._avro.resolution import resolve
 from kdsl_formats._columns.arrays import Positions, bounds, content
+from kdsl_formats._columns.doubts import Odd, merged
 
 FEW = 32  # bodies, below which reading them one by one is quicker
 
@@ -61,7 +62,7 @@ class AvroReader:
         """
         held = np.flatnonzero(np.asarray(payloads.is_valid())) if payloads.null_count else np.arange(len(payloads))
         if len(held) < self.few or self._column.hopeless:
-            return self._all(payloads, held, None, np.zeros(0, dtype=np.int64))
+            return self._one_by_one(payloads, held).decoded(self.type, len(payloads))
         start, end = bounds(payloads)
         bodies = Bodies.of(content(payloads), end[held])
         cursor = Cursor(bodies, start[held].astype(np.int64))
@@ -75,29 +76,12 @@ class AvroReader:
         if good.all():
             whole = len(held) == len(payloads)
             return Decoded(rows, None if whole else pa.array(held))
-        return self._all(payloads, held[bodies.doubts], rows.take(pa.array(np.flatnonzero(good))), held[good])
+        places = np.flatnonzero(good)
+        return merged(rows, places, held[places], self._one_by_one(payloads, held[bodies.doubts]), len(payloads))
 
-    def _all(
-        self, payloads: pa.BinaryArray, doubts: Positions, rows: pa.StructArray | None, read: Positions
-    ) -> Decoded:
-        """The rows of the bodies that are read already, and those of the ones that are in doubt, in their order."""
-        made: list[Any] = []
-        owner: list[int] = []
-        bad: list[BadRecord] = []
-        for i, body in zip(doubts.tolist(), payloads.take(pa.array(doubts)).to_pylist(), strict=True):
-            try:
-                value = self.reference.value(body)
-            except BodyError as e:
-                bad.append(BadRecord(i, str(e)))
-                continue
-            if value is not None:
-                made.append(value)
-                owner.append(i)
-        more = pa.array(made, self.type)
-        owners = np.concatenate([read, np.array(owner, dtype=np.int64)])
-        both = more if rows is None else pa.concat_arrays([rows, more]) if made else rows
-        if rows is not None and made:
-            order = np.argsort(owners, kind="stable")
-            both, owners = both.take(pa.array(order)), owners[order]
-        whole = len(owners) == len(payloads)
-        return Decoded(both, None if whole else pa.array(owners, pa.int64()), tuple(bad))
+    def _one_by_one(self, payloads: pa.BinaryArray, which: Positions) -> Odd:
+        def rows_of(body: bytes) -> list[Any]:
+            value = self.reference.value(body)
+            return [] if value is None else [value]
+
+        return Odd.read(payloads, which, rows_of)

@@ -7,8 +7,6 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
-
 from kdsl.types import model as t
 from kdsl_formats._avro.hash_map import java_order
 from kdsl_formats._avro.reference_reader import BodyError
@@ -36,7 +34,7 @@ class ReferenceWriter:
         self._write = writing(target)
 
     def body(self, value: Any) -> bytes:
-        """The body of a row, given as `numbers` gives it.
+        """The body of a row, given as `plain_values` gives it.
 
         Raises:
             BodyError: The schema cannot hold the value.
@@ -44,27 +42,6 @@ class ReferenceWriter:
         made = bytearray()
         self._write(value, made)
         return bytes(made)
-
-
-def numbers(array: pa.Array) -> list[Any]:
-    """The values of an array; dates, times and timestamps as numbers, maps as pairs."""
-    kind = _numeric(array.type)
-    found: list[Any] = (array if kind == array.type else array.cast(kind)).to_pylist()
-    return found
-
-
-def _numeric(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_date32(kind):
-        return pa.int32()
-    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
-        return pa.int64()
-    if pa.types.is_struct(kind):
-        return pa.struct([f.with_type(_numeric(f.type)) for f in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_numeric(kind.value_type)))
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, kind.item_field.with_type(_numeric(kind.item_type)))
-    return kind
 
 
 def wire_value(target: Value, value: Any) -> Any:

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Positions, Words
+from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Positions, Words, words_of
 from kdsl_formats._columns.varints import spread, varint_sizes, zigzag
 
 GAP = 8
@@ -64,7 +64,7 @@ class Room:
 
     def __init__(self, size: int) -> None:
         self.data: Bytes = np.empty(size + 2 * GAP, dtype=np.uint8)
-        self.words: Words = np.ndarray((size + GAP,), dtype="<u8", buffer=self.data, strides=(1,))
+        self.words = words_of(self.data)
 
 
 def varints(values: Longs) -> tuple[Words, Longs]:
@@ -104,7 +104,7 @@ def copy(out: Room, at: Longs, data: Bytes, begin: Longs, size: Longs) -> None:
         begin: Where each stretch begins in it.
         size: How many bytes each has.
     """
-    words: Words = np.ndarray((max(len(data) - 7, 0),), dtype="<u8", buffer=data, strides=(1,))
+    words = words_of(data)
     some = np.flatnonzero((size > 0) & (size <= LONG))
     source, place, left = begin[some], at[some], size[some]
     while len(some):

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from kdsl.formats import BadRecord, Encoded
+from kdsl.formats import Encoded
 from kdsl.types import model as t
 from kdsl_formats._avro.column_writer import TooLargeError, bodies, body_column
 from kdsl_formats._avro.model import Json, schema_type
-from kdsl_formats._avro.reference_reader import BodyError
-from kdsl_formats._avro.reference_writer import ReferenceWriter, numbers
+from kdsl_formats._avro.reference_writer import ReferenceWriter
 from kdsl_formats._avro.room import Doubts
 from kdsl_formats._avro.target import target_of
-from kdsl_formats._columns.arrays import Positions
+from kdsl_formats._columns.doubts import mended
 
 FEW = 16  # rows, below which writing them one by one is quicker
 
@@ -41,28 +40,10 @@ class AvroWriter:
     def write(self, rows: pa.StructArray) -> Encoded:
         """Write rows of the row type's Arrow type; a null row is an error where the schema has no null."""
         doubts = np.full(len(rows), len(rows) < self.few)
-        made = pa.nulls(len(rows), pa.binary())
+        made = None
         if not doubts.all():
             try:
                 made = bodies(self._column, rows, Doubts(doubts))
             except TooLargeError:
                 doubts[:] = True
-        return self._mended(rows, made, np.flatnonzero(doubts)) if doubts.any() else Encoded(made)
-
-    def _mended(self, rows: pa.StructArray, made: pa.BinaryArray, doubts: Positions) -> Encoded:
-        """The bodies, with those of rows in doubt from the reference."""
-        whole = len(doubts) == len(rows)
-        written: list[bytes | None] = []
-        bad: list[BadRecord] = []
-        for i, value in zip(doubts.tolist(), numbers(rows if whole else rows.take(pa.array(doubts))), strict=True):
-            try:
-                written.append(self.reference.body(value))
-            except BodyError as e:
-                written.append(None)
-                bad.append(BadRecord(i, str(e)))
-        found = pa.array(written, pa.binary())
-        if not whole:
-            place = np.arange(len(rows))
-            place[doubts] = len(rows) + np.arange(len(doubts))
-            found = pa.concat_arrays([made, found]).take(pa.array(place))
-        return Encoded(found, tuple(bad))
+        return mended(rows, made, doubts, self.reference.body)

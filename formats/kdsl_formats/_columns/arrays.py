@@ -62,9 +62,17 @@ def pieces(data: Any, start: Positions, end: Positions, present: Mask | None, ki
 
 def validity(texts: pa.Array) -> pa.Buffer | None:
     """The bits that say which elements are not NULL; None when all are."""
-    if not texts.null_count:
-        return None
-    return pa.py_buffer(np.packbits(np.asarray(texts.is_valid()), bitorder="little"))
+    return bitmap(np.asarray(texts.is_valid())) if texts.null_count else None
+
+
+def bitmap(valid: Mask) -> pa.Buffer | None:
+    """The bits of elements that are not NULL; None when all are."""
+    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def words_of(data: Bytes) -> Words:
+    """The eight bytes that begin at each place of a buffer, as numbers; writing them writes the buffer."""
+    return np.ndarray((max(len(data) - 7, 0),), dtype="<u8", buffer=data, strides=(1,))
 
 
 def not_utf8(texts: pa.StringArray) -> Mask | None:
@@ -78,16 +86,21 @@ def not_utf8(texts: pa.StringArray) -> Mask | None:
         pass
     else:
         return None
-    start, end = bounds(texts)
+    wrong = each_not_utf8(data, *bounds(texts))
+    if texts.null_count:
+        wrong &= np.asarray(texts.is_valid())
+    return wrong
+
+
+def each_not_utf8(data: Bytes, start: Positions, end: Positions) -> Mask:
+    """Which stretches of a buffer are no UTF-8."""
     high = np.flatnonzero(data >= 0x80)
-    wrong = np.zeros(len(texts), dtype=bool)
+    wrong = np.zeros(len(start), dtype=bool)
     for i in np.flatnonzero(np.searchsorted(high, start) < np.searchsorted(high, end)).tolist():
         try:
             bytes(data[start[i] : end[i]]).decode()
         except UnicodeDecodeError:
             wrong[i] = True
-    if texts.null_count:
-        wrong &= np.asarray(texts.is_valid())
     return wrong
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Words
+from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Words, words_of
 
 PAD: Final = 32
 """Zeros behind the last byte: the longest number, twice, so that a look ahead stays inside the buffer."""
@@ -25,8 +25,7 @@ def padded(held: Bytes) -> tuple[Bytes, Words]:
     data = np.empty(len(held) + PAD, dtype=np.uint8)
     data[: len(held)] = held
     data[len(held) :] = 0
-    words: Words = np.ndarray((len(data) - 7,), dtype="<u8", buffer=data, strides=(1,))
-    return data, words
+    return data, words_of(data)
 
 
 def read_varints(data: Bytes, words: Words, places: Longs) -> tuple[Words, Longs | int, Mask | None]:

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from kdsl.formats import BadRecord, Decoded
+from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.model import Json, Type, schema_type
 from kdsl_formats._avro.reference_reader import BodyError
 from kdsl_formats._avro.resolution import Entries, Items, Null, Record, Scalar, Step, Union, conversion, resolve
+from kdsl_formats._columns.doubts import Odd
 from kdsl_formats._text.numbers import exact, parse_double, to_float
 from kdsl_formats.json.document import Fractional, Integer, clean, parse
 
@@ -43,24 +44,9 @@ class JsonBodyDecoder:
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read an array of messages; a null one gives no row, what follows the row is not looked at."""
-        rows: list[Any] = []
-        owner: list[int] = []
-        bad: list[BadRecord] = []
-        for i, message in enumerate(messages.to_pylist()):
-            if message is None:
-                continue
-            try:
-                value = self._read(parse(message))
-            except RecursionError:
-                bad.append(BadRecord(i, "the value is nested too deeply"))
-            except ValueError as e:
-                bad.append(BadRecord(i, str(e)))
-            else:
-                rows.append(value)
-                owner.append(i)
-        whole = len(rows) == len(messages)
-        owners = None if whole else pa.array(np.array(owner, dtype=np.int64))
-        return Decoded(pa.array(rows, self.type), owners, tuple(bad))
+        held = np.flatnonzero(np.asarray(messages.is_valid()))
+        odd = Odd.read(messages, held, lambda message: [self._read(parse(message))])
+        return odd.decoded(self.type, len(messages))
 
 
 def _reading(step: Step, kind: Type) -> Reading:

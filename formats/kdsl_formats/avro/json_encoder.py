@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from kdsl.formats import BadRecord, Encoded
+from kdsl.formats import Encoded
 from kdsl.types import model as t
 from kdsl_formats._avro.model import Json, schema_type
 from kdsl_formats._avro.reference_reader import BodyError
-from kdsl_formats._avro.reference_writer import entries_of, is_present, numbers, wire_value
+from kdsl_formats._avro.reference_writer import entries_of, is_present, wire_value
 from kdsl_formats._avro.target import ArrayOf, MapOf, Optional, RecordOf, Target, Value, target_of
+from kdsl_formats._columns.doubts import mended
 from kdsl_formats._text.numbers import double_text, float_text
 from kdsl_formats.json.reference_encoder import escaped
 
@@ -33,15 +35,7 @@ class JsonBodyEncoder:
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Write rows."""
-        made: list[bytes | None] = []
-        bad: list[BadRecord] = []
-        for i, value in enumerate(numbers(rows)):
-            try:
-                made.append(self._write(value).encode())
-            except BodyError as e:
-                made.append(None)
-                bad.append(BadRecord(i, str(e)))
-        return Encoded(pa.array(made, pa.binary()), tuple(bad))
+        return mended(rows, None, np.ones(len(rows), dtype=bool), lambda value: self._write(value).encode())
 
 
 def _writing(target: Target) -> Writing:

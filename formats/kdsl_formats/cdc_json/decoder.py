@@ -11,14 +11,15 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.formats import BadRecord, Decoded
+from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import bounds, pieces
+from kdsl_formats._columns.arrays import Mask, Positions, bounds, pieces
+from kdsl_formats._columns.doubts import Odd, Order, taken
 from kdsl_formats.cdc_json.frames import Frame, FrameFinder
 from kdsl_formats.cdc_json.layouts import Layout, begins, layout
 from kdsl_formats.cdc_json.metadata import Piece, piece_type
-from kdsl_formats.cdc_json.reference import PAYLOAD, ChangeReader, Meaning
+from kdsl_formats.cdc_json.reference import PAYLOAD, ChangeReader, Meaning, Row
 from kdsl_formats.json.columns import ColumnReader
 from kdsl_formats.json.document import parse
 from kdsl_formats.json.documents import documents, enclosed
@@ -26,28 +27,17 @@ from kdsl_formats.json.fast_decoder import FEW
 from kdsl_formats.json.members import TEXT
 from kdsl_formats.json.objects import ObjectFinder, Values
 from kdsl_formats.json.reference_decoder import ReadingRules, ReferenceDecoder
-from kdsl_formats.json.source import Mask, Places, Scratch, Source, Spans
+from kdsl_formats.json.source import Scratch, Source, Spans
 
 _BRACE = 0x7B
 _TREE = ReadingRules(streaming=False)
 
 
 @attrs.frozen(eq=False)
-class _Odd:
-    """What the reference made of some messages, as values: for each row its message, kind and metadata."""
-
-    rows: list[dict[str, Any]]
-    owner: list[int]
-    kinds: list[int]
-    metadata: list[tuple[Any, ...]]
-    bad: tuple[BadRecord, ...]
-
-
-@attrs.frozen(eq=False)
 class _Found:
     """Changes found in the buffer: the message of each, its members, and those beside its payload."""
 
-    owner: Places
+    owner: Positions
     columns: list[Values]
     beside: list[Values]
 
@@ -92,37 +82,29 @@ class ChangeDecoder:
             place = enclosed(source, spans, good, b"{")
             if len(place) >= self.few:
                 return self._together(messages, source, held, spans.pick(place), place, frame)
-        odd = self._one_by_one(messages, np.flatnonzero(held))
-        return Decoded(
-            pa.array(odd.rows, self.type),
-            pa.array(odd.owner, pa.int64()),
-            odd.bad,
-            pa.array(odd.kinds, pa.int8()),
-            dict(zip(self.meaning.metadata, self._odd_metadata(odd), strict=True)),
+        odd = self._one_by_one(messages, held)
+        return attrs.evolve(
+            Odd([row for _, row, _ in odd.rows], odd.owner, odd.bad).decoded(self.type, len(messages)),
+            kinds=pa.array([kind for kind, _, _ in odd.rows], pa.int8()),
+            metadata=dict(zip(self.meaning.metadata, self._odd_metadata(odd), strict=True)),
         )
 
-    def _one_by_one(self, messages: pa.BinaryArray, which: Places) -> _Odd:
-        odd = _Odd([], [], [], [], ())
-        bad: list[BadRecord] = []
-        for i, message in zip(which.tolist(), messages.take(pa.array(which)).to_pylist(), strict=True):
-            try:
-                made = self.reference.changes(message)
-            except ValueError as e:
-                bad.append(BadRecord(i, str(e)))
-                continue
-            odd.rows.extend(made.rows)
-            odd.kinds.extend(made.kinds)
-            odd.owner.extend([i] * len(made.rows))
-            odd.metadata.extend([made.metadata] * len(made.rows))
-        return attrs.evolve(odd, bad=tuple(bad))
+    def _one_by_one(self, messages: pa.BinaryArray, which: Mask) -> Odd:
+        """The kind, the values and the metadata of each row."""
 
-    def _odd_metadata(self, odd: _Odd) -> list[pa.Array]:
+        def rows_of(message: bytes) -> list[tuple[int, Row, tuple[Any, ...]]]:
+            made = self.reference.changes(message)
+            return [(kind, row, made.metadata) for kind, row in zip(made.kinds, made.rows, strict=True)]
+
+        return Odd.read(messages, np.flatnonzero(which), rows_of)
+
+    def _odd_metadata(self, odd: Odd) -> list[pa.Array]:
         return [
-            pa.array([values[i] for values in odd.metadata], piece_type(piece))
+            pa.array([values[i] for _, _, values in odd.rows], piece_type(piece))
             for i, piece in enumerate(self.meaning.pieces)
         ]
 
-    def _find(self, source: Source, objects: Spans, owner: Places, frame: Frame | None) -> _Found:
+    def _find(self, source: Source, objects: Spans, owner: Positions, frame: Frame | None) -> _Found:
         """The changes among some objects; the messages of the others are left out."""
         outside: list[Values] = []
         first = None
@@ -142,7 +124,7 @@ class ChangeDecoder:
         source: Source,
         held: Mask,
         objects: Spans,
-        place: Places,
+        place: Positions,
         frame: Frame | None,
     ) -> Decoded:
         """Read changes by columns, and all messages that are in doubt one by one.
@@ -171,7 +153,7 @@ class ChangeDecoder:
         doubts |= wrong
         rest = held.copy()
         rest[found.owner[~doubts]] = False
-        odd = self._one_by_one(messages, np.flatnonzero(rest))
+        odd = self._one_by_one(messages, rest)
         return self._merged(found, laid, images, olds, pieces_found, ~doubts[laid.owner], odd)
 
     def _merged(
@@ -182,34 +164,32 @@ class ChangeDecoder:
         olds: _Images | None,
         pieces_found: list[pa.Array],
         kept: Mask,
-        odd: _Odd,
+        odd: Odd,
     ) -> Decoded:
         """The rows read by columns and those read one by one, in the order of their messages."""
         rows = np.flatnonzero(kept)
-        owner = found.owner[laid.owner[rows]]
+        ordered = Order(found.owner[laid.owner[rows]], odd)
         count = images.count + (olds.count if olds else 0)
-        behind = np.searchsorted(owner, odd.owner) if odd.rows else None
-        order = _with_odd(images.place[laid.index[rows]], count, behind)
+        order = ordered.index(images.place[laid.index[rows]], count)
         replaced = None if olds is None else _Replaced(images, olds, laid, rows)
-        more = [pa.array([row[f.name] for row in odd.rows], f.type) for f in self.type]
+        more = [pa.array([row[f.name] for _, row, _ in odd.rows], f.type) for f in self.type]
         columns = []
         for i, (column, added) in enumerate(zip(images.columns, more, strict=True)):
             pool, index = [column], order
             if olds is not None and replaced is not None:
                 pool.append(olds.columns[i])
-                index = _with_odd(replaced.index(i), count, behind)
+                index = ordered.index(replaced.index(i), count)
             if odd.rows:
                 pool.append(added)
-            columns.append(_take(pa.concat_arrays(pool) if len(pool) > 1 else column, index))
+            columns.append(taken(pa.concat_arrays(pool) if len(pool) > 1 else column, index))
         made = pa.Array.from_buffers(self.type, len(order), [None], children=columns)
-        kinds = _with_values(laid.kinds[rows], behind, odd.kinds)
-        change = _with_odd(laid.owner[rows], len(found.owner), behind)
+        kinds = ordered.values(laid.kinds[rows], [kind for kind, _, _ in odd.rows])
+        change = ordered.index(laid.owner[rows], len(found.owner))
         metadata = {
-            key: _take(pa.concat_arrays([column, added]) if odd.rows else column, change)
+            key: taken(pa.concat_arrays([column, added]) if odd.rows else column, change)
             for key, column, added in zip(self.meaning.metadata, pieces_found, self._odd_metadata(odd), strict=True)
         }
-        owners = _with_values(owner, behind, odd.owner)
-        return Decoded(made, pa.array(owners, pa.int64()), odd.bad, pa.array(kinds, pa.int8()), metadata)
+        return Decoded(made, pa.array(ordered.owner, pa.int64()), odd.bad, pa.array(kinds, pa.int8()), metadata)
 
 
 class _Images:
@@ -222,14 +202,14 @@ class _Images:
         doubts: Which objects are in doubt; their rows mean nothing.
     """
 
-    def __init__(self, reader: ColumnReader, source: Source, objects: Spans, first: Places | None = None) -> None:
+    def __init__(self, reader: ColumnReader, source: Source, objects: Spans, first: Positions | None = None) -> None:
         found, self.columns, self.doubts = reader.members(source, objects, first)
         self.count = len(found.which)
         self.place = np.zeros(len(objects), dtype=np.int64)
         self.place[found.which] = np.arange(self.count)
         self._found = found
 
-    def has(self, column: int, objects: Places) -> Mask:
+    def has(self, column: int, objects: Positions) -> Mask:
         """Which of some objects, none of them in doubt, have a member for a column."""
         held: Mask = self._found.columns[column].what[self.place[objects]] != 0
         return held
@@ -238,7 +218,7 @@ class _Images:
 class _Replaced:
     """The rows before a change: those after it, with the members of the old ones."""
 
-    def __init__(self, images: _Images, olds: _Images, laid: Layout, rows: Places) -> None:
+    def __init__(self, images: _Images, olds: _Images, laid: Layout, rows: Positions) -> None:
         self._olds = olds
         self._index = images.place[laid.index[rows]]
         over = laid.over[rows]
@@ -246,7 +226,7 @@ class _Replaced:
         self._old = over[self._which]
         self._replacing = images.count + olds.place[self._old]
 
-    def index(self, column: int) -> Places:
+    def index(self, column: int) -> Positions:
         """For each row the place of its value among those of the images and, behind them, of the old ones."""
         index = self._index.copy()
         has = self._olds.has(column, self._old)
@@ -327,21 +307,6 @@ class _MetadataReader:
         except ValueError:
             return None, True
         return text, False
-
-
-def _with_odd(index: Places, count: int, behind: Places | None) -> Places:
-    """An index of rows, with those read one by one (from `count` on) put in."""
-    return index if behind is None else np.insert(index, behind, count + np.arange(len(behind)))
-
-
-def _with_values(values: Places, behind: Places | None, added: list[int]) -> Places:
-    return values if behind is None else np.insert(values, behind, added)
-
-
-def _take(column: pa.Array, index: Places) -> pa.Array:
-    if len(index) == len(column) and bool((index == np.arange(len(index))).all()):
-        return column
-    return column.take(pa.array(index))
 
 
 def _nested(kind: t.DataType) -> list[t.DataType]:

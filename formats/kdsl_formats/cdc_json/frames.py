@@ -14,12 +14,12 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl_formats._columns.arrays import bounds, content, pieces
+from kdsl_formats._columns.arrays import Mask, bounds, content, pieces
 from kdsl_formats.cdc_json.reference import PAYLOAD
 from kdsl_formats.json.document import parse
 from kdsl_formats.json.members import BARE, TEXT
 from kdsl_formats.json.shapes import fitting, learn
-from kdsl_formats.json.source import Mask, Scratch, Source
+from kdsl_formats.json.source import Scratch, Source
 
 _REMEMBERED = 8  # frames
 _RARE = 64  # messages of which at most one in so many, beside a few, may have no frame

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import pieces
+from kdsl_formats._columns.arrays import Mask, Positions, pieces
 from kdsl_formats.cdc_json.dialects import Dialect
 from kdsl_formats.cdc_json.reference import AFTER, BEFORE, DELETE, INSERT, Include
 from kdsl_formats.json.members import BARE, TEXT, elements
 from kdsl_formats.json.objects import ABSENT, Values
-from kdsl_formats.json.source import Mask, Places, Source, Spans, inside
+from kdsl_formats.json.source import Source, Spans, inside
 from kdsl_formats.json.validity import are_json
 
 Codes = npt.NDArray[np.int8]
@@ -40,12 +40,12 @@ class Layout:
     """
 
     images: Spans
-    first: Places | None
-    index: Places
-    owner: Places
+    first: Positions | None
+    index: Positions
+    owner: Positions
     kinds: Codes
     olds: Spans
-    over: Places
+    over: Positions
     doubts: Mask
 
 
@@ -144,7 +144,7 @@ def _before_and_after(source: Source, code: Codes, doubts: Mask, before: Values,
     return Layout(images, first, index, owner, kinds.astype(np.int8), olds, over, ~good)
 
 
-def _data_and_old(code: Codes, doubts: Mask, owner: Places, images: Spans, olds: Spans) -> Layout:
+def _data_and_old(code: Codes, doubts: Mask, owner: Positions, images: Spans, olds: Spans) -> Layout:
     """The rows of images, each of which belongs to a change; those of updates have an old one each, in order."""
     said = code[owner]
     changed = said == _UPDATE
@@ -174,7 +174,7 @@ def _lists(source: Source, code: Codes, good: Mask, data: Values, old: Values) -
     return _data_and_old(code, ~good, owner[kept], images.pick(kept), olds.pick(good[old_owner]))
 
 
-def _objects(source: Source, arrays: Spans) -> tuple[Places, Spans, Mask]:
+def _objects(source: Source, arrays: Spans) -> tuple[Positions, Spans, Mask]:
     """The objects in arrays of nothing else: the array of each, where they are, and which arrays are in doubt."""
     inner = Spans(arrays.start + 1, arrays.end - 1)
     single = inside(source.brackets, arrays)[1] == 4  # those of the array, and of one object without others in it

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl_formats._columns.arrays import Mask
 from kdsl_formats._text import numbers, reading, temporal
 from kdsl_formats.json.errors import FieldError
-from kdsl_formats.json.source import Mask
 
 Form = Literal["as it is", "milliseconds", "seconds", "clock"]
 

@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.formats import BadRecord, Decoded
+from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field
-from kdsl_formats._columns.arrays import Mask, Positions
+from kdsl_formats._columns.arrays import Mask
+from kdsl_formats._columns.doubts import Odd, merged
 from kdsl_formats._text.numbers import BLANKS
 from kdsl_formats.csv.columns import ColumnReader
 from kdsl_formats.csv.grammar import Dialect
@@ -26,6 +27,7 @@ class CsvDecoder:
         self.dialect = dialect
         self.reference = ReferenceDecoder(row, dialect, ignore_parse_errors=ignore_parse_errors)
         self.fields = [arrow_field(f.name, f.type) for f in row.fields]
+        self._names = row.names
         reader = ColumnReader(dialect, ignore_parse_errors=ignore_parse_errors)
         self._readers = [reader.reader(f.type) for f in row.fields]
         self._splitter = Splitter(dialect, len(row.fields))
@@ -34,26 +36,14 @@ class CsvDecoder:
         """Read an array of messages; see `kdsl.formats.Decoder`."""
         cells = self._splitter.split(messages)
         columns, sure = self._columns(cells)
-        index = cells.index
-        if not sure.all():
-            index, keep = index[sure], pa.array(np.flatnonzero(sure))
-            columns = [column.take(keep) for column in columns]
-        if len(index) == len(messages):
+        if len(cells.index) == len(messages) and sure.all():
             return Decoded(pa.StructArray.from_arrays(columns, fields=self.fields))
+        places = np.flatnonzero(sure)
+        index = cells.index[places]
         rest = np.asarray(messages.is_valid())
         rest[index] = False
-        odd = np.flatnonzero(rest)
-        values, owners, bad = self._by_reference(messages, odd)
-        if len(owners):
-            place = np.argsort(np.concatenate((index, owners)), kind="stable")
-            index = np.concatenate((index, owners))[place]
-            order = pa.array(place)
-            columns = [
-                pa.concat_arrays([column, pa.array(made, field.type)]).take(order)
-                for column, made, field in zip(columns, values, self.fields, strict=True)
-            ]
-        rows = pa.StructArray.from_arrays(columns, fields=self.fields)
-        return Decoded(rows, None if len(index) == len(messages) else pa.array(index), bad)
+        odd = Odd.read(messages, np.flatnonzero(rest), self._by_reference)
+        return merged(pa.StructArray.from_arrays(columns, fields=self.fields), places, index, odd, len(messages))
 
     def _columns(self, cells: Cells) -> tuple[list[pa.Array], Mask]:
         """The columns of the sure messages, and the rows without a doubtful value."""
@@ -68,19 +58,6 @@ class CsvDecoder:
             columns.append(column)
         return columns, sure
 
-    def _by_reference(
-        self, messages: pa.BinaryArray, odd: Positions
-    ) -> tuple[list[list[Any]], Positions, tuple[BadRecord, ...]]:
-        """The values of the messages of which there is doubt, column by column, their messages, and what is bad."""
-        rows, owners, bad = [], [], []
-        for i, message in zip(odd.tolist(), messages.take(pa.array(odd)).to_pylist(), strict=True):
-            try:
-                values = self.reference.values(message)
-            except ValueError as e:
-                bad.append(BadRecord(i, str(e)))
-                continue
-            if values is not None:
-                rows.append(values)
-                owners.append(i)
-        columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in self.fields]
-        return columns, np.array(owners, dtype=np.int64), tuple(bad)
+    def _by_reference(self, message: bytes) -> list[dict[str, Any]]:
+        values = self.reference.values(message)
+        return [] if values is None else [dict(zip(self._names, values, strict=True))]

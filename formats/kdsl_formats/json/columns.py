@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import pieces, repeated
+from kdsl_formats._columns.arrays import Mask, Positions, bitmap, pieces, repeated
 from kdsl_formats._text import reading
 from kdsl_formats.json.members import BARE, TEXT, Parts, elements, members, outline
 from kdsl_formats.json.objects import Found, ObjectFinder, Values
 from kdsl_formats.json.reference_decoder import ReadingRules, time_unit
-from kdsl_formats.json.source import Mask, Places, Source, Spans
+from kdsl_formats.json.source import Source, Spans
 from kdsl_formats.json.validity import LONGEST_NUMBER, NUMBER, are_numbers
 
 _NULL, _TRUE, _FALSE = (np.uint64(int.from_bytes(word, "little")) for word in (b"null", b"true", b"false"))
@@ -73,7 +73,9 @@ class ColumnReader:
         made, doubts = self._from_text(_cut(source, spans, text))
         return made, doubts | bare
 
-    def rows(self, source: Source, spans: Spans, present: Mask, first: Places | None = None) -> tuple[pa.Array, Mask]:
+    def rows(
+        self, source: Source, spans: Spans, present: Mask, first: Positions | None = None
+    ) -> tuple[pa.Array, Mask]:
         """A struct column of objects, and which of them are in doubt; what is not present is NULL."""
         place = np.flatnonzero(present)
         found, columns, wrong = self.members(source, spans.pick(place), None if first is None else first[place])
@@ -89,7 +91,7 @@ class ColumnReader:
         return made.take(pa.array(index, mask=absent)), doubts
 
     def members(
-        self, source: Source, objects: Spans, first: Places | None = None
+        self, source: Source, objects: Spans, first: Positions | None = None
     ) -> tuple[Found, list[pa.Array], Mask]:
         """What is found in objects; the column of each member, for those that are understood; which are in doubt."""
         found = self.finder.find(source, objects, first)
@@ -203,8 +205,7 @@ class ColumnReader:
         offsets = np.zeros(len(present) + 1, dtype=np.int32)
         offsets[1:][present] = np.bincount(parts.owner, minlength=len(parts.sound))
         np.cumsum(offsets, out=offsets)
-        validity = None if present.all() else pa.py_buffer(np.packbits(present, bitorder="little"))
-        buffers = [validity, pa.py_buffer(offsets)]
+        buffers = [bitmap(present), pa.py_buffer(offsets)]
         return pa.Array.from_buffers(self.type, len(present), buffers, children=[made]), doubts
 
 

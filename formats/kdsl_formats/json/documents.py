@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from kdsl_formats.json.source import Bytes, Mask, Places, Source, Spans
+from kdsl_formats._columns.arrays import Bytes, Mask, Positions, each_not_utf8
+from kdsl_formats.json.source import Source, Spans
 
 
 def documents(source: Source, held: Mask) -> tuple[Spans, Mask]:
@@ -14,7 +15,7 @@ def documents(source: Source, held: Mask) -> tuple[Spans, Mask]:
     return spans, held & (spans.end > spans.start) & _are_utf8(source, spans)
 
 
-def enclosed(source: Source, spans: Spans, good: Mask, opening: bytes) -> Places:
+def enclosed(source: Source, spans: Spans, good: Mask, opening: bytes) -> Positions:
     """Which of some good stretches begin with a bracket and end with the one that closes it."""
     first, last = source.data[spans.start], source.data[np.maximum(spans.end - 1, 0)]
     return np.flatnonzero(good & (first == opening[0]) & (last == opening[0] + 2))
@@ -30,14 +31,9 @@ def _trimmed(source: Source, spans: Spans) -> Spans:
 
 
 def _are_utf8(source: Source, spans: Spans) -> Mask:
-    good = np.ones(len(spans), dtype=bool)
-    if source.data.max() < 0x80:
-        return good
-    if not _is_utf8(source.data):
-        high = np.flatnonzero(source.data >= 0x80)
-        some = np.flatnonzero(np.searchsorted(high, spans.start) < np.searchsorted(high, spans.end))
-        good[some] = [_is_utf8(source.data[spans.start[i] : spans.end[i]]) for i in some.tolist()]
-    return good
+    if source.data.max() < 0x80 or _is_utf8(source.data):
+        return np.ones(len(spans), dtype=bool)
+    return ~each_not_utf8(source.data, spans.start, spans.end)
 
 
 def _is_utf8(data: Bytes) -> bool:

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import attrs
 import numpy as np
 import pyarrow as pa
 
-from kdsl.formats import BadRecord, Decoded
+from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import pieces
+from kdsl_formats._columns.arrays import Bytes, Mask, Positions, pieces
+from kdsl_formats._columns.doubts import Odd, Order, taken
 from kdsl_formats.json.columns import ColumnReader
 from kdsl_formats.json.documents import documents, enclosed
 from kdsl_formats.json.members import BARE, TEXT, elements
 from kdsl_formats.json.objects import Values
 from kdsl_formats.json.reference_decoder import ReadingRules, ReferenceDecoder
-from kdsl_formats.json.source import Bytes, Mask, Places, Scratch, Source, Spans
+from kdsl_formats.json.source import Scratch, Source, Spans
 
 FEW = 48  # messages, below which looking at them one by one is quicker
-
-
-@attrs.frozen(eq=False)
-class _Odd:
-    """Messages that were read one by one: their rows as values, the message of each row, and those that failed."""
-
-    rows: list[dict[str, Any]]
-    owner: list[int]
-    bad: tuple[BadRecord, ...]
 
 
 @attrs.frozen(eq=False)
@@ -42,8 +32,8 @@ class _Objects:
     """
 
     spans: Spans
-    owner: Places
-    messages: Places
+    owner: Positions
+    messages: Positions
 
 
 class JsonDecoder:
@@ -72,8 +62,7 @@ class JsonDecoder:
             objects = self._objects(source, held)
             if len(objects.owner) >= self.few:
                 return self._together(messages, source, held, objects)
-        odd = self._one_by_one(messages, np.flatnonzero(held))
-        return Decoded(pa.array(odd.rows, self.type), pa.array(odd.owner, pa.int64()), odd.bad)
+        return Odd.read(messages, np.flatnonzero(held), self.reference.rows).decoded(self.type, len(messages))
 
     def _objects(self, source: Source, held: Mask) -> _Objects:
         """The messages that may be objects, and the elements of those that are arrays of objects."""
@@ -94,20 +83,6 @@ class JsonDecoder:
         order = np.argsort(start)
         return _Objects(Spans(start[order], end[order]), owner[order], np.concatenate([place, listed[fine]]))
 
-    def _one_by_one(self, messages: pa.BinaryArray, which: Places) -> _Odd:
-        rows: list[dict[str, Any]] = []
-        owner: list[int] = []
-        bad: list[BadRecord] = []
-        for i, message in zip(which.tolist(), messages.take(pa.array(which)).to_pylist(), strict=True):
-            try:
-                made = self.reference.rows(message)
-            except ValueError as e:
-                bad.append(BadRecord(i, str(e)))
-                continue
-            rows += made
-            owner += [i] * len(made)
-        return _Odd(rows, owner, tuple(bad))
-
     def _together(self, messages: pa.BinaryArray, source: Source, held: Mask, objects: _Objects) -> Decoded:
         """Read objects by columns, and all messages that are in doubt one by one."""
         found = self.reader.finder.find(source, objects.spans)
@@ -125,7 +100,7 @@ class JsonDecoder:
         if objects.owner is objects.messages and len(owner) == len(messages) and not rest.any():
             made = [_texts(source.data, v) if c is None else c for v, c in zip(found.columns, columns, strict=True)]
             return Decoded(pa.Array.from_buffers(self.type, len(owner), [None], children=made))
-        odd = self._one_by_one(messages, np.flatnonzero(rest))
+        odd = Odd.read(messages, np.flatnonzero(rest), self.reference.rows)
         return self._merged(source, found.columns, columns, owner, ~rest[owner], odd)
 
     def _merged(
@@ -133,17 +108,14 @@ class JsonDecoder:
         source: Source,
         values: list[Values],
         columns: list[pa.Array | None],
-        owner: Places,
+        owner: Positions,
         kept: Mask,
-        odd: _Odd,
+        odd: Odd,
     ) -> Decoded:
         """The rows read by columns and those read one by one, in the order of their messages."""
-        index = np.flatnonzero(kept)
-        owners = owner[index]
-        if odd.rows:
-            behind = np.searchsorted(owners, odd.owner)
-            index = np.insert(index, behind, len(owner) + np.arange(len(odd.owner)))
-            owners = np.insert(owners, behind, odd.owner)
+        places = np.flatnonzero(kept)
+        order = Order(owner[places], odd)
+        index = order.index(places, len(owner))
         more = [pa.array([row[f.name] for row in odd.rows], f.type) for f in self.type]
         data, spans = source.with_texts([m for m, c in zip(more, columns, strict=True) if c is None])
         made = []
@@ -152,9 +124,9 @@ class JsonDecoder:
                 what = np.asarray(added.is_valid()).astype(np.int8) * TEXT
                 made.append(_texts(data, _joined(found, Values(spans.pop(0), what), index)))
             else:
-                made.append((pa.concat_arrays([column, added]) if odd.rows else column).take(pa.array(index)))
+                made.append(taken(pa.concat_arrays([column, added]) if odd.rows else column, index))
         rows = pa.Array.from_buffers(self.type, len(index), [None], children=made)
-        return Decoded(rows, pa.array(owners), odd.bad)
+        return Decoded(rows, pa.array(order.owner), odd.bad)
 
 
 def _is_pure_text(source: Source, values: Values, kind: t.DataType) -> bool:
@@ -169,7 +141,7 @@ def _texts(data: Bytes, values: Values) -> pa.StringArray:
     return pieces(data, values.spans.start, values.spans.end, None if present.all() else present, pa.string())
 
 
-def _joined(values: Values, more: Values, index: Places) -> Values:
+def _joined(values: Values, more: Values, index: Positions) -> Values:
     """Two columns of values, in the order of an index over both."""
     if not len(more.what):
         return Values(values.spans.pick(index), values.what[index])

@@ -8,12 +8,11 @@ import pyarrow.compute as pc
 
 from kdsl.formats import BadRecord, Encoded
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import bounds, content, pieces, repeated
+from kdsl_formats._columns.arrays import Positions, bounds, content, pieces, repeated
 from kdsl_formats._text import writing
 from kdsl_formats.json.document import ESCAPES
 from kdsl_formats.json.errors import FieldError
 from kdsl_formats.json.reference_encoder import ReferenceEncoder, WritingRules, escaped, python_values
-from kdsl_formats.json.source import Places
 
 FEW = 48  # rows, below which writing them one by one is quicker
 _QUOTED = (t.Char, t.VarChar, t.Binary, t.VarBinary, t.Date, t.Time, t.Timestamp, t.TimestampLtz)
@@ -133,7 +132,7 @@ class ColumnWriter:
         values = pc.fill_null(self.inner[1].texts(_used(array, array.items)), "null")
         entries = pc.binary_join_element_wise(self.inner[0].texts(keys), values, ":")
         made = self._listed(array, "{", "}", entries)
-        offsets: Places = np.asarray(array.offsets).astype(np.int64)
+        offsets: Positions = np.asarray(array.offsets).astype(np.int64)
         owner = np.repeat(np.arange(len(array)), offsets[1:] - offsets[:-1])
         twice = np.unique(owner[repeated(owner, keys)])
         if not twice.size:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from kdsl_formats._columns.arrays import ranges
-from kdsl_formats.json.source import COLON, COMMA, QUOTE, Mask, Places, Source, Spans, inside
+from kdsl_formats._columns.arrays import Mask, Positions, ranges
+from kdsl_formats.json.source import COLON, COMMA, QUOTE, Source, Spans, inside
 
 DEEPEST = 500  # levels; deeper objects are left to the reference, which knows the limit
 TEXT, BARE = 1, 2  # a value in quotes (its span is without them), and any other
@@ -29,7 +29,7 @@ class Parts:
     """
 
     sound: Mask
-    owner: Places
+    owner: Positions
     keys: Spans | None
     values: Spans
     what: np.ndarray[tuple[int], np.dtype[np.int8]]
@@ -118,7 +118,7 @@ def elements(source: Source, arrays: Spans) -> Parts:
     return Parts(sound, owner[keep], None, values, np.where(text, TEXT, BARE).astype(np.int8)[keep])
 
 
-def outline(source: Source, objects: Spans, opening: bytes) -> tuple[Mask, Places, Places, Places]:
+def outline(source: Source, objects: Spans, opening: bytes) -> tuple[Mask, Positions, Positions, Positions]:
     """Which objects (or arrays) have paired quotes, and brackets that pair in number around the whole of them.
 
     Very deep ones are left out.

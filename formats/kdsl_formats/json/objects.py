@@ -8,9 +8,10 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from kdsl_formats._columns.arrays import Mask, Positions
 from kdsl_formats.json.members import BARE, TEXT, members
 from kdsl_formats.json.shapes import Shape, fitting, learn
-from kdsl_formats.json.source import Mask, Places, Source, Spans
+from kdsl_formats.json.source import Source, Spans
 from kdsl_formats.json.validity import are_json
 
 ABSENT = 0
@@ -33,9 +34,9 @@ class Values:
 
     spans: Spans
     what: npt.NDArray[np.int8]
-    first: Places | None = None
+    first: Positions | None = None
 
-    def pick(self, which: Places | Mask) -> Values:
+    def pick(self, which: Positions | Mask) -> Values:
         """Some of the values."""
         return Values(self.spans.pick(which), self.what[which], None if self.first is None else self.first[which])
 
@@ -50,9 +51,9 @@ class Found:
         doubts: The objects that are not understood.
     """
 
-    which: Places
+    which: Positions
     columns: list[Values]
-    doubts: Places
+    doubts: Positions
 
 
 @attrs.frozen
@@ -85,7 +86,7 @@ class ObjectFinder:
         self.levels = levels
         self._layouts: list[Layout] = []
 
-    def find(self, source: Source, objects: Spans, first: Places | None = None) -> Found:
+    def find(self, source: Source, objects: Spans, first: Positions | None = None) -> Found:
         """Where each column's value is in each object.
 
         Args:
@@ -98,7 +99,7 @@ class ObjectFinder:
             self._split(search)
         return search.found(len(self.names))
 
-    def are_json(self, source: Source, objects: Spans, first: Places, needed: Mask) -> Mask:
+    def are_json(self, source: Source, objects: Spans, first: Positions, needed: Mask) -> Mask:
         """Which values that begin like objects are JSON, by their shapes if these repeat; those not needed count."""
         place = np.flatnonzero(needed)
         everything = len(place) == len(needed)
@@ -220,12 +221,12 @@ class _Search:
         first: For each object the index of its first quote.
     """
 
-    def __init__(self, source: Source, objects: Spans, first: Places | None) -> None:
+    def __init__(self, source: Source, objects: Spans, first: Positions | None) -> None:
         self.source = source
         self.objects = objects
-        self.left: Places = np.arange(len(objects))
+        self.left: Positions = np.arange(len(objects))
         self.first = _first_quotes(source, objects) if first is None else first
-        self._groups: list[tuple[Places, list[Values]]] = []
+        self._groups: list[tuple[Positions, list[Values]]] = []
 
     def hold(self, count: int) -> Mask:
         """Which of the objects left hold as many quotes."""
@@ -240,7 +241,7 @@ class _Search:
         held: Mask = enough & ~too_many & (after <= len(quotes))
         return held
 
-    def keep(self, places: Places, columns: list[Values]) -> None:
+    def keep(self, places: Positions, columns: list[Values]) -> None:
         """Keep the values of those objects that are at some places among those left."""
         self._groups.append((self.left[places], columns))
         left = np.ones(len(self.left), dtype=bool)
@@ -270,7 +271,7 @@ def _absent(count: int) -> Values:
     return Values(Spans(nowhere, nowhere), np.zeros(count, dtype=np.int8), nowhere)
 
 
-def _first_quotes(source: Source, objects: Spans) -> Places:
+def _first_quotes(source: Source, objects: Spans) -> Positions:
     """For each object the index of its first quote, or of the one behind it."""
     count, total = len(objects), len(source.quotes)
     if count and total and total % count == 0:  # every object may hold as many: look instead of searching

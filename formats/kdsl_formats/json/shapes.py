@@ -12,8 +12,9 @@ import re
 import attrs
 import numpy as np
 
+from kdsl_formats._columns.arrays import Mask, Positions
 from kdsl_formats.json.members import BARE, TEXT
-from kdsl_formats.json.source import Mask, Places, Source, Spans
+from kdsl_formats.json.source import Source, Spans
 
 _BLANKS = re.compile(rb"[ \t\n\r]*")
 _KEY = re.compile(rb'"([^"\\]*)"[ \t\n\r]*:[ \t\n\r]*')
@@ -107,7 +108,9 @@ def _value(message: bytes, place: int) -> tuple[int, int]:
     return place, 0
 
 
-def fitting(source: Source, objects: Spans, first: Places, shape: Shape) -> tuple[Mask, list[Spans], list[Places]]:
+def fitting(
+    source: Source, objects: Spans, first: Positions, shape: Shape
+) -> tuple[Mask, list[Spans], list[Positions]]:
     """Which objects have a shape, and where their values are.
 
     Args:
@@ -124,7 +127,7 @@ def fitting(source: Source, objects: Spans, first: Places, shape: Shape) -> tupl
     place = objects.start
     fits = np.ones(len(objects), dtype=bool)
     values: list[Spans] = []
-    inner: list[Places] = []
+    inner: list[Positions] = []
     passed = 0
     for i, member in enumerate(shape.members):
         fits &= source.equal(place, member.before)

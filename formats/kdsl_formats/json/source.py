@@ -14,11 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import bounds, content, ranges
-
-Places = npt.NDArray[np.integer[Any]]
-Mask = npt.NDArray[np.bool_]
-Bytes = npt.NDArray[np.uint8]
+from kdsl_formats._columns.arrays import Bytes, Mask, Positions, bounds, content, ranges, words_of
 
 PAD = 40  # zeros behind the last message, so that a look ahead stays inside the buffer
 QUOTE, COMMA, COLON, BACKSLASH = 34, 44, 58, 92
@@ -33,13 +29,13 @@ BLANK[[9, 10, 13, 32]] = True
 class Spans:
     """Stretches of the buffer, from `start` to before `end`, in ascending order."""
 
-    start: Places
-    end: Places
+    start: Positions
+    end: Positions
 
     def __len__(self) -> int:
         return len(self.start)
 
-    def pick(self, which: Places | Mask) -> Spans:
+    def pick(self, which: Positions | Mask) -> Spans:
         """Some of the stretches."""
         return Spans(self.start[which], self.end[which])
 
@@ -88,7 +84,7 @@ class Source:
         self._room[size : size + PAD] = 0
         self.data: Bytes = self._room[: size + PAD]
         self.messages = Spans(messages.start - begin, messages.end - begin)
-        self.words: npt.NDArray[np.uint64] = np.ndarray((size + PAD - 7,), dtype="<u8", buffer=self._room, strides=(1,))
+        self.words = words_of(self.data)
 
     @classmethod
     def of(cls, messages: pa.BinaryArray, scratch: Scratch) -> Source:
@@ -118,12 +114,12 @@ class Source:
         return self._room[:size], found
 
     @cached_property
-    def backslashes(self) -> Places:
+    def backslashes(self) -> Positions:
         """Every backslash."""
         return self._places("backslashes", lambda data, _: data == BACKSLASH)
 
     @cached_property
-    def quotes(self) -> Places:
+    def quotes(self) -> Positions:
         """Every quote that no backslash escapes."""
         slashes = self.backslashes
         if not slashes.size:
@@ -141,7 +137,7 @@ class Source:
         return self._places("quotes", unescaped)
 
     @cached_property
-    def brackets(self) -> Places:
+    def brackets(self) -> Positions:
         """Every bracket and brace, also those inside texts."""
 
         def any_bracket(data: Bytes, _: int) -> Mask:
@@ -152,11 +148,11 @@ class Source:
         return self._places("brackets", any_bracket)
 
     @cached_property
-    def commas(self) -> Places:
+    def commas(self) -> Positions:
         """Every comma, also those inside texts."""
         return self._places("commas", lambda data, _: data == COMMA)
 
-    def _places(self, name: str, test: Callable[[Bytes, int], Mask]) -> Places:
+    def _places(self, name: str, test: Callable[[Bytes, int], Mask]) -> Positions:
         """The places of bytes that a test finds, block by block."""
         kept = self._scratch.take(name, len(self.data) >> 3, np.int64)
         count = 0
@@ -174,7 +170,7 @@ class Source:
             return np.zeros(len(spans), dtype=bool)
         return np.searchsorted(self.backslashes, spans.start) < np.searchsorted(self.backslashes, spans.end)
 
-    def equal(self, start: Places, text: bytes) -> Mask:
+    def equal(self, start: Positions, text: bytes) -> Mask:
         """Which places, none of them behind the last message, are the beginning of a text."""
         size = len(text)
         if size < 8:
@@ -188,7 +184,7 @@ class Source:
                 result &= self.words[place] == np.uint64(int.from_bytes(text[ahead : ahead + 8], "little"))
         return result
 
-    def after_blanks(self, place: Places, limit: Places) -> Places:
+    def after_blanks(self, place: Positions, limit: Positions) -> Positions:
         """The first place at or behind the given one that holds no blank, at most the limit.
 
         After very many blanks it gives up, at a blank, where nothing is found that could be right.
@@ -200,7 +196,7 @@ class Source:
             place = place + blank
         return place
 
-    def before_blanks(self, place: Places, limit: Places) -> Places:
+    def before_blanks(self, place: Positions, limit: Positions) -> Positions:
         """The last place at or before the given one that no blank precedes, at least the limit; gives up likewise."""
         for _ in range(_MOST_BLANKS):
             blank = BLANK[self.data[place - 1]] & (place > limit)
@@ -210,7 +206,7 @@ class Source:
         return place
 
 
-def inside(places: Places, spans: Spans) -> tuple[Places, Places]:
+def inside(places: Positions, spans: Spans) -> tuple[Positions, Positions]:
     """For each stretch the first of some ascending places in it, by index, and how many there are."""
     first = np.searchsorted(places, spans.start)
     return first, np.searchsorted(places, spans.end) - first

@@ -10,10 +10,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl_formats._columns.arrays import content, pieces
+from kdsl_formats._columns.arrays import Mask, content, pieces
 from kdsl_formats._text import reading
 from kdsl_formats.json.members import DEEPEST, TEXT, outline
-from kdsl_formats.json.source import Mask, Source, Spans
+from kdsl_formats.json.source import Source, Spans
 
 NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 LONGEST_NUMBER = 300  # characters; what is longer goes to the reference

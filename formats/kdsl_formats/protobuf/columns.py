@@ -16,7 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Longs, Mask, Words, not_utf8, pieces, repeated
+from kdsl_formats._columns.arrays import Longs, Mask, Words, bitmap, not_utf8, pieces, repeated
 from kdsl_formats._columns.varints import unzigzag
 from kdsl_formats.protobuf.elements import blame, elements, joined, wire_of
 from kdsl_formats.protobuf.layout import Layout, Member
@@ -244,9 +244,7 @@ class MemberReader:
         sizes = np.bincount(owner, minlength=count)
         offsets = np.zeros(count + 1, dtype=np.int32)
         np.cumsum(sizes, out=offsets[1:])
-        valid = None
-        if not self._defaults and not (held := sizes > 0).all():
-            valid = pa.py_buffer(np.packbits(held, bitorder="little"))
+        valid = None if self._defaults else bitmap(sizes > 0)
         return pa.Array.from_buffers(
             _nested(self.type, made.type), count, [valid, pa.py_buffer(offsets)], children=[made]
         )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+import attrs
 import numpy as np
 import pyarrow as pa
 
@@ -11,9 +10,10 @@ from kdsl.formats import BadRecord, Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type, retyped
 from kdsl_formats._columns.arrays import Mask
+from kdsl_formats._columns.doubts import Odd, merged
 from kdsl_formats.protobuf.columns import RowReader
 from kdsl_formats.protobuf.layout import Layout
-from kdsl_formats.protobuf.reference_decoder import BadMessageError, ReadingRules, ReferenceDecoder
+from kdsl_formats.protobuf.reference_decoder import ReadingRules, ReferenceDecoder
 from kdsl_formats.protobuf.walk import FEW
 from kdsl_formats.protobuf.wire import Source
 
@@ -41,39 +41,26 @@ class ProtobufDecoder:
         """Read an array of messages; an empty one is a message in which nothing is set."""
         held = np.ones(len(messages), dtype=bool) if not messages.null_count else np.asarray(messages.is_valid())
         if len(messages) <= self.few:
-            return self._merged(messages, None, held, held.copy())
-        source, start, end = Source.of(messages)
-        if messages.null_count:
-            end = np.where(held, end, start)
-        columns, doubts = self.reader.read(source, start, end)
-        if not doubts.any() and not messages.null_count:
-            return Decoded(_typed(columns, self.type, len(messages)))
-        return self._merged(messages, columns, held, doubts & held)
+            made = self._one_by_one(messages, held).decoded(self.type, len(messages))
+        else:
+            source, start, end = Source.of(messages)
+            columns, doubts = self.reader.read(
+                source, start, np.where(held, end, start) if messages.null_count else end
+            )
+            rows = _typed(columns, self.type, len(messages))
+            if not doubts.any() and not messages.null_count:
+                return Decoded(rows)
+            kept = np.flatnonzero(held & ~doubts)
+            made = merged(rows, kept, kept, self._one_by_one(messages, held & doubts), len(messages))
+        if self._rules.ignore_parse_errors:
+            return attrs.evolve(made, bad=())
+        if not self._rules.null_fails or held.all():
+            return made
+        bad = [*made.bad, *(BadRecord(i, NO_MESSAGE) for i in np.flatnonzero(~held).tolist())]
+        return attrs.evolve(made, bad=tuple(sorted(bad, key=lambda b: b.index)))
 
-    def _merged(self, messages: pa.BinaryArray, columns: list[pa.Array] | None, held: Mask, doubts: Mask) -> Decoded:
-        """The rows read by columns, and those of messages in doubt, in the order of the messages."""
-        kept = held.copy()
-        rows: list[dict[str, Any]] = []
-        where: list[int] = []
-        bad = [BadRecord(i, NO_MESSAGE) for i in np.flatnonzero(~held).tolist()] if self._rules.null_fails else []
-        doubted = np.flatnonzero(doubts)
-        for i, message in zip(doubted.tolist(), messages.take(pa.array(doubted)).to_pylist(), strict=True):
-            try:
-                rows.append(self.reference.row(message))
-                where.append(i)
-            except BadMessageError as e:
-                bad.append(BadRecord(i, str(e)))
-                kept[i] = False
-        read = pa.array(rows, self.type)
-        if columns is not None:
-            index = np.arange(len(messages))
-            index[where] = len(messages) + np.arange(len(where))
-            whole = _typed(columns, self.type, len(messages))
-            read = pa.concat_arrays([whole, read]) if where else whole
-            if where or not kept.all():
-                read = read.take(pa.array(index[kept]))
-        told = () if self._rules.ignore_parse_errors else tuple(sorted(bad, key=lambda b: b.index))
-        return Decoded(read, None if kept.all() else pa.array(np.flatnonzero(kept)), told)
+    def _one_by_one(self, messages: pa.BinaryArray, which: Mask) -> Odd:
+        return Odd.read(messages, np.flatnonzero(which), lambda message: [self.reference.row(message)])
 
 
 def _typed(columns: list[pa.Array], kind: pa.StructType, count: int) -> pa.StructArray:

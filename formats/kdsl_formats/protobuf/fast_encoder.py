@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.descriptor import FieldDescriptor
 
-from kdsl.formats import BadRecord, Encoded
+from kdsl.formats import Encoded
 from kdsl.types import model as t
 from kdsl_formats._columns.arrays import Longs, Mask, Words, bounds
+from kdsl_formats._columns.doubts import mended
 from kdsl_formats._columns.varints import zigzag
 from kdsl_formats.protobuf.elements import blame
 from kdsl_formats.protobuf.layout import Layout, Member
 from kdsl_formats.protobuf.pieces import Short, Values, joined, regrouped, tag
-from kdsl_formats.protobuf.reference_decoder import BadMessageError
 from kdsl_formats.protobuf.reference_encoder import ReferenceEncoder, WritingRules, is_unsigned
 from kdsl_formats.protobuf.wire import FIXED32, FIXED64, LENGTH, VARINT
 
@@ -46,27 +46,9 @@ class ProtobufEncoder:
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Write rows."""
-        if len(rows) <= self.few:
-            return self._mended(rows, pa.nulls(len(rows), pa.binary()), np.ones(len(rows), dtype=bool))
-        doubts = np.zeros(len(rows), dtype=bool)
-        made = self.writer.messages(rows.flatten(), len(rows), doubts)
-        return self._mended(rows, made, doubts) if doubts.any() else Encoded(made)
-
-    def _mended(self, rows: pa.StructArray, made: pa.BinaryArray, doubts: Mask) -> Encoded:
-        """The messages, with those of rows in doubt from the reference."""
-        where = np.flatnonzero(doubts)
-        written: list[bytes | None] = []
-        bad = []
-        for i, row in zip(where.tolist(), _python(rows.take(pa.array(where))), strict=True):
-            try:
-                written.append(self.reference.message(row))
-            except BadMessageError as e:
-                written.append(None)
-                bad.append(BadRecord(i, str(e)))
-        index = np.arange(len(rows))
-        index[where] = len(rows) + np.arange(len(where))
-        whole = pa.concat_arrays([made, pa.array(written, pa.binary())])
-        return Encoded(whole.take(pa.array(index)), tuple(bad))
+        doubts = np.full(len(rows), len(rows) <= self.few)
+        made = None if doubts.all() else self.writer.messages(rows.flatten(), len(rows), doubts)
+        return mended(rows, made, doubts, self.reference.message)
 
 
 class RowWriter:
@@ -308,22 +290,3 @@ def _valid(array: pa.Array) -> Mask | None:
 
 def _mask(array: pa.Array) -> Mask:
     return np.asarray(array.is_valid())
-
-
-def _python(rows: pa.StructArray) -> list[dict[str, Any]]:
-    """Rows as Python values; instants are microseconds."""
-    kind = _numeric(rows.type)
-    made: list[dict[str, Any]] = (rows if kind == rows.type else rows.cast(kind)).to_pylist()
-    return made
-
-
-def _numeric(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    if pa.types.is_struct(kind):
-        return pa.struct([f.with_type(_numeric(f.type)) for f in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_numeric(kind.value_type)))
-    if pa.types.is_map(kind):
-        return pa.map_(_numeric(kind.key_type), kind.item_field.with_type(_numeric(kind.item_type)))
-    return kind
