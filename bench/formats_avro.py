@@ -21,9 +21,9 @@ from bench.formats_json import rate
 from bench.from_json import from_json_rate, session
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._avro.reading import AvroReader
+from kdsl_formats._avro.decoder import AvroDecoder
+from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.schema import avro_schema
-from kdsl_formats._avro.writing import AvroWriter
 from kdsl_formats.avro import Avro
 
 ORDER = t.Row(
@@ -120,17 +120,17 @@ def main() -> None:
     def read(row: t.Row, bodies: list[bytes], writer: Any = None, *, by_reference: bool = False) -> float:
         messages = pa.array(bodies, pa.binary())
         schema = avro_schema(row)
-        reader = AvroReader(writer or schema, row, schema, few=ALL if by_reference else 32)
-        return rate(lambda: reader.read(messages), len(bodies), 2 if by_reference else args.times)
+        reader = AvroDecoder(writer or schema, row, schema, few=ALL if by_reference else 32)
+        return rate(lambda: reader.decode(messages), len(bodies), 2 if by_reference else args.times)
 
     def write(row: t.Row, values: list[dict[str, Any]], *, by_reference: bool = False) -> float:
         rows = pa.array(values, arrow_type(row))
-        writer = AvroWriter(avro_schema(row), row, few=ALL if by_reference else 16)
-        return rate(lambda: writer.write(rows), len(values), 2 if by_reference else args.times)
+        writer = AvroEncoder(avro_schema(row), row, few=ALL if by_reference else 16)
+        return rate(lambda: writer.encode(rows), len(values), 2 if by_reference else args.times)
 
     def bodies(row: t.Row, values: list[dict[str, Any]]) -> list[bytes]:
         made: list[bytes] = (
-            AvroWriter(avro_schema(row), row).write(pa.array(values, arrow_type(row))).messages.to_pylist()
+            AvroEncoder(avro_schema(row), row).encode(pa.array(values, arrow_type(row))).messages.to_pylist()
         )
         return made
 

@@ -22,7 +22,7 @@ from kdsl.formats import Use
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
-from kdsl_formats.cdc_json.options import ChangeJson
+from kdsl_formats.cdc_json.format import ChangeJson
 from kdsl_formats.csv import Csv
 
 ROW = t.row(

@@ -17,8 +17,8 @@ import pyarrow as pa
 from bench.cases import Case, binary
 from kdsl.types import model as t
 from kdsl_formats.json import Json
-from kdsl_formats.json.fast_decoder import JsonDecoder
-from kdsl_formats.json.fast_encoder import JsonEncoder
+from kdsl_formats.json.decoder import JsonDecoder
+from kdsl_formats.json.encoder import JsonEncoder
 from kdsl_formats.raw import Raw
 
 ORDER = t.row(

@@ -19,8 +19,8 @@ from bench.cases import Case
 from bench.formats_json import rate
 from kdsl.types import model as t
 from kdsl_formats.protobuf import Protobuf
-from kdsl_formats.protobuf.fast_decoder import ProtobufDecoder
-from kdsl_formats.protobuf.fast_encoder import ProtobufEncoder
+from kdsl_formats.protobuf.decoder import ProtobufDecoder
+from kdsl_formats.protobuf.encoder import ProtobufEncoder
 from kdsl_formats.protobuf.layout import layout_of
 from kdsl_formats.protobuf.reference_decoder import ReadingRules
 from kdsl_formats.protobuf.reference_encoder import WritingRules

@@ -52,8 +52,8 @@ def avro(
 ) -> None:
     """Write the table of an Avro schema's records."""
     from kdsl.codegen.inputs.avro import avro_draft
-    from kdsl_formats._avro.model import AvroTypeError, json_of
     from kdsl_formats.avro import Avro
+    from kdsl_formats.avro.schemas import AvroTypeError, json_of
     from kdsl_formats.avro_confluent import AvroConfluent
 
     try:

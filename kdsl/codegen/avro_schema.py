@@ -13,7 +13,7 @@ from kdsl.errors import fail_on
 from kdsl.formats import Side
 from kdsl.resolve.keys import value_columns
 from kdsl.types import model as t
-from kdsl_formats._avro.schema import AvroTypeError, avro_schema
+from kdsl_formats.avro.schemas import AvroTypeError, avro_schema
 
 _PLAIN = (t.Boolean, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Char, t.VarChar)
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.hash_map import java_order
 from kdsl_formats._avro.schema import avro_schema, avro_type_problems
-from kdsl_formats._avro.writing import AvroWriter
 from tests import strategies
 
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,4}|é[a-z]?", fullmatch=True)
@@ -79,8 +79,8 @@ def bodies(row: t.Row, rows: list[Any], schema: Any = None) -> list[bytes]:
     """The bodies of rows, written one by one."""
     present = row.as_nullable(False)
     assert isinstance(present, t.Row)
-    writer = AvroWriter(avro_schema(present) if schema is None else schema, present, few=len(rows) + 1)
-    encoded = writer.write(pa.array(rows, arrow_type(row)))
+    writer = AvroEncoder(avro_schema(present) if schema is None else schema, present, few=len(rows) + 1)
+    encoded = writer.encode(pa.array(rows, arrow_type(row)))
     assert encoded.bad == ()
     made: list[bytes] = encoded.messages.to_pylist()
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kdsl.types import model as t
-from kdsl_formats.cdc_json.reference import Meaning
+from kdsl_formats.cdc_json.reference_decoder import Meaning
 from tests.formats.json_documents import STYLES, Style, Writer
 
 

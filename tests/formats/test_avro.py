@@ -12,9 +12,9 @@ from kdsl.errors import Problem
 from kdsl.formats import Direction
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._avro.reading import AvroReader
+from kdsl_formats._avro.decoder import AvroDecoder
+from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.schema import avro_schema, row_of
-from kdsl_formats._avro.writing import AvroWriter
 from kdsl_formats.avro import Avro
 from tests.formats.conformance import DATA, ERROR, Case, answer, arrow_value, cases, python_rows, share, shown
 
@@ -58,8 +58,8 @@ def test_the_schema_is_the_references(case: Case) -> None:
 @pytest.mark.parametrize("case", [c for c in BINARY if c.kind == "decode"], ids=lambda case: case.id)
 def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
     schema = avro_schema(present(case.row), legacy_timestamps=legacy(case))
-    reader = AvroReader(schema, present(case.row), schema, exact_units=False, few=1)
-    decoded = reader.read(pa.array([case.input] * 3, pa.binary()))
+    reader = AvroDecoder(schema, present(case.row), schema, exact_units=False, few=1)
+    decoded = reader.decode(pa.array([case.input] * 3, pa.binary()))
 
     if case.answer == ERROR:
         assert [b.index for b in decoded.bad] == [0, 1, 2]
@@ -73,7 +73,7 @@ def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
 def test_writing_by_columns_gives_the_same_answer(case: Case) -> None:
     schema = avro_schema(present(case.row), legacy_timestamps=legacy(case))
     rows = pa.array([arrow_value(case.values, case.row)] * 2, arrow_type(case.row))
-    encoded = AvroWriter(schema, present(case.row), exact_units=False, few=0).write(rows)
+    encoded = AvroEncoder(schema, present(case.row), exact_units=False, few=0).encode(rows)
 
     assert encoded.messages.to_pylist() == [case.answer] * 2
 

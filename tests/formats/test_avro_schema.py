@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl.types import model as t
+from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.model import schema_type
-from kdsl_formats._avro.reading import AvroReader
 from kdsl_formats._avro.schema import AvroTypeError, avro_schema, avro_type_problems, parsed, row_of
 from tests.formats import avro_bodies
 from tests.formats.contract import SUPPRESSED
-from tests.formats.test_avro_reading import record, row_not_null
+from tests.formats.test_avro_decoder import record, row_not_null
 
 SHARED = Path(__file__).parents[3] / "shared" / "anchors" / "data" / "avro"
 
@@ -33,7 +33,7 @@ def test_a_derived_schema_is_avros_and_means_the_table_again(data: st.DataObject
     fastavro.parse_schema(schema)
     assert parsed(json.dumps(schema)) == schema
     assert avro_schema(again) == schema
-    AvroReader(schema, kind, schema)
+    AvroDecoder(schema, kind, schema)
 
 
 def test_the_type_of_a_schema_is_the_references() -> None:
@@ -192,7 +192,7 @@ def test_the_records_of_a_file_of_others_are_read() -> None:
         out = io.BytesIO()
         fastavro.schemaless_writer(out, fastavro.parse_schema(schema), one)
         messages.append(out.getvalue())
-    decoded = AvroReader(schema, row_of(schema), schema).read(pa.array(messages, pa.binary()))
+    decoded = AvroDecoder(schema, row_of(schema), schema).decode(pa.array(messages, pa.binary()))
 
     assert len(records) > 10
     assert decoded.rows.to_pylist() == records

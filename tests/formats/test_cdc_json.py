@@ -15,7 +15,7 @@ from kdsl.types.arrow import arrow_type
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
 from kdsl_formats.cdc_json.encoder import ChangeEncoder, frames
-from kdsl_formats.cdc_json.options import ChangeJson
+from kdsl_formats.cdc_json.format import ChangeJson
 from kdsl_formats.json.errors import FieldError
 from kdsl_formats.json.reference_encoder import ReferenceEncoder
 from tests.formats.conformance import (

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
-from kdsl_formats.cdc_json.options import ChangeJson
+from kdsl_formats.cdc_json.format import ChangeJson
 from tests import strategies
 from tests.formats.contract import SUPPRESSED, FormatContract, written_and_read
 from tests.formats.test_json_contract import ROW_TYPES, readable

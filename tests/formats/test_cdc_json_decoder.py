@@ -16,7 +16,7 @@ from kdsl.types.arrow import arrow_type
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
 from kdsl_formats.cdc_json.dialects import CANAL, DEBEZIUM, MAXWELL, OGG, Dialect
 from kdsl_formats.cdc_json.metadata import piece_type
-from kdsl_formats.cdc_json.reference import ChangeReader, Changes, Include, Meaning
+from kdsl_formats.cdc_json.reference_decoder import ChangeReader, Changes, Include, Meaning
 from tests.formats.change_documents import ChangeWriter
 from tests.formats.conformance import python_rows
 from tests.formats.test_json_decoder import comparable

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from kdsl.formats import ROW_KINDS, Decoded, Use
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
-from kdsl_formats.cdc_json.options import ChangeJson
+from kdsl_formats.cdc_json.format import ChangeJson
 
 ROW = t.row(id=t.BigInt(), name=t.STRING, amount=t.Decimal(10, 2), at=t.Timestamp(3))
 IMAGE = '{"id":7,"name":"x","amount":1.25,"at":"2024-05-01 12:00:00.5"}'

@@ -13,9 +13,9 @@ from kdsl.formats import Direction, format_class
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats.json import Json
+from kdsl_formats.json.decoder import JsonDecoder
+from kdsl_formats.json.encoder import JsonEncoder
 from kdsl_formats.json.errors import FieldError
-from kdsl_formats.json.fast_decoder import JsonDecoder
-from kdsl_formats.json.fast_encoder import JsonEncoder
 from kdsl_formats.json.reference_encoder import ReferenceEncoder
 from tests.formats.conformance import (
     ERROR,

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from kdsl.formats import BadRecord, Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats.json.fast_decoder import JsonDecoder
+from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.reference_decoder import ReadingRules, ReferenceDecoder
 from tests.formats.conformance import python_rows
 from tests.formats.json_documents import STYLES, Writer

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats.json.fast_decoder import JsonDecoder
-from kdsl_formats.json.fast_encoder import JsonEncoder
+from kdsl_formats.json.decoder import JsonDecoder
+from kdsl_formats.json.encoder import JsonEncoder
 from kdsl_formats.json.reference_decoder import ReadingRules
 from kdsl_formats.json.reference_encoder import ReferenceEncoder, WritingRules
 from tests.formats.json_documents import NAMES

@@ -23,8 +23,8 @@ from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats.protobuf import Protobuf, sources
-from kdsl_formats.protobuf.fast_decoder import ProtobufDecoder
-from kdsl_formats.protobuf.fast_encoder import ProtobufEncoder
+from kdsl_formats.protobuf.decoder import ProtobufDecoder
+from kdsl_formats.protobuf.encoder import ProtobufEncoder
 from kdsl_formats.protobuf.layout import layout_of
 from kdsl_formats.protobuf.naming import message_names
 from kdsl_formats.protobuf.sources import SchemaError, compiled, schema_of

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kdsl.formats import Decoded
 from kdsl.types.arrow import arrow_type
-from kdsl_formats.protobuf.fast_decoder import ProtobufDecoder
-from kdsl_formats.protobuf.fast_encoder import ProtobufEncoder
+from kdsl_formats.protobuf.decoder import ProtobufDecoder
+from kdsl_formats.protobuf.encoder import ProtobufEncoder
 from kdsl_formats.protobuf.layout import layout_of, problems
 from kdsl_formats.protobuf.reference_decoder import ReadingRules
 from kdsl_formats.protobuf.reference_encoder import WritingRules

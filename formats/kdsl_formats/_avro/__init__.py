@@ -1,6 +1,6 @@
 """Avro itself, which the formats ``avro`` and ``avro-confluent`` and the code generator share.
 
-`schema` derives schemas from tables and tables from schemas; `reading` and `writing` turn bodies (no header, no schema
+`schema` derives schemas from tables and tables from schemas; `decoder` and `encoder` turn bodies (no header, no schema
 in them) into rows and back.
 """
 

@@ -13,10 +13,10 @@ from kdsl.errors import KdslError
 from kdsl.formats import BadRecord, Decoded, Encoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl_formats._avro.decoder import AvroDecoder
+from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.model import AvroTypeError, Json, schema_type
-from kdsl_formats._avro.reading import AvroReader
 from kdsl_formats._avro.resolution import Chosen, Entries, Fail, Items, Null, Record, Step, Union, resolve
-from kdsl_formats._avro.writing import AvroWriter
 from kdsl_formats._registry.framing import Ids, groups, joined, split, together
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class FramedReader:
     def __init__(self, registry: Registry, row: t.Row, reader_schema: Json) -> None:
         self._registry, self._row, self._reader_schema = registry, row, reader_schema
         self._kind = arrow_type(row)
-        self._readers: dict[int, AvroReader | _UnreadableError] = {}
+        self._readers: dict[int, AvroDecoder | _UnreadableError] = {}
 
     def read(self, messages: pa.BinaryArray) -> tuple[Decoded, Ids]:
         """Read messages; a null message gives no row.
@@ -73,10 +73,10 @@ class FramedReader:
                 failed = range(len(messages)) if places is None else places
                 bad += [BadRecord(int(i), str(e)) for i in failed]
                 continue
-            parts.append((places, reader.read(bodies if places is None else bodies.take(pa.array(places)))))
+            parts.append((places, reader.decode(bodies if places is None else bodies.take(pa.array(places)))))
         return together(parts, bad, len(messages), self._kind), ids
 
-    def _reader(self, schema_id: int) -> AvroReader:
+    def _reader(self, schema_id: int) -> AvroDecoder:
         """The reader for a schema.
 
         What cannot be used stays so, since nothing under an id ever changes; what the registry does not have may come
@@ -90,7 +90,7 @@ class FramedReader:
             client = registry_client(self._registry)
             try:
                 schema = whole_schema(client, client.schema(schema_id))
-                found = AvroReader(schema, self._row, _alike(self._reader_schema, schema))
+                found = AvroDecoder(schema, self._row, _alike(self._reader_schema, schema))
             except UnknownSchemaError as e:
                 raise _UnreadableError(str(e)) from None
             except AvroTypeError as e:
@@ -169,7 +169,7 @@ class FramedWriter:
     ) -> None:
         self._registry, self._row, self._schema, self._subject_of = registry, row, schema, subject_of
         self._register, self._normalize, self._latest = register, normalize, latest
-        self._made: tuple[int, AvroWriter] | None = None
+        self._made: tuple[int, AvroEncoder] | None = None
 
     def write(self, rows: pa.StructArray) -> Encoded:
         """Write rows.
@@ -183,10 +183,10 @@ class FramedWriter:
         if self._made is None:
             self._made = self._prepared()
         schema_id, writer = self._made
-        found = writer.write(rows)
+        found = writer.encode(rows)
         return Encoded(joined(schema_id, found.messages), found.bad)
 
-    def _prepared(self) -> tuple[int, AvroWriter]:
+    def _prepared(self) -> tuple[int, AvroEncoder]:
         from kdsl.registry import RegisteredSchema, registry_client
         from kdsl_formats._registry.references import whole_schema
 
@@ -199,9 +199,9 @@ class FramedWriter:
         writer = self._writer(lambda: self._schema, "the schema of the table")
         return self._schema_id(client, subject, RegisteredSchema(text_of(self._schema))), writer
 
-    def _writer(self, schema: Callable[[], Json], what: str) -> AvroWriter:
+    def _writer(self, schema: Callable[[], Json], what: str) -> AvroEncoder:
         try:
-            return AvroWriter(schema(), self._row)
+            return AvroEncoder(schema(), self._row)
         except AvroTypeError as e:
             raise KdslError(f"{what} cannot hold the rows of the table: {e}") from None
 

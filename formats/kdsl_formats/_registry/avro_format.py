@@ -15,9 +15,9 @@ from kdsl.errors import Problem
 from kdsl.formats import ALONE, Decoded, Decoder, Direction, Encoded, Encoder, Use
 from kdsl.options import option
 from kdsl.types import model as t
+from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.model import AvroTypeError, Json
 from kdsl_formats._avro.schema import avro_schema, avro_type_problems
-from kdsl_formats._avro.writing import AvroWriter
 from kdsl_formats._registry.avro import FramedReader, FramedWriter, misfits, record_name, text_of
 from kdsl_formats._registry.framing import with_ids
 from kdsl_formats._registry.given import given_schema, schema_problems
@@ -101,7 +101,7 @@ class AvroRegistryFormat(RegistryFormat):
             whole = whole_schema(client, schema)
             if direction == "read":
                 return "; ".join(misfits(whole, self.held(row), self.table_schema(row, "read")))
-            AvroWriter(whole, self.held(row))
+            AvroEncoder(whole, self.held(row))
         except AvroTypeError as e:
             return str(e)
         return ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from kdsl_formats._text.temporal import days_of
+from kdsl.types.texts.temporal import days_of
 
 _DATE = re.compile(r"([+\d]\d{3})-(\+?\d|\d\d)-(\+?\d|\d\d)", re.UNICODE)
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{0,9}))?)?")

@@ -11,8 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kdsl.types.texts import numbers, temporal
 from kdsl_formats._columns.arrays import Positions, bounds, content, ranges, validity
-from kdsl_formats._text import numbers, temporal
 from kdsl_formats._text.decimals import decimals as any_decimals
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-import pyarrow as pa
-
 from kdsl.errors import Problem, Where
-from kdsl.formats import ALONE, Decoded, Decoder, Direction, Encoded, Encoder, Format, Use
+from kdsl.formats import ALONE, Decoder, Direction, Encoder, Format, Use
 from kdsl.options import option
 from kdsl.types import model as t
-from kdsl_formats._avro.reading import AvroReader
+from kdsl_formats._avro.decoder import AvroDecoder
+from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.schema import avro_schema, avro_type_problems
-from kdsl_formats._avro.writing import AvroWriter
 from kdsl_formats.avro.json_decoder import JsonBodyDecoder
 from kdsl_formats.avro.json_encoder import JsonBodyEncoder
 
@@ -94,7 +92,7 @@ class Avro(Format):
         schema = avro_schema(row, legacy_timestamps=self.legacy_timestamps)
         if self.encoding.lower() == "json":
             return JsonBodyDecoder(schema, row, exact_units=self.micros)
-        return _BinaryDecoder(AvroReader(schema, row, schema, exact_units=self.micros))
+        return AvroDecoder(schema, row, schema, exact_units=self.micros)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""
@@ -102,29 +100,7 @@ class Avro(Format):
         schema = avro_schema(row, legacy_timestamps=self.legacy_timestamps)
         if self.encoding.lower() == "json":
             return JsonBodyEncoder(schema, row, exact_units=self.micros)
-        return _BinaryEncoder(AvroWriter(schema, row, exact_units=self.micros))
-
-
-class _BinaryDecoder:
-    """Reads Avro's binary form."""
-
-    def __init__(self, reader: AvroReader) -> None:
-        self.reader = reader
-
-    def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; a null one gives no row."""
-        return self.reader.read(messages)
-
-
-class _BinaryEncoder:
-    """Writes Avro's binary form."""
-
-    def __init__(self, writer: AvroWriter) -> None:
-        self.writer = writer
-
-    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Write rows."""
-        return self.writer.write(rows)
+        return AvroEncoder(schema, row, exact_units=self.micros)
 
 
 def _present(row: t.Row) -> t.Row:

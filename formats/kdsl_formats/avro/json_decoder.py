@@ -14,11 +14,11 @@ import pyarrow as pa
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl.types.texts.numbers import exact, parse_double, to_float
 from kdsl_formats._avro.model import Json, Type, schema_type
-from kdsl_formats._avro.reference_reader import BodyError
+from kdsl_formats._avro.reference_decoder import BodyError
 from kdsl_formats._avro.resolution import Entries, Items, Null, Record, Scalar, Step, Union, conversion, resolve
 from kdsl_formats._columns.doubts import Odd
-from kdsl_formats._text.numbers import exact, parse_double, to_float
 from kdsl_formats.json.document import Fractional, Integer, clean, parse
 
 Reading = Callable[[Any], Any]

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from kdsl.formats import Encoded
 from kdsl.types import model as t
+from kdsl.types.texts.numbers import double_text, float_text
 from kdsl_formats._avro.model import Json, schema_type
-from kdsl_formats._avro.reference_reader import BodyError
-from kdsl_formats._avro.reference_writer import entries_of, is_present, wire_value
+from kdsl_formats._avro.reference_decoder import BodyError
+from kdsl_formats._avro.reference_encoder import entries_of, is_present, wire_value
 from kdsl_formats._avro.target import ArrayOf, MapOf, Optional, RecordOf, Target, Value, target_of
 from kdsl_formats._columns.doubts import mended
-from kdsl_formats._text.numbers import double_text, float_text
 from kdsl_formats.json.reference_encoder import escaped
 
 Writing = Callable[[Any], str]

@@ -12,8 +12,8 @@ from kdsl.formats import ALONE, Direction, Use
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats.cdc_json.dialects import CANAL
-from kdsl_formats.cdc_json.options import ChangeJson
-from kdsl_formats.cdc_json.reference import Include, Meaning
+from kdsl_formats.cdc_json.format import ChangeJson
+from kdsl_formats.cdc_json.reference_decoder import Include, Meaning
 
 
 class CanalJson(ChangeJson):

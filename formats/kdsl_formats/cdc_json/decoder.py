@@ -19,11 +19,11 @@ from kdsl_formats._columns.doubts import Odd, Order, taken
 from kdsl_formats.cdc_json.frames import Frame, FrameFinder
 from kdsl_formats.cdc_json.layouts import Layout, begins, layout
 from kdsl_formats.cdc_json.metadata import Piece, piece_type
-from kdsl_formats.cdc_json.reference import PAYLOAD, ChangeReader, Meaning, Row
+from kdsl_formats.cdc_json.reference_decoder import PAYLOAD, ChangeReader, Meaning, Row
 from kdsl_formats.json.columns import ColumnReader
+from kdsl_formats.json.decoder import FEW
 from kdsl_formats.json.document import parse
 from kdsl_formats.json.documents import documents, enclosed
-from kdsl_formats.json.fast_decoder import FEW
 from kdsl_formats.json.members import TEXT
 from kdsl_formats.json.objects import ObjectFinder, Values
 from kdsl_formats.json.reference_decoder import ReadingRules, ReferenceDecoder

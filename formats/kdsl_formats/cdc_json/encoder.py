@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from kdsl.formats import Encoded
 from kdsl.types import model as t
 from kdsl_formats.cdc_json.dialects import Dialect
-from kdsl_formats.cdc_json.reference import AFTER, INSERT
-from kdsl_formats.json.fast_encoder import FEW, JsonEncoder
+from kdsl_formats.cdc_json.reference_decoder import AFTER, INSERT
+from kdsl_formats.json.encoder import FEW, JsonEncoder
 from kdsl_formats.json.reference_encoder import WritingRules
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl_formats._columns.arrays import Mask, bounds, content, pieces
-from kdsl_formats.cdc_json.reference import PAYLOAD
+from kdsl_formats.cdc_json.reference_decoder import PAYLOAD
 from kdsl_formats.json.document import parse
 from kdsl_formats.json.members import BARE, TEXT
 from kdsl_formats.json.shapes import fitting, learn

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kdsl_formats._columns.arrays import Mask, Positions, pieces
 from kdsl_formats.cdc_json.dialects import Dialect
-from kdsl_formats.cdc_json.reference import AFTER, BEFORE, DELETE, INSERT, Include
+from kdsl_formats.cdc_json.reference_decoder import AFTER, BEFORE, DELETE, INSERT, Include
 from kdsl_formats.json.members import BARE, TEXT, elements
 from kdsl_formats.json.objects import ABSENT, Values
 from kdsl_formats.json.source import Source, Spans, inside

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kdsl_formats.cdc_json.dialects import MAXWELL
-from kdsl_formats.cdc_json.options import ChangeJson
+from kdsl_formats.cdc_json.format import ChangeJson
 
 
 class MaxwellJson(ChangeJson):

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl.types.texts import numbers, temporal
 from kdsl_formats._columns.arrays import Mask
-from kdsl_formats._text import numbers, reading, temporal
+from kdsl_formats._text import reading
 from kdsl_formats.json.errors import FieldError
 
 Form = Literal["as it is", "milliseconds", "seconds", "clock"]

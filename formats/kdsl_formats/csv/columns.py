@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_type
+from kdsl.types.texts.numbers import BLANKS
 from kdsl_formats._columns.arrays import Mask, Positions
 from kdsl_formats._text import reading
-from kdsl_formats._text.numbers import BLANKS
 from kdsl_formats.csv.grammar import Dialect
 
 Read = Callable[[pa.StringArray], tuple[pa.Array, Mask]]

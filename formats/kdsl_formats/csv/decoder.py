@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field
+from kdsl.types.texts.numbers import BLANKS
 from kdsl_formats._columns.arrays import Mask
 from kdsl_formats._columns.doubts import Odd, merged
-from kdsl_formats._text.numbers import BLANKS
 from kdsl_formats.csv.columns import ColumnReader
 from kdsl_formats.csv.grammar import Dialect
 from kdsl_formats.csv.reference_decoder import ReferenceDecoder

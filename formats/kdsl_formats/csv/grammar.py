@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import attrs
 
-from kdsl_formats._text.numbers import BLANKS, trim
+from kdsl.types.texts.numbers import BLANKS, trim
 
 _BREAKS = "\r\n"
 _UNESCAPED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kdsl.types import model as t
-from kdsl_formats._text import numbers, temporal
+from kdsl.types.texts import numbers, temporal
 from kdsl_formats._text.base64_text import parse_base64
 from kdsl_formats._text.lenient_dates import parse_jdbc_date, parse_local_time
 from kdsl_formats.csv.grammar import Dialect, counted, split, text_of

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kdsl.types import model as t
-from kdsl_formats._text import numbers, temporal
+from kdsl.types.texts import numbers, temporal
 from kdsl_formats.csv.grammar import Dialect
 
 Write = Callable[[Any], str]

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from kdsl.types import model as t
-from kdsl_formats._text import numbers, temporal
+from kdsl.types.texts import numbers, temporal
 from kdsl_formats._text.base64_text import parse_base64
 from kdsl_formats.json.document import MAX_NUMBER, Empty, Fractional, Integer, Recursion, clean, parse, quoted
 from kdsl_formats.json.errors import FieldError

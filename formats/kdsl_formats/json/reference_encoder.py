@@ -15,7 +15,7 @@ import attrs
 import pyarrow as pa
 
 from kdsl.types import model as t
-from kdsl_formats._text import numbers, temporal
+from kdsl.types.texts import numbers, temporal
 from kdsl_formats.json.document import quoted
 from kdsl_formats.json.errors import FieldError
 

@@ -18,8 +18,8 @@ from kdsl.types.arrow import arrow_type
 from kdsl_formats._registry.framing import groups, joined, split, together, with_ids
 from kdsl_formats._registry.options import RegistryFormat
 from kdsl_formats.protobuf.confluent_frame import Path, indexes, path_of, without_indexes
-from kdsl_formats.protobuf.fast_decoder import ProtobufDecoder
-from kdsl_formats.protobuf.fast_encoder import ProtobufEncoder
+from kdsl_formats.protobuf.decoder import ProtobufDecoder
+from kdsl_formats.protobuf.encoder import ProtobufEncoder
 from kdsl_formats.protobuf.format import MessageFormat
 from kdsl_formats.protobuf.layout import layout_of, problems
 from kdsl_formats.protobuf.sources import Schema, SchemaError

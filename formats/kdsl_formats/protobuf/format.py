@@ -12,8 +12,8 @@ from kdsl.errors import Problem
 from kdsl.formats import ALONE, Decoder, Direction, Encoder, Format, Use
 from kdsl.options import option
 from kdsl.types import model as t
-from kdsl_formats.protobuf.fast_decoder import ProtobufDecoder
-from kdsl_formats.protobuf.fast_encoder import ProtobufEncoder
+from kdsl_formats.protobuf.decoder import ProtobufDecoder
+from kdsl_formats.protobuf.encoder import ProtobufEncoder
 from kdsl_formats.protobuf.layout import layout_of, problems
 from kdsl_formats.protobuf.reference_decoder import ReadingRules
 from kdsl_formats.protobuf.reference_encoder import WritingRules

@@ -12,10 +12,19 @@ from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.formats import Format
 from kdsl.types import model as t
-from kdsl_formats._avro.model import MISSING as NO_DEFAULT, AvroTypeError, Json, Member, Type, schema_type
-from kdsl_formats._avro.resolution import default_of
-from kdsl_formats._avro.schema import MEMBER, avro_schema, row_of
 from kdsl_formats.avro import Avro
+from kdsl_formats.avro.schemas import (
+    MEMBER,
+    MISSING as NO_DEFAULT,
+    AvroTypeError,
+    Json,
+    Member,
+    Type,
+    avro_schema,
+    default_of,
+    row_of,
+    schema_type,
+)
 from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
 

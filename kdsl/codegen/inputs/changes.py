@@ -7,7 +7,7 @@ from typing import Any
 
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
 from kdsl_formats.cdc_json.dialects import Dialect
-from kdsl_formats.cdc_json.options import ChangeJson
+from kdsl_formats.cdc_json.format import ChangeJson
 
 Object = dict[str, Any]
 _FORMATS: tuple[type[ChangeJson], ...] = (DebeziumJson, CanalJson, MaxwellJson, OggJson)

@@ -14,8 +14,7 @@ from kdsl.codegen.inputs.protobuf import protobuf_registered
 from kdsl.codegen.model import CodegenError, Draft, within_reach
 from kdsl.registry.client import RegistryClient, registry_client
 from kdsl.registry.model import RegisteredSchema
-from kdsl_formats._avro.model import AvroTypeError
-from kdsl_formats._registry.references import whole_schema
+from kdsl_formats.avro.schemas import AvroTypeError, whole_schema
 from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kdsl.formats import ROW_KIND, ROW_KINDS
-from kdsl_formats._text import numbers, temporal
+from kdsl.types.texts import numbers, temporal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._text import numbers
+from kdsl.types.texts import numbers
 from kdsl_formats._text.decimals import decimals
 from tests import strategies
 

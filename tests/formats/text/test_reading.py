@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kdsl_formats._text import numbers, reading, temporal
+from kdsl.types.texts import numbers, temporal
+from kdsl_formats._text import reading
 from kdsl_formats._text.base64_text import parse_base64
 
 unhurried = settings(deadline=None)

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kdsl_formats._text import numbers, temporal, writing
+from kdsl.types.texts import numbers, temporal
+from kdsl_formats._text import writing
 
 unhurried = settings(deadline=None)
 DECIMALS = st.integers(1, 38).flatmap(lambda p: st.tuples(st.just(p), st.integers(0, p)))

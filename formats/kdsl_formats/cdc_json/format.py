@@ -9,8 +9,8 @@ from kdsl.types import model as t
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
 from kdsl_formats.cdc_json.dialects import Dialect
 from kdsl_formats.cdc_json.encoder import ChangeEncoder
-from kdsl_formats.cdc_json.reference import Meaning
-from kdsl_formats.json.options import JsonFormat
+from kdsl_formats.cdc_json.reference_decoder import Meaning
+from kdsl_formats.json.format import JsonFormat
 
 
 class ChangeJson(JsonFormat):

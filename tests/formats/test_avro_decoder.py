@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._avro.reading import AvroReader
+from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.schema import AvroTypeError, avro_schema, row_of
 from tests.formats import avro_bodies
 from tests.formats.avro_bodies import ORDER, bodies
@@ -39,7 +39,7 @@ def row(**fields: t.DataType) -> t.Row:
 def both(writer: Any, kind: t.Row, reader: Any, messages: list[bytes | None], **rules: Any) -> Decoded:
     """What both ways to read give, which must be the same."""
     array = pa.array(messages, pa.binary())
-    one, many = (AvroReader(writer, kind, reader, few=few, **rules).read(array) for few in (len(messages) + 1, 1))
+    one, many = (AvroDecoder(writer, kind, reader, few=few, **rules).decode(array) for few in (len(messages) + 1, 1))
     assert same(one) == same(many)
     many.rows.validate(full=True)
     assert many.rows.type == arrow_type(kind)
@@ -175,7 +175,7 @@ def test_unions_of_all_types_equal_the_judge(
     both(writer, table, reader, [*messages])
 
 
-def asked(reader: AvroReader, messages: list[bytes], monkeypatch: pytest.MonkeyPatch) -> tuple[Decoded, list[bytes]]:
+def asked(reader: AvroDecoder, messages: list[bytes], monkeypatch: pytest.MonkeyPatch) -> tuple[Decoded, list[bytes]]:
     """What is read, and the messages that the judge was asked about."""
     judge, bodies = reader.reference.value, list[bytes]()
 
@@ -184,7 +184,7 @@ def asked(reader: AvroReader, messages: list[bytes], monkeypatch: pytest.MonkeyP
         return judge(body)
 
     monkeypatch.setattr(reader.reference, "value", value)
-    return reader.read(pa.array(messages, pa.binary())), bodies
+    return reader.decode(pa.array(messages, pa.binary())), bodies
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_only_the_messages_that_meet_a_mismatch_go_to_the_judge(
 ) -> None:
     table = row(f=kind)
     messages = [null if i in (3, 77) else good for i in range(100)]
-    decoded, bodies = asked(AvroReader(record(("f", wire)), table, avro_schema(table)), messages, monkeypatch)
+    decoded, bodies = asked(AvroDecoder(record(("f", wire)), table, avro_schema(table)), messages, monkeypatch)
 
     assert bodies == [null, null]
     assert [b.index for b in decoded.bad] == [3, 77]
@@ -230,7 +230,7 @@ def test_unions_nulls_and_decimals_of_other_scales_are_read_by_columns(
     writer = record(("f", wire))
     kind = row_of(writer) if table is None else row(f=table)
     reader = writer if table is None else avro_schema(kind)
-    decoded, bodies = asked(AvroReader(writer, kind, reader), messages * 20, monkeypatch)
+    decoded, bodies = asked(AvroDecoder(writer, kind, reader), messages * 20, monkeypatch)
 
     assert bodies == []
     assert decoded.rows.field("f").to_pylist() == expected * 20
@@ -273,7 +273,7 @@ def test_a_large_batch_with_a_few_bad_messages_keeps_all_others() -> None:
     for place in (0, 17, 1500, 2999):
         messages[place] = b"\xff" * 12
     messages[5] = None
-    decoded = AvroReader(schema, kind, schema).read(pa.array(messages, pa.binary()))
+    decoded = AvroDecoder(schema, kind, schema).decode(pa.array(messages, pa.binary()))
 
     assert [b.index for b in decoded.bad] == [0, 17, 1500, 2999]
     assert decoded.messages is not None
@@ -585,6 +585,6 @@ def test_a_column_that_the_tables_schema_does_not_have_is_told_at_once() -> None
     schema = record(("a", "int"))
 
     with pytest.raises(AvroTypeError, match="has no field 'b' for the column"):
-        AvroReader(schema, row(b=t.Int()), schema)
+        AvroDecoder(schema, row(b=t.Int()), schema)
     with pytest.raises(AvroTypeError, match="a: the schema has int here, which is no STRING"):
-        AvroReader(schema, row(a=t.STRING), schema)
+        AvroDecoder(schema, row(a=t.STRING), schema)

@@ -16,20 +16,20 @@ from hypothesis import given, settings, strategies as st
 from kdsl.formats import Encoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.hash_map import java_hash, java_order, java_orders
 from kdsl_formats._avro.schema import AvroTypeError, avro_schema, row_of
-from kdsl_formats._avro.writing import AvroWriter
 from tests import strategies
 from tests.formats import avro_bodies
 from tests.formats.avro_bodies import ORDER
 from tests.formats.contract import SUPPRESSED
 from tests.formats.test_avro_contract import long, text
-from tests.formats.test_avro_reading import both as read, record, row, row_not_null
+from tests.formats.test_avro_decoder import both as read, record, row, row_not_null
 
 
 def both(schema: Any, kind: t.Row, rows: pa.StructArray, **rules: Any) -> Encoded:
     """What both ways to write give, which must be the same."""
-    one, many = (AvroWriter(schema, kind, few=few, **rules).write(rows) for few in (len(rows) + 1, 0))
+    one, many = (AvroEncoder(schema, kind, few=few, **rules).encode(rows) for few in (len(rows) + 1, 0))
     assert (one.messages, one.bad) == (many.messages, many.bad)
     many.messages.validate(full=True)
     assert many.messages.type == pa.binary()
@@ -141,7 +141,7 @@ def test_only_rows_that_are_odd_go_to_the_judge(case: str, monkeypatch: pytest.M
         rows[20 * i + 7]["f"] = value
     array = pa.array(rows, arrow_type(table))
     whole = both(schema, table, array)
-    writer, judged = AvroWriter(schema, table), list[Any]()
+    writer, judged = AvroEncoder(schema, table), list[Any]()
     judge = writer.reference.body
 
     def body(value: Any) -> bytes:
@@ -149,7 +149,7 @@ def test_only_rows_that_are_odd_go_to_the_judge(case: str, monkeypatch: pytest.M
         return judge(value)
 
     monkeypatch.setattr(writer.reference, "body", body)
-    encoded = writer.write(array)
+    encoded = writer.encode(array)
 
     assert (encoded.messages, encoded.bad) == (whole.messages, whole.bad)
     assert judged == [20 * i + 7 for i in range(len(odd))]
@@ -297,11 +297,11 @@ def test_a_key_that_comes_twice_is_written_once() -> None:
 
 def test_a_schema_that_cannot_hold_the_table_is_told_at_once() -> None:
     with pytest.raises(AvroTypeError, match="a: the schema has string here, which cannot hold INT"):
-        AvroWriter(record(("a", "string")), row(a=t.Int()))
+        AvroEncoder(record(("a", "string")), row(a=t.Int()))
     with pytest.raises(AvroTypeError, match="no field for the columns"):
-        AvroWriter(record(("a", "int")), row(a=t.Int(), b=t.Int()))
+        AvroEncoder(record(("a", "int")), row(a=t.Int(), b=t.Int()))
     with pytest.raises(AvroTypeError, match="b: the schema 'R' has this field, and the table has no such column"):
-        AvroWriter(record(("a", "int"), ("b", "int")), row(a=t.Int()))
+        AvroEncoder(record(("a", "int"), ("b", "int")), row(a=t.Int()))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from kdsl.formats import Encoded
 from kdsl.types import model as t
 from kdsl_formats._avro.column_writer import TooLargeError, bodies, body_column
 from kdsl_formats._avro.model import Json, schema_type
-from kdsl_formats._avro.reference_writer import ReferenceWriter
+from kdsl_formats._avro.reference_encoder import ReferenceEncoder
 from kdsl_formats._avro.room import Doubts
 from kdsl_formats._avro.target import target_of
 from kdsl_formats._columns.doubts import mended
@@ -17,7 +17,7 @@ from kdsl_formats._columns.doubts import mended
 FEW = 16  # rows, below which writing them one by one is quicker
 
 
-class AvroWriter:
+class AvroEncoder:
     """Writes rows as bodies of one schema.
 
     Args:
@@ -34,10 +34,10 @@ class AvroWriter:
     def __init__(self, schema: Json, row: t.Row, *, exact_units: bool = True, few: int = FEW) -> None:
         target = target_of(schema_type(schema), row, exact_units=exact_units)
         self.few = few
-        self.reference = ReferenceWriter(target)
+        self.reference = ReferenceEncoder(target)
         self._column = body_column(target)
 
-    def write(self, rows: pa.StructArray) -> Encoded:
+    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Write rows of the row type's Arrow type; a null row is an error where the schema has no null."""
         doubts = np.full(len(rows), len(rows) < self.few)
         made = None

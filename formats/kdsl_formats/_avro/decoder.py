@@ -13,7 +13,7 @@ from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.columns import column_of
 from kdsl_formats._avro.cursor import Bodies, Cursor
 from kdsl_formats._avro.model import Json, schema_type
-from kdsl_formats._avro.reference_reader import ReferenceReader
+from kdsl_formats._avro.reference_decoder import ReferenceDecoder
 from kdsl_formats._avro.resolution import resolve
 from kdsl_formats._columns.arrays import Positions, bounds, content
 from kdsl_formats._columns.doubts import Odd, merged
@@ -21,7 +21,7 @@ from kdsl_formats._columns.doubts import Odd, merged
 FEW = 32  # bodies, below which reading them one by one is quicker
 
 
-class AvroReader:
+class AvroDecoder:
     """Reads bodies that one writer schema wrote.
 
     Args:
@@ -51,10 +51,10 @@ class AvroReader:
         step = resolve(schema_type(writer_schema), schema_type(reader_schema), row, exact_units=exact_units)
         self.type = arrow_type(row)
         self.few = few
-        self.reference = ReferenceReader(step)
+        self.reference = ReferenceDecoder(step)
         self._column = column_of(step, row)
 
-    def read(self, payloads: pa.BinaryArray) -> Decoded:
+    def decode(self, payloads: pa.BinaryArray) -> Decoded:
         """Read bodies; bytes behind a body are ignored, as in the reference.
 
         A null body, and one that is the null of a union at the top, gives no row. `Decoded.messages` is None when each

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from kdsl_formats._text import numbers
+from kdsl.types.texts import numbers
 
 INFINITY = float("inf")
 

@@ -65,7 +65,7 @@ class Empty:
             raise BodyError(f"arrays and maps have more than {MOST_EMPTY} items of no bytes")
 
 
-class ReferenceReader:
+class ReferenceDecoder:
     """Reads one body at a time along the steps of a resolution."""
 
     def __init__(self, step: Step) -> None:

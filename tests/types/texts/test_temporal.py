@@ -7,7 +7,7 @@ from datetime import date, timedelta
 import pytest
 from hypothesis import given, strategies as st
 
-from kdsl_formats._text import temporal
+from kdsl.types.texts import temporal
 
 SECOND = 1_000_000
 

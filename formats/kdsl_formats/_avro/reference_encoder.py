@@ -9,7 +9,7 @@ from typing import Any
 
 from kdsl.types import model as t
 from kdsl_formats._avro.hash_map import java_order
-from kdsl_formats._avro.reference_reader import BodyError
+from kdsl_formats._avro.reference_decoder import BodyError
 from kdsl_formats._avro.target import (
     ArrayOf,
     Choice,
@@ -27,7 +27,7 @@ Writing = Callable[[Any, bytearray], None]
 _EXACT = decimal.Context(prec=200, traps=[decimal.Inexact])
 
 
-class ReferenceWriter:
+class ReferenceEncoder:
     """Writes one row at a time."""
 
     def __init__(self, target: Target) -> None:

@@ -1,0 +1,23 @@
+"""Avro schemas, for those who are no format: read and judged, derived from tables, and as tables."""
+
+from __future__ import annotations
+
+from kdsl_formats._avro.model import MISSING, AvroTypeError, Json, Member, Type, json_of, schema_type
+from kdsl_formats._avro.resolution import default_of
+from kdsl_formats._avro.schema import MEMBER, avro_schema, row_of
+from kdsl_formats._registry.references import whole_schema
+
+__all__ = [
+    "MEMBER",
+    "MISSING",
+    "AvroTypeError",
+    "Json",
+    "Member",
+    "Type",
+    "avro_schema",
+    "default_of",
+    "json_of",
+    "row_of",
+    "schema_type",
+    "whole_schema",
+]
