@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import psutil
 from confluent_kafka import Producer
@@ -33,7 +34,7 @@ env = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
 jars = [f"file://{os.path.abspath(path)}" for path in os.environ.get("KDSL_FLINK_JARS", "").split(":") if path]
 if jars:
     env.get_config().set("pipeline.jars", ";".join(jars))
-env.get_config().set("parallelism.default", "1")
+env.get_config().set("parallelism.default", sys.argv[1])
 env.get_config().set("pipeline.object-reuse", "true")
 print("ready", flush=True)
 for line in sys.stdin:
@@ -67,33 +68,75 @@ def rates(cases: Sequence[Case], messages: int) -> dict[str, float]:
     with LocalKafka(topics=dict.fromkeys((topic(case) for case in wanted), 1)) as kafka:
         for case in wanted:
             _fill(kafka.bootstrap_servers, case, messages)
-        process = subprocess.Popen(
-            [interpreter, "-c", _DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        try:
-            engine = Engine(process, kafka.bootstrap_servers, messages)
-            return {case.name: rate for case in wanted if (rate := engine.rate(case)) is not None}
-        finally:
-            process.kill()
-            process.wait()
+        with Engine(interpreter) as engine:
+            formats = Formats(engine, kafka.bootstrap_servers, messages)
+            return {case.name: rate for case in wanted if (rate := formats.rate(case)) is not None}
 
 
 class Engine:
-    """The engine in a process of its own, which takes statements."""
+    """The engine in a process of its own, which takes statements.
 
-    def __init__(self, process: subprocess.Popen[str], bootstrap: str, messages: int) -> None:
-        self._process, self._bootstrap, self._messages = process, bootstrap, messages
+    Args:
+        interpreter: The Python that has it (`python`).
+        parallelism: How many tasks a job has.
+    """
+
+    def __init__(self, interpreter: str, parallelism: int = 1) -> None:
+        command = [interpreter, "-c", _DRIVER, str(parallelism)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._answer()
-        self._do("CREATE TABLE bytes_nowhere (v BYTES) WITH ('connector' = 'blackhole')")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def do(self, statement: str) -> None:
+        """Run a statement to its end.
+
+        Raises:
+            RuntimeError: It failed.
+        """
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(statement) + "\n")
+        self._process.stdin.flush()
+        self._answer()
+
+    def cpu(self) -> float:
+        """Processor time of the driver and of the JVM below it, in seconds."""
+        me = psutil.Process(self._process.pid)
+        times = [process.cpu_times() for process in (me, *me.children(recursive=True))]
+        return sum(found.user + found.system for found in times)
+
+    def _answer(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(("ready", "done")):
+                return
+            if line.startswith("failed "):
+                raise RuntimeError(line.removeprefix("failed ").strip())
+        raise RuntimeError("the engine has ended")
+
+
+class Formats:
+    """Measures formats on it."""
+
+    def __init__(self, engine: Engine, bootstrap: str, messages: int) -> None:
+        self._engine, self._bootstrap, self._messages = engine, bootstrap, messages
+        engine.do("CREATE TABLE bytes_nowhere (v BYTES) WITH ('connector' = 'blackhole')")
 
     def rate(self, case: Case) -> float | None:
         """Messages per second of processor time that reading them takes; None where a job failed, which is told."""
         table, columns = topic(case), ", ".join(f"`{f.name}` {f.type}" for f in case.row.fields)
         options = {"format": case.format} | dict(case.reference or {})
         try:
-            self._do(f"CREATE TABLE {table} ({columns}) WITH ({self._source(topic(case), options)})")
-            self._do(f"CREATE TABLE {table}_bytes (v BYTES) WITH ({self._source(topic(case), {'format': 'raw'})})")
-            self._do(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
+            self._engine.do(f"CREATE TABLE {table} ({columns}) WITH ({self._source(topic(case), options)})")
+            self._engine.do(
+                f"CREATE TABLE {table}_bytes (v BYTES) WITH ({self._source(topic(case), {'format': 'raw'})})"
+            )
+            self._engine.do(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
             runs = [
                 (
                     self._cost(f"INSERT INTO {table}_nowhere SELECT * FROM {table}"),
@@ -117,30 +160,9 @@ class Engine:
         return ", ".join(f"'{key}' = '{value}'" for key, value in (said | options).items())
 
     def _cost(self, statement: str) -> float:
-        before = self._cpu()
-        self._do(statement)
-        return self._cpu() - before
-
-    def _cpu(self) -> float:
-        """Processor time of the driver and of the JVM below it."""
-        me = psutil.Process(self._process.pid)
-        times = [process.cpu_times() for process in (me, *me.children(recursive=True))]
-        return sum(found.user + found.system for found in times)
-
-    def _do(self, statement: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(statement) + "\n")
-        self._process.stdin.flush()
-        self._answer()
-
-    def _answer(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith(("ready", "done")):
-                return
-            if line.startswith("failed "):
-                raise RuntimeError(line.removeprefix("failed ").strip())
-        raise RuntimeError("the engine has ended")
+        before = self._engine.cpu()
+        self._engine.do(statement)
+        return self._engine.cpu() - before
 
 
 def topic(case: Case) -> str:

@@ -1,0 +1,247 @@
+"""Upsert tables beside a hand-written ``transformWithState`` by key, and the upsert sink beside the append sink.
+
+``python -m bench.upsert [--records N] [--batch N] [--keys N,N] [--theirs N] [--pairs N]``. Both read JSON, 2,000,000
+upserts by default in steady micro-batches, keep the last row of each key in RocksDB, and give changes with rows before
+to nothing. The rate is that of the batches behind the first, which starts workers. The hand-written query gets fewer
+records (``--theirs``), in batches of a tenth of them: it would take half an hour for the others.
+
+Beside them stands the reference engine where it is there (see `bench.reference_engine`): the same topic by its
+``upsert-kafka`` into ``blackhole`` with two tasks, from the submission of the job to its end, less an empty one's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import tempfile
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import attrs
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, Row, SparkSession, functions as sf
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from rich.console import Console
+
+from bench.machine import facts, session
+from bench.paired import Pair, compare, timed
+from bench.reference_engine import Engine, python
+from kdsl import Cluster, Col, Json, KafkaTable, Key, PrimaryKey, UpsertTable
+from kdsl.testing import LocalKafka
+
+PARTITIONS = 4
+SCHEMA = "user_id BIGINT, name STRING, region STRING, score DOUBLE, visits BIGINT"
+CHANGED = f"_row_kind STRING, {SCHEMA}"
+GOALS = {5_000: 2.0, 1_000_000: 20.0}
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+class Users(UpsertTable, topic="users", key=Json(), value=Json()):
+    """Users, by their number."""
+
+    user_id: PrimaryKey[int]
+    name: Col[str | None]
+    region: Col[str | None]
+    score: Col[float | None]
+    visits: Col[int | None]
+
+
+class Appended(KafkaTable, topic="appended", key=Json(), value=Json()):
+    """The same rows, each by itself."""
+
+    user_id: Key[int]
+    name: Col[str | None]
+    region: Col[str | None]
+    score: Col[float | None]
+    visits: Col[int | None]
+
+
+class Upserted(Users, topic="upserted"):
+    """Where they are written to as upserts."""
+
+
+class ByHand(StatefulProcessor):
+    """The last row of one key, as it stands in Spark's guide."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Find the state."""
+        self._last = handle.getValueState("last", "name STRING, region STRING, score DOUBLE, visits BIGINT")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timer_values: Any) -> Iterator[Row]:  # noqa: ARG002, N802
+        """The changes of a key."""
+        last = self._last.get() if self._last.exists() else None
+        for row in sorted(rows, key=lambda r: (r.partition, r.offset)):
+            value = (row.name, row.region, row.score, row.visits)
+            if last is None:
+                yield Row("+I", key[0], *value)
+            elif value != tuple(last):
+                yield Row("-U", key[0], *last)
+                yield Row("+U", key[0], *value)
+            last = value
+        if last is not None:
+            self._last.update(last)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+@attrs.frozen
+class Rate:
+    """Records per second of the steady batches, and what the state takes at the end."""
+
+    records: float
+    batches: int
+    state: int
+
+
+def fill(bootstrap: str, topic: str, records: int, keys: int) -> None:
+    """Fill a topic with upserts of random keys."""
+    settings = {"linger.ms": 50, "batch.size": 1_000_000, "queue.buffering.max.messages": 3_000_000}
+    producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", **settings})
+    chance = random.Random(7)
+    for i in range(records):
+        k = chance.randrange(keys)
+        value = b'{"user_id":%d,"name":"customer-%06d","region":"region-%02d","score":%d.5,"visits":%d}'
+        while True:
+            try:
+                producer.produce(topic, value % (k, k, i % 50, i % 1000, i), b'{"user_id":%d}' % k)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if producer.flush(120):
+        raise RuntimeError(f"{topic} was not filled")
+
+
+def ours(spark: SparkSession, bootstrap: str, topic: str, batch: int) -> DataFrame:
+    """kdsl's changelog."""
+    table: Any = type("Users", (Users,), {}, topic=topic, max_records_per_trigger=batch)
+    return table.read_stream(spark, Cluster(bootstrap))  # type: ignore[no-any-return]
+
+
+def by_hand(spark: SparkSession, bootstrap: str, topic: str, batch: int) -> DataFrame:
+    """The changelog that users write by hand."""
+    raw = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(batch))
+        .load()
+    )
+    rows = raw.select(sf.from_json(sf.col("value").cast("string"), SCHEMA).alias("v"), "partition", "offset")
+    return (
+        rows.select("v.*", "partition", "offset")
+        .groupBy("user_id")
+        .transformWithState(ByHand(), CHANGED, "append", "none")
+    )
+
+
+def rate(df: DataFrame) -> Rate:
+    """Run a stream to the end of what is there."""
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = df.writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        told = [json.loads(progress.json) for progress in query.recentProgress]
+    steady = [p for p in told if p["numInputRows"]][1:]
+    seconds = sum(p["durationMs"]["triggerExecution"] for p in steady) / 1000
+    state = sum(o["memoryUsedBytes"] for o in told[-1]["stateOperators"])
+    return Rate(sum(p["sources"][0]["numInputRows"] for p in steady) / seconds, len(steady), state)
+
+
+def reference(engine: Engine, bootstrap: str, topic: str, records: int) -> float:
+    """Records per second of the reference engine."""
+    columns = SCHEMA.replace("user_id BIGINT", "user_id BIGINT NOT NULL")
+    seconds = []
+    for name, bound in ((topic, "latest-offset"), (f"{topic}-fewer", "timestamp")):
+        table = name.replace("-", "_")
+        options = {
+            "connector": "upsert-kafka",
+            "topic": name,
+            "properties.bootstrap.servers": bootstrap,
+            "key.format": "json",
+            "value.format": "json",
+            "scan.bounded.mode": bound,
+            **({"scan.bounded.timestamp-millis": "0"} if bound == "timestamp" else {}),
+        }
+        said = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+        engine.do(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (user_id) NOT ENFORCED) WITH ({said})")
+        engine.do(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
+        insert = partial(engine.do, f"INSERT INTO {table}_nowhere SELECT * FROM {table}")
+        runs = [timed(insert).wall for _ in range(3)]
+        seconds.append(statistics.median(runs[1:]))
+    return records / (seconds[0] - seconds[1])
+
+
+def sinks(spark: SparkSession, bootstrap: str, records: int, pairs: int) -> Pair:
+    """The upsert sink beside the append sink: the same rows from memory."""
+    rows = spark.range(0, records, 1, PARTITIONS).selectExpr(
+        "id % 100000 AS user_id",
+        "concat('customer-', id % 100000) AS name",
+        "concat('region-', id % 50) AS region",
+        "(id % 1000) + 0.5D AS score",
+        "id AS visits",
+    )
+    rows.cache().count()
+    cluster = Cluster(bootstrap)
+    return compare(
+        "upserts",
+        lambda: Upserted.write(rows, cluster),
+        lambda: Appended.write(rows, cluster),
+        records=records,
+        pairs=pairs,
+        goal=0.8,
+    )
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--batch", type=int, default=500_000, help="the records of a micro-batch")
+    parser.add_argument("--keys", default="5000,1000000", help="how many keys, separated by commas")
+    parser.add_argument("--theirs", type=int, default=500_000, help="the records of the hand-written query")
+    parser.add_argument("--pairs", type=int, default=3)
+    given = parser.parse_args()
+    out = Console()
+    out.print(json.dumps(facts(), default=str), highlight=False, soft_wrap=True)
+    interpreter = python()
+    with LocalKafka(topics={"appended": PARTITIONS, "upserted": PARTITIONS}) as kafka, session("upsert") as spark:
+        spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
+        servers = kafka.bootstrap_servers
+        for keys in map(int, filter(None, given.keys.split(","))):
+            topic = f"users-{keys}"
+            for name, records in ((topic, given.records), (f"{topic}-fewer", given.theirs)):
+                kafka.create_topic(name, PARTITIONS)
+                fill(servers, name, records, keys)
+            mine: list[Rate] = []
+            other: list[Rate] = []
+            for _ in range(given.pairs):
+                mine.append(rate(ours(spark, servers, topic, given.batch)))
+                if given.theirs:
+                    other.append(rate(by_hand(spark, servers, f"{topic}-fewer", given.theirs // 10)))
+            ratios = [a.records / b.records for a, b in zip(mine, other, strict=False)]
+            ours_rate = statistics.median(r.records for r in mine)
+            told = f"{keys:,} keys: kdsl {ours_rate:,.0f} records/s ({', '.join(f'{r.records:,.0f}' for r in mine)})"
+            if ratios:
+                told += f"; by hand {statistics.median(r.records for r in other):,.0f}, ratio "
+                told += f"{statistics.median(ratios):.1f}, goal {GOALS.get(keys)}"
+            if interpreter is not None:
+                with Engine(interpreter, 2) as engine:
+                    engines = reference(engine, servers, topic, given.records)
+                told += f"; reference engine {engines:,.0f}, ratio {ours_rate / engines:.2f}"
+            out.print(told, highlight=False, soft_wrap=True)
+        pair = sinks(spark, servers, given.records, given.pairs)
+        out.print(
+            f"sink: {pair.rate(pair.ours):,.0f} upserts/s, {pair.rate(pair.theirs):,.0f} appended/s; ratio "
+            f"{pair.ratio:.2f} ({pair.interval[0]:.2f} to {pair.interval[1]:.2f}), goal 0.8",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
