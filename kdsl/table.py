@@ -203,7 +203,7 @@ class Table:
         checkpoint: str,
         trigger: Mapping[str, Any] | None = None,
         name: str | None = None,
-        output_mode: OutputMode = "append",
+        output_mode: OutputMode | None = None,
         adopt: bool = False,
         allow: Allowed = False,
     ) -> StreamingQuery:
@@ -215,7 +215,8 @@ class Table:
             checkpoint: The folder of the query's progress.
             trigger: Arguments of Spark's ``trigger``: ``{"availableNow": True}``, ``{"processingTime": "10 seconds"}``.
             name: The query's name.
-            output_mode: Spark's output mode.
+            output_mode: Spark's output mode; None is ``append``, and for an upsert table ``update`` where the query
+                aggregates.
             adopt: Take over an exactly-once prefix of somebody else, or one whose tokens are lost.
             allow: What may differ from the plan that has written the checkpoint: ``"topic"``, ``"key"``, ``"format"``,
                 ``"prefix"``, several of them, or True for all.

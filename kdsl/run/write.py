@@ -21,13 +21,14 @@ from pyspark.sql import types as s
 
 from kdsl.cluster import Cluster, Registry
 from kdsl.errors import KdslError
-from kdsl.plan.model import WritePlan
+from kdsl.plan.model import Transactions, WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.kept import Allowed, Folder, Kept, check_change, folder_of, load, store
 from kdsl.run.checkpoint.offset_log import check_offsets
 from kdsl.run.exactly_once.batch import write_batch
 from kdsl.run.exactly_once.stream import NO_ADAPTIVE_PLAN, leave, start_stream, started
 from kdsl.run.frames.fit import fitted
+from kdsl.run.frames.output_mode import output_mode as mode_of
 from kdsl.run.frames.parallelism import in_tasks
 from kdsl.run.metrics.observer import METRICS, writes
 from kdsl.run.metrics.sink_reports import OPTION, Spool
@@ -35,6 +36,7 @@ from kdsl.run.queries.listener import listen, observe
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import check_partitioner
 from kdsl.run.records.registry import portable
+from kdsl.run.upsert.write import upserted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,10 +55,6 @@ _SPARK: Mapping[str, s.DataType] = {
 _LIMITS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),  # no limit, and no question
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
-}
-_OUTPUT_MODES = {
-    "update": "emits a row again whenever it changes, and each time it would be one more record",
-    "complete": "replaces the whole result with each batch, and a topic cannot be replaced",
 }
 _log = logging.getLogger(__name__)
 _TOLD = re.compile(  # the end of a task's traceback, with or without what Spark puts behind it
@@ -136,7 +134,7 @@ def write_stream(
     checkpoint: str,
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
-    output_mode: str = "append",
+    output_mode: str | None = None,
     adopt: bool = False,
     allow: Allowed = False,
 ) -> StreamingQuery:
@@ -152,7 +150,7 @@ def write_stream(
         checkpoint: The folder of the query's progress.
         trigger: The arguments of Spark's ``trigger``; None is one batch after the other.
         name: The query's name.
-        output_mode: ``append``; the others are refused with the reason.
+        output_mode: ``append``; for upserts also ``update``, which is theirs where the query aggregates.
         adopt: Take over an exactly-once prefix of somebody else, or one whose tokens are lost.
         allow: What may differ from the plan that has written the checkpoint: ``topic``, ``key``, ``format``,
             ``prefix``, or True for all.
@@ -165,12 +163,7 @@ def write_stream(
     """
     if not df.isStreaming:
         raise KdslError(f"{plan.table}: the DataFrame is no stream, and write_stream takes one; use write")
-    if output_mode != "append":
-        reason = _OUTPUT_MODES.get(output_mode, "is none of Spark's")
-        raise KdslError(
-            f"{plan.table}: the output mode {output_mode!r} {reason}; use 'append', which emits a row when it is final "
-            "(an aggregation needs a watermark for that)"
-        )
+    mode = mode_of(df, plan, output_mode)
     if plan.latency != "realtime" and "realTime" in (trigger or {}):
         raise KdslError(
             f"{plan.table}: the trigger realTime and latency={plan.latency!r} contradict each other; declare "
@@ -193,9 +186,22 @@ def write_stream(
     observe(METRICS)
     listen(df.sparkSession)
     if plan.transactions is not None:
+        if mode == "update":  # a stream's sink in Python takes no updates, but its batches take them
+            staged = Transactions(plan.transactions.prefix, staged=True)
+            plan, sent = attrs.evolve(plan, transactions=staged), attrs.evolve(sent, transactions=staged)
         with _batches_by_rows(df.sparkSession, NO_ADAPTIVE_PLAN):
             query = start_stream(
-                rows, plan, sent, cluster, folder, kept, trigger=trigger, name=name, adopt=adopt, telling=telling
+                rows,
+                plan,
+                sent,
+                cluster,
+                folder,
+                kept,
+                trigger=trigger,
+                name=name,
+                adopt=adopt,
+                telling=telling,
+                mode=mode,
             )
         writes(query, plan, spool)
         return query
@@ -207,12 +213,27 @@ def write_stream(
         if jvm:
             from kdsl.run.jvm.write import start
 
-            query = start(in_tasks(rows, sent), sent, cluster, checkpoint=checkpoint, trigger=trigger, name=name)
+            query = start(
+                in_tasks(rows, sent), sent, cluster, checkpoint=checkpoint, trigger=trigger, name=name, mode=mode
+            )
         else:
-            writer = in_tasks(rows, sent).writeStream.format(FORMAT).outputMode("append")
-            query = started(writer.options(**options(sent, cluster), **telling), checkpoint, trigger, name)
+            writer = in_tasks(rows, sent).writeStream.outputMode(mode)
+            given = {**options(sent, cluster), **telling}
+            if mode == "append":
+                writer = writer.format(FORMAT).options(**given)
+            else:
+                writer = writer.foreachBatch(partial(_append_batch, given))
+            query = started(writer, checkpoint, trigger, name)
     writes(query, plan, None if jvm else spool)
     return query
+
+
+def _append_batch(options: dict[str, str], rows: DataFrame, _: int) -> None:
+    """Append a batch: a stream's sink in Python takes no updates, but its batches take them."""
+    from kdsl.run.librdkafka.datasource import FORMAT, register
+
+    register(rows.sparkSession)
+    rows.write.format(FORMAT).mode("append").options(**options).save()
 
 
 def _checked_plan(folder: Folder, plan: WritePlan, allow: Allowed) -> Kept | None:
@@ -250,7 +271,7 @@ def _encoded(text: str, registry: Registry | None, batches: Iterator[pa.RecordBa
     plan = read_plan_text(text, WritePlan)
     encoder = RecordEncoder(plan, registry)
     rows = 0
-    for batch in batches:
+    for batch in upserted(batches, plan):
         records = encoder.encode(batch, rows)
         rows += batch.num_rows
         arrays = dict(zip(records.schema.names, records.columns, strict=True))

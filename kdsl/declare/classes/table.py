@@ -299,7 +299,7 @@ class KafkaTable:
         checkpoint: str,
         trigger: Mapping[str, Any] | None = None,
         name: str | None = None,
-        output_mode: OutputMode = "append",
+        output_mode: OutputMode | None = None,
         adopt: bool = False,
         allow: Allowed = False,
     ) -> StreamingQuery:
@@ -311,7 +311,8 @@ class KafkaTable:
             checkpoint: The folder of the query's progress.
             trigger: Arguments of Spark's ``trigger``, as ``{"availableNow": True}``.
             name: The query's name.
-            output_mode: Spark's output mode.
+            output_mode: Spark's output mode; None is ``append``, and for an upsert table ``update`` where the query
+                aggregates.
             adopt: Take over an exactly-once prefix of somebody else, or one whose tokens are lost.
             allow: What may differ from the plan that has written the checkpoint: ``"topic"``, ``"key"``, ``"format"``,
                 ``"prefix"``, several of them, or True for all.

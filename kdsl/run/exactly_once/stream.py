@@ -238,6 +238,7 @@ def start_stream(
     name: str | None,
     adopt: bool,
     telling: Mapping[str, str],
+    mode: str = "append",
 ) -> StreamingQuery:
     """Start a query that writes exactly once.
 
@@ -252,6 +253,7 @@ def start_stream(
         name: The query's name.
         adopt: Whether tokens that are missing or of somebody else are passed over.
         telling: The options by which commits tell what they wrote (`kdsl.run.metrics.sink_reports`).
+        mode: Spark's output mode; only what is staged takes updates.
 
     Raises:
         ResolveError: The transactions' timeout is above the brokers' maximum.
@@ -259,7 +261,7 @@ def start_stream(
     """
     begun = begin(rows, plan, cluster, folder, kept, adopt=adopt)
     try:
-        query = _started(begun, plan, sent, cluster, trigger, name, telling)
+        query = _started(begun, plan, sent, cluster, trigger, name, telling, mode)
     except BaseException:
         begun.lease.release()
         raise
@@ -275,15 +277,16 @@ def _started(
     trigger: Mapping[str, Any] | None,
     name: str | None,
     telling: Mapping[str, str],
+    mode: str,
 ) -> StreamingQuery:
     from kdsl.run.exactly_once.staged import staged
     from kdsl.run.librdkafka.datasource import FORMAT, options
 
     assert plan.transactions is not None
     if plan.transactions.staged:
-        writer = staged(begun.rows, sent, cluster, begun.work, telling)
+        writer = staged(begun.rows, sent, cluster, begun.work, telling).outputMode(mode)
     else:
-        writer = begun.rows.writeStream.format(FORMAT).outputMode("append")
+        writer = begun.rows.writeStream.format(FORMAT).outputMode(mode)
         writer = writer.options(**options(sent, cluster), **{WORK: transactional_write_text(begun.work)}, **telling)
     return started(writer, begun.folder.place, trigger, name)
 

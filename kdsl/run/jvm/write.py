@@ -72,6 +72,7 @@ def start(
     checkpoint: str,
     trigger: Mapping[str, Any] | None,
     name: str | None,
+    mode: str = "append",
 ) -> StreamingQuery:
     """Start a query that appends the rows of a stream to the topics.
 
@@ -82,6 +83,7 @@ def start(
         checkpoint: The folder of the query's progress.
         trigger: The arguments of Spark's ``trigger``.
         name: The query's name.
+        mode: Spark's output mode.
 
     Raises:
         ResolveError: The client settings have errors.
@@ -97,7 +99,7 @@ def start(
     records = _records(rows, plan, _counts(spark, plan, cluster), registry_of(cluster, plan))
     writer = records.writeStream.format(FORMAT).options(**options).option("checkpointLocation", checkpoint)
     # Real-time mode knows no other output mode; without aggregations, which it does not run, they are the same.
-    writer = writer.outputMode("update" if realtime else "append")
+    writer = writer.outputMode("update" if realtime else mode)
     if name is not None:
         writer = writer.queryName(name)
     if trigger:
