@@ -71,12 +71,12 @@ def _join(call: Arguments) -> Value:
 
 
 def _slice(call: Arguments) -> Value:
-    """Places count from 1, or below zero from the end; those outside of the array have nothing."""
+    """Places count from 1, which 0 is, too, or below zero from the end; those outside of the array have nothing."""
     call.count(2, 3)
     kind = _array(call)
     call.kinds("any", "whole")
     text = call[0].text
-    places = [f"if({v.text} < 0, size({text}) + {v.text} + 1, {v.text})" for v in call.values[1:]]
+    places = [f"if({v.text} < 0, size({text}) + {v.text} + 1, greatest({v.text}, 1))" for v in call.values[1:]]
     until = "" if len(places) == 1 else f" AND i < {places[1]}"
     made = f"filter({text}, (e, i) -> i + 1 >= {places[0]}{until})"
     return call.made(made, kind)

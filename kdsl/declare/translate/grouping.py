@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,6 +15,7 @@ from kdsl.declare.translate.scalar import Scalar
 from kdsl.declare.translate.scopes import AmbiguousError, Relations
 from kdsl.declare.translate.values import INTEGERS, Value
 from kdsl.declare.translate.windows import window_bound, window_text
+from kdsl.errors import nearest
 from kdsl.types import model as t
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Expressions(Scalar):
         self.optional: frozenset[str] = frozenset()
         self.windows: dict[tuple[str, tuple[n.Node, ...]], tuple[str, t.DataType]] = {}
         self.inside = False
+        self.named_windows: Mapping[str, n.Over] = {}
 
     def __call__(self, node: n.Node) -> Value:
         """The translation of a node; in a grouped query it must follow from the groups."""
@@ -110,16 +112,19 @@ class Expressions(Scalar):
 
     def over(self, node: n.Over) -> str:
         """The window of an analytic function."""
+        if node.name:
+            if node.name not in self.named_windows:
+                hint = nearest(node.name, self.named_windows)
+                self.fail(node, "OVER", f"there is no window {node.name!r}{hint}", "declare it behind WINDOW")
+            return self.over(self.named_windows[node.name])
         self.inside = True
         try:
             partition = ", ".join(self(p).text for p in node.partition)
             order = ", ".join(self.order(o) for o in node.order)
         finally:
             self.inside = False
-        if node.frame and not re.fullmatch(r"(?i)(ROWS|RANGE)\s+BETWEEN\s+[\w\s]+AND\s+CURRENT\s+ROW", node.frame):
+        if node.frame and not re.fullmatch(r"(?i)(ROWS|RANGE)\s+BETWEEN\s+[\w\s':.]+AND\s+CURRENT\s+ROW", node.frame):
             self.fail(node, "OVER", f"the frame {node.frame!r} cannot be translated", "write … AND CURRENT ROW")
-        if "RANGE" in node.frame.upper() and "INTERVAL" in node.frame.upper():
-            self.fail(node, "OVER", "a frame of times cannot be translated", "use ROWS BETWEEN")
         parts = [f"PARTITION BY {partition}" if partition else "", f"ORDER BY {order}" if order else "", node.frame]
         return f" OVER ({' '.join(filter(None, parts))})"
 
@@ -236,11 +241,18 @@ class Expressions(Scalar):
         """``IN (SELECT …)``."""
         assert node.query is not None
         text, row = self.query(node.query, self.relations)
-        if len(row.fields) != 1:
-            self.fail(node, "IN", f"the query behind IN gives {len(row.fields)} columns", "select one")
-        self.comparable(node, value, Value("x", row.fields[0].type), "IN")
+        mine = value.type.fields if isinstance(node.operand, n.Collection) and isinstance(value.type, t.Row) else ()
+        if len(row.fields) != max(len(mine), 1):
+            reason = f"the query behind IN gives {len(row.fields)} columns, and {max(len(mine), 1)} stand before it"
+            self.fail(node, "IN", reason, "select as many")
+        kinds: list[t.DataType | None] = [f.type for f in mine] or [value.type]
+        for kind, theirs in zip(kinds, row.fields, strict=True):
+            self.comparable(node, Value("x", kind), Value("x", theirs.type), "IN")
         self.facts.note("nested", "IN", node.at)
-        return Value(f"({value.text} {'NOT ' if node.negated else ''}IN ({text}))", t.Boolean())
+        left = value.text
+        if mine and isinstance(node.operand, n.Collection):  # columns in brackets, which Spark takes one by one
+            left = f"({', '.join(self(item).text for item in node.operand.items)})"
+        return Value(f"({left} {'NOT ' if node.negated else ''}IN ({text}))", t.Boolean())
 
     def nested(self, node: n.Nested) -> Value:
         """``EXISTS``, or a query that gives one value."""

@@ -214,6 +214,7 @@ class _Queries:
         source, found = ("", ()) if node.source is None else self.tables_of(node.source, outer)
         scope = Relations(found, outer if outer.found else None)
         expressions = self.expressions(scope)
+        expressions.named_windows = dict(node.windows)
         where = "" if node.where is None else f" WHERE {self.condition(expressions, node.where, 'WHERE')}"
         groups, readable = self.groups(expressions, node, found)
         around = self.facts.aggregates
@@ -478,8 +479,6 @@ class _Queries:
         constant = isinstance(node.on, n.Literal) and node.on.text == "TRUE"
         if node.kind not in ("CROSS", "INNER", "LEFT") or not (node.on is None or constant):
             self.fail(node, "UNNEST", "UNNEST is joined by CROSS JOIN, or LEFT JOIN … ON TRUE", "write one of these")
-        if unnest.ordinal:
-            self.fail(unnest, "UNNEST", "WITH ORDINALITY cannot be translated", "leave it out")
         value = self.expressions(Relations(left, outer if outer.found else None))(unnest.value)
         match value.type:
             case t.Array(element=t.Row(fields=fields)):
@@ -490,14 +489,28 @@ class _Queries:
                 function, found = "explode", [("KEY", key), ("VALUE", inner)]
             case _:
                 self.fail(unnest, "UNNEST", f"UNNEST takes an ARRAY or a MAP, not {value.spelling}", "name one")
+        if unnest.ordinal:
+            found.append(("ORDINALITY", t.Int()))
         names = unnest.columns or tuple(name for name, _ in found)
         if len(names) != len(found):
             self.fail(unnest, "UNNEST", f"{len(names)} names are given for {len(found)} columns", "name each")
         row = t.Row(tuple(t.Field(name, kind.as_nullable()) for name, (_, kind) in zip(names, found, strict=True)))
         alias = unnest.alias or f"__unnest{unnest.at}"
         word = "OUTER " if node.kind == "LEFT" else ""
+        made = relation(alias, row)
+        if unnest.ordinal:  # Spark counts from 0, and counts first
+            texts = [f"{quoted(alias)}.{quoted(name)}" for name in names]
+            if function == "inline":
+                assert isinstance(value.type, t.Array)
+                assert isinstance(value.type.element, t.Row)
+                texts[:-1] = [f"{quoted(alias)}.`__row`.{quoted(name)}" for name in value.type.element.names]
+            texts[-1] = f"({texts[-1]} + 1)"
+            columns = [(name, Value(text, f.type)) for name, text, f in zip(names, texts, row.fields, strict=True)]
+            made = Relation(alias, tuple(columns))
+            names = (names[-1], *(("__row",) if function == "inline" else names[:-1]))
+            function = "posexplode"
         view = f"LATERAL VIEW {word}{function}({value.text}) {quoted(alias)} AS {', '.join(map(quoted, names))}"
-        return f"{text} {view}", (*left, relation(alias, row))
+        return f"{text} {view}", (*left, made)
 
     # several queries as one
 

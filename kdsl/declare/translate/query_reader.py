@@ -100,7 +100,7 @@ class QueryReader(Reader):
     def _select(self) -> n.Node:
         at = self.expect("SELECT").start
         if self.token.kind == "hint":
-            self.fail("hints of a query cannot be translated", fix="leave them out")
+            self.take()  # advice on how to join, which changes no row
         distinct = self.accept("DISTINCT")
         if not distinct:
             self.accept("ALL")
@@ -109,25 +109,34 @@ class QueryReader(Reader):
         where = self.expression() if self.accept("WHERE") else None
         group: tuple[n.Node, ...] = ()
         if self.accept("GROUP", "BY"):
-            group = self.commas(self._grouping)
+            group = tuple(key for keys in self.commas(self._grouping) for key in keys)
         having = self.expression() if self.accept("HAVING") else None
-        for word in ("QUALIFY", "WINDOW", "MATCH_RECOGNIZE"):
+        windows = self.commas(self._named_window) if self.accept("WINDOW") else ()
+        for word in ("QUALIFY", "MATCH_RECOGNIZE"):
             if self.at(word):
                 self.fail(f"{word} cannot be translated", fix="write the query without it")
-        return n.Select(items, source, distinct, where, group, having, at=at)
+        return n.Select(items, source, distinct, where, group, having, windows, at=at)
 
-    def _grouping(self) -> n.Node:
-        """A key of GROUP BY, or several sets of them."""
+    def _named_window(self) -> tuple[str, n.Over]:
+        at = self.token.start
+        name = self.name()
+        self.expect("AS")
+        return name, self.window(at)
+
+    def _grouping(self) -> tuple[n.Node, ...]:
+        """A key of GROUP BY, several in brackets, or several sets of them."""
         at = self.token.start
         kind = "GROUPING SETS" if self.at("GROUPING", "SETS", "(") else self.token.upper
         if kind not in ("ROLLUP", "CUBE", "GROUPING SETS") or (self.ahead().upper != "(" and kind != "GROUPING SETS"):
-            return self.expression()
+            key = self.expression()
+            several = isinstance(key, n.Collection) and key.kind == "ROW" and self.text[at] == "("
+            return key.items if isinstance(key, n.Collection) and several else (key,)
         for _ in kind.split():
             self.take()
         self.expect("(")
         sets = self.commas(self._set)
         self.expect(")")
-        return n.Grouping(kind, sets, at=at)
+        return (n.Grouping(kind, sets, at=at),)
 
     def _set(self) -> tuple[n.Node, ...]:
         for word in ("ROLLUP", "CUBE", "GROUPING"):

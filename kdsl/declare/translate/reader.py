@@ -20,64 +20,12 @@ from kdsl.types.parse import TypeSyntaxError, parse_type
 # Words that end an expression or begin a clause; as names they need back-ticks.
 RESERVED = frozenset(
     [
-        "SELECT",
-        "FROM",
-        "WHERE",
-        "GROUP",
-        "HAVING",
-        "ORDER",
-        "UNION",
-        "INTERSECT",
-        "EXCEPT",
-        "MINUS",
-        "LIMIT",
-        "FETCH",
-        "JOIN",
-        "INNER",
-        "LEFT",
-        "RIGHT",
-        "FULL",
-        "CROSS",
-        "NATURAL",
-        "ON",
-        "USING",
-        "AS",
-        "AND",
-        "OR",
-        "NOT",
-        "CASE",
-        "WHEN",
-        "THEN",
-        "ELSE",
-        "END",
-        "IN",
-        "BETWEEN",
-        "LIKE",
-        "SIMILAR",
-        "IS",
-        "NULL",
-        "TRUE",
-        "FALSE",
-        "UNKNOWN",
-        "INTERVAL",
-        "CAST",
-        "DISTINCT",
-        "WITH",
-        "VALUES",
-        "EXISTS",
-        "ESCAPE",
-        "OVER",
-        "WINDOW",
-        "TABLE",
-        "LATERAL",
-        "SET",
-        "INSERT",
-        "INTO",
-        "CREATE",
-        "FOR",
-        "QUALIFY",
-        "MATCH_RECOGNIZE",
-        "TABLESAMPLE",
+        *("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "UNION", "INTERSECT", "EXCEPT", "MINUS"),
+        *("LIMIT", "FETCH", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ON", "USING", "AS"),
+        *("AND", "OR", "NOT", "CASE", "WHEN", "THEN", "ELSE", "END", "IN", "BETWEEN", "LIKE", "SIMILAR", "IS"),
+        *("NULL", "TRUE", "FALSE", "UNKNOWN", "INTERVAL", "CAST", "DISTINCT", "WITH", "VALUES", "EXISTS"),
+        *("ESCAPE", "OVER", "WINDOW", "TABLE", "LATERAL", "SET", "INSERT", "INTO", "CREATE", "FOR", "QUALIFY"),
+        *("MATCH_RECOGNIZE", "TABLESAMPLE"),
     ]
 )
 UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
@@ -287,8 +235,8 @@ class Reader(Cursor):
                 inner: n.Node = n.Nested(self.query(), at=at)
             else:
                 inner = self.expression()
-                if self.at(","):
-                    self.fail("a row of values is written ROW(…)", fix="write ROW(a, b)")
+                if self.accept(","):
+                    inner = n.Collection("ROW", (inner, *self.commas(self.expression)), at=at)
             self.expect(")")
             return inner
         if token.kind == "quoted":
@@ -542,6 +490,10 @@ class Reader(Cursor):
 
     def _over(self) -> n.Over:
         at = self.take().start
+        return self.window(at) if self.at("(") else n.Over((), (), name=self.name(), at=at)
+
+    def window(self, at: int) -> n.Over:
+        """The window of an analytic function, in brackets."""
         self.expect("(")
         partition = self.commas(self.expression) if self.accept("PARTITION", "BY") else ()
         order = self.commas(self.order) if self.accept("ORDER", "BY") else ()

@@ -72,11 +72,12 @@ class Call(Node):
 
 @attrs.frozen
 class Over(Node):
-    """The window of an analytic function; ``frame`` is the text of its bounds."""
+    """The window of an analytic function: ``frame`` is the text of its bounds, ``name`` that of one of ``WINDOW``."""
 
     partition: tuple[Node, ...]
     order: tuple[Order, ...]
     frame: str = ""
+    name: str = ""
 
 
 @attrs.frozen
@@ -222,6 +223,7 @@ class Select(Node):
     where: Node | None = None
     group: tuple[Node, ...] = ()
     having: Node | None = None
+    windows: tuple[tuple[str, Over], ...] = ()
 
 
 @attrs.frozen
