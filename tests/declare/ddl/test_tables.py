@@ -238,7 +238,7 @@ class TestDoors:
         assert "tables of the connector 'print' only stand in scripts of SQL; run the file with `kdsl run`" in text
 
     def test_a_connector_to_come_says_so_and_nothing_else(self) -> None:
-        options = "'connector' = 'upsert-kafka', 'x' = 'y'"
+        options = "'connector' = 'dynamic-kafka', 'x' = 'y'"
         table = sql(f"CREATE TABLE t (a INT, PRIMARY KEY (a) NOT ENFORCED) WITH ({options})")
 
         assert [p.code for p in errors(table.definition)] == ["connector-later"]
