@@ -24,6 +24,7 @@ IMPORTED = frozenset(
             "StrEnum",
             "TimestampNtz",
             "UTC",
+            "UpsertTable",
             "Virtual",
             *(name.title().replace("-", "") for name in format_names()),
         ),

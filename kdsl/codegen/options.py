@@ -31,9 +31,8 @@ def moment(options: KafkaOptions, side: str) -> tuple[Any, str | None]:
     """
     mode = getattr(options, side)
     millis, offsets = getattr(options, f"{side}_timestamp"), getattr(options, f"{side}_offsets")
-    keys = {
-        name: attrs.fields_dict(KafkaOptions)[f"{side}{name}"].metadata["key"] for name in ("_timestamp", "_offsets")
-    }
+    declared = attrs.fields_dict(type(options))
+    keys = {name: declared[f"{side}{name}"].metadata["key"] for name in ("_timestamp", "_offsets")}
     unused = [
         f"{keys[name]} has no effect in the mode {mode}, and is left out"
         for name, value, of in (("_timestamp", millis, "timestamp"), ("_offsets", offsets, "specific-offsets"))
@@ -47,8 +46,7 @@ def moment(options: KafkaOptions, side: str) -> tuple[Any, str | None]:
         return {int(m[1]): int(m[2]) for m in found if m}, note
     if mode in ("timestamp", "specific-offsets"):
         return mode, note
-    default = attrs.fields_dict(KafkaOptions)[side].default
-    return (None if mode == default else mode.removesuffix("-offset")), note
+    return (None if mode == declared[side].default else mode.removesuffix("-offset")), note
 
 
 class Arguments:
@@ -66,7 +64,7 @@ class Arguments:
 
     def of(self, options: KafkaOptions) -> Iterator[str]:
         """The arguments of the connector's options that differ from their defaults, but for the topic."""
-        for a in attrs.fields(KafkaOptions):
+        for a in options.declared():
             value = getattr(options, a.name)
             side = a.name.partition("_")[0]
             if a.name in _MOMENTS:

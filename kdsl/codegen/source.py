@@ -77,7 +77,7 @@ class _Module:
         arguments = Arguments(self.imports, self.annotations.literals, self.placeholders)
         marks = _Marks(table)
         given = [
-            self.imports.kdsl("KafkaTable"),
+            self.imports.kdsl("KafkaTable" if table.upserts is None else "UpsertTable"),
             *([f"name={text(table.name)}"] if table.name != name else []),
             *([f"comment={text(table.comment)}"] if table.comment and doc is None else []),
             *arguments.topics(table.options),
@@ -194,6 +194,7 @@ class _Marks:
     def __init__(self, table: TableDef) -> None:
         physical = [c.name for c in table.columns if c.role == "physical"]
         self._key, self._primary = table.message_key, table.primary_key
+        self._upserts = table.upserts is not None  # whose key is the primary key, and has no marks of its own
         self._marked = set(self._key) <= set(physical) and len(set(self._key)) == len(self._key)
         keys = [n for n in physical if n in self._key] if self._marked else []
         self._in_order = tuple(keys) == self._key
@@ -203,12 +204,14 @@ class _Marks:
         """The wrapper of a column that a row carries."""
         if column.role != "physical" or not self._marked or column.name not in self._key:
             return "Col"
-        return "PrimaryKey" if self._marked_primary and column.name in self._primary else "Key"
+        if self._marked_primary and column.name in self._primary:
+            return "PrimaryKey"
+        return "Col" if self._upserts else "Key"
 
     def arguments(self) -> Iterator[str]:
         """The arguments that say what marks do not."""
         for name, said, columns in (
-            ("key_fields", self._in_order, self._key),
+            ("key_fields", self._in_order or self._upserts, self._key),
             ("primary_key", self._marked_primary, self._primary),
         ):
             if not said and columns:

@@ -21,14 +21,14 @@ def with_options(table: TableDef, placeholders: Placeholders) -> dict[str, str]:
     """
     groups = [g for g in (table.options, table.key_format, table.value_format) if g is not None]
     fail_on([*table.problems, *(p for g in groups for p in g.problems(table.option_name))], table.name)
-    found = {"connector": "kafka"}
+    found = {"connector": table.options.connector}
     found.update(table.options.to_strings())
     found.update({f"properties.{key}": text for key, text in placeholders.properties(table.properties).items()})
     if table.key_format is not None:
         found["key.format"] = table.key_format.identifier
         prefix = f"key.{table.key_format.identifier}."
         found.update({prefix + key: text for key, text in placeholders.texts(table.key_format).items()})
-    if table.message_key:
+    if table.message_key and table.upserts is None:  # the primary key is that of upserts
         wrong = [name for name in table.message_key if ";" in name or name != name.strip() or not name]
         if wrong:
             raise CodegenError(

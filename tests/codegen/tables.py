@@ -14,7 +14,7 @@ import attrs
 from hypothesis import strategies as st
 
 from kdsl import Csv, Json, KafkaTable, Raw
-from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.definition import MISSING, ColumnDef, Expression, Role, TableDef, WatermarkDef
 from kdsl.declare.metadata import METADATA
 from kdsl.formats import Format
@@ -60,6 +60,15 @@ STARTS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {"bounded": "timestamp", "bounded_timestamp": 0},
     ]
 )
+UPSERTS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {},
+    optional={
+        "changelog": st.sampled_from(["full", "upsert"]),
+        "changelog_buckets": st.integers(1, 65_536),
+        "buffer_rows": st.integers(0, 1000),
+        "buffer_interval": st.timedeltas(),
+    },
+)
 FORMATS: st.SearchStrategy[Format] = st.sampled_from(
     [
         *(Json(), Json(ignore_parse_errors=True, timestamp_format="ISO-8601")),
@@ -73,8 +82,16 @@ PROPERTIES = st.dictionaries(
 
 
 @st.composite
-def tables(draw: st.DrawFn, *, kinds: st.SearchStrategy[t.DataType] | None = None) -> TableDef:
-    """A table of anything that a table may say, also what the resolver would refuse."""
+def tables(
+    draw: st.DrawFn, *, kinds: st.SearchStrategy[t.DataType] | None = None, upserts: bool | None = None
+) -> TableDef:
+    """A table of anything that a table may say, also what the resolver would refuse.
+
+    Args:
+        draw: Hypothesis' own.
+        kinds: The types of its columns.
+        upserts: Whether it is an upsert table; either by default.
+    """
     names = draw(st.lists(NAMES | AWKWARD, unique=True, max_size=6))
     columns = [draw(_columns(name, types() if kinds is None else kinds)) for name in names]
     physical = [c.name for c in columns if c.role == "physical"]
@@ -83,10 +100,17 @@ def tables(draw: st.DrawFn, *, kinds: st.SearchStrategy[t.DataType] | None = Non
     primary = draw(st.lists(st.sampled_from(physical), unique=True)) if physical else []
     timed = draw(st.lists(st.sampled_from(names), unique=True, max_size=1)) if names else []
     marked = draw(st.booleans())
+    said, moments = draw(OPTIONS), draw(STARTS)
+    options = KafkaOptions(**said, **moments)
+    if upserts or (upserts is None and draw(st.booleans())):
+        common = {name: value for name, value in (said | moments).items() if name not in UpsertOptions.without}
+        options = UpsertOptions(**common, **draw(UPSERTS))
+        marked, keys = False, []
+        columns = [attrs.evolve(c, default=MISSING) if c.name in primary else c for c in columns]
     return TableDef(
         draw(NAMES | AWKWARD),
         tuple(attrs.evolve(c, key=marked and c.name in keys) for c in columns),
-        options=KafkaOptions(**draw(OPTIONS), **draw(STARTS)),
+        options=options,
         key_format=draw(st.none() | FORMATS),
         value_format=draw(st.none() | FORMATS),
         key_fields=None if marked else tuple(keys),

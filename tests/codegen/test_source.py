@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 
 from kdsl import Col, Json, KafkaTable, Problem, ResolveError, as_value, computed
 from kdsl.codegen import CodegenError, to_avro, to_ddl, to_python, to_yaml
+from kdsl.declare.connector import UpsertOptions
 from kdsl.declare.ddl.load import statement_definition
 from kdsl.declare.definition import MISSING, ColumnDef, Expression, TableDef, WatermarkDef
 from kdsl.declare.document import read_tables
@@ -76,6 +78,64 @@ def test_class_to_ddl_to_class(table: TableDef, tmp_path_factory: pytest.TempPat
     (second,) = definitions(module(to_python(statement_definition(to_ddl(first))), folder))
 
     assert differing(second, without_defaults(first)) == {}
+
+
+USERS = """CREATE TABLE `Users` (
+  `region` STRING,
+  `user_id` BIGINT NOT NULL,
+  PRIMARY KEY (`user_id`) NOT ENFORCED
+) WITH (
+  'connector' = 'upsert-kafka',
+  'topic' = 'users',
+  'sink.buffer-flush.max-rows' = '100',
+  'sink.buffer-flush.interval' = '2 s',
+  'scan.changelog.mode' = 'upsert',
+  'scan.changelog.buckets' = '16',
+  'key.format' = 'json',
+  'value.format' = 'json'
+);
+"""
+USERS_CLASS = """class Users(
+    UpsertTable,
+    topic="users",
+    key=Json(),
+    value=Json(),
+    buffer_rows=100,
+    buffer_interval="2 s",
+    changelog="upsert",
+    changelog_buckets=16,
+):
+    region: Col[str | None]
+    user_id: PrimaryKey[int]
+"""
+
+
+def test_an_upsert_table_from_ddl_to_a_class_and_back() -> None:
+    table = statement_definition(USERS)
+
+    assert to_python(table).endswith(f"\n\n\n{USERS_CLASS}")
+    assert to_ddl(table) == USERS
+
+
+def test_a_primary_key_in_another_order_than_the_columns_is_an_argument() -> None:
+    columns = (ColumnDef("a", t.Int()), ColumnDef("b", t.Int()), ColumnDef("c", t.Int()))
+    table = TableDef("o", columns, options=UpsertOptions(topic=("o",)), primary_key=("b", "a"))
+
+    source, text = to_python(table), to_yaml(table)
+
+    assert "key_fields" not in source
+    assert 'primary_key=["b", "a"]' in source
+    assert "    a: Col[Int32]\n    b: Col[Int32]\n    c: Col[Int32 | None]\n" in source
+    assert "primary_key:\n  - b\n  - a\n  options:\n    connector: upsert-kafka\n" in text
+    assert "key.fields" not in text
+
+
+def test_the_schemas_of_an_upsert_table_are_those_of_its_key_and_its_value() -> None:
+    table = statement_definition(USERS)
+
+    names = [[f["name"] for f in json.loads(to_avro(table, side=side))["fields"]] for side in ("key", "value")]
+
+    assert names == [["user_id"], ["region", "user_id"]]
 
 
 def without_defaults(table: TableDef) -> TableDef:
