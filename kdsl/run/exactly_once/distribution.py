@@ -166,7 +166,7 @@ def lineage_of(rows: DataFrame) -> Lineage:
         if tasks is not None:
             return Lineage(tasks)
     leaves += [leaf for query in subqueries for leaf in items(query.plan().collectLeaves())]
-    odd = next((name for name in inner if name not in _REPEATABLE), None)
+    odd = next((node.nodeName() for node in nodes if node.children().size() and not _repeatable(node)), None)
     if odd is not None:
         return Lineage(doubt=f"the result of {odd} may depend on the order in which rows arrive")
     for leaf in leaves:
@@ -175,6 +175,16 @@ def lineage_of(rows: DataFrame) -> Lineage:
     if not plan.deterministic():
         return Lineage(doubt="the rows are made with an expression that is not deterministic, as rand() or uuid()")
     return Lineage(unsteady=unsteady_columns(plan))
+
+
+def _repeatable(node: Any) -> bool:
+    """Whether a node gives the same rows for the same rows, in whatever order they arrive."""
+    from kdsl.run.upsert.state import CHANGED
+
+    if node.nodeName() in _REPEATABLE:
+        return True
+    own = [column.name() for column in items(node.output())] == CHANGED.names  # it puts packets in order first
+    return own and node.nodeName() == "TransformWithStateInPySpark"
 
 
 def _nodes(plan: Any) -> Iterator[Any]:

@@ -41,6 +41,9 @@ PACKETS = t.Row(
 
 _PACKETS = arrow_schema(PACKETS)
 
+SETTINGS = -1
+"""The bucket of packets without rows, one for each task and batch: it keeps, and compares, what state depends on."""
+
 
 def packed_schema(rows: pa.Schema) -> pa.Schema:
     """The schema of the rows in a packet."""
@@ -99,14 +102,14 @@ def _packed(placed: Sequence[Placed], upserts: UpsertPlan) -> pa.RecordBatch:
     ends = np.append(starts[1:], len(order))
     arranged = taken(rows, order)
     parts = [arranged.slice(start, end - start).serialize() for start, end in zip(starts, ends, strict=True)]
-    first = order[starts]
+    first = np.append(order[0], order[starts])
     return pa.RecordBatch.from_arrays(
         [
-            pa.array(bucket_of[first].astype(np.int32)),
+            pa.array(np.append(SETTINGS, bucket_of[order[starts]]).astype(np.int32)),
             topics.dictionary.take(pa.array(topic_of[first])),
             pa.array(partitions[first].astype(np.int32)),
             pa.array(offsets[first]),
-            _binaries(parts),
+            _binaries([pa.py_buffer(b""), *parts]),
         ],
         schema=_PACKETS,
     )
@@ -147,7 +150,7 @@ def unpacked(packets: Iterable[Packet], schema: pa.Schema) -> Upserts | None:
         packets: The packets, in any order.
         schema: The schema of the rows.
     """
-    ordered = sorted(packets, key=lambda p: (p.topic, p.partition, p.offset))
+    ordered = sorted((p for p in packets if p.rows), key=lambda p: (p.topic, p.partition, p.offset))
     if not ordered:
         return None
     whole = packed_schema(schema)

@@ -6,6 +6,7 @@ nothing, and gives the last change of each key in a micro-batch.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,16 +25,21 @@ from kdsl.types.spark import spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_log = logging.getLogger(__name__)
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def changelog(packets: DataFrame, plan: ReadPlan) -> DataFrame:
+def changelog(
+    packets: DataFrame, plan: ReadPlan, observed: Callable[[DataFrame], DataFrame] | None = None
+) -> DataFrame:
     """The changes that packets make.
 
     Args:
         packets: Packets (`kdsl.run.upsert.packets.PACKETS`), a stream or not.
         plan: What is read.
+        observed: Looks on at the buckets that a stream's batch has touched (`kdsl.run.upsert.state.CHANGED`), and
+            gives them on as they are.
 
     Returns:
         The columns of `change_row`.
@@ -49,17 +55,20 @@ def changelog(packets: DataFrame, plan: ReadPlan) -> DataFrame:
         return together.mapInArrow(partial(_last_changes, sent, upserts), shown)
     if not packets.isStreaming:
         return packets.groupBy("bucket").applyInArrow(_all_changes(sent, upserts), shown)
+    _use_rocksdb(packets.sparkSession)
     processor = UpsertProcessor(plan.table, sent, upserts.keys, upserts.buckets)
     found = packets.groupBy("bucket").transformWithStateInPandas(processor, CHANGED, "append", "none")
+    found = found if observed is None else observed(found)
     return found.mapInArrow(partial(_opened, sent), shown)
 
 
-def use_rocksdb(spark: SparkSession) -> None:
-    """Let queries that are started from now on keep their state in RocksDB, which the state of keys needs.
+def _use_rocksdb(spark: SparkSession) -> None:
+    """Let queries that begin from now on keep their state in RocksDB, without which Spark runs no such query.
 
-    A query that has a checkpoint goes on with what it has.
+    A query that has a checkpoint goes on with the store that it began with.
     """
     if spark.conf.get(_PROVIDER, "") != _ROCKSDB:
+        _log.info("%s is set to RocksDB, which the state of upsert tables needs", _PROVIDER)
         spark.conf.set(_PROVIDER, _ROCKSDB)
 
 

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import attrs
+import orjson
 import pyarrow as pa
 from pyspark.sql import types as s
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -19,9 +20,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND, ROW_KINDS
 from kdsl.run.upsert.changes import Changes, changes
-from kdsl.run.upsert.packets import Packet, unpacked
+from kdsl.run.upsert.packets import SETTINGS, Packet, unpacked
 
-STATE = s.StructType([s.StructField("buckets", s.IntegerType()), s.StructField("rows", s.BinaryType())])
+STATE = s.StructType([s.StructField("rows", s.BinaryType())])
 CHANGED = s.StructType(
     [
         s.StructField("bucket", s.IntegerType(), False),
@@ -58,15 +59,18 @@ class UpsertProcessor(StatefulProcessor):
 
         del timer_values
         schema = _schema(self._schema)
+        if key[0] == SETTINGS:
+            self._check(schema)
+            return
         columns = [a.name for a in attrs.fields(Packet)]
         given = [Packet(*row) for frame in rows for row in frame[columns].itertuples(index=False)]
         upserts = unpacked(given, schema)
         if upserts is None:
             return
         found = changes(self._kept(schema), upserts, self._keys)
-        kept = _written(found.state)
-        if found.state.num_rows:
-            self._state.update((self._buckets, kept))
+        kept = _written(found.state) if found.state.num_rows else b""
+        if kept:
+            self._state.update((kept,))
         else:
             self._state.clear()
         yield pd.DataFrame(
@@ -85,13 +89,26 @@ class UpsertProcessor(StatefulProcessor):
         stored = self._state.get() if self._state.exists() else None
         if stored is None:
             return None
-        buckets, rows = stored
-        if buckets != self._buckets:
-            raise KdslError(
-                f"{self._table}: the checkpoint keeps its keys in {buckets} buckets, and the table declares "
-                f"{self._buckets}; declare changelog_buckets={buckets}, or begin with a new checkpoint"
+        return _fitted(_read(stored[0]), schema)
+
+    def _check(self, schema: pa.Schema) -> None:
+        """Refuse state that was kept by another key, or in other buckets: its rows would not be found again."""
+        key = ", ".join(f"{name} {schema.field(name).type}" for name in self._keys)
+        stored = self._state.get() if self._state.exists() else None
+        if stored is None:
+            self._state.update((orjson.dumps({"buckets": self._buckets, "key": key}),))
+            return
+        kept = orjson.loads(stored[0])
+        wrong = []
+        if kept["buckets"] != self._buckets:
+            wrong.append(
+                f"keeps its keys in {kept['buckets']} buckets, and the table declares {self._buckets}; declare "
+                f"changelog_buckets={kept['buckets']}"
             )
-        return _fitted(_read(rows), schema)
+        if kept["key"] != key:
+            wrong.append(f"keeps rows by the key ({kept['key']}), and the table declares ({key}); declare that key")
+        if wrong:
+            raise KdslError(f"{self._table}: the checkpoint {'; it '.join(wrong)}, or begin with a new checkpoint")
 
 
 def changed_rows(found: Changes) -> pa.RecordBatch:
