@@ -29,7 +29,7 @@ from kdsl.errors import ResolveError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from kdsl.script.plan import Job
+    from kdsl.script.model import Job
 
 _MASTER = "SPARK_MASTER"
 

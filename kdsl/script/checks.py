@@ -17,7 +17,7 @@ _REASONS: dict[str, tuple[str, str]] = {
         "a group without a window changes its result with each row, and a table that only takes new rows cannot be "
         "told of changes (the reference asks for a changelog or upsert sink here, too)",
         "group by a window of a column with a watermark, as TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE), "
-        f"{_BATCH}",
+        f"write into a table of 'upsert-kafka', {_BATCH}",
     ),
     "grouping": ("Spark groups a stream by one set of keys", f"write one INSERT for each set, {_BATCH}"),
     "distinct": ("a stream never knows whether an equal row came before", f"leave DISTINCT out, {_BATCH}"),
@@ -31,6 +31,8 @@ _REASONS: dict[str, tuple[str, str]] = {
     "set": ("a stream never knows whether an equal row is to come", f"write UNION ALL, {_BATCH}"),
     "nested": ("Spark has no queries inside of expressions on streams", f"write a JOIN, {_BATCH}"),
 }
+
+_TAKING_CHANGES = ("blackhole", "upsert-kafka")
 
 
 def stream_problems(
@@ -48,8 +50,11 @@ def stream_problems(
         watermarks: Whether a table that is read has a watermark.
         sink: The connector of the table that is written; None shows the rows.
     """
-    for note, where in notes:
-        if note.kind not in _REASONS or (sink == "blackhole" and note.kind == "aggregate"):
+    given = list(notes)
+    if sink in _TAKING_CHANGES:
+        yield from _together([one for one in given if one[0].kind in ("aggregate", "join")])
+    for note, where in given:
+        if note.kind not in _REASONS or (sink in _TAKING_CHANGES and note.kind == "aggregate"):
             continue
         shown = note.kind == "aggregate" and sink in ("print", None)
         reason, fix = (_SHOWN, _REASONS["aggregate"][1]) if shown else _REASONS[note.kind]
@@ -59,3 +64,14 @@ def stream_problems(
             message = f"{window.kind} in a stream: a window ends when a watermark passes it, and no table has one"
             fix = "declare WATERMARK FOR ts AS ts - INTERVAL '5' SECOND in the table"
             yield Problem("stream-watermark", message, fix, where)
+
+
+def _together(notes: list[tuple[Note, Where]]) -> Iterator[Problem]:
+    """Of a query whose rows change, Spark makes one group, and joins nothing."""
+    groups = [one for one in notes if one[0].kind == "aggregate"]
+    if groups and len(notes) > 1:
+        note, where = groups[0]
+        what = "a group of groups" if len(groups) > 1 else "a group of joined streams"
+        message = f"{note.name} in a stream: {what}, of which Spark tells no changes"
+        fix = "write the inner result to a table of 'upsert-kafka' by itself, or group by windows"
+        yield Problem("stream-several", message, f"{fix}, {_BATCH}", where)

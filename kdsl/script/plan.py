@@ -31,112 +31,14 @@ from kdsl.declare.translate.scopes import Changelog
 from kdsl.errors import Problem, ResolveError, Where, fail_on, listing, nearest
 from kdsl.resolve import problems as judged
 from kdsl.script.checks import stream_problems
-from kdsl.script.datagen import Generated, generated
+from kdsl.script.datagen import generated
+from kdsl.script.keys import Keyed, keyed, unfit
 from kdsl.script.matching import Column, matched
-from kdsl.script.options import ScriptOptions, script_options
-from kdsl.script.settings import Settings, Told
+from kdsl.script.model import Job, ScriptPlan, ScriptTable, View
+from kdsl.script.options import script_options
+from kdsl.script.settings import Told
 from kdsl.table import Table
 from kdsl.types import model as t
-
-
-@attrs.frozen
-class ScriptTable:
-    """A table of a script with what runs it.
-
-    Attributes:
-        declared: What was declared.
-        topic: The table at work, where its connector is Kafka's.
-        options: The options, where only scripts have the connector.
-        generated: How its rows are made, where it is made up.
-    """
-
-    declared: DeclaredTable
-    topic: Table | None = None
-    options: ScriptOptions | None = None
-    generated: Generated | None = None
-
-    @property
-    def name(self) -> str:
-        """The name that queries use."""
-        return self.declared.name
-
-    @property
-    def connector(self) -> str:
-        """The connector's name."""
-        return self.declared.options.get("connector", "")
-
-    @property
-    def ends(self) -> bool:
-        """Whether a stream of it ends by itself."""
-        if self.generated is not None:
-            return self.generated.rows is not None
-        return self.topic is not None and self.topic.definition.options.valid().bounded != "unbounded"
-
-
-@attrs.frozen
-class View:
-    """A view of a script: its query, and the columns that it gives."""
-
-    name: str
-    query: Translated
-    columns: t.Row
-
-
-@attrs.frozen
-class Job:
-    """One ``INSERT``, or a query whose rows are shown.
-
-    Attributes:
-        number: Its place among the jobs of the script, from 1.
-        query: The query.
-        sink: The table that is written; None shows the rows.
-        columns: The columns that the sink gets, in its order.
-        tables: The tables that are read, by name.
-        views: The views that are read, those first that others use.
-        settings: What ``SET`` said.
-        group: The jobs of one number start together: a statement set.
-        where: Its place.
-    """
-
-    number: int
-    query: Translated
-    sink: ScriptTable | None
-    columns: tuple[Column, ...]
-    tables: Mapping[str, ScriptTable]
-    views: tuple[View, ...]
-    settings: Settings
-    group: int
-    where: Where = attrs.field(eq=False, repr=False)
-
-    @property
-    def streaming(self) -> bool:
-        """Whether it runs as a stream: it reads a table, and the mode is not batch."""
-        return bool(self.tables) and self.settings.mode == "streaming"
-
-    @property
-    def ends(self) -> bool:
-        """Whether it ends by itself."""
-        return not self.streaming or all(table.ends for table in self.tables.values())
-
-    @property
-    def name(self) -> str:
-        """What the job is called."""
-        return f"insert-{self.number}-{self.sink.name}" if self.sink else f"select-{self.number}"
-
-
-@attrs.frozen
-class ScriptPlan:
-    """What a script does.
-
-    Attributes:
-        jobs: What runs, in order.
-        warnings: What is odd and goes on.
-        tables: Every table that the script declares.
-    """
-
-    jobs: tuple[Job, ...]
-    warnings: tuple[Problem, ...] = ()
-    tables: tuple[ScriptTable, ...] = ()
 
 
 def plan_script(
@@ -264,23 +166,20 @@ class _Planner:
                 return
             pairs = zip(columns.fields, statement.columns, strict=True)
             columns = attrs.evolve(columns, fields=tuple(attrs.evolve(f, name=each) for f, each in pairs))
-        self.views[name] = View(name, query, columns)
+        named = keyed(_text(statement.query)[0], self.known())
+        named = named and attrs.evolve(named, columns=columns.names)
+        self.views[name] = View(name, query, columns, named)
 
     def readable(self) -> dict[str, t.Row]:
         """Everything that a query can read: tables whose rows are known, and views."""
         rows: dict[str, t.Row] = {}
         for declared in self.catalog.tables:
             table = self.made[id(declared)]
-            rows[declared.name] = _row(table)
+            rows[declared.name] = table.row
         return {**rows, **{view.name: view.columns for view in self.views.values()}}
 
     def query(self, fragment: Fragment) -> Translated | None:
-        text = fragment.text
-        shift = 0
-        bare = re.match(r"\s*TABLE\s+", text, re.IGNORECASE)
-        if bare:
-            shift = len("SELECT * FROM ") - bare.end()
-            text = f"SELECT * FROM {text[bare.end() :]}"  # noqa: S608
+        text, shift = _text(fragment)
         try:
             made = typed_query(text, self.readable())
         except UntranslatableError as e:
@@ -309,7 +208,7 @@ class _Planner:
             return False
         self.problems += problems
         table = self.changed(declared, options)
-        if isinstance(_row(table), Changelog) != isinstance(_row(self.made[id(declared)]), Changelog):
+        if isinstance(table.row, Changelog) != isinstance(self.made[id(declared)].row, Changelog):
             message = f"the hint makes a changelog of {hint.table!r}, or makes one to be none"
             self.problem("hint-format", message, "declare a table of that format", where)
             return False
@@ -356,13 +255,57 @@ class _Planner:
                 self.problem("sql-query", e.reason, e.fix, fragment.where(e.position, len(e.name)))
         columns, problems = matched(sink.declared, query, statement.columns, constants)
         self.problems += [p.at(statement.query.where(table=sink.name)) for p in problems]
-        if query.changelog and sink.topic is not None:
+        if query.changelog and sink.topic is not None and sink.topic.definition.upserts is None:
             made = sink.topic.definition.value_format
             if made is not None and made.insert_only:
                 message = f"the query gives rows that change and go, and the format of {sink.name} only takes new ones"
-                fix = "give the table a value format that carries changes, as debezium-json"
+                fix = "give the table the connector 'upsert-kafka', or a value format that carries changes, as "
+                fix += "debezium-json"
                 self.problem("write-changelog", message, fix, statement.table.where)
-        self.job(statement.query, query, sink, columns, statement.where)
+        job = self.job(statement.query, query, sink, columns, statement.where)
+        self.judge_key(job, statement)
+
+    def judge_key(self, job: Job, statement: Insert) -> None:
+        """Whether the primary key of an upsert table names the rows that change."""
+        upserts = None if job.sink is None or job.sink.topic is None else job.sink.topic.definition.upserts
+        changing = job.query.changelog or (job.streaming and job.aggregates)
+        if upserts is None or not changing or job.sink is None:
+            return
+        found = keyed(_text(statement.query)[0], self.known())
+        if found is None:
+            return
+        primary = job.sink.topic.definition.primary_key  # type: ignore[union-attr]
+        places = [c.index for c in job.columns if c.name in primary and c.index is not None]
+        images = job.query.changelog and all(table.has_images for table in job.tables.values())
+        lacking, changed = unfit(found, places, images=images)
+        shown, where = listing(primary), statement.table.where
+        if lacking:
+            names = [found.columns[p] for p in lacking if p >= 0]
+            more = f" (which lacks {listing(names)})" if names else ""
+            message = f"several rows of the query can have the same primary key {shown} of {job.sink.name}{more}, and "
+            message += "would replace and delete each other"
+            fix = "select all columns that the query groups by, or the primary key of the table that it reads, and "
+            self.problem("upsert-key-query", message, f"{fix}declare them as PRIMARY KEY", where)
+        elif changed:
+            names = [c.name for c in job.columns if c.index in changed and c.name in primary]
+            message = f"a row of the query may change {listing(names)} in the primary key {shown} of {job.sink.name}, "
+            message += "and what was written under the old key would stay, for the query does not tell how a row was"
+            fix = f"leave {listing(names)} out of the PRIMARY KEY"
+            self.problem("upsert-key-query", message, fix, where)
+
+    def known(self) -> dict[str, Keyed]:
+        """The tables and views that a query can read, and what names their rows."""
+        found = {}
+        for declared in self.catalog.tables:
+            table = self.made[id(declared)]
+            changes = isinstance(table.row, Changelog)
+            key = table.topic.definition.primary_key if table.topic is not None and changes else ()
+            found[declared.name] = Keyed.table((c.name for c in declared.columns), key)
+        for view in self.views.values():
+            found.pop(view.name, None)
+            if view.keyed is not None:
+                found[view.name] = view.keyed
+        return found
 
     def sink(self, statement: Insert) -> ScriptTable | None:
         name, where = statement.table, statement.table.where
@@ -381,7 +324,8 @@ class _Planner:
             table = self.changed(declared, statement.options)
         if table.connector == "datagen":
             message = f"{declared.name!r} is a table of the connector 'datagen', which only reads"
-            self.problem("insert-sink", message, "write into a table of 'kafka', 'print' or 'blackhole'", where)
+            fix = "write into a table of 'kafka', 'upsert-kafka', 'print' or 'blackhole'"
+            self.problem("insert-sink", message, fix, where)
             return None
         self.judge(table, "write")
         return table
@@ -416,14 +360,15 @@ class _Planner:
         sink: ScriptTable | None,
         columns: Sequence[Column],
         where: Where,
-    ) -> None:
+    ) -> Job:
         tables, views = self.used(query)
         number = len(self.jobs) + 1
         job = Job(number, query, sink, tuple(columns), tables, tuple(views), self.told.now, self.groups, where)
         for table in tables.values():
             if table.connector in ("print", "blackhole"):
                 message = f"{table.name!r} is a table of the connector {table.connector!r}, which only writes"
-                self.problem("select-source", message, "read a table of 'kafka' or 'datagen'", fragment.where())
+                fix = "read a table of 'kafka', 'upsert-kafka' or 'datagen'"
+                self.problem("select-source", message, fix, fragment.where())
             self.judge(table, "read")
             if not job.streaming and table.generated is not None and table.generated.rows is None:
                 message = f"{table.name!r} never ends, and a batch reads all of it"
@@ -441,10 +386,13 @@ class _Planner:
                 own, windows, watermarks=marked, sink=None if sink is None else sink.connector
             )
         self.jobs.append(job)
+        return job
 
 
-def _row(table: ScriptTable) -> t.Row:
-    """The columns of a table as queries read it."""
-    made = None if table.topic is None else table.topic.definition.value_format
-    row = table.declared.row
-    return row if made is None or made.insert_only else Changelog(row.fields, nullable=False)
+def _text(fragment: Fragment) -> tuple[str, int]:
+    """A query as text, ``TABLE t`` written out, and by how much it has grown."""
+    text = fragment.text
+    bare = re.match(r"\s*TABLE\s+", text, re.IGNORECASE)
+    if bare is None:
+        return text, 0
+    return f"SELECT * FROM {text[bare.end() :]}", len("SELECT * FROM ") - bare.end()  # noqa: S608

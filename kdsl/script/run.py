@@ -22,13 +22,15 @@ from kdsl.run.frames.changelog_text import changelog_lines
 from kdsl.run.frames.watermark import with_watermark
 from kdsl.run.session import cores
 from kdsl.script.datagen import NUMBER
+from kdsl.script.model import Job, ScriptPlan, ScriptTable
 from kdsl.script.options import PrintOptions
-from kdsl.script.plan import Job, ScriptPlan, ScriptTable
 from kdsl.types.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from kdsl.table import OutputMode
 
 _log = logging.getLogger("kdsl.script")
 _ZONE = "spark.sql.session.timeZone"
@@ -138,8 +140,7 @@ class _Run:
     def check_windows(self, job: Job) -> None:
         """Windows of instants begin at midnight UTC in Spark, and at midnight of the zone in the reference."""
         zone = self.spark.conf.get(_ZONE) or "UTC"
-        queries = [job.query, *(view.query for view in job.views)]
-        zoned = [w for q in queries for w in q.windows if w.zoned and w.kind != "SESSION" and w.size > 900_000]
+        zoned = [w for q in job.queries for w in q.windows if w.zoned and w.kind != "SESSION" and w.size > 900_000]
         if zoned and zone not in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
             raise KdslError(
                 f"{job.name}: {zoned[0].kind} over a TIMESTAMP_LTZ would begin at midnight UTC, and not in {zone}; "
@@ -227,13 +228,15 @@ class _Run:
         folder = self.progress(job)
         name = f"{job.settings.name}: {job.name}" if job.settings.name else job.name
         if sink is not None and sink.topic is not None:
-            return sink.topic.write_stream(df, self.ways.cluster, checkpoint=folder, trigger=trigger, name=name)
+            mode: OutputMode = "update" if job.aggregates else "append"  # of windows the last result, as in Flink
+            return sink.topic.write_stream(
+                df, self.ways.cluster, checkpoint=folder, trigger=trigger, name=name, output_mode=mode
+            )
         writer = df.writeStream.queryName(name).option("checkpointLocation", folder)
         if trigger:
             writer = writer.trigger(**trigger)
         if sink is not None and sink.connector == "blackhole":
-            complete = any(note.kind == "aggregate" for note in job.query.notes)
-            return writer.format("noop").outputMode("update" if complete else "append").start()
+            return writer.format("noop").outputMode("update" if job.aggregates else "append").start()
         write = (lambda rows, _: printed(rows, sink)) if sink is not None else (lambda rows, _: self.shown(rows, job))
         return writer.foreachBatch(write).start()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kdsl.durations import duration_text
-from kdsl.script.plan import Job, ScriptPlan, ScriptTable
+from kdsl.script.model import Job, ScriptPlan, ScriptTable
 
 
 def show_script(plan: ScriptPlan) -> str:
@@ -42,4 +42,4 @@ def _table(table: ScriptTable) -> str:
     options = table.topic.definition.options.valid()
     topics = options.topic if options.topic else f"pattern {options.topic_pattern}"
     shown = topics if isinstance(topics, str) else ";".join(topics)
-    return f"{table.name} (kafka, {shown})"
+    return f"{table.name} ({table.connector}, {shown})"

@@ -12,7 +12,8 @@ from kdsl.cluster import Cluster
 from kdsl.declare.ddl.parser import read_script
 from kdsl.declare.translate.casts import goes_into
 from kdsl.errors import ResolveError
-from kdsl.script.plan import ScriptPlan, plan_script
+from kdsl.script.model import ScriptPlan
+from kdsl.script.plan import plan_script
 from kdsl.script.show import show_script
 from kdsl.types.parse import parse_type
 
@@ -296,3 +297,109 @@ class TestTables:
             "            id BIGINT = id, from INT",
             "            name STRING = name",
         ]
+
+
+class TestUpserts:
+    """Rows that change, and the primary keys that they are written by."""
+
+    TABLES = """
+        CREATE TABLE words (word STRING, shop STRING) WITH ('connector' = 'kafka', 'topic' = 'words', 'format' = 'json',
+          'scan.startup.mode' = 'earliest-offset');
+        CREATE TABLE counts (word STRING, n BIGINT, PRIMARY KEY (word) NOT ENFORCED) WITH (
+          'connector' = 'upsert-kafka', 'topic' = 'counts', 'key.format' = 'json', 'value.format' = 'json');
+        CREATE TABLE by_number (word STRING, n BIGINT, PRIMARY KEY (n) NOT ENFORCED) WITH (
+          'connector' = 'upsert-kafka', 'topic' = 'by-number', 'key.format' = 'json', 'value.format' = 'json');
+        CREATE TABLE by_both (word STRING, n BIGINT, PRIMARY KEY (word, n) NOT ENFORCED) WITH (
+          'connector' = 'upsert-kafka', 'topic' = 'by-both', 'key.format' = 'json', 'value.format' = 'json');
+        CREATE TABLE shown (word STRING, n BIGINT) WITH ('connector' = 'print');
+        CREATE TABLE appended (word STRING, n BIGINT) WITH ('connector' = 'kafka', 'topic' = 'a', 'format' = 'json');
+    """
+    LAST = "/*+ OPTIONS('scan.changelog.mode' = 'upsert') */"
+
+    def planned(self, text: str) -> ScriptPlan:
+        return planned(self.TABLES + text)
+
+    def told(self, text: str) -> list[str]:
+        return [f"{code}: {message}" for code, message in problems(self.TABLES + text)]
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "SELECT word, COUNT(*) FROM words GROUP BY word",
+            "SELECT w.word, COUNT(*) FROM words AS w GROUP BY word HAVING COUNT(*) > 1",
+            "SELECT LOWER(word) AS word, COUNT(*) AS n FROM words GROUP BY LOWER(word)",
+            "SELECT word, SUM(x) FROM (SELECT LOWER(word) AS word, 1 AS x FROM words) GROUP BY word",
+            "WITH lower AS (SELECT LOWER(word) AS word FROM words) SELECT word, COUNT(*) FROM lower GROUP BY word",
+            "SELECT 'all', COUNT(*) FROM words",
+            "SELECT CAST(word AS STRING), COUNT(*) FROM words GROUP BY word",
+            "SELECT word, n FROM counts WHERE n > 1",
+            "SELECT word, CAST(shop AS BIGINT) FROM words",
+        ],
+    )
+    def test_a_key_that_names_the_rows_takes_changes(self, query: str) -> None:
+        (job,) = self.planned(f"INSERT INTO counts {query}").jobs
+
+        assert job.streaming
+        assert job.aggregates == ("COUNT" in query or "SUM" in query)
+
+    @pytest.mark.parametrize(
+        ("sink", "query", "message"),
+        [
+            ("by_number", "SELECT word, n FROM counts", "can have the same primary key 'n' of by_number (which lacks"),
+            ("counts", "SELECT word, COUNT(*) FROM words GROUP BY word, shop", "primary key 'word' of counts, and"),
+            ("by_both", "SELECT word, COUNT(*) FROM words GROUP BY word", "may change 'n' in the primary key"),
+            ("by_both", "SELECT word, n FROM counts {last}", "may change 'n' in the primary key"),
+            ("by_number", "SELECT * FROM v", "can have the same primary key 'n'"),
+            ("counts", "SELECT MIN(shop), COUNT(*) FROM (SELECT * FROM words) GROUP BY word", "and would replace"),
+        ],
+    )
+    def test_a_key_that_does_not_is_refused(self, sink: str, query: str, message: str) -> None:
+        view = "CREATE VIEW v (a, b) AS SELECT word, n FROM counts;"
+
+        (told,) = self.told(f"{view} INSERT INTO {sink} {query.format(last=self.LAST)}")
+
+        assert told.startswith("upsert-key-query: ")
+        assert message in told
+
+    def test_a_key_with_more_columns_is_one_where_rows_are_told_as_they_were(self) -> None:
+        (job,) = self.planned("INSERT INTO by_both SELECT word, n FROM counts").jobs
+
+        assert job.query.changelog
+
+    def test_new_rows_have_any_key(self) -> None:
+        assert self.planned("INSERT INTO by_number SELECT word, CHAR_LENGTH(shop) FROM words").jobs
+
+    @pytest.mark.parametrize(
+        ("query", "code"),
+        [
+            ("SELECT word, COUNT(*) FROM (SELECT word, shop, COUNT(*) FROM words GROUP BY word, shop) GROUP BY word",
+             "stream-several"),
+            ("SELECT a.word, COUNT(*) FROM words a JOIN words b ON a.shop = b.shop GROUP BY a.word", "stream-several"),
+            ("SELECT word, COUNT(*) FROM counts GROUP BY word", "sql-query"),
+        ],
+    )  # fmt: skip
+    def test_what_spark_tells_no_changes_of_is_refused(self, query: str, code: str) -> None:
+        assert [told.partition(":")[0] for told in self.told(f"INSERT INTO counts {query}")] == [code]
+
+    def test_changes_go_to_print_and_not_to_what_only_takes_new_rows(self) -> None:
+        (job,) = self.planned("INSERT INTO shown SELECT * FROM counts").jobs
+        (told,) = self.told("INSERT INTO appended SELECT * FROM counts")
+
+        assert job.query.changelog
+        assert told.startswith("write-changelog: the query gives rows that change and go, and the format of appended")
+
+    def test_the_last_change_alone_has_no_values_in_a_delete(self) -> None:
+        rows = [self.planned(f"SELECT * FROM counts {hint}").jobs[0].query.columns for hint in ("", self.LAST)]
+        last = self.TABLES.replace("'topic' = 'counts'", "'topic' = 'counts', 'scan.changelog.mode' = 'upsert'")
+        table = "CREATE TABLE m (word STRING, n BIGINT NOT NULL, PRIMARY KEY (word) NOT ENFORCED) WITH ("
+        table += "'connector' = 'upsert-kafka', 'topic' = 'm', 'key.format' = 'json', 'value.format' = 'json'"
+        kinds = [
+            [str(f.type) for f in planned(f"{last}{table}{mode}); SELECT * FROM m").jobs[0].query.columns.fields]
+            for mode in ("", ", 'scan.changelog.mode' = 'upsert'")
+        ]
+
+        assert rows[0] == rows[1]
+        assert kinds == [["STRING NOT NULL", "BIGINT NOT NULL"], ["STRING NOT NULL", "BIGINT"]]
+
+    def test_the_plan_names_the_connector(self) -> None:
+        assert "  reads     counts (upsert-kafka, counts)" in show_script(self.planned("SELECT * FROM counts"))
