@@ -32,7 +32,9 @@ def _numbered(array: pa.Array) -> tuple[Numbers, int]:
     if pa.types.is_nested(array.type):
         return _dense(pl.Series(pl.from_arrow(array)).rank("dense").fill_null(0).to_numpy())
     if pa.types.is_floating(array.type):
-        array = pa.array(array.to_numpy(zero_copy_only=False) + 0.0, mask=array.is_null().to_numpy(False))
+        values = array.to_numpy(zero_copy_only=False) + 0.0  # -0.0 is 0.0
+        values[np.isnan(values)] = np.nan  # of which there are many
+        array = pa.array(values, mask=array.is_null().to_numpy(False))
     encoded = array.dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 

@@ -1,8 +1,8 @@
 """The state of an upsert table in Spark: the last row of each key, a bucket's rows as one value.
 
 A state call of Spark's Python API costs the better part of a millisecond, whatever it moves, so that state is kept by
-bucket and not by key. The value is a stream of Arrow's IPC format, which says its own schema: a column that the table
-has gained since is NULL in rows of before, and one that it has lost is dropped.
+bucket and not by key. The value is a stream of Arrow's IPC format, which says its own schema: rows of before are
+brought into the form that the table has now where that takes no guess (`fitted`), and are an error else.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class UpsertProcessor(StatefulProcessor):
         stored = self._state.get() if self._state.exists() else None
         if stored is None:
             return None
-        return _fitted(_read(stored[0]), schema)
+        return fitted(_read(stored[0]), schema, self._table)
 
     def _check(self, schema: pa.Schema) -> None:
         """Refuse state that was kept by another key, or in other buckets: its rows would not be found again."""
@@ -135,12 +135,56 @@ def _read(rows: bytes) -> pa.RecordBatch:
         return stream.read_next_batch()
 
 
-def _fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    if rows.schema == schema:
+def fitted(rows: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBatch:
+    """Rows that a checkpoint keeps in the form that the table has now.
+
+    A column that came since is NULL, one that is gone is dropped, and one whose type is wider now is cast.
+
+    Args:
+        rows: The rows, as they were written.
+        schema: The columns of now.
+        table: The table's name, for messages.
+
+    Raises:
+        KdslError: A column has another type, or one that is NOT NULL has no value.
+    """
+    if rows.schema.equals(schema):
         return rows
     names = set(rows.schema.names)
-    columns = [rows.column(f.name).cast(f.type) if f.name in names else pa.nulls(rows.num_rows, f.type) for f in schema]
+    columns = [
+        _cast(rows.column(f.name), f, table) if f.name in names else _nulls(rows.num_rows, f, table) for f in schema
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
+    if not _wider(column.type, field.type):
+        raise KdslError(
+            f"{table}: the checkpoint keeps the column {field.name!r} as {column.type}, and the table declares it as "
+            f"{field.type}, which may not hold each value alike; declare it as it was, or begin with a new checkpoint"
+        )
+    return column.cast(field.type) if field.nullable or not column.null_count else _nulls(len(column), field, table)
+
+
+def _nulls(count: int, field: pa.Field, table: str) -> pa.Array:
+    if not field.nullable:
+        raise KdslError(
+            f"{table}: the column {field.name!r} is declared NOT NULL, and rows in the checkpoint have no value there; "
+            "declare it nullable, or begin with a new checkpoint"
+        )
+    return pa.nulls(count, field.type)
+
+
+def _wider(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether each value of a type is one of another type, and the same there."""
+    if old.equals(new):
+        return True
+    for same in (pa.types.is_signed_integer, pa.types.is_floating):
+        if same(old) and same(new):
+            return bool(new.bit_width >= old.bit_width)
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
+        return bool(new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale)
+    return False
 
 
 @lru_cache(maxsize=16)
