@@ -22,7 +22,7 @@ from kdsl.cli.clusters import (
 )
 from kdsl.cli.console import err, out, print_json, progress
 from kdsl.cluster import Registry
-from kdsl.codegen.model import CodegenError, Draft, TopicFormat
+from kdsl.codegen.model import CodegenError, ConnectorName, Draft, TopicFormat
 from kdsl.codegen.source import to_python
 
 app = typer.Typer(help="Write table classes from what is there already.", no_args_is_help=True)
@@ -34,6 +34,9 @@ Check = Annotated[
 Topic = Annotated[str, typer.Option("--topic", help="The topic; by default called as the schema or the subject.")]
 Name = Annotated[str, typer.Option("--name", help="The table's name; by default that of the schema.")]
 Message = Annotated[str, typer.Option("--message", help="The Protobuf message, where the file has several.")]
+Connector = Annotated[
+    ConnectorName | None, typer.Option("--connector", help="upsert-kafka for an upsert table, kafka for none.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document: the source and the notes.")]
 
 
@@ -132,20 +135,26 @@ def registry(
     settings: RegistryProperty = None,
     version: Annotated[int | None, typer.Option("--version", help="The version; the latest by default.")] = None,
     message: Message = "",
+    connector: Connector = None,
     topic: Topic = "",
     name: Name = "",
     out_file: Out = None,
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the table of a subject of a schema registry: Avro, Protobuf or JSON Schema."""
+    """Write the table of a subject of a schema registry: Avro, Protobuf or JSON Schema.
+
+    An upsert table (--connector upsert-kafka) takes its key from the subject orders-key.
+    """
     from kdsl.codegen.inputs.registry import registry_draft
 
     if url is None:
         raise typer.BadParameter("say where the schema registry is", param_hint="--registry")
     where = Registry(url, pairs(settings, "--registry-property"))
     with progress(f"asking {where.url} for {subject}"):
-        draft = registry_draft(subject, where, version=version, message=message, topic=topic, name=name)
+        draft = registry_draft(
+            subject, where, version=version, message=message, topic=topic, name=name, connector=connector or "kafka"
+        )
     _write([draft], f"subject {subject}", out_file, check, as_json)
 
 
@@ -157,6 +166,7 @@ def topic_command(
         TopicFormat | None,
         typer.Option("--format", help="The value's format; by default the one that its bytes look like."),
     ] = None,
+    connector: Connector = None,
     bootstrap: Bootstrap = None,
     cluster_file: ClusterFile = None,
     cluster_name: ClusterName = None,
@@ -168,14 +178,17 @@ def topic_command(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a table that fits the last records of a topic."""
+    """Write a table that fits the last records of a topic.
+
+    It is an upsert table where the topic is compacted and its records have keys, unless --connector says kafka.
+    """
     from kdsl.codegen.inputs.topic import topic_draft
 
     cluster = given_cluster(bootstrap, cluster_file, cluster_name, properties, url, settings)
     if cluster is None:
         raise typer.BadParameter("say where the brokers are", param_hint="--bootstrap")
     with progress(f"reading the last {records} records of {topic}"):
-        draft = topic_draft(topic, cluster, records=records, kind=kind, name=name)
+        draft = topic_draft(topic, cluster, records=records, kind=kind, name=name, connector=connector)
     _write([draft], f"topic {topic}", out_file, check, as_json)
 
 

@@ -32,6 +32,9 @@ TopicFormat = Literal[
 ]
 """The formats that records of a topic may be told to have."""
 
+ConnectorName = Literal["kafka", "upsert-kafka"]
+"""The connectors that a table of a topic can have."""
+
 
 class Beside(str):
     """The path of a file, written as one relative to the module, so that it is found from every folder.

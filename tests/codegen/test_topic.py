@@ -16,7 +16,7 @@ from kdsl.codegen.inputs.inferred import inferred
 from kdsl.codegen.inputs.registry import registry_draft
 from kdsl.codegen.inputs.topic import seen, topic_draft
 from kdsl.codegen.model import TopicFormat
-from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.formats import Format
 from kdsl.inspect.peek import last_records
@@ -195,6 +195,69 @@ def test_a_table_of_a_real_topic_reads_its_records(kdsl_kafka: LocalKafka, tmp_p
     assert problems(table, "read") == []
     rows = last_records(Table(table).read_plan(cluster=cluster), cluster, 2).to_pylist()
     assert sorted(row["at"]["x"] for row in rows) == [1.0, 1.5]
+
+
+@pytest.mark.kafka
+def test_a_compacted_topic_with_keys_is_an_upsert_table(kdsl_kafka: LocalKafka, tmp_path: Path) -> None:
+    kdsl_kafka.create_topic("users-seen", partitions=1, config={"cleanup.policy": "compact"})
+    records = [Record('{"id": 1, "name": "Ann"}', key='{"id": 1}'), Record(None, key='{"id": 1}')]
+    kdsl_kafka.produce("users-seen", *records)
+    cluster = Cluster(kdsl_kafka.bootstrap_servers)
+
+    draft = topic_draft("users-seen", cluster)
+
+    (table,) = definitions(module(to_python(draft), tmp_path))
+    assert table == draft.table
+    assert table.options == UpsertOptions(topic=("users-seen",))
+    assert (table.primary_key, table.message_key) == (("id",), ("id",))
+    assert draft.notes[1:] == (
+        "the topic is compacted, so its records are read as the rows that now hold, by their keys",
+        "1 of them have no value (tombstones), which delete the rows of their keys",
+    )
+    assert [problems(table, direction) for direction in ("read", "write")] == [[], []]
+    rows = last_records(Table(table).read_plan(cluster=cluster), cluster, 3).to_pylist()
+    assert rows == [{ROW_KIND: "+U", "id": 1, "name": "Ann"}, {ROW_KIND: "-D", "id": 1, "name": None}]
+    assert topic_draft("users-seen", cluster, connector="kafka").table.options == KafkaOptions(topic=("users-seen",))
+
+
+@pytest.mark.kafka
+def test_another_topic_is_one_where_that_is_said(kdsl_kafka: LocalKafka, tmp_path: Path) -> None:
+    kdsl_kafka.create_topic("users-said", partitions=1)
+    kdsl_kafka.produce("users-said", Record('{"name": "Ann"}', key="u1"))
+    cluster = Cluster(kdsl_kafka.bootstrap_servers)
+
+    table = topic_draft("users-said", cluster, connector="upsert-kafka").table
+
+    assert table.primary_key == ("key_key",)
+    assert table.options == UpsertOptions(topic=("users-said",), key_prefix="key_", value_fields="EXCEPT_KEY")
+    assert definitions(module(to_python(table), tmp_path)) == [table]
+    assert problems(table, "read") == []
+    kdsl_kafka.produce("users-said", Record('{"name": "Bob"}'))
+    with pytest.raises(CodegenError, match="no upsert table: 1 of its last 2 records have no message key"):
+        topic_draft("users-said", cluster, connector="upsert-kafka")
+
+
+@pytest.mark.kafka
+def test_an_upsert_table_of_the_two_subjects_of_a_topic(kdsl_registry: LocalRegistry, tmp_path: Path) -> None:
+    registry = Registry(kdsl_registry.url)
+    client = RegistryClient(registry)
+
+    def register(subject: str, *fields: tuple[str, str]) -> None:
+        schema = {"type": "record", "name": "User", "fields": [{"name": n, "type": k} for n, k in fields]}
+        client.register(subject, RegisteredSchema(json.dumps(schema), "AVRO", ()))
+
+    register("codegen-users-value", ("id", "long"), ("name", "string"))
+    with pytest.raises(CodegenError, match="the registry has no subject 'codegen-users-key'"):
+        registry_draft("codegen-users-value", registry, connector="upsert-kafka")
+    register("codegen-users-key", ("id", "long"))
+
+    draft = registry_draft("codegen-users-value", registry, connector="upsert-kafka")
+
+    assert definitions(module(to_python(draft), tmp_path)) == [draft.table]
+    assert draft.table.options == UpsertOptions(topic=("codegen-users",))
+    assert draft.table.primary_key == ("id",)
+    assert [c.name for c in draft.table.columns] == ["id", "name"]
+    assert problems(draft.table, "read") == []
 
 
 @pytest.mark.kafka

@@ -15,11 +15,13 @@ import pyarrow as pa
 from kdsl.cluster import Cluster
 from kdsl.codegen.inputs.changes import change_data
 from kdsl.codegen.inputs.inferred import inferred
+from kdsl.codegen.inputs.keyed import Part, keyed_table
 from kdsl.codegen.inputs.registry import registered_draft
-from kdsl.codegen.model import CodegenError, Draft, Hint, Path, TopicFormat
+from kdsl.codegen.model import CodegenError, ConnectorName, Draft, Hint, Path, TopicFormat
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.formats import Format
+from kdsl.inspect.doctor.admin import Admin, NotToldError
 from kdsl.inspect.peek import last_records
 from kdsl.plan.build import read_plan
 from kdsl.registry.client import registry_client
@@ -54,7 +56,13 @@ class Seen:
 
 
 def topic_draft(
-    topic: str, cluster: Cluster, *, records: int = 100, kind: TopicFormat | None = None, name: str = ""
+    topic: str,
+    cluster: Cluster,
+    *,
+    records: int = 100,
+    kind: TopicFormat | None = None,
+    name: str = "",
+    connector: ConnectorName | None = None,
 ) -> Draft:
     """A table of a topic, inferred from its last records.
 
@@ -68,9 +76,12 @@ def topic_draft(
         records: How many records are looked at.
         kind: The format of the value, where it is known.
         name: The table's name; by default the topic's.
+        connector: ``upsert-kafka`` for an upsert table; by default one where the topic is compacted and each record
+            has a key.
 
     Raises:
-        CodegenError: The topic is empty, or its values are not of the kind that was said.
+        CodegenError: The topic is empty, its values are not of the kind that was said, or records that should be
+            upserts have no key.
         KafkaReadError: The brokers cannot be reached, or the topic does not exist.
     """
     found = _raw(topic, cluster, records)
@@ -86,30 +97,49 @@ def topic_draft(
     if apart:
         key = None
         notes.append("the keys hold their schema beside them, which no format takes off, and are left out")
-    if tombstones and not changes:
-        notes.append(f"{tombstones} of them have no value (tombstones), which a table that only inserts cannot say")
     if key is not None and any(k is None for k in keys):
         notes.append(f"{sum(k is None for k in keys)} of them have no key")
-    options = KafkaOptions(topic=(topic,))
-    columns, hints = value.columns, dict(value.hints)
-    if key is not None:
-        clash = {c.name for c in key.columns} & {c.name for c in columns}
-        # Key columns that the value has as well are one column; otherwise the key's are kept apart by a prefix.
-        same = clash == {c.name for c in key.columns} and all(c in columns for c in key.columns)
-        if not same:
-            prefix = "k_" if any(c.name.startswith("key_") for c in columns) else "key_"
-            options = KafkaOptions(topic=(topic,), key_prefix=prefix, value_fields="EXCEPT_KEY")
-            hints.update({(prefix + path[0], *path[1:]): hint for path, hint in key.hints.items()})
-            columns = (*(attrs.evolve(c, name=prefix + c.name, key=True) for c in key.columns), *columns)
-        else:
-            mine = {c.name for c in key.columns}
-            columns = tuple(attrs.evolve(c, key=c.name in mine) for c in columns)
-        notes += [f"key: {n}" for n in key.notes]
-    table = TableDef(
-        name or topic, columns, options=options, key_format=None if key is None else key.format,
-        value_format=value.format,
-    )  # fmt: skip
+    upserts = _upserts(topic, cluster, connector, keys, key, value)
+    if upserts and connector is None:
+        notes.append("the topic is compacted, so its records are read as the rows that now hold, by their keys")
+    if tombstones and not changes:
+        what = "which delete the rows of their keys" if upserts else "which a table that only inserts cannot say"
+        notes.append(f"{tombstones} of them have no value (tombstones), {what}")
+    of_key = None if key is None else Part(key.format, key.columns, key.hints)
+    of_value = Part(value.format, value.columns, value.hints)
+    table, hints = keyed_table(name or topic, topic, of_key, of_value, upserts=upserts)
+    notes += [f"key: {n}" for n in key.notes] if key is not None else []
     return Draft(table, hints, (*notes, *value.notes))
+
+
+def _upserts(
+    topic: str,
+    cluster: Cluster,
+    connector: ConnectorName | None,
+    keys: Sequence[bytes | None],
+    key: Seen | None,
+    value: Seen,
+) -> bool:
+    """Whether the records are the rows of an upsert table."""
+    fits = key is not None and all(k is not None for k in keys) and value.format.insert_only
+    if connector == "upsert-kafka" and not fits:
+        if not value.format.insert_only:
+            reason = f"its values are changes by themselves, of the format {value.format.identifier!r}"
+        else:
+            without = sum(k is None for k in keys)
+            reason = f"{without} of its last {len(keys)} records have no message key, which says what row they are"
+        raise CodegenError(f"the topic {topic!r} is no upsert table: {reason}")
+    if connector is None and fits:
+        return "compact" in _cleanup(topic, cluster)
+    return connector == "upsert-kafka"
+
+
+def _cleanup(topic: str, cluster: Cluster) -> str:
+    """How the topic is cleaned up; empty where the brokers do not tell."""
+    try:
+        return Admin(cluster).topic_settings(topic).get("cleanup.policy", "")
+    except NotToldError:
+        return ""
 
 
 def _raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from confluent_kafka import KafkaError
 
 from kdsl.client.connector import ConnectorSettings
 from kdsl.cluster import Cluster
+from kdsl.durations import duration_text
 from kdsl.errors import KdslError, ResolveError, listing, nearest
 from kdsl.inspect.doctor.admin import Admin, NotToldError, Settings, TopicState
 from kdsl.inspect.doctor.findings import Finding, error, ok, warning
@@ -42,7 +44,9 @@ def reading(plan: ReadPlan, cluster: Cluster, admin: Admin) -> Iterator[Finding]
         yield from _serving(name, state)
         yield from _allowed(f"topic {name}", state.rights, ("READ", "DESCRIBE"))
         settings = _settings(admin, name)
-        if "compact" in settings.get("cleanup.policy", ""):
+        if plan.upserts is not None:
+            yield from _by_key(name, settings)
+        elif "compact" in settings.get("cleanup.policy", ""):
             message = "the topic is compacted: of older records only the last of each key is left"
             yield warning(f"topic {name}", message, "read it as an upsert table if the records are updates by key")
     yield from _group(plan, admin, cluster.connector())
@@ -140,6 +144,8 @@ def _fits(name: str, plan: WritePlan, settings: Settings, client: Settings) -> I
     if compacted and plan.key is None and not any(m.key == "__raw_key__" for m in plan.metadata):
         message = "the topic is compacted, and the table writes no message key: the broker refuses such records"
         yield error(f"topic {name}", message, "declare key columns and a key format, or set cleanup.policy to delete")
+    elif plan.upserts is not None:
+        yield from _by_key(name, settings)
     elif compacted:
         message = "the topic is compacted: of records with one key only the last is kept"
         yield warning(f"topic {name}", message, "set cleanup.policy to delete, unless the records are updates by key")
@@ -150,6 +156,28 @@ def _fits(name: str, plan: WritePlan, settings: Settings, client: Settings) -> I
     if largest and asked.isdecimal() and int(asked) > largest:
         message = f"the producer may send {int(asked):,} bytes (max.request.size), the topic takes {largest:,}"
         yield warning(f"topic {name}", message, "raise max.message.bytes of the topic, or lower max.request.size")
+
+
+def _by_key(name: str, settings: Settings) -> Iterator[Finding]:
+    """Whether a topic keeps the last record of each key, as long as the row is there, and its deletes long enough."""
+    policy = settings.get("cleanup.policy")
+    if policy is None:  # not told
+        return
+    check = f"retention of {name}"
+    kept = {key: settings.get(key, "-1") for key in ("retention.ms", "retention.bytes")}
+    ends = [f"{key}={value}" for key, value in kept.items() if value != "-1"]
+    if "delete" in policy and ends:
+        message = f"cleanup.policy is {policy} ({', '.join(ends)}): a row that nothing has updated for so long leaves "
+        message += "the topic without a delete, and a read that begins later does not have it"
+        yield warning(check, message, "set cleanup.policy to compact: the last record of each key then stays")
+    elif "compact" not in policy:
+        message = f"cleanup.policy is {policy} without an end: every record stays, though only the last of a key counts"
+        yield warning(check, message, "set cleanup.policy to compact: a read from the beginning is shorter then")
+    else:
+        day = 86_400_000
+        length = duration_text(timedelta(milliseconds=min(int(settings.get("delete.retention.ms", day)), 10**14)))
+        message = f"compacted; a delete stays {length} (delete.retention.ms): a stream that stands longer may miss it"
+        yield ok(check, message)
 
 
 def _producer(plan: WritePlan, connector: ConnectorSettings, client: Settings) -> Iterator[Finding]:

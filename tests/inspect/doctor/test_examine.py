@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer
 
-from kdsl import Col, KafkaTable, Key
+from kdsl import Col, KafkaTable, Key, PrimaryKey, UpsertTable
 from kdsl.client.bootstrap import Address, AddressError, parse_address
 from kdsl.cluster import Cluster
 from kdsl.inspect.doctor import Finding, examine
@@ -198,6 +198,42 @@ class TestTables:
         (message,) = told(list(examine(cluster, [Table(Notes.definition()).write_plan(cluster)])), "error")
 
         assert message.endswith("the table writes no message key: the broker refuses such records")
+
+    @pytest.mark.parametrize(
+        ("config", "state", "message"),
+        [
+            ({"cleanup.policy": "compact"}, "ok", "compacted; a delete stays 1 d (delete.retention.ms)"),
+            (
+                {"cleanup.policy": "delete", "retention.ms": "3600000"},
+                "warning",
+                "cleanup.policy is delete (retention.ms=3600000): a row that nothing has updated for so long leaves",
+            ),
+            (
+                {"cleanup.policy": "compact,delete", "retention.bytes": "1000000", "retention.ms": "-1"},
+                "warning",
+                "cleanup.policy is compact,delete (retention.bytes=1000000): a row",
+            ),
+            (
+                {"cleanup.policy": "delete", "retention.ms": "-1"},
+                "warning",
+                "cleanup.policy is delete without an end: every record stays",
+            ),
+        ],
+    )
+    def test_the_topic_of_an_upsert_table_keeps_the_last_record_of_each_key(
+        self, kdsl_topic: MakeTopic, cluster: Cluster, config: dict[str, str], state: str, message: str
+    ) -> None:
+        class Users(UpsertTable, topic=kdsl_topic(config=config), key="json", value="json"):
+            user_id: PrimaryKey[int]
+
+        found = list(examine(cluster, self.plans(Table(Users.definition()), cluster)))
+        topic = Users.definition().options.topic[0]
+
+        assert told(found, "error") == []
+        by_key = [text for text in told(found, state) if text.startswith(f"retention of {topic}: ")]
+        assert len(by_key) == 1
+        assert by_key[0].startswith(f"retention of {topic}: {message}")
+        assert not any("upsert table" in text or "unless the records" in text for text in told(found, "warning"))
 
     def test_a_transaction_longer_than_the_broker_allows(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         given = cluster.with_properties({"transaction.timeout.ms": "3600000"})

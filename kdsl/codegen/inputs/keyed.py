@@ -1,0 +1,81 @@
+"""Columns of the message key and of the message value as those of one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from kdsl.codegen.model import Hint, Path
+from kdsl.declare.connector import KafkaOptions, UpsertOptions
+from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.formats import Format
+
+
+@attrs.frozen
+class Part:
+    """One side of the messages.
+
+    Attributes:
+        format: Its format.
+        columns: Its columns.
+        hints: What a schema says about the types inside them.
+    """
+
+    format: Format
+    columns: Sequence[ColumnDef]
+    hints: Mapping[Path, Hint] = attrs.field(factory=dict)
+
+
+def keyed_table(
+    name: str, topic: str, key: Part | None, value: Part, *, upserts: bool = False, comment: str | None = None
+) -> tuple[TableDef, dict[Path, Hint]]:
+    """A table of messages, and what schemas say about the types inside it.
+
+    Key columns that the value has as well are one column; otherwise the key's are kept apart by a prefix.
+
+    Args:
+        name: The table's name.
+        topic: The topic.
+        key: The message key, where it is read.
+        value: The message value.
+        upserts: Whether it is an upsert table, whose primary key is the message key.
+        comment: What the table means.
+    """
+    kind = UpsertOptions if upserts else KafkaOptions
+    hints = dict(value.hints)
+    if key is None:
+        made = TableDef(
+            name, tuple(value.columns), options=kind(topic=(topic,)), value_format=value.format, comment=comment
+        )
+        return made, hints
+    own = [c.name for c in key.columns]
+    if _same(key.columns, value.columns, loosely=upserts):
+        columns = tuple(attrs.evolve(c, key=c.name in own and not upserts) for c in value.columns)
+        options = kind(topic=(topic,))
+    else:
+        prefix = "k_" if any(c.name.startswith("key_") for c in value.columns) else "key_"
+        options = kind(topic=(topic,), key_prefix=prefix, value_fields="EXCEPT_KEY")
+        hints.update({(prefix + path[0], *path[1:]): hint for path, hint in key.hints.items()})
+        columns = (*(attrs.evolve(c, name=prefix + c.name, key=not upserts) for c in key.columns), *value.columns)
+        own = [prefix + each for each in own]
+    return (
+        TableDef(
+            name,
+            columns,
+            options=options,
+            key_format=key.format,
+            value_format=value.format,
+            primary_key=tuple(own) if upserts else (),
+            comment=comment,
+        ),
+        hints,
+    )
+
+
+def _same(key: Sequence[ColumnDef], value: Sequence[ColumnDef], *, loosely: bool) -> bool:
+    """Whether all key columns are columns of the value as well."""
+    if not loosely:
+        return all(c in value for c in key)
+    kinds = {c.name: c.type.as_nullable() for c in value}
+    return all(kinds.get(c.name) == c.type.as_nullable() for c in key)
