@@ -25,7 +25,7 @@ class Connector:
     instead: str = ""
 
 
-_SCRIPT = "run the file with `kdsl run`; a table by itself has the connector 'kafka'"
+_SCRIPT = "run the file with `kdsl run`; a table by itself has the connector 'kafka' or 'upsert-kafka'"
 CONNECTORS = {
     c.name: c
     for c in (

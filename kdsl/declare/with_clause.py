@@ -17,7 +17,7 @@ VERSION = "property-version"
 """An option of the reference's that only says which version its options are of."""
 
 
-_ALWAYS_ALL = "remove it: an upsert table is read from the beginning, for what its last change is shows in all records"
+_ALWAYS_ALL = "remove it: an upsert table is read from the beginning, for only all records show what holds now"
 _NOT_OF_UPSERTS = {
     "format": "name a 'key.format' and a 'value.format'",
     "key.fields": "remove it: the columns of the PRIMARY KEY are the message key",
@@ -111,7 +111,7 @@ class _Reader:
             self._problem("connector", "connector", "the option 'connector' is missing", "add 'connector' = 'kafka'")
         elif known is None:
             message = f"there is no connector {name!r}{nearest(name, NAMES)}"
-            self._problem("connector", "connector", message, "use 'kafka'")
+            self._problem("connector", "connector", message, "use 'kafka' or 'upsert-kafka'")
         elif known.use == "later":
             self._problem("connector-later", "connector", f"the connector {name!r} is not there yet", known.instead)
         elif known.use == "script":
@@ -183,6 +183,10 @@ class _Reader:
         ]
         if upserts and key in _NOT_OF_UPSERTS:
             self._problem("option-unknown", key, f"{self.kind.title} has no option {key!r}", _NOT_OF_UPSERTS[key])
+            return
+        if key in {a.metadata["key"] for a in UpsertOptions.declared()}:
+            fix = f"remove it, or use the connector {UpsertOptions.connector!r}, to which it belongs"
+            self._problem("option-unknown", key, f"{self.kind.title} has no option {key!r}", fix)
             return
         message = f"{self.kind.title} has no option {key!r}{nearest(key, every)}"
         fix = "correct or remove it; client settings begin with 'properties.'"

@@ -16,16 +16,21 @@ from kdsl.options import Spelling
 from kdsl.resolve.keys import value_columns
 from kdsl.resolve.rule import problem
 
+_PRIMARY_KEY = {
+    Spelling.PYTHON: "declare the columns of the key as PrimaryKey[...]",
+    Spelling.DDL: "add PRIMARY KEY (...) NOT ENFORCED",
+    Spelling.YAML: "add primary_key: [...]",
+}
+
 
 def key_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """An upsert table has a primary key of physical columns, and no other column in its message key (UP-1, UP-7)."""
+    """An upsert table has a primary key, and no other column in its message key (UP-1, UP-7)."""
     if table.upserts is None:
         return
-    in_python = table.spelling is Spelling.PYTHON
     marked = tuple(c.name for c in table.columns if c.key) if table.key_fields is None else table.key_fields
     if not table.primary_key:
         message = "an upsert table has no primary key, so nothing says which row a record updates or deletes"
-        fix = "declare the columns of the key as PrimaryKey[...]" if in_python else "add PRIMARY KEY (...) NOT ENFORCED"
+        fix = _PRIMARY_KEY[table.spelling]
         yield problem(table, "upsert-key", message, fix, column=next((c for c in table.columns if c.key), None))
     elif marked and set(marked) != set(table.primary_key):
         message = (
@@ -33,13 +38,6 @@ def key_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
             "upsert table they are one"
         )
         yield problem(table, "upsert-key", message, "leave the mark Key out, and declare PrimaryKey[...] alone")
-    by_name = {c.name: c for c in table.columns}
-    for name in dict.fromkeys(table.primary_key):
-        column = by_name.get(name)
-        if column is not None and column.role == "metadata":
-            message = f"the primary key names {name!r}, a metadata column, which cannot stand in the message key"
-            fix = f"use physical columns; there are {listing(c.name for c in table.physical)}"
-            yield problem(table, "upsert-key", message, fix, column=column)
 
 
 def value_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:

@@ -101,7 +101,10 @@ class TestPrimaryKey:
 
         assert problem.code == "primary-key"
         assert "the format 'json' only inserts" in problem.message
-        assert problem.fix == "make them key columns instead of a primary key"
+        assert problem.fix == (
+            "use the connector 'upsert-kafka', which keeps the last row of each key; or make them key columns instead "
+            "of a primary key"
+        )
 
     def test_it_names_columns(self) -> None:
         assert codes(table(primary_key=("nope",))) == ["primary-key-column", "primary-key"]

@@ -141,6 +141,9 @@ def _stands_for(name: str) -> tuple[str, ...]:
 def _unknown(name: str, valid: Collection[str]) -> _WrongError:
     if name in _NOT_OF_UPSERTS and name in arguments(KafkaOptions):
         return _WrongError("argument-unknown", f"an upsert table has no argument {name}=", _NOT_OF_UPSERTS[name])
+    if name in arguments(UpsertOptions) and name not in valid:
+        fix = "leave it out, or declare an UpsertTable, to which it belongs"
+        return _WrongError("argument-unknown", f"a KafkaTable has no argument {name}=", fix)
     fix = _MEANT.get(name) or f"the arguments are {listing(sorted(valid))}"
     hint = "" if name in _MEANT else nearest(name, valid)
     return _WrongError("argument-unknown", f"a table class has no argument {name}={hint}", fix)
