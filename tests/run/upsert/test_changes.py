@@ -134,3 +134,15 @@ def test_keys_may_be_several_columns_and_of_any_type(keys: list[str]) -> None:
     distinct = {repr([row[key] for key in keys]) for row in values}
     assert found.state.num_rows == len(distinct)
     assert sum(ROW_KINDS[k] == "+I" for k in found.kinds) == len(distinct)
+
+
+def test_keys_that_are_no_numbers_are_one_key_and_both_zeros_are_one() -> None:
+    nans = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001], dtype=np.uint64).view(np.float64)
+    schema = pa.schema([("k", pa.float64()), ("n", pa.int64())])
+    rows = pa.RecordBatch.from_arrays([pa.array([*nans, 0.0, -0.0]), pa.array(range(5))], schema=schema)
+    some = np.zeros(5, dtype=np.int64)
+
+    found = changes(None, Upserts(rows, np.zeros(5, dtype=bool), some, some), ["k"])
+
+    assert found.rows.column("n").to_pylist() == [0, 0, 1, 1, 2, 3, 3, 4]
+    assert found.state.column("n").to_pylist() == [2, 4]
