@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kdsl.formats import ROW_KINDS
 from kdsl.run.upsert.changes import Upserts, changes, last_of_each
@@ -62,6 +62,7 @@ def expected(state: dict[int, Any], rows: list[tuple[dict[str, Any], bool]]) -> 
     return found
 
 
+@settings(deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=4))
 def test_changes_are_those_of_one_row_after_the_other_also_over_batches(batches: list[Any]) -> None:
     truth: dict[int, Any] = {}
@@ -78,6 +79,7 @@ def test_changes_are_those_of_one_row_after_the_other_also_over_batches(batches:
         assert {row["k"]: row for row in state.to_pylist()} == truth
 
 
+@settings(deadline=None)
 @given(ROWS)
 def test_the_last_of_each_key_is_the_last(rows: list[Any]) -> None:
     found, deletes = last_of_each(upserts(rows), ["k"])

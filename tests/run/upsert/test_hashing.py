@@ -8,7 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kdsl.run.upsert.hashing import buckets_of, hashes
 
@@ -53,6 +53,7 @@ def test_the_number_of_a_key_is_what_it_was_in_every_release(name: str) -> None:
     assert hashes([columns()[name]]).tolist() == NUMBERS[name]
 
 
+@settings(deadline=None)
 @given(st.lists(st.one_of(st.none(), st.text(max_size=40)), min_size=1, max_size=20), st.integers(0, 5))
 def test_equal_keys_have_equal_numbers_whatever_the_layout(texts: list[str | None], before: int) -> None:
     array = pa.array(texts, pa.string())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kdsl import Col, Csv, Json, PrimaryKey, UpsertTable
 from kdsl.errors import RecordError
@@ -103,6 +103,7 @@ def changelogs() -> st.SearchStrategy[list[Change]]:
     return st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from("abc")), max_size=40).map(made)
 
 
+@settings(deadline=None)
 @given(changelogs(), st.lists(st.integers(0, 40), max_size=6))
 @pytest.mark.parametrize("table", [Plain, Gathering])
 def test_the_records_say_of_each_key_what_the_changes_said(
