@@ -21,6 +21,7 @@ _REASONS: dict[str, tuple[str, str]] = {
     ),
     "grouping": ("Spark groups a stream by one set of keys", f"write one INSERT for each set, {_BATCH}"),
     "distinct": ("a stream never knows whether an equal row came before", f"leave DISTINCT out, {_BATCH}"),
+    "distinct values": ("Spark keeps no set of the values that came", f"leave DISTINCT out, {_BATCH}"),
     "over": ("Spark has no OVER windows on streams", f"group by a window instead, {_BATCH}"),
     "order": ("a stream has no last row, and so no order of all rows", f"leave ORDER BY out, {_BATCH}"),
     "offset": ("a stream has no order that rows could be left out by", f"leave OFFSET out, {_BATCH}"),

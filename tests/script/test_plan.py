@@ -117,6 +117,11 @@ class TestStreams:
             ("SELECT COUNT(*), name FROM source GROUP BY name", "stream-aggregate"),
             ("SELECT DISTINCT id, name FROM source", "stream-distinct"),
             ("SELECT id, name FROM source ORDER BY id", "stream-order"),
+            (
+                "SELECT COUNT(DISTINCT id), CAST(window_start AS STRING) FROM TABLE(TUMBLE(TABLE marked, "
+                "DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end",
+                "stream-distinct-values",
+            ),
             ("SELECT s.id, s.name FROM source s LEFT JOIN made m ON s.id = m.id", "stream-outer-join"),
             ("SELECT id, name FROM source UNION SELECT id, 'x' FROM made", "stream-set"),
             ("SELECT ROW_NUMBER() OVER (PARTITION BY id ORDER BY ts), name FROM source", "stream-over"),

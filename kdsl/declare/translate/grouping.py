@@ -108,6 +108,8 @@ class Expressions(Scalar):
             self.fail(node, node.name, f"{name} needs OVER (…)", "write OVER (PARTITION BY … ORDER BY …)")
         else:
             self.facts.aggregates = True
+            if node.distinct:
+                self.facts.note("distinct values", f"{name}(DISTINCT …)", node.at)
         return self._made(node, name, values, condition + over)
 
     def over(self, node: n.Over) -> str:

@@ -31,7 +31,8 @@ class Note:
     """Something of a query that a stream may not be able to do.
 
     Attributes:
-        kind: ``aggregate``, ``grouping``, ``distinct``, ``over``, ``order``, ``offset``, ``join``, ``set``, ``nested``.
+        kind: ``aggregate``, ``grouping``, ``distinct``, ``distinct values``, ``over``, ``order``, ``offset``, ``join``,
+            ``set``, ``nested``.
         name: The word in the query.
         position: Its place in the query.
     """
