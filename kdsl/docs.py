@@ -16,7 +16,7 @@ from typing import get_args
 import attrs
 
 from kdsl.client.docs import reference as client_settings
-from kdsl.declare.connector import KafkaOptions, Transport
+from kdsl.declare.connector import KafkaOptions, Transport, UpsertOptions
 from kdsl.declare.metadata import METADATA
 from kdsl.formats import BUILT_IN, ROW_KIND, Format, format_class
 from kdsl.resolve.transport import CAPABILITIES
@@ -106,12 +106,16 @@ def _answer(made: Format, row: t.Row, *, writing: bool) -> str:
     return "no" if any(made.check(row, "write" if writing else "read")) else "yes"
 
 
-def connector_page() -> str:
-    """The reference page of the connector's options and of the metadata, in Markdown."""
+def _metadata() -> str:
     metadata = ["| metadata | type | written, too | what it is |", "| --- | --- | --- | --- |"]
     for key in METADATA.values():
         writable = "where the table has several topics" if key.name == "topic" else "yes" if key.writable else "no"
         metadata.append(f"| `{key.name}` | {key.type} | {writable} | {key.doc} |")
+    return "\n".join(metadata)
+
+
+def connector_page() -> str:
+    """The reference page of the connector's options and of the metadata, in Markdown."""
     parts = [
         "<!-- Made by python -m kdsl.docs from the declarations of the options; do not edit. -->",
         "# The connector `kafka`",
@@ -123,7 +127,27 @@ def connector_page() -> str:
         "## Options",
         KafkaOptions.reference(),
         "## Metadata columns",
-        "\n".join(metadata),
+        _metadata(),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def upsert_connector_page() -> str:
+    """The reference page of the options of upsert tables, in Markdown."""
+    parts = [
+        "<!-- Made by python -m kdsl.docs from the declarations of the options; do not edit. -->",
+        "# The connector `upsert-kafka`",
+        "What an [upsert table](../upsert.md) says about its topics: `class Users(UpsertTable, …)`, or "
+        "`'connector' = 'upsert-kafka'`. The columns of the primary key are the message key (`PrimaryKey[…]`, or "
+        "`primary_key=`; `PRIMARY KEY (…) NOT ENFORCED`), and both formats are named: `key=` and `value=` "
+        "(`key.format`, `value.format`), neither of which carries changes of its own. Client settings and the consumer "
+        "group are those of the connector [`kafka`](../connector.md). It has no start, no `key.fields` and no "
+        "partitioner: a read begins at the beginning, and the key chooses the partition.",
+        "## Options",
+        UpsertOptions.reference(),
+        "## Metadata columns",
+        "In the primary key there is none. Of `-U` and `-D` they are those of the record that made the row before.",
+        _metadata(),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -183,6 +207,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         Path("client-settings.md"): client_settings(),
         Path("connector.md"): connector_page(),
         Path("sql-settings.md"): settings_page(),
+        Path("connectors", f"{UpsertOptions.connector}.md"): upsert_connector_page(),
         **{Path("connectors", f"{name}.md"): script_connector_page(name) for name in SCRIPT_CONNECTORS},
         Path("metrics.md"): metrics_page(),
         **formats,

@@ -10,11 +10,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "rules.md"
-FAMILIES = "OPT|TOP|ST|BD|PD|PAR|PR|KEY|PK|CL|SP|DG|TN|SR|MD|F"
+FAMILIES = "OPT|TOP|ST|BD|PD|PAR|PR|KEY|PK|CL|SP|DG|TN|SR|MD|UP|F"
 RULE = re.compile(rf"\b({FAMILIES})-(\d+)\b(?: to (?:\1-)?(\d+)\b)?")
 CITED = re.compile(r"\bRULES ((?:[A-Z]{1,3}(?:-\d+)?)(?:(?:,| and) [A-Z]{1,3}(?:-\d+)?)*)")
 SECTION = re.compile(r"\b(RULES|FORMATS) section (\d+)")
-INTEGRATION = re.compile(r"\b([ACE])(\d+)\b(?: to \1(\d+)\b)?")
+INTEGRATION = re.compile(r"\b([ABCE])(\d+)\b(?: to \1(\d+)\b)?")
 
 
 def texts() -> Iterator[tuple[Path, str]]:
