@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
 SCRIPTS = sorted((EXAMPLES / "sql").glob("*.sql"))
-TABLES = [path for path in PROGRAMS if "KafkaTable" in path.read_text(encoding="utf-8")]
+TABLES = [p for p in PROGRAMS if any(kind in p.read_text(encoding="utf-8") for kind in ("KafkaTable", "UpsertTable"))]
 
 
 def program(name: str) -> ModuleType:

@@ -1,0 +1,46 @@
+"""Page views counted by region: each count replaces the one before, and is read back as it changes.
+
+Run it with ``python examples/upsert_by_region.py host:port``; it reads ``page-views`` as JSON, writes the counts into
+``views-by-region``, and shows all changes of that topic.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from datetime import datetime
+
+from pyspark.sql import DataFrame, SparkSession, functions as F
+
+from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, UpsertTable
+
+
+class PageViews(KafkaTable, topic="page-views", value=Json(), startup="earliest"):
+    """Each view of a page."""
+
+    user_id: Col[int]
+    page_id: Col[str]
+    viewtime: Col[datetime]
+    user_region: Col[str]
+
+
+class ViewsByRegion(UpsertTable, topic="views-by-region", key=Json(), value=Json()):
+    """How many views each region has now."""
+
+    user_region: PrimaryKey[str]
+    views: Col[int]
+    last_view: Col[datetime]
+
+
+def run(spark: SparkSession, cluster: Cluster, checkpoint: str) -> DataFrame:
+    """Count the views that there are since the last call; gives all changes of the counts."""
+    views = PageViews.read_stream(spark, cluster)
+    counts = views.groupBy("user_region").agg(F.count("*").alias("views"), F.max("viewtime").alias("last_view"))
+    now = {"availableNow": True}
+    ViewsByRegion.write_stream(counts, cluster, checkpoint=checkpoint, trigger=now).awaitTermination()
+    return ViewsByRegion.read(spark, cluster)
+
+
+if __name__ == "__main__":
+    changes = run(SparkSession.builder.getOrCreate(), Cluster(sys.argv[1]), tempfile.mkdtemp())
+    changes.show()
