@@ -112,6 +112,8 @@ def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
+            # Each is a task in every batch of a stateful query.
+            "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
         }
     elif _MASTER in os.environ:
         defaults["spark.master"] = os.environ[_MASTER]

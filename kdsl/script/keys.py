@@ -7,7 +7,7 @@ far as columns go through them by themselves; of others nothing is said.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import attrs
@@ -28,11 +28,13 @@ class Keyed:
         key: The places of the columns that name a row together; -1 for one that is not among them. None: it is not
             known, or rows have no name.
         kinds: What each column is: one of a table as it is, a constant, an aggregate, or something else.
+        filtered: Whether rows are chosen by columns that are not in the key.
     """
 
     columns: tuple[str, ...]
     key: tuple[int, ...] | None
     kinds: tuple[Kind, ...]
+    filtered: bool = False
 
     @classmethod
     def table(cls, columns: Iterable[str], key: Sequence[str]) -> Keyed:
@@ -127,14 +129,28 @@ def _select(node: n.Select, tables: dict[str, Keyed]) -> Keyed | None:
         names.append(item.alias or (item.value.parts[-1] if isinstance(item.value, n.Name) else f"EXPR${len(names)}"))
         values.append(value)
         kinds.append(source.kinds[value] if isinstance(value, int) else _kind(item.value))
+    used = () if node.where is None else map(meant, _names(node.where))
+    filtered = source.filtered or any(one not in (source.key or ()) for one in used)
     grouped = bool(node.group) or any(isinstance(i, n.Item) and aggregates(i.value) for i in node.items)
     if not grouped and source.key is None:
-        return Keyed(tuple(names), None, tuple(kinds))
+        return Keyed(tuple(names), None, tuple(kinds), filtered)
     wanted: list[object] = list(map(meant, node.group)) if grouped else list(source.key or ())
     if any(one not in values and not isinstance(one, int) for one in wanted):  # it may stand there in other words
         return None
     key = tuple(values.index(one) if one in values else -1 for one in wanted)
-    return Keyed(tuple(names), key, tuple(kinds))
+    return Keyed(tuple(names), key, tuple(kinds), filtered)
+
+
+def _names(node: object) -> Iterator[n.Name]:
+    """The columns that stand somewhere in an expression."""
+    if isinstance(node, n.Name):
+        yield node
+    elif isinstance(node, n.Node):
+        for a in attrs.fields(type(node)):
+            yield from _names(getattr(node, a.name))
+    elif isinstance(node, tuple):
+        for one in node:
+            yield from _names(one)
 
 
 def _kind(value: n.Node) -> Kind:

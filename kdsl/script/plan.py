@@ -386,6 +386,14 @@ class _Planner:
                 own, windows, watermarks=marked, sink=None if sink is None else sink.connector
             )
         self.jobs.append(job)
+        found = keyed(_text(fragment)[0], self.known())
+        if found is not None and found.filtered and query.changelog and not all(t.has_images for t in tables.values()):
+            message = (
+                "a filter by columns that are not in the key keeps deletes back, which have values in the key alone"
+            )
+            message += ", and leaves rows that do not pass it any more"
+            fix = "read the table with 'scan.changelog.mode' = 'full', or filter by its primary key"
+            self.problem("upsert-filter", message, fix, fragment.where())
         return job
 
 

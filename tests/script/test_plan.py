@@ -406,5 +406,22 @@ class TestUpserts:
         assert rows[0] == rows[1]
         assert kinds == [["STRING NOT NULL", "BIGINT NOT NULL"], ["STRING NOT NULL", "BIGINT"]]
 
+    @pytest.mark.parametrize(
+        ("query", "good"),
+        [
+            ("SELECT * FROM counts {last} WHERE word > 'a'", True),
+            ("SELECT * FROM counts {last} AS c WHERE CHAR_LENGTH(c.word) > 1 AND 1 = 1", True),
+            ("SELECT * FROM counts {last} WHERE word > 'a' AND n > 1", False),
+            ("SELECT w FROM (SELECT word AS w, n AS m FROM counts {last}) WHERE m > 1", False),
+            ("SELECT * FROM (SELECT word, n FROM counts {last} WHERE n IS NOT NULL) WHERE word > 'a'", False),
+            ("SELECT * FROM counts WHERE n > 1", True),
+        ],
+    )
+    def test_a_filter_of_last_changes_goes_by_the_key(self, query: str, good: bool) -> None:
+        text = query.format(last=self.LAST)
+
+        assert good or [told.partition(":")[0] for told in self.told(text)] == ["upsert-filter"]
+        assert not good or self.planned(text).jobs
+
     def test_the_plan_names_the_connector(self) -> None:
         assert "  reads     counts (upsert-kafka, counts)" in show_script(self.planned("SELECT * FROM counts"))
