@@ -129,14 +129,14 @@ def _select(node: n.Select, tables: dict[str, Keyed]) -> Keyed | None:
         names.append(item.alias or (item.value.parts[-1] if isinstance(item.value, n.Name) else f"EXPR${len(names)}"))
         values.append(value)
         kinds.append(source.kinds[value] if isinstance(value, int) else _kind(item.value))
-    used = () if node.where is None else map(meant, _names(node.where))
-    filtered = source.filtered or any(one not in (source.key or ()) for one in used)
     grouped = bool(node.group) or any(isinstance(i, n.Item) and aggregates(i.value) for i in node.items)
-    if not grouped and source.key is None:
-        return Keyed(tuple(names), None, tuple(kinds), filtered)
     wanted: list[object] = list(map(meant, node.group)) if grouped else list(source.key or ())
-    if any(one not in values and not isinstance(one, int) for one in wanted):  # it may stand there in other words
-        return None
+    choice = node.having if grouped else node.where  # what is left out before it is grouped does not change
+    filtered = any(one not in wanted for one in map(meant, _names(choice))) or aggregates(choice)
+    filtered |= not grouped and source.filtered
+    unknown = any(one not in values and not isinstance(one, int) for one in wanted)  # it may be there in other words
+    if unknown or (not grouped and source.key is None):
+        return Keyed(tuple(names), None, tuple(kinds), filtered)
     key = tuple(values.index(one) if one in values else -1 for one in wanted)
     return Keyed(tuple(names), key, tuple(kinds), filtered)
 

@@ -386,15 +386,23 @@ class _Planner:
                 own, windows, watermarks=marked, sink=None if sink is None else sink.connector
             )
         self.jobs.append(job)
-        found = keyed(_text(fragment)[0], self.known())
-        if found is not None and found.filtered and query.changelog and not all(t.has_images for t in tables.values()):
-            message = (
-                "a filter by columns that are not in the key keeps deletes back, which have values in the key alone"
-            )
-            message += ", and leaves rows that do not pass it any more"
-            fix = "read the table with 'scan.changelog.mode' = 'full', or filter by its primary key"
-            self.problem("upsert-filter", message, fix, fragment.where())
+        self.judge_filter(job, fragment)
         return job
+
+    def judge_filter(self, job: Job, fragment: Fragment) -> None:
+        """Whether rows that change leave a query without a word, when they do not pass a filter any more."""
+        last = job.query.changelog and not all(table.has_images for table in job.tables.values())
+        groups = job.streaming and job.aggregates and job.sink is not None and job.sink.connector == "upsert-kafka"
+        found = keyed(_text(fragment)[0], self.known()) if last or groups else None
+        if found is None or not found.filtered:
+            return
+        message = "a row that changes, and does not pass the filter any more, would stay as it was written"
+        if last:
+            message += ", and deletes, which have values in the key alone, would not pass"
+            fix = "read the table with 'scan.changelog.mode' = 'full', or filter by its primary key"
+        else:
+            fix = "write all groups, and filter where the upsert table is read; or filter by what is grouped by"
+        self.problem("upsert-filter", message, fix, fragment.where())
 
 
 def _text(fragment: Fragment) -> tuple[str, int]:

@@ -331,7 +331,7 @@ class TestUpserts:
         "query",
         [
             "SELECT word, COUNT(*) FROM words GROUP BY word",
-            "SELECT w.word, COUNT(*) FROM words AS w GROUP BY word HAVING COUNT(*) > 1",
+            "SELECT w.word, COUNT(*) FROM words AS w WHERE shop > 'a' GROUP BY word HAVING word > 'a'",
             "SELECT LOWER(word) AS word, COUNT(*) AS n FROM words GROUP BY LOWER(word)",
             "SELECT word, SUM(x) FROM (SELECT LOWER(word) AS word, 1 AS x FROM words) GROUP BY word",
             "WITH lower AS (SELECT LOWER(word) AS word FROM words) SELECT word, COUNT(*) FROM lower GROUP BY word",
@@ -422,6 +422,21 @@ class TestUpserts:
 
         assert good or [told.partition(":")[0] for told in self.told(text)] == ["upsert-filter"]
         assert not good or self.planned(text).jobs
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "SELECT word, COUNT(*) FROM words GROUP BY word HAVING COUNT(*) < 3",
+            "SELECT LOWER(words.word), COUNT(*) FROM words GROUP BY LOWER(word) HAVING MIN(shop) = 'x'",
+            "SELECT * FROM (SELECT word, COUNT(*) AS n FROM words GROUP BY word) WHERE n < 3",
+        ],
+    )
+    def test_a_group_that_passes_a_filter_no_more_would_stay(self, query: str) -> None:
+        ((code, message),) = problems(f"{self.TABLES} INSERT INTO counts {query}")
+
+        assert code == "upsert-filter"
+        assert message == "a row that changes, and does not pass the filter any more, would stay as it was written"
+        assert self.planned(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO counts {query}").jobs
 
     def test_the_plan_names_the_connector(self) -> None:
         assert "  reads     counts (upsert-kafka, counts)" in show_script(self.planned("SELECT * FROM counts"))
