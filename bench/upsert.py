@@ -149,7 +149,13 @@ def rate(df: DataFrame) -> Rate:
     steady = [p for p in told if p["numInputRows"]][1:]
     seconds = sum(p["durationMs"]["triggerExecution"] for p in steady) / 1000
     state = sum(o["memoryUsedBytes"] for o in told[-1]["stateOperators"])
-    return Rate(sum(p["sources"][0]["numInputRows"] for p in steady) / seconds, len(steady), state)
+    return Rate(sum(map(_records, steady)) / seconds, len(steady), state)
+
+
+def _records(progress: dict[str, Any]) -> int:
+    """How many records a batch has read; kdsl's source gives packets of them, which Spark counts."""
+    observed = [row["metrics"]["numRecordsIn"] for row in progress["observedMetrics"].values() if "metrics" in row]
+    return int(observed[0]) if observed else int(progress["numInputRows"])
 
 
 def reference(engine: Engine, bootstrap: str, topic: str, records: int) -> float:

@@ -118,7 +118,7 @@ class RecordEncoder:
 
     def _deletes(self, given: Mapping[str, pa.Array]) -> Flags | None:
         """Which rows of an upsert table are deletes: their records are tombstones."""
-        if self._plan.upserts is None:
+        if self._plan.upserts is None or not self._plan.changelog:
             return None
         found: Flags = pc.fill_null(pc.equal(given[ROW_KIND], "-D"), False).to_numpy(zero_copy_only=False)
         return found if found.any() else None

@@ -30,7 +30,7 @@ def upserted(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.
     when a micro-batch has ended, nothing waits.
 
     Args:
-        batches: The plan's columns, with the row kind.
+        batches: The plan's columns; without the row kind where the plan is no changelog, and all rows are upserts.
         plan: What is written.
     """
     upserts = plan.upserts
@@ -40,7 +40,7 @@ def upserted(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.
     held: pa.RecordBatch | None = None
     since = time.monotonic()
     for batch in batches:
-        if held is None and not upserts.rows and not _has_befores(batch):
+        if held is None and not upserts.rows and not (plan.changelog and _has_befores(batch)):
             yield batch
             continue
         rows = batch if held is None else pa.concat_batches([held, batch])
@@ -66,6 +66,8 @@ def _has_befores(batch: pa.RecordBatch) -> bool:
 
 def _codes(rows: pa.RecordBatch) -> Codes:
     """The kinds as places in `ROW_KINDS`; -1 for what is none, which the encoder tells."""
+    if ROW_KIND not in rows.schema.names:
+        return np.full(rows.num_rows, INSERT, dtype=np.int64)
     found: Codes = pc.fill_null(pc.index_in(rows.column(ROW_KIND), _KINDS), -1).to_numpy(zero_copy_only=False)
     return found.astype(np.int64)
 
@@ -97,7 +99,7 @@ def _split(rows: pa.RecordBatch, upserts: UpsertWrite) -> tuple[pa.RecordBatch, 
 
 
 def _with_kinds(rows: pa.RecordBatch, codes: Codes) -> pa.RecordBatch:
-    if (codes < 0).any():
+    if (codes < 0).any() or ROW_KIND not in rows.schema.names:
         return rows
     at = rows.schema.get_field_index(ROW_KIND)
     return rows.set_column(at, rows.schema.field(at), _KINDS.take(pa.array(codes)).cast(rows.schema.field(at).type))
