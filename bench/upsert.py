@@ -35,6 +35,7 @@ from kdsl.testing import LocalKafka
 PARTITIONS = 4
 SCHEMA = "user_id BIGINT, name STRING, region STRING, score DOUBLE, visits BIGINT"
 CHANGED = f"_row_kind STRING, {SCHEMA}"
+CHANGE = Row("_row_kind", "user_id", "name", "region", "score", "visits")
 GOALS = {5_000: 2.0, 1_000_000: 20.0}
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -76,10 +77,10 @@ class ByHand(StatefulProcessor):
         for row in sorted(rows, key=lambda r: (r.partition, r.offset)):
             value = (row.name, row.region, row.score, row.visits)
             if last is None:
-                yield Row("+I", key[0], *value)
+                yield CHANGE("+I", key[0], *value)
             elif value != tuple(last):
-                yield Row("-U", key[0], *last)
-                yield Row("+U", key[0], *value)
+                yield CHANGE("-U", key[0], *last)
+                yield CHANGE("+U", key[0], *value)
             last = value
         if last is not None:
             self._last.update(last)
@@ -154,7 +155,9 @@ def rate(df: DataFrame) -> Rate:
 
 def _records(progress: dict[str, Any]) -> int:
     """How many records a batch has read; kdsl's source gives packets of them, which Spark counts."""
-    observed = [row["metrics"]["numRecordsIn"] for row in progress["observedMetrics"].values() if "metrics" in row]
+    observed = [
+        row["metrics"]["numRecordsIn"] for row in progress.get("observedMetrics", {}).values() if "metrics" in row
+    ]
     return int(observed[0]) if observed else int(progress["numInputRows"])
 
 
