@@ -7,7 +7,7 @@ the output are Spark's own operators on top of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,8 +21,10 @@ from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.frames.watermark import with_watermark
 from kdsl.run.metrics.observer import METRICS
 from kdsl.run.metrics.source_reports import OPTION, SWITCH, new_name, observed
+from kdsl.run.metrics.state_reports import observed_sizes
 from kdsl.run.queries.commits import tell_of_batch
 from kdsl.run.queries.listener import observe
+from kdsl.run.queries.reads import read_id
 from kdsl.run.queries.watch import watch
 from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.run.records.metadata import RAW
@@ -60,7 +62,7 @@ def read(
     reader = spark.read.format(_source(spark)).options(**_options(spark, plan, cluster))
     with told_if_missing():
         found = reader.load()
-    return _finished(_changes(found, plan), plan, computed or {})
+    return _finished(_changes(found, plan, cluster), plan, computed or {})
 
 
 def read_stream(
@@ -78,14 +80,14 @@ def read_stream(
     observe(METRICS)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=True)
-    told = (spark.conf.get(SWITCH, "true") or "").lower() != "false"
+    told = _telling(spark)
     own = {OPTION: "true"} if told else {}
     reader = spark.readStream.format(_source(spark)).options(**_options(spark, plan, cluster), **own)
     with told_if_missing():
         found = reader.load()
     one = watch(spark, plan, cluster)
     rows = observed(found, new_name(one.id)) if told else found
-    return _finished(_changes(rows, plan), plan, computed or {})
+    return _finished(_changes(rows, plan, cluster), plan, computed or {})
 
 
 def decode(
@@ -176,16 +178,22 @@ def _over_jvm(
     registry = registry_of(cluster, plan)
     if plan.upserts is None:
         return decode(raw, plan, computed=computed, registry=registry)
-    return _finished(_changes(_packets(raw, plan, registry), plan), plan, computed)
+    return _finished(_changes(_packets(raw, plan, registry), plan, cluster), plan, computed)
 
 
-def _changes(df: DataFrame, plan: ReadPlan) -> DataFrame:
+def _changes(df: DataFrame, plan: ReadPlan, cluster: Cluster) -> DataFrame:
     """The source's rows; of packets, the changes that they make."""
     if plan.upserts is None:
         return df
     from kdsl.run.upsert.read import changelog
 
-    return changelog(df, plan)
+    name = new_name(read_id(plan, cluster))
+    return changelog(df, plan, partial(observed_sizes, name=name) if _telling(df.sparkSession) else None)
+
+
+def _telling(spark: SparkSession) -> bool:
+    """Whether queries tell their metrics."""
+    return (spark.conf.get(SWITCH, "true") or "").lower() != "false"
 
 
 def _source(spark: SparkSession) -> str:
@@ -217,7 +225,7 @@ def _finished(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]
         else:
             raise KdslError(f"{plan.table}: the computed column {column.column!r} has no SQL and no maker in computed=")
         df = df.withColumn(column.column, made.cast(spark_type(column.type)))
-    if plan.watermark is not None and df.isStreaming:
+    if plan.watermark is not None and df.isStreaming and (plan.upserts is None or not plan.upserts.images):
         df = with_watermark(df, plan.watermark)
     names = list(plan.output.names)
     return df if df.columns == names else df.select(*(sf.col(quoted(name)) for name in names))

@@ -19,9 +19,10 @@ are four ways to the numbers:
   at `http://127.0.0.1:9404/metrics`. Labels: `query` (its name, else its id), `table`, and `topic` and `partition`, or
   `client_id`.
 - **In Spark's own progress**: `query.lastProgress.observedMetrics` has an entry `kdsl.…` for each source, whose column
-  `metrics` holds numRecordsIn, numBytesIn, numRecordsFiltered and both event time lags of that batch; the offsets of
-  each source have `latestOffset` (and `high`, where open transactions hold records back); what a sink wrote is Spark's
-  `sink.numOutputRows`.
+  `metrics` holds numRecordsIn, numBytesIn, numRecordsFiltered and both event time lags of that batch; an upsert table
+  has another one, whose column `state` holds numKeysInState and stateBytes of the buckets that the batch has touched;
+  the offsets of each source have `latestOffset` (and `high`, where open transactions hold records back); what a sink
+  wrote is Spark's `sink.numOutputRows`.
 - **On the command line**: `kdsl lag` asks the brokers how far a group or a checkpoint is behind.
 
 Counters count from the start of the query in its process, so a restart begins anew; offsets and recordsLost go on with
@@ -29,6 +30,11 @@ the checkpoint. Gauges of offsets and lag are those of the last batch. A batch t
 `foreachBatch` used its rows twice) counts once in the snapshot; Spark's own progress counts it as often as it ran, as
 its numInputRows do. A task that read records and made no row of any gives Spark one row that is taken out again behind
 the source: numInputRows counts it.
+
+The state of an upsert table is kept in buckets (`changelog_buckets`), and a batch tells the sizes of those that it has
+touched. The snapshot has the last size of each, so that after a restart it is whole when each bucket was touched once.
+What Spark's state store takes in memory and on disk stands in `query.lastProgress.stateOperators`, whose rows are
+buckets.
 
 Bytes are those of keys and values, without headers and before compression. Under the transport `jvm` records are rows
 as Spark counts them, and bytes and event time lags are not known. A remote Spark Connect server cannot tell the bytes

@@ -126,6 +126,15 @@ class SourceMetrics:
     commits_failed: int = _counter(
         "commitsFailed", "commits", "Those that failed; the next one makes good, the query is not harmed."
     )
+    num_keys_in_state: int | None = _gauge(
+        "numKeysInState",
+        "keys",
+        "Keys that are there, of an upsert table whose last rows are kept. Buckets that no record has touched since "
+        "the query was started are not known, and not in it.",
+    )
+    state_bytes: int | None = _gauge(
+        "stateBytes", "bytes", "Bytes of the rows that are kept of these keys, as they stand in Spark's state."
+    )
     records_lost: int = _counter(
         "recordsLost",
         "records",

@@ -7,7 +7,7 @@ Pure but for the clock, which may be given: reports come as Spark's JSON has the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from threading import Lock
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from kdsl.run.cluster.offsets import LOST_LEASE, by_partition, offset_document, 
 from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 from kdsl.run.metrics.sink_reports import SinkCounts, Spool
 from kdsl.run.metrics.source_reports import OBSERVED, SourceCounts, read_of, read_reports
+from kdsl.run.metrics.state_reports import OBSERVED as STATE, BucketSize, read_sizes
 
 _FORGET = 600.0
 """After so many seconds without a word a client is taken to be gone."""
@@ -83,7 +84,14 @@ class _Source:
     lost: int = 0
     lost_lease: str | None = None
     busy: float | None = None
+    kept: dict[tuple[str, int], tuple[_Key, BucketSize]] = attrs.field(factory=dict)
     clients: _Clients = attrs.field(factory=_Clients)
+
+    def keep(self, observation: str, size: BucketSize, key: _Key) -> None:
+        """Take what a bucket keeps, unless it is known of a later batch."""
+        place = (observation, size.bucket)
+        if place not in self.kept or self.kept[place][0] <= key:
+            self.kept[place] = (key, size)
 
 
 @attrs.define
@@ -226,6 +234,10 @@ class Tracker:
         counted = _observed(document) if rows else {}
         for read, given in rows.items():
             self._count(self._sources[read], given, counted.get(read), ended, newest=newest)
+        key = (int(document["batchId"]), str(document["timestamp"]))
+        for read, observation, size in _sizes(document) if rows else ():
+            if read in rows:
+                self._sources[read].keep(observation, size, key)
 
     def _count(self, source: _Source, rows: int, found: SourceCounts | None, ended: float, *, newest: bool) -> None:
         records = rows if found is None else found.records
@@ -321,6 +333,8 @@ class Tracker:
             source_idle_time=max(0.0, now - (self._started if source.busy is None else source.busy)) * 1000,
             commits_succeeded=0 if commits is None else commits.succeeded,
             commits_failed=0 if commits is None else commits.failed,
+            num_keys_in_state=sum(size.keys for _, size in source.kept.values()) if source.kept else None,
+            state_bytes=sum(size.bytes for _, size in source.kept.values()) if source.kept else None,
             records_lost=source.lost,
             current_offsets=dict(source.current),
             committed_offsets={} if commits is None else dict(commits.committed),
@@ -358,6 +372,15 @@ def _observed(document: Mapping[str, Any]) -> dict[str, SourceCounts]:
             one = read_reports(reports)
             counted[read] = _both(counted[read], one) if read in counted else one
     return counted
+
+
+def _sizes(document: Mapping[str, Any]) -> Iterator[tuple[str, str, BucketSize]]:
+    """What the buckets keep that a batch has touched, each with its read and its observation."""
+    for name, row in (document.get("observedMetrics") or {}).items():
+        read = read_of(name)
+        told = ((row or {}).get(STATE) or {}).get("buckets")
+        if read is not None and told is not None:
+            yield from ((read, name, size) for size in read_sizes(told))
 
 
 def _both(one: SourceCounts, other: SourceCounts) -> SourceCounts:

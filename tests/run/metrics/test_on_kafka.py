@@ -12,7 +12,9 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
+from kdsl import Col, Json, PrimaryKey, UpsertTable
 from kdsl.cluster import Cluster
+from kdsl.formats import ROW_KIND
 from kdsl.plan.model import ReadPlan, Watermark
 from kdsl.resolve.model import HeaderCondition
 from kdsl.run.metrics.model import QueryMetrics, SourceMetrics
@@ -58,10 +60,10 @@ def only(query: StreamingQuery) -> SourceMetrics:
     return metrics(query).source
 
 
-def observed(query: StreamingQuery) -> list[Any]:
+def observed(query: StreamingQuery, what: str = "metrics") -> list[Any]:
     """What Spark's own progress shows, batch by batch."""
     rows = [row for p in query.recentProgress for row in p.observedMetrics.values()]
-    return [row["metrics"] for row in rows]
+    return [row[what] for row in rows if what in row]
 
 
 class TestSource:
@@ -322,6 +324,46 @@ class TestSource:
 
         assert observed(query) == []
         assert (only(query).num_records_in, only(query).num_bytes_in) == (3, None)
+
+
+class TestState:
+    def test_the_state_of_an_upsert_table_is_counted_in_keys_and_bytes(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
+    ) -> None:
+        class Users(UpsertTable, topic=kdsl_topic(partitions=2), key=Json(), value=Json()):
+            user_id: PrimaryKey[int]
+            name: Col[str | None]
+
+        def put(kind: str, first: int, last: int) -> None:
+            rows = spark.range(first, last).selectExpr(f"'{kind}' AS {ROW_KIND}", "id AS user_id", "'x' AS name")
+            Users.write(rows, cluster)
+
+        def sizes(query: StreamingQuery) -> tuple[int | None, int | None]:
+            return only(query).num_keys_in_state, only(query).state_bytes
+
+        put("+U", 0, 1000)
+        keys, kept = sizes(run(Users.read_stream(spark, cluster), lambda df, _: (df.count(), df.count())))
+        assert keys == 1000, "rows that are used twice count once"
+        assert (kept or 0) > 1000
+        put("-D", 0, 990)
+        again = run(Users.read_stream(spark, cluster))
+        keys, kept = sizes(again)
+        assert keys == 10
+        assert 0 < (kept or 0) < 10_000
+        assert sum(p["numKeysInState"] for p in observed(again, "state")) == 10
+        put("-D", 990, 1000)
+        assert sizes(run(Users.read_stream(spark, cluster))) == (0, 0)
+
+    def test_a_table_that_keeps_no_rows_has_none(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
+    ) -> None:
+        class Users(UpsertTable, topic=kdsl_topic(), key=Json(), value=Json(), changelog="upsert"):
+            user_id: PrimaryKey[int]
+
+        Users.write(spark.range(3).withColumnRenamed("id", "user_id"), cluster)
+
+        found = only(run(Users.read_stream(spark, cluster)))
+        assert (found.num_records_in, found.num_keys_in_state, found.state_bytes) == (3, None, None)
 
 
 class TestClients:

@@ -16,7 +16,7 @@ from kdsl.run.metrics.tracker import Named, Tracker
 from kdsl.types import model as t
 
 READ = "Orders-abc"
-NAME = new_name(READ)
+NAME, STATE = new_name(READ), new_name(READ)
 TIME = "2026-01-01T00:00:{:02d}.000Z"
 START = 1_767_225_600.0  # 2026-01-01
 
@@ -227,6 +227,47 @@ class TestTracker:
         found = shown(tracker)
         assert (found.commits_succeeded, found.commits_failed) == (2, 1)
         assert found.committed_offsets == {("orders", 0): 4}
+
+
+class TestState:
+    """The size of an upsert table's state, which buckets tell that a batch has touched."""
+
+    def told(self, batch: int, *sizes: str, name: str = STATE, run: str = "run-1") -> dict[str, Any]:
+        made = document(batch, 5 + batch, 9, report("a", str(batch), 1), run=run)
+        made["observedMetrics"][name] = {"state": {"numKeysInState": 0, "buckets": list(sizes)}}
+        return made
+
+    def sizes(self, tracker: Tracker) -> tuple[int | None, int | None]:
+        return shown(tracker).num_keys_in_state, shown(tracker).state_bytes
+
+    def test_buckets_add_up_and_each_has_its_last_size(self, tracker: Tracker) -> None:
+        tracker.progressed(document(0, 5, 9, report("a", "1", 1)))
+        assert self.sizes(tracker) == (None, None), "no state is told of"
+        tracker.progressed(self.told(1, "0 10 100", "7 2 30"))
+        assert self.sizes(tracker) == (12, 130)
+        tracker.progressed(self.told(2, "7 0 0", "9 1 5"))
+        assert self.sizes(tracker) == (11, 105)
+
+    def test_a_report_that_comes_again_or_late_changes_no_bucket_that_has_a_later_one(self, tracker: Tracker) -> None:
+        one, two, three = self.told(1, "0 1 10", "1 1 10"), self.told(2, "0 2 20", "2 5 50"), self.told(3, "1 3 30")
+        for told in (one, three, two, one):
+            tracker.progressed(told)
+
+        assert self.sizes(tracker) == (10, 100)
+
+    def test_two_reads_of_one_table_in_a_query_have_two_states(self, tracker: Tracker) -> None:
+        told = self.told(1, "0 1 10")
+        told["observedMetrics"] |= self.told(1, "0 2 20", name=new_name(READ))["observedMetrics"]
+        tracker.progressed(told)
+
+        assert self.sizes(tracker) == (3, 30)
+
+    def test_a_new_run_does_not_know_the_buckets_that_it_has_not_touched(self, tracker: Tracker) -> None:
+        tracker.progressed(self.told(1, "0 1 10"))
+        tracker.begin("run-2")
+        tracker.progressed(self.told(2, "1 2 20", run="run-2"))
+
+        assert self.sizes(tracker) == (2, 20)
 
 
 @attrs.frozen
