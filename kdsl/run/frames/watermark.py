@@ -41,11 +41,22 @@ def with_watermark(df: DataFrame, watermark: Watermark) -> DataFrame:
     from pyspark.sql import functions as sf
     from pyspark.sql.types import TimestampNTZType
 
-    delay = parse_duration(watermark.delay)
-    text = f"{delay // timedelta(microseconds=1)} microseconds"
+    text = delay_text(watermark)
     if not isinstance(df.schema[watermark.column].dataType, TimestampNTZType):
         return df.withWatermark(watermark.column, text)
-    name = quoted(watermark.column)
-    beside = df.withColumn(_BESIDE, sf.expr(instant(name))).withWatermark(_BESIDE, text)
-    marked = sf.col(name).alias(watermark.column, metadata={_MARK: delay // timedelta(milliseconds=1)})
-    return beside.select(*(marked if n == watermark.column else sf.col(quoted(n)) for n in df.columns))
+    beside = df.withColumn(_BESIDE, sf.expr(instant(quoted(watermark.column)))).withWatermark(_BESIDE, text)
+    return marked(beside, watermark).drop(_BESIDE)
+
+
+def delay_text(watermark: Watermark) -> str:
+    """How late a row may be, as Spark reads it."""
+    return f"{parse_duration(watermark.delay) // timedelta(microseconds=1)} microseconds"
+
+
+def marked(df: DataFrame, watermark: Watermark) -> DataFrame:
+    """A stream whose watermark is made from something beside: its column is marked as the one of event time."""
+    from pyspark.sql import functions as sf
+
+    delay = parse_duration(watermark.delay) // timedelta(milliseconds=1)
+    column = sf.col(quoted(watermark.column)).alias(watermark.column, metadata={_MARK: delay})
+    return df.select(*(column if n == watermark.column else sf.col(quoted(n)) for n in df.columns))

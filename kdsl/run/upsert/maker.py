@@ -40,7 +40,16 @@ class _Rows:
 
 def maker_of(decoder: RecordDecoder, plan: ReadPlan) -> Maker:
     """What makes a plan's rows, or packets, in one task."""
-    return _Rows(decoder) if plan.upserts is None else Packer(decoder, plan.upserts)
+    if plan.upserts is None:
+        return _Rows(decoder)
+    return Packer(decoder, plan.upserts, event_time(plan))
+
+
+def event_time(plan: ReadPlan) -> str | None:
+    """The column of event time that packets tell of; None where there is no watermark, or it can be made behind."""
+    if plan.watermark is None or plan.upserts is None or not plan.upserts.images:
+        return None
+    return None if plan.watermark.column in (c.column for c in plan.computed) else plan.watermark.column
 
 
 def source_row(plan: ReadPlan) -> t.Row:

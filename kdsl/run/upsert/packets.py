@@ -33,13 +33,16 @@ PACKETS = t.Row(
         t.Field("topic", t.STRING.as_nullable(False)),
         t.Field("partition", t.Int(nullable=False)),
         t.Field("offset", t.BigInt(nullable=False)),
+        t.Field("time", t.TimestampLtz(6)),
         t.Field("rows", t.BYTES.as_nullable(False)),
     ),
     nullable=False,
 )
-"""The columns of packets; ``offset`` is that of the first row."""
+"""The columns of packets; ``offset`` is that of the first row, ``time`` the latest event time where there is one."""
 
 _PACKETS = arrow_schema(PACKETS)
+_TIME = _PACKETS.field("time").type
+_NEVER = np.iinfo(np.int64).min
 
 SETTINGS = -1
 """The bucket of packets without rows, one for each task and batch: it keeps, and compares, what state depends on."""
@@ -56,10 +59,11 @@ class Packer:
     Args:
         decoder: Makes rows of records.
         upserts: The key, and how many buckets there are.
+        time: The column of event time, by which a watermark goes; None where there is no watermark.
     """
 
-    def __init__(self, decoder: RecordDecoder, upserts: UpsertPlan) -> None:
-        self._decoder, self._upserts = decoder, upserts
+    def __init__(self, decoder: RecordDecoder, upserts: UpsertPlan, time: str | None = None) -> None:
+        self._decoder, self._upserts, self._time = decoder, upserts, time
         self._gathered: list[Placed] = []
         self._rows = self._bytes = 0
 
@@ -82,10 +86,10 @@ class Packer:
         if self._gathered:
             gathered, self._gathered = self._gathered, []
             self._rows = self._bytes = 0
-            yield _packed(gathered, self._upserts)
+            yield _packed(gathered, self._upserts, self._time)
 
 
-def _packed(placed: Sequence[Placed], upserts: UpsertPlan) -> pa.RecordBatch:
+def _packed(placed: Sequence[Placed], upserts: UpsertPlan, time: str | None) -> pa.RecordBatch:
     rows = _joined(placed)
     topics = pa.concat_arrays([p.of("topic") for p in placed]).dictionary_encode()
     topic_of = topics.indices.to_numpy()
@@ -109,10 +113,18 @@ def _packed(placed: Sequence[Placed], upserts: UpsertPlan) -> pa.RecordBatch:
             topics.dictionary.take(pa.array(topic_of[first])),
             pa.array(partitions[first].astype(np.int32)),
             pa.array(offsets[first]),
+            pa.nulls(len(first), _TIME) if time is None else _latest(arranged.column(time), starts),
             _binaries([pa.py_buffer(b""), *parts]),
         ],
         schema=_PACKETS,
     )
+
+
+def _latest(times: pa.Array, starts: Places) -> pa.Array:
+    """The latest time of the settings, which have none, and of each packet; a wall-clock time counts as one of UTC."""
+    numbers = pc.fill_null(times.cast(_TIME, safe=False).view(pa.int64()), _NEVER).to_numpy()
+    found = np.append(_NEVER, np.maximum.reduceat(numbers, starts))
+    return pa.array(found, mask=found == _NEVER).view(_TIME)
 
 
 def _binaries(values: Sequence[pa.Buffer]) -> pa.Array:

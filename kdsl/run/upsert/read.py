@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan, Upserts as UpsertPlan
+from kdsl.run.frames.watermark import delay_text, marked
 from kdsl.run.upsert.changes import changes, last_of_each
+from kdsl.run.upsert.maker import event_time
 from kdsl.run.upsert.packets import Packet, unpacked
 from kdsl.run.upsert.rows import change_row
 from kdsl.run.upsert.state import CHANGED, UpsertProcessor, changed_rows, changed_schema
@@ -56,10 +59,29 @@ def changelog(
     if not packets.isStreaming:
         return packets.groupBy("bucket").applyInArrow(_all_changes(sent, upserts), shown)
     _use_rocksdb(packets.sparkSession)
+    packets = _with_watermark(packets, plan).drop("time")
     processor = UpsertProcessor(plan.table, sent, upserts.keys, upserts.buckets)
     found = packets.groupBy("bucket").transformWithStateInPandas(processor, CHANGED, "append", "none")
     found = found if observed is None else observed(found)
-    return found.mapInArrow(partial(_opened, sent), shown)
+    made = found.mapInArrow(partial(_opened, sent), shown)
+    return made if plan.watermark is None else marked(made, plan.watermark)
+
+
+def _with_watermark(packets: DataFrame, plan: ReadPlan) -> DataFrame:
+    """Packets with the plan's watermark: Spark takes none behind state, and brings one that is before it through.
+
+    Raises:
+        KdslError: The event time is computed, so that it is not known before there are changes.
+    """
+    if plan.watermark is None:
+        return packets
+    if event_time(plan) is None:
+        raise KdslError(
+            f"{plan.table}: the watermark is on the computed column {plan.watermark.column!r}, but the changes of an "
+            "upsert table are made before columns are computed, and Spark takes no watermark behind them; put it on a "
+            "column of the message or of its metadata, or declare changelog='upsert', or leave it out"
+        )
+    return packets.withWatermark("time", delay_text(plan.watermark))
 
 
 def _use_rocksdb(spark: SparkSession) -> None:

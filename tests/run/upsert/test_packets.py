@@ -7,16 +7,18 @@ import pytest
 
 from kdsl import Col, Json, PrimaryKey, UpsertTable, Virtual, virtual
 from kdsl.errors import RecordError
+from kdsl.formats import ROW_KIND
 from kdsl.plan.build import read_plan
-from kdsl.plan.model import ReadPlan
+from kdsl.plan.model import ReadPlan, Upserts as Upserting
 from kdsl.resolve import resolve
-from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.decode import Placed, RecordDecoder
 from kdsl.run.records.metadata import RAW
 from kdsl.run.upsert import packets as packing
 from kdsl.run.upsert.changes import Upserts
 from kdsl.run.upsert.packets import Packer, Packet, unpacked
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
+from kdsl.types.parse import parse_type
 
 
 class Users(UpsertTable, topic="users", key=Json(), value=Json(), value_fields="EXCEPT_KEY", changelog_buckets=8):
@@ -53,7 +55,7 @@ def gathered(made: list[pa.RecordBatch]) -> dict[int, Upserts]:
     schema = arrow_schema(t.Row(plan().columns.fields[1:], nullable=False))
     by_bucket: dict[int, list[Packet]] = {}
     for batch in reversed(made):  # in any order
-        for row in batch.to_pylist():
+        for row in batch.drop_columns(["time"]).to_pylist():
             by_bucket.setdefault(row.pop("bucket"), []).append(Packet(**row))
     found = {bucket: unpacked(of, schema) for bucket, of in by_bucket.items()}
     return {bucket: rows for bucket, rows in found.items() if rows is not None}
@@ -83,6 +85,21 @@ def test_rows_and_deletes_of_a_bucket_come_out_in_the_order_of_each_partition(mo
         for part in (0, 1):
             places = [place for b, _, _, _, _, place, p in seen if (b, p) == (bucket, part)]
             assert places == sorted(places)
+
+
+@pytest.mark.parametrize("kind", ["timestamp_ltz(3)", "timestamp(6)"])
+def test_a_packet_tells_the_latest_event_time_of_its_rows(kind: str) -> None:
+    row = t.Row((t.Field(ROW_KIND, t.STRING), t.Field("k", t.Int()), t.Field("at", parse_type(kind))), nullable=False)
+    schema = arrow_schema(row)
+    times = pa.array([3000, 1000, 2000, None], pa.int64()).cast(pa.timestamp("ms")).cast(schema.field("at").type)
+    rows = pa.RecordBatch.from_arrays([pa.array(["+U"] * 4), pa.array([1, 1, 2, 3], pa.int32()), times], schema=schema)
+    records = raw(*((0, n, b"", b"") for n in range(4)))
+
+    made = packing._packed([Placed(rows, records, None)], Upserting(("k",), buckets=1 << 15), "at")
+
+    found = made.column("time").view(pa.int64()).to_pylist()
+    assert found[0] is None, "settings have no time"
+    assert sorted(found[1:], key=str) == [2_000_000, 3_000_000, None]
 
 
 def test_a_record_without_a_key_is_an_error_that_names_it() -> None:
