@@ -130,6 +130,7 @@ class Job:
         trigger: Arguments of Spark's trigger; None goes on until it is stopped.
         spark: Settings of the session, on top of `LOCAL`.
         seconds: How long the function takes for each batch.
+        query: What is made of the rows, in SQL, of which they are the view ``source``; None leaves them as they are.
         program: The program.
         environment: Variables for it.
     """
@@ -140,6 +141,7 @@ class Job:
     trigger: Mapping[str, Any] | None = attrs.field(factory=lambda: {"availableNow": True})
     spark: Mapping[str, str] = attrs.field(factory=dict)
     seconds: float = 0.0
+    query: str | None = None
     program: Path = HERE / "jobs" / "stream.py"
     environment: Mapping[str, str] = attrs.field(factory=dict)
     before: tuple[str, ...] = ()
@@ -206,6 +208,7 @@ class Job:
             "trigger": dict(self.trigger) if self.trigger else None,
             "sink": self.sink,
             "seconds": self.seconds,
+            "query": self.query,
             "stop": str(own / "stop"),
             "started": str(own / "started"),
             "progress": str(own / "progress"),

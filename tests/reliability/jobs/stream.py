@@ -63,6 +63,9 @@ def start(spark: SparkSession, arguments: dict[str, Any]) -> StreamingQuery:
     """The query: from a table into a table, into files, or into a function."""
     tables = {table.name: table for table in load_tables(arguments["tables"])}
     rows = tables["source"].read_stream(spark)
+    if arguments["query"]:
+        rows.createOrReplaceTempView("source")
+        rows = spark.sql(arguments["query"])
     checkpoint, trigger = arguments["checkpoint"], arguments["trigger"]
     if arguments["sink"] == "table":
         return tables["target"].write_stream(rows, checkpoint=checkpoint, trigger=trigger)

@@ -1,0 +1,287 @@
+"""Queries over upsert tables are killed at each point of a batch, and started again: K10; and compacted topics: S17."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kdsl import Cluster, Col, Json, PrimaryKey, UpsertTable
+from kdsl.formats import ROW_KIND
+from kdsl.testing import RunningKafka, SparkCluster
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.reliability import harness
+from tests.reliability.harness import Job, Kill, Point
+from tests.reliability.test_exactly_once import POINTS as OF_TRANSACTIONS, exactly_once
+from tests.reliability.upserts import (
+    Upsert,
+    expected,
+    key_text,
+    random_upserts,
+    replays,
+    send,
+    upsert_tables,
+    written,
+    wrong,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CHANGED = Point("kdsl.run.upsert.state:UpsertProcessor.handleInputRows", "between")
+"""The state of some buckets has changed, and their changes are given; others wait."""
+POINTS = {
+    "before the offset log": harness.PLANNED,
+    "after the offset log": harness.LOGGED,
+    "while reading": harness.READING,
+    "while keeping rows": CHANGED,
+    "while writing": harness.WRITING,
+    "before the commit log": harness.WRITTEN,
+    "after the commit log": harness.COMMITTED,
+}
+COUNTS = "SELECT id, count(*) AS version FROM source GROUP BY id"
+LANES, PER_BATCH, KEYS = 4, 200, 40
+
+
+def copied(
+    kafka: RunningKafka, make: MakeTopic, folder: Path, batches: int, seed: int, **writing: Any
+) -> tuple[Job, list[Upsert]]:
+    """A job that reads an upsert table as a full changelog, and writes it to another one."""
+    source, target = make("in", partitions=LANES), make("out", partitions=LANES)
+    sent = random_upserts(batches * PER_BATCH, KEYS, seed)
+    send(kafka, source, sent)
+    return Job(folder / "job", upsert_tables(kafka, source, target, per_batch=PER_BATCH, writing=writing)), sent
+
+
+def counted(
+    kafka: RunningKafka, make: MakeTopic, folder: Path, batches: int, seed: int, **writing: Any
+) -> tuple[Job, list[Upsert]]:
+    """A job that counts the records of each key, and writes the counts as upserts."""
+    source, target = make("in", partitions=LANES), make("out", partitions=LANES)
+    sent: list[Upsert] = [(key, version or 0) for key, version in random_upserts(batches * PER_BATCH, KEYS, seed)]
+    send(kafka, source, sent)
+    tables = upsert_tables(kafka, source, target, per_batch=PER_BATCH, appends=True, writing=writing)
+    return Job(folder / "job", tables, query=COUNTS), sent
+
+
+def counts(kafka: RunningKafka, job: Job) -> dict[int, list[int | None]]:
+    """The counts of each key, as the batches of a job change them."""
+    keys = {key_text(key).encode(): key for key in range(KEYS)}
+    of = {(m.partition(), m.offset()): keys[m.key() or b""] for m in kafka.read(job.topic("source"))}
+    total: Counter[int] = Counter()
+    found: dict[int, list[int | None]] = {}
+    for batch in range(job.checkpoint.committed + 1):
+        read = [of[r.partition, at] for r in job.checkpoint.ranges(batch) for at in range(r.start, r.end)]
+        total.update(read)
+        for key in set(read):
+            found.setdefault(key, []).append(total[key])
+    return found
+
+
+def put_to_the_end(job: Job) -> None:
+    """Let it run to its end."""
+    last = job.run()
+    assert last.code == 0, last.log[-4000:]
+    assert job.checkpoint.open is None
+
+
+def judged(kafka: RunningKafka, job: Job, sent: list[Upsert], *, gathered: bool = False) -> None:
+    """Each key has become what it was to become, and the topic, read as a table, is the truth."""
+    target, truth = job.topic("target"), expected(sent)
+    seen = written(kafka, target)
+    assert wrong(truth, seen, gathered=gathered) == {}
+    assert {k: v[-1] for k, v in seen.items()} == {k: v[-1] for k, v in truth.items()}
+    homes = {m.key(): m.partition() for m in kafka.read(job.topic("source"))}
+    assert {m.key(): m.partition() for m in kafka.read(target)}.items() <= homes.items(), "not the partition of Java's"
+
+
+class TestJudge:
+    @pytest.mark.parametrize(
+        ("seen", "right"),
+        [
+            ([1, 2, None, 3], True),
+            ([1, 2, None, 1, 2, None, 3], True),
+            ([1, 2, 2, 2, None, 3], True),
+            ([1, 2, None, 3, 3], True),
+            ([1, 2, 3], False),
+            ([1, 2, None], False),
+            ([2, None, 3], False),
+            ([1, 2, None, 3, None], False),
+            ([1, 2, 9, None, 3], False),
+            ([], False),
+        ],
+    )
+    def test_parts_may_come_again_and_nothing_may_be_left_out(self, seen: list[int | None], right: bool) -> None:
+        assert replays([1, 2, None, 3], seen) is right
+
+    @pytest.mark.parametrize(("seen", "right"), [([3], True), ([2, 3], True), ([2, 1, 3], True), ([2], False)])
+    def test_what_is_gathered_may_leave_out_all_but_the_last(self, seen: list[int | None], right: bool) -> None:
+        assert replays([1, 2, None, 3], seen, gathered=True) is right
+
+    def test_repeats_and_deletes_of_unknown_keys_are_nothing(self) -> None:
+        assert expected([(1, None), (1, 5), (1, 5), (1, None), (1, None), (1, 6), (2, None)]) == {1: [5, None, 6]}
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize(
+    "names",
+    [("while keeping rows",), pytest.param(tuple(POINTS), marks=pytest.mark.reliability)],
+    ids=["one death", "all deaths"],
+)
+def test_a_driver_killed_at_any_point_of_a_changelog_leaves_each_key_right(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    """K10. State, before-images and tombstones come through the deaths: what is written again is the same."""
+    job, sent = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(names) + 2, seed=1)
+
+    for at, name in enumerate(names):
+        life = job.run(Kill(POINTS[name], committed=2 * at + 1, skip=2 if name == "while keeping rows" else 0))
+        assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"
+    put_to_the_end(job)
+
+    judged(kdsl_kafka, job, sent)
+    assert None in {v for versions in expected(sent).values() for v in versions}, "no tombstone was to be written"
+
+
+@pytest.mark.reliability
+@pytest.mark.timeout(1500)
+def test_a_driver_killed_at_any_point_of_an_aggregation_leaves_each_count_right(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """K10. An aggregation is upserted: the counts of each batch, and again those of a batch that was open."""
+    names = [name for name in POINTS if name != "while keeping rows"]
+    job, sent = counted(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(names) + 2, seed=2)
+
+    for at, name in enumerate(names):
+        life = job.run(Kill(POINTS[name], committed=2 * at + 1))
+        assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"
+    put_to_the_end(job)
+
+    seen = written(kdsl_kafka, job.topic("target"))
+    assert wrong(counts(kdsl_kafka, job), seen) == {}
+    assert {key: versions[-1] for key, versions in seen.items()} == Counter(key for key, _ in sent)
+
+
+@pytest.mark.reliability
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("made", [copied, counted], ids=["a changelog", "an aggregation"])
+def test_an_exactly_once_query_that_is_killed_upserts_each_change_once(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, made: Any
+) -> None:
+    """K10, with the transactional sink: nothing is written twice, no tombstone either."""
+    points = [*OF_TRANSACTIONS.values(), *([CHANGED] if made is copied else [])]
+    promised = exactly_once(kdsl_topic("prefix"))
+    job, sent = made(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(points) + 2, seed=3, **promised)
+
+    for at, point in enumerate(points):
+        life = job.run(Kill(point, committed=2 * at + 1))
+        assert life.killed, f"{point}: it did not die there:\n{life.log[-4000:]}"
+    put_to_the_end(job)
+
+    seen = written(kdsl_kafka, job.topic("target"))
+    assert seen == (expected(sent) if made is copied else counts(kdsl_kafka, job))
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize(
+    "buffer",
+    [{"max-rows": 10, "interval": "100 s"}, {"max-rows": 100_000, "interval": "1 ms"}],
+    ids=["by rows", "by time"],
+)
+def test_what_a_killed_sink_had_gathered_is_written_by_the_next_life(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, buffer: dict[str, Any]
+) -> None:
+    """K10. A buffer is empty at the end of a batch, so that a death loses nothing of it."""
+    writing = {f"sink.buffer-flush.{name}": value for name, value in buffer.items()}
+    job, sent = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=7, seed=4, **writing)
+
+    for at, name in enumerate(("while keeping rows", "while writing", "before the commit log")):
+        assert job.run(Kill(POINTS[name], committed=2 * at + 1)).killed, name
+    put_to_the_end(job)
+
+    judged(kdsl_kafka, job, sent, gathered=True)
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize("name", ["while reading", "while keeping rows", "while writing"])
+@pytest.mark.parametrize("made", [copied, counted], ids=["a changelog", "an aggregation"])
+def test_an_executor_that_dies_in_a_task_leaves_each_key_right(
+    kdsl_kafka: RunningKafka,
+    kdsl_topic: MakeTopic,
+    kdsl_spark_cluster: SparkCluster,
+    tmp_path: Path,
+    made: Any,
+    name: str,
+) -> None:
+    """K10 on a cluster: the next executor finds the state of the batch before."""
+    if made is counted and name == "while keeping rows":
+        pytest.skip("an aggregation keeps its counts in Java")
+    job, sent = made(kdsl_kafka, kdsl_topic, tmp_path, batches=4, seed=5)
+    job.spark = kdsl_spark_cluster.settings
+
+    life = job.run(Kill(POINTS[name], committed=1, action="kill-executor"))
+
+    assert life.killed
+    assert "Lost executor" in life.log
+    assert life.code == 0, life.log[-4000:]
+    if made is copied:
+        judged(kdsl_kafka, job, sent)
+    else:
+        assert wrong(counts(kdsl_kafka, job), written(kdsl_kafka, job.topic("target"))) == {}
+
+
+@pytest.mark.reliability
+def test_a_compacted_topic_is_the_same_table_though_records_and_tombstones_are_gone(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """S17. Read from the beginning before and after, in a batch and as a stream, and on from a checkpoint of before."""
+    settings = {"cleanup.policy": "compact", "segment.ms": "100", "delete.retention.ms": "100"}
+    settings |= {"min.cleanable.dirty.ratio": "0.001", "max.compaction.lag.ms": "100"}
+    topic = kdsl_topic(config=settings)
+
+    class Kept(UpsertTable, topic=topic, key=Json(), value=Json()):
+        id: PrimaryKey[int]
+        version: Col[int]
+
+    cluster = Cluster(kdsl_kafka.bootstrap_servers)
+
+    def streamed(name: str, before: dict[int, int]) -> dict[int, int]:
+        batches = [before]
+        rows = Kept.read_stream(spark, cluster).writeStream.option("checkpointLocation", str(tmp_path / name))
+        writer = rows.foreachBatch(lambda df, _: batches.append(final(batches[-1], df.toArrow().to_pylist())))
+        writer.trigger(availableNow=True).start().awaitTermination(120)
+        return batches[-1]
+
+    upserts = [*random_upserts(2000, 30, seed=6), *((key, None) for key in range(10))]
+    send(kdsl_kafka, topic, upserts)
+    truth = {key: versions[-1] for key, versions in expected(upserts).items() if versions[-1] is not None}
+    kept = streamed("old", {})
+    assert kept == truth
+    assert final({}, Kept.read(spark, cluster).toArrow().to_pylist()) == truth
+
+    until, version = time.monotonic() + 300, 0
+    while len(left := kdsl_kafka.read(topic)) > 2 * len(truth) or any(m.value() is None for m in left):
+        assert time.monotonic() < until, f"the topic was not compacted: it has {len(left)} records"
+        version += 1
+        send(kdsl_kafka, topic, [(999, version)])  # a segment that is open is not compacted
+        time.sleep(1)
+    truth[999] = version
+
+    assert streamed("old", kept) == truth
+    assert streamed("new", {}) == truth
+    assert final({}, Kept.read(spark, cluster).toArrow().to_pylist()) == truth
+
+
+def final(before: dict[int, int], changes: list[dict[str, Any]]) -> dict[int, int]:
+    """What is there after some changes, whose before-images are what was there."""
+    found = dict(before)
+    for row in changes:
+        if row[ROW_KIND] in ("+I", "+U"):
+            assert row["id"] not in found
+            found[row["id"]] = row["version"]
+        else:
+            assert found.pop(row["id"]) == row["version"]
+    return found

@@ -1,0 +1,140 @@
+"""Upsert tables under kills: random upserts, what they are to become, and the judge of what was written.
+
+A record's value says its key and a version, which no other record of a topic has but its equal repeats, so that each
+record of a key tells its place in what the key is to become.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kdsl.testing import Record, RunningKafka
+
+Upsert = tuple[int, int | None]
+"""A key and its version; None deletes it."""
+COLUMNS = [{"name": "id", "type": "INT"}, {"name": "version", "type": "BIGINT"}]
+
+
+def key_text(key: int) -> str:
+    """A message key, as the format json writes it."""
+    return f'{{"id":{key}}}'
+
+
+def value_text(key: int, version: int) -> str:
+    """A message value, as the format json writes it."""
+    return f'{{"id":{key},"version":{version}}}'
+
+
+def upsert_tables(
+    kafka: RunningKafka,
+    source: str,
+    target: str,
+    *,
+    per_batch: int,
+    appends: bool = False,
+    reading: Mapping[str, Any] | None = None,
+    writing: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Tables ``source`` and ``target`` of keys and versions.
+
+    Args:
+        kafka: Where both are.
+        source: The topic that is read.
+        target: The topic that is written, as upserts.
+        per_batch: The most records of a batch.
+        appends: The source is a plain table of values, and no upsert table.
+        reading: More options of the source, under Flink's keys.
+        writing: More options of the target.
+    """
+    formats = {"key.format": "json", "value.format": "json"}
+    limit = {"scan.max-records-per-trigger": per_batch, "scan.topic-partition-discovery.interval": "1 s"}
+    plain = {"connector": "kafka", "value.format": "json", "scan.startup.mode": "earliest-offset"}
+    upserts = {"connector": "upsert-kafka", **formats}
+    servers = {"properties.bootstrap.servers": kafka.bootstrap_servers}
+    read = {**(plain if appends else upserts), **servers, "topic": source, **limit, **(reading or {})}
+    written = {**upserts, **servers, "topic": target, **(writing or {})}
+    key = {"primary_key": ["id"]}
+    return {
+        "tables": [
+            {"name": "source", "columns": COLUMNS, "options": read, **({} if appends else key)},
+            {"name": "target", "columns": COLUMNS, "options": written, **key},
+        ]
+    }
+
+
+def random_upserts(count: int, keys: int, seed: int) -> list[Upsert]:
+    """Upserts with equal repeats, deletes, deletes of unknown keys, and keys that come again."""
+    chance = random.Random(seed)
+    last: dict[int, int] = {}
+    made: list[Upsert] = []
+    for version in range(count):
+        key = chance.randrange(keys)
+        what = chance.random()
+        if what < 0.2:
+            made.append((key, None))
+            last.pop(key, None)
+        elif what < 0.35 and key in last:
+            made.append((key, last[key]))
+        else:
+            made.append((key, version))
+            last[key] = version
+    return made
+
+
+def send(kafka: RunningKafka, topic: str, upserts: Iterable[Upsert]) -> None:
+    """Write upserts, each into the partition of its key."""
+    records = [Record(None if v is None else value_text(k, v), key_text(k)) for k, v in upserts]
+    kafka.produce(topic, *records)
+
+
+def expected(upserts: Iterable[Upsert]) -> dict[int, list[int | None]]:
+    """What each key becomes: its versions and tombstones, without repeats and deletes of what is not there."""
+    found: dict[int, list[int | None]] = {}
+    for key, version in upserts:
+        so_far = found.setdefault(key, [])
+        if (so_far[-1] if so_far else None) != version:
+            so_far.append(version)
+    return {key: versions for key, versions in found.items() if versions}
+
+
+def written(kafka: RunningKafka, topic: str) -> dict[int, list[int | None]]:
+    """What was written of each key, in order; each is in one partition alone, and says its key in the value, too."""
+    found: dict[int, list[int | None]] = {}
+    places: dict[int, int] = {}
+    for message in kafka.read(topic):
+        key = json.loads(message.key() or b"")["id"]
+        assert places.setdefault(key, message.partition() or 0) == message.partition(), f"key {key} in two partitions"
+        value = message.value()
+        row = None if value is None else json.loads(value)
+        assert row is None or row["id"] == key
+        found.setdefault(key, []).append(None if row is None else row["version"])
+    return found
+
+
+def replays(expected: Sequence[int | None], seen: Sequence[int | None], *, gathered: bool = False) -> bool:
+    """Whether what was seen is what was expected, to its end, with parts that came again from an earlier place.
+
+    Args:
+        expected: What was to be written of a key.
+        seen: What was written of it.
+        gathered: A buffer may leave out all but the last one of a flush.
+    """
+    reached = [-1]  # the places where a reader may be
+    for one in seen:
+        furthest = len(expected) if gathered else max(reached) + 2
+        reached = [at for at, value in enumerate(expected[:furthest]) if value == one]
+        if not reached:
+            return False
+    return len(expected) - 1 in reached
+
+
+def wrong(
+    expected: Mapping[int, Sequence[int | None]], seen: Mapping[int, Sequence[int | None]], *, gathered: bool = False
+) -> dict[int, Any]:
+    """The keys whose records are not what was expected, with both."""
+    keys = expected.keys() | seen.keys()
+    pairs = {key: (list(expected.get(key, ())), list(seen.get(key, ()))) for key in sorted(keys)}
+    return {key: both for key, both in pairs.items() if not replays(*both, gathered=gathered)}
