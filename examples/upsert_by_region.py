@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, UpsertTable
+from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, TimestampNtz, UpsertTable
 
 
 class PageViews(KafkaTable, topic="page-views", value=Json(), startup="earliest"):
@@ -20,7 +19,7 @@ class PageViews(KafkaTable, topic="page-views", value=Json(), startup="earliest"
 
     user_id: Col[int]
     page_id: Col[str]
-    viewtime: Col[datetime]
+    viewtime: Col[TimestampNtz]
     user_region: Col[str]
 
 
@@ -29,7 +28,7 @@ class ViewsByRegion(UpsertTable, topic="views-by-region", key=Json(), value=Json
 
     user_region: PrimaryKey[str]
     views: Col[int]
-    last_view: Col[datetime]
+    last_view: Col[TimestampNtz]
 
 
 def run(spark: SparkSession, cluster: Cluster, checkpoint: str) -> DataFrame:

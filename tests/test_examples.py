@@ -29,6 +29,8 @@ PROGRAMS = sorted(EXAMPLES.glob("*.py"))
 SCRIPTS = sorted((EXAMPLES / "sql").glob("*.sql"))
 TABLES = [p for p in PROGRAMS if any(kind in p.read_text(encoding="utf-8") for kind in ("KafkaTable", "UpsertTable"))]
 
+CHANGED = (("+I", "o1", "1"), ("+I", "o2", "2"), ("-U", "o1", "1"), ("+U", "o1", "3"))
+
 
 def program(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
@@ -65,6 +67,85 @@ def test_key_prefix_as_a_script(spark: SparkSession, kdsl_kafka: LocalKafka, cap
 
     printed = sorted(line for line in capfd.readouterr().out.splitlines() if line.startswith("+I"))
     assert printed == ["+I[10, 100, VIEW]", "+I[11, 101, BUY]"]
+
+
+@pytest.mark.kafka
+def test_orders_by_their_key_as_scripts_and_as_a_program(
+    spark: SparkSession, kdsl_kafka: LocalKafka, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """One script fills the topic that the other one, and the program, read."""
+    cluster = Cluster(kdsl_kafka.bootstrap_servers)
+    orders, by_key = (kdsl_kafka.create_topic(name, partitions=1) for name in ("orders-to-upsert", "orders-by-key"))
+    records = [
+        {"order_id": "o1", "area_id": "1"},
+        {"order_id": "o2", "area_id": "2"},
+        {"order_id": "o1", "area_id": "3"},
+    ]
+    kdsl_kafka.produce(orders, *map(json.dumps, records))
+
+    for name in ("upsert_orders", "upsert_print"):
+        text = (EXAMPLES / "sql" / f"{name}.sql").read_text(encoding="utf-8").replace("'orders'", f"'{orders}'")
+        run_script(plan_script(read_script(text), cluster), spark, Ways(cluster, once=True))
+    shown = [line for line in capfd.readouterr().out.splitlines() if line[2:3] == "["]
+    seen: list[tuple[str | None, ...]] = []
+    query = program("upsert_orders").changes(spark, cluster).writeStream.option("checkpointLocation", str(tmp_path))
+    query.foreachBatch(lambda df, _: seen.extend(map(tuple, df.collect()))).trigger(
+        availableNow=True
+    ).start().awaitTermination(120)
+
+    null = ", null" * 7
+    assert sorted(shown) == sorted(f"{kind}[{key}{null}, {area}]" for kind, key, area in CHANGED)
+    assert sorted(map(str, seen)) == sorted(str((kind, key, None, area)) for kind, key, area in CHANGED)
+    assert [(r.key(), json.loads(r.value() or b"")["area_id"]) for r in kdsl_kafka.read(by_key)] == [
+        (b"o1", "1"), (b"o2", "2"), (b"o1", "3"),
+    ]  # fmt: skip
+
+
+VIEWS = (
+    {"user_id": 1, "page_id": "p1", "viewtime": "2026-01-01 00:00:01", "user_region": "Europe"},
+    {"user_id": 2, "page_id": "p1", "viewtime": "2026-01-01 00:00:02", "user_region": "Asia"},
+    {"user_id": 1, "page_id": "p2", "viewtime": "2026-01-01 00:00:03", "user_region": "Europe"},
+)
+
+
+@pytest.mark.kafka
+def test_page_views_by_region(spark: SparkSession, kdsl_kafka: LocalKafka, tmp_path: Path) -> None:
+    for topic in ("page-views", "views-by-region"):
+        kdsl_kafka.create_topic(topic, partitions=2)
+    example, cluster = program("upsert_by_region"), Cluster(kdsl_kafka.bootstrap_servers)
+    for some in (VIEWS[:2], VIEWS[2:]):
+        kdsl_kafka.produce("page-views", *map(json.dumps, some))
+        changes = example.run(spark, cluster, str(tmp_path))
+
+    found = [(row["_row_kind"], row["user_region"], row["views"], row["last_view"].second) for row in changes.collect()]
+    assert sorted(found) == [
+        ("+I", "Asia", 1, 2),
+        ("+I", "Europe", 1, 1),
+        ("+U", "Europe", 2, 3),
+        ("-U", "Europe", 1, 1),
+    ]
+
+
+@pytest.mark.kafka
+def test_page_views_by_region_as_a_script(
+    spark: SparkSession, kdsl_kafka: LocalKafka, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    text = (EXAMPLES / "sql" / "upsert_by_region.sql").read_text(encoding="utf-8")
+    views, counts = (kdsl_kafka.create_topic(f"{n}-of-the-script", partitions=2) for n in ("page-views", "by-region"))
+    text = text.replace("'page-views'", f"'{views}'").replace("'views-by-region'", f"'{counts}'")
+    cluster = Cluster(kdsl_kafka.bootstrap_servers)
+    for some in (VIEWS[:2], VIEWS[2:]):
+        kdsl_kafka.produce(views, *map(json.dumps, some))
+        plan = plan_script(read_script(text), cluster)
+        run_script(plan, spark, Ways(cluster, once=True, checkpoint=str(tmp_path)))
+
+    lines = sorted(line for line in capfd.readouterr().out.splitlines() if line[2:3] == "[")
+    assert lines == [
+        "+I[Asia, 1, 2026-01-01T00:00:02]",
+        "+I[Europe, 1, 2026-01-01T00:00:01]",
+        "+U[Europe, 2, 2026-01-01T00:00:03]",
+        "-U[Europe, 1, 2026-01-01T00:00:01]",
+    ]
 
 
 @pytest.mark.kafka

@@ -12,8 +12,11 @@ import pytest
 
 from kdsl import Cluster, Col, Json, KafkaTable
 from kdsl.client.java import java_settings
+from kdsl.declare.ddl.parser import read_script
 from kdsl.errors import ResolveError
-from kdsl.testing import LocalKafka
+from kdsl.script.plan import plan_script
+from kdsl.script.run import Ways, run_script
+from kdsl.testing import LocalKafka, Record
 from kdsl.testing.kerberos import missing_programs
 from kdsl.testing.properties import properties_text
 
@@ -27,6 +30,8 @@ pytestmark = [
         bool(missing_programs()), reason=f"this machine has no {' '.join(missing_programs())} (MIT's KDC)"
     ),
 ]
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "sql"
 
 
 @pytest.fixture(scope="module")
@@ -100,3 +105,32 @@ def test_rows_are_written_and_read_through_the_transport_jvm(spark: SparkSession
     Orders.write(Orders.rows([Orders(id=1), Orders(id=2)], spark=spark), cluster)
 
     assert sorted(row.id for row in Orders.read(spark, cluster).collect()) == [1, 2]
+
+
+def test_the_example_reads_orders_by_their_key_as_a_changelog(
+    spark: SparkSession, kafka: LocalKafka, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = (EXAMPLES / "upsert_kerberos.sql").read_text(encoding="utf-8")
+    topic = kafka.create_topic("orders-by-key")
+    rows = [("o1", "1"), ("o2", "2"), ("o1", "3"), ("o2", None)]
+    kafka.produce(
+        topic, *(Record(area and f'{{"order_id": "{key}", "area_id": "{area}"}}', key=key) for key, area in rows)
+    )
+    given = kafka.java_properties
+    for printed, name in (
+        ("user@EXAMPLE.COM", "connector.kerberos.principal"),
+        ("/etc/krb5.conf", "connector.kerberos.krb5"),
+        ("/etc/security/user.keytab", "connector.kerberos.keytab"),
+    ):
+        assert text.count(f"'{printed}'") == 1
+        text = text.replace(f"'{printed}'", f"'{given[name]}'")
+    text = text.replace("'broker:9092'", f"'{kafka.bootstrap_servers}'")
+
+    run_script(plan_script(read_script(text)), spark, Ways(once=True))
+
+    null = ", null" * 7
+    lines = [line for line in capfd.readouterr().out.splitlines() if line[2:3] == "["]
+    assert [line for line in lines if "[o1" in line] == [
+        f"+I[o1{null}, 1]", f"-U[o1{null}, 1]", f"+U[o1{null}, 3]",
+    ]  # fmt: skip
+    assert [line for line in lines if "[o2" in line] == [f"+I[o2{null}, 2]", f"-D[o2{null}, 2]"]
