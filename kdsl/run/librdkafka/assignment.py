@@ -43,6 +43,39 @@ def tasks(ranges: Iterable[Range], parallelism: int) -> list[tuple[Range, ...]]:
     return [_joined(sorted(task, key=lambda r: (r.topic, r.partition, r.start))) for task in packed]
 
 
+def in_order(ranges: Iterable[Range], parallelism: int) -> list[tuple[Range, ...]]:
+    """Pack ranges into tasks that follow one another as the records of each partition do.
+
+    Of two changes of a row the later one stands in a later task, or further on in the same one: what the order of a
+    DataFrame's rows means for a changelog.
+
+    Args:
+        ranges: What is to be read; empty ranges make no task.
+        parallelism: The most tasks there shall be.
+
+    Returns:
+        The tasks; each offset of each range stands in exactly one of them.
+    """
+    found = sorted((r for r in ranges if len(r) > 0), key=lambda r: (r.topic, r.partition, r.start))
+    total = sum(map(len, found))
+    size = -(-total // max(1, min(parallelism, total // TASK_RECORDS)))
+    packed: list[list[Range]] = []
+    room = 0
+    for r in found:
+        start = r.start
+        while start < r.end:
+            if room <= 0:
+                packed.append([])
+                room = size
+            end = start + max(room, PIECE_RECORDS)
+            if r.end - end < PIECE_RECORDS:
+                end = r.end
+            packed[-1].append(Range(r.topic, r.partition, start, end))
+            room -= end - start
+            start = end
+    return [tuple(task) for task in packed]
+
+
 def _pieces(whole: Range, size: int) -> list[Range]:
     """The range in equal pieces of at most about ``size`` records."""
     count = max(1, min(-(-len(whole) // size), len(whole) // PIECE_RECORDS))

@@ -28,7 +28,7 @@ from kdsl.run.cluster.group import hold_group
 from kdsl.run.cluster.lease import Lease
 from kdsl.run.cluster.offsets import LOST_LEASE, Offsets, Range, nested
 from kdsl.run.cluster.subscription import Subscription
-from kdsl.run.librdkafka.assignment import tasks
+from kdsl.run.librdkafka.assignment import in_order, tasks
 from kdsl.run.librdkafka.consumers import KeptConsumer, discard, lend, size_for
 from kdsl.run.librdkafka.datasource import CLUSTER, LITERALS, PLAN, read_options
 from kdsl.run.librdkafka.fetch import Count, Fetcher
@@ -159,8 +159,10 @@ def _row_schema(options: OptionText) -> pa.Schema:
 
 
 def _plan_tasks(options: OptionText, ranges: Sequence[Range]) -> list[InputPartition]:
-    most = _parsed(options)[0].parallelism or int(dict(options)[PARALLELISM])
-    return [Task(task) for task in tasks(ranges, most)]
+    plan, _ = _parsed(options)
+    most = plan.parallelism or int(dict(options)[PARALLELISM])
+    pack = in_order if plan.changelog and plan.upserts is None else tasks
+    return [Task(task) for task in pack(ranges, most)]
 
 
 class BatchReader(DataSourceReader):

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given, strategies as st
 
 from kdsl.run.cluster.offsets import Range
-from kdsl.run.librdkafka.assignment import PIECE_RECORDS, TASK_RECORDS, tasks
+from kdsl.run.librdkafka.assignment import PIECE_RECORDS, TASK_RECORDS, in_order, tasks
 
 SIZES = st.one_of(st.integers(0, 50), st.integers(0, 5_000), st.integers(0, 5_000_000))
 
@@ -85,3 +85,25 @@ def test_a_partition_is_not_split_into_pieces_that_cost_more_than_they_save() ->
     made = tasks([Range("a", 0, 0, 30_000)], 8)
 
     assert made == [(Range("a", 0, 0, 30_000),)]
+
+
+@given(ranges(), st.integers(1, 16))
+def test_of_changes_the_order_of_tasks_is_that_of_offsets(given: list[Range], parallelism: int) -> None:
+    made = in_order(given, parallelism)
+
+    at: dict[tuple[str, int], int] = {}
+    for r in (r for task in made for r in task):
+        begin = next(g.start for g in given if (g.topic, g.partition) == (r.topic, r.partition))
+        assert r.start == at.get((r.topic, r.partition), begin)
+        at[r.topic, r.partition] = r.end
+    assert at == {(r.topic, r.partition): r.end for r in given if len(r)}
+    assert len(made) <= parallelism
+    assert all(task for task in made)
+
+
+@given(ranges(), st.integers(1, 16))
+def test_of_changes_no_task_is_much_larger_than_it_needs_to_be(given: list[Range], parallelism: int) -> None:
+    total = sum(map(len, given))
+    size = -(-total // max(1, min(parallelism, total // TASK_RECORDS)))
+    largest = max((sum(map(len, task)) for task in in_order(given, parallelism)), default=0)
+    assert largest <= size + 3 * PIECE_RECORDS
