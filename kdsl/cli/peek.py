@@ -29,18 +29,27 @@ def peek(
     properties: Property = None,
     registry: RegistryUrl = None,
     registry_properties: RegistryProperty = None,
+    changelog: Annotated[
+        bool, typer.Option("--changelog", help="Print the changes between these records, as +I[...], -U[...], +U[...].")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Print the last records of a table, decoded."""
-    from kdsl.inspect.peek import last_records
+    from kdsl.inspect.peek import last_changes, last_records
 
     table = load.table(target)
     given = given_cluster(bootstrap, cluster_file, cluster_name, properties, registry, registry_properties)
     plan, cluster = table.read_plan(cluster=given), table.cluster(given)
     with progress(f"reading the last {count} records of {plan.topics}"):
-        found = last_records(plan, cluster, count)
+        found = (last_changes if changelog else last_records)(plan, cluster, count)
     if as_json:
         print_json(found.to_pylist())
+        return
+    if changelog:
+        from kdsl.run.frames.changelog_text import changelog_lines
+
+        for line in changelog_lines(found):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
         return
     grid = Grid(title=f"{table.name}: the last {found.num_rows} records of {plan.topics}", title_justify="left")
     for name in found.column_names:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import heapq
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kdsl.cluster import Cluster
 from kdsl.offsets import TopicPartition
@@ -13,7 +15,7 @@ from kdsl.run.cluster.offsets import Range
 from kdsl.run.cluster.subscription import Subscription
 from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer
 from kdsl.run.librdkafka.fetch import Fetcher
-from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.decode import Placed, RecordDecoder
 from kdsl.run.records.header_filter import matched
 from kdsl.run.records.registry import registry_of
 
@@ -38,6 +40,44 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
         KafkaReadError: The brokers cannot be reached, or a topic does not exist.
         RecordError: A record cannot be read.
     """
+    return pa.Table.from_batches([_last(plan, cluster, n, zone).rows])
+
+
+def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
+    """The changes that the last records of a table's topics make, oldest first.
+
+    Of a table by key they are the changes between these records: its first row of a key is new (``+I``), and a delete
+    of a key that has no row among them shows nothing, whatever stood before. Rows of other tables are what they say.
+
+    Args:
+        plan: What is read.
+        cluster: Where it lives.
+        n: How many records.
+        zone: As for `last_records`.
+
+    Returns:
+        A table of the plan's columns; the row kind is the first where the table's rows are changes.
+
+    Raises:
+        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
+        RecordError: A record cannot be read.
+    """
+    placed = _last(plan, cluster, n, zone)
+    if plan.upserts is None:
+        return pa.Table.from_batches([placed.rows])
+    from kdsl.run.upsert.changes import Upserts, changes
+    from kdsl.run.upsert.state import changed_rows
+
+    kinds, *columns = placed.rows.columns
+    rows = pa.RecordBatch.from_arrays(columns, schema=placed.rows.schema.remove(0))
+    deletes = pc.equal(kinds, "-D").to_numpy(zero_copy_only=False)
+    times = placed.of("timestamp").to_numpy()
+    in_this_order = np.zeros(len(times), dtype=np.int64)
+    found = changes(None, Upserts(rows, deletes, times, in_this_order), plan.upserts.keys)
+    return pa.Table.from_batches([changed_rows(found)])
+
+
+def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> Placed:
     subscription = Subscription(plan, cluster)
     places = subscription.places(subscription.topics())
     first, ends = subscription.brokers.earliest(places), subscription.ends(places)
@@ -57,8 +97,7 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
         n, ((record["timestamp"], i, j) for i, tail in enumerate(tails) for j, record in enumerate(tail))
     )
     chosen = [tails[i][j] for _, i, j in sorted(newest)]
-    rows = decoder.decode(pa.RecordBatch.from_pylist(chosen, schema=fetcher.schema))
-    return pa.Table.from_batches([rows])
+    return decoder.place(pa.RecordBatch.from_pylist(chosen, schema=fetcher.schema))
 
 
 def _tails(

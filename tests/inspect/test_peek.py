@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from confluent_kafka import Producer
+from typer.testing import CliRunner
 
+from kdsl import Col, Json, PrimaryKey, Table, UpsertTable
+from kdsl.cli.app import app
 from kdsl.cluster import Cluster
+from kdsl.declare.connector import ChangelogMode
 from kdsl.errors import RecordError
-from kdsl.inspect.peek import last_records
+from kdsl.inspect.peek import last_changes, last_records
 from kdsl.plan.model import HeaderCondition
 from kdsl.run.cluster.errors import TopicMissingError
+from kdsl.run.frames.changelog_text import changelog_lines
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types.arrow import arrow_schema
@@ -78,3 +85,51 @@ def test_records_that_the_header_filter_leaves_out_do_not_count(
     assert texts_of(1, "yes") == ["4"]
     assert texts_of(9, "yes") == ["3", "4"]
     assert texts_of(1, "no") == []
+
+
+@pytest.mark.parametrize("changelog", ["full", "upsert"])
+def test_of_a_table_by_key_the_changes_between_the_last_records(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, changelog: ChangelogMode
+) -> None:
+    topic = kdsl_topic(partitions=2)
+
+    class Words(UpsertTable, topic=topic, key=Json(), value=Json(), changelog=changelog):
+        word: PrimaryKey[str]
+        count: Col[int]
+
+    def record(word: str, count: int | None, at: int) -> Record:
+        value = None if count is None else f'{{"word":"{word}","count":{count}}}'
+        return Record(value, f'{{"word":"{word}"}}', [], len(word) % 2, 1_700_000_000_000 + at)
+
+    given = [("a", 1), ("bb", 1), ("a", 2), ("bb", None), ("a", 2), ("bb", 5), ("a", 3)]
+    kdsl_kafka.produce(topic, *(record(word, count, at) for at, (word, count) in enumerate(given)))
+    plan = Table(Words.definition()).read_plan()
+
+    assert list(changelog_lines(last_changes(plan, cluster, 100))) == [
+        "+I[a, 1]", "+I[bb, 1]", "-U[a, 1]", "+U[a, 2]", "-D[bb, 1]", "+I[bb, 5]", "-U[a, 2]", "+U[a, 3]",
+    ]  # fmt: skip
+    assert list(changelog_lines(last_changes(plan, cluster, 4))) == ["+I[a, 2]", "+I[bb, 5]", "-U[a, 2]", "+U[a, 3]"]
+
+
+def test_other_tables_show_their_rows_as_lines(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, "one", "two")
+
+    assert list(changelog_lines(last_changes(read_plan(topic), cluster, 5))) == ["+I[one]", "+I[two]"]
+
+
+def test_the_command_prints_lines(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, Record('{"n":1,"t":"a[b]"}', '{"n":1}'), Record('{"n":1,"t":"c"}', '{"n":1}'))
+    table = tmp_path / "tables.sql"
+    table.write_text(
+        "CREATE TABLE t (n INT, t STRING, PRIMARY KEY (n) NOT ENFORCED) WITH ('connector' = 'upsert-kafka', "
+        f"'topic' = '{topic}', 'key.format' = 'json', 'value.format' = 'json')"
+    )
+
+    done = CliRunner().invoke(app, ["peek", str(table), "--changelog", "--bootstrap", kdsl_kafka.bootstrap_servers])
+
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines() == ["+I[1, a[b]]", "-U[1, a[b]]", "+U[1, c]"]
