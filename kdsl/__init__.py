@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kdsl.builders.serializers import KafkaRecordSerializationSchema as KafkaRecordSerializationSchema
     from kdsl.builders.sink import DeliveryGuarantee as DeliveryGuarantee, KafkaSink as KafkaSink
     from kdsl.builders.source import KafkaSource as KafkaSource
+    from kdsl.changelog.changes import Changelog as Changelog
+    from kdsl.changelog.target import ChangelogError as ChangelogError
     from kdsl.cluster import Cluster as Cluster, Registry as Registry
     from kdsl.declare.classes.columns import (
         Col as Col,
@@ -106,6 +108,8 @@ _PUBLIC = {
     "Avro": "kdsl_formats.avro",
     "AvroConfluent": "kdsl_formats.avro_confluent",
     "CanalJson": "kdsl_formats.cdc_json",
+    "Changelog": "kdsl.changelog.changes",
+    "ChangelogError": "kdsl.changelog.target",
     "CheckpointError": "kdsl.run.checkpoint.kept",
     "Cluster": "kdsl.cluster",
     "Col": "kdsl.declare.classes.columns",
@@ -194,6 +198,8 @@ __all__ = [
     "Avro",
     "AvroConfluent",
     "CanalJson",
+    "Changelog",
+    "ChangelogError",
     "CheckpointError",
     "Cluster",
     "Col",

@@ -17,13 +17,14 @@ from kdsl.declare.ddl.load import script_definitions, statement_definition
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import load_definitions
 from kdsl.declare.moments import Startup
-from kdsl.errors import Problem, ResolveError, fail_on
-from kdsl.formats import Direction
+from kdsl.errors import KdslError, Problem, ResolveError, fail_on
+from kdsl.formats import ROW_KIND, Direction
 from kdsl.plan import schema as schemas
 from kdsl.plan.build import read_plan, write_plan
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.plan.show import show
 from kdsl.resolve import ResolvedTable, resolve
+from kdsl.resolve.changelog import changes
 from kdsl.resolve.startup import launch_start
 
 if TYPE_CHECKING:
@@ -240,6 +241,34 @@ class Table:
             allow=allow,
         )
 
+    def snapshot(
+        self, spark: SparkSession, cluster: Cluster | None = None, *, keys: Iterable[str] | None = None
+    ) -> DataFrame:
+        """The rows that a changelog leaves: the last row of each key that is there at the end of a bounded read.
+
+        Args:
+            spark: The session.
+            cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
+            keys: The columns of the key, where the table declares neither a primary key nor a message key.
+
+        Returns:
+            The table's columns, without ``_row_kind``.
+
+        Raises:
+            ResolveError: The table cannot be read.
+            KdslError: Its rows are no changes, nothing says the key, or as for `read`.
+        """
+        from kdsl.run.frames.last import last_changes
+
+        if not changes(self.definition):
+            raise KdslError(
+                f"{self.name} has only new rows, and no changes that would leave a last row for each key; use read(), "
+                "declare an UpsertTable, or a value format that carries changes, as debezium-json"
+            )
+        key = key_of_changes(self, keys)
+        last = last_changes(self.read(spark, cluster), key)
+        return last.where(f"{ROW_KIND} <> '-D'").drop(ROW_KIND)
+
     def decode(self, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:
         """Turn a DataFrame of raw Kafka records into the table's rows, without a broker.
 
@@ -333,6 +362,27 @@ class Table:
                 _TOLD.add(warning)
                 _log.warning("%s", warning)
         return resolved
+
+
+def key_of_changes(table: Table | None, keys: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The columns that say which row a change is one of.
+
+    Args:
+        table: The table; None where ``keys`` say it.
+        keys: The columns, instead of what the table declares.
+
+    Raises:
+        KdslError: Neither says it.
+    """
+    given = tuple(map(str, [keys] if isinstance(keys, str) else keys or ()))
+    declared = () if table is None else table.definition.primary_key or table.definition.message_key
+    if given or declared:
+        return given or declared
+    name = "the changelog" if table is None else table.name
+    raise KdslError(
+        f"{name}: nothing says which row a change is one of; "
+        + ("give the table, or keys=[...]" if table is None else "declare a PrimaryKey, or give keys=[...]")
+    )
 
 
 def load_tables(path: str | Path) -> list[Table]:

@@ -36,6 +36,7 @@ LAYERS = (
     ("kdsl.run",),
     ("kdsl.inspect",),
     ("kdsl.table",),
+    ("kdsl.changelog",),
     ("kdsl.builders",),
     ("kdsl.script",),
     ("kdsl",),

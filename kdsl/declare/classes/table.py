@@ -334,6 +334,26 @@ class KafkaTable:
         )
 
     @classmethod
+    def snapshot(
+        cls, spark: SparkSession, cluster: Cluster | None = None, *, keys: Iterable[str] | None = None
+    ) -> DataFrame:
+        """The rows that a changelog leaves: the last row of each key that is there at the end of a bounded read.
+
+        Args:
+            spark: The session.
+            cluster: Where the topic lives; not needed by a table that carries ``properties.bootstrap.servers``.
+            keys: The columns of the key, where the table declares neither a primary key nor a message key.
+
+        Returns:
+            The table's columns, without ``_row_kind``; `collect` makes typed rows of them.
+
+        Raises:
+            ResolveError: The table cannot be read.
+            KdslError: Its rows are no changes, nothing says the key, or as for `read`.
+        """
+        return _table(cls).snapshot(spark, cluster, keys=keys)
+
+    @classmethod
     def decode(cls, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:
         """Turn a DataFrame of raw Kafka records into the table's rows, without a broker.
 

@@ -39,7 +39,7 @@ def output_mode(df: DataFrame, plan: WritePlan, asked: str | None) -> str:
         if asked in ("append", "update"):
             return asked
         if asked is None:
-            return "update" if _AGGREGATE.search(_analyzed(df)) else "append"
+            return "update" if aggregates(df) else "append"
     if asked in (None, "append"):
         return "append"
     reason = _REFUSED.get(str(asked), "is none of Spark's")
@@ -49,6 +49,11 @@ def output_mode(df: DataFrame, plan: WritePlan, asked: str | None) -> str:
     elif asked == "update":
         fix += "; or declare an UpsertTable, which takes updates by key"
     raise KdslError(f"{plan.table}: the output mode {asked!r} {reason}; {fix}")
+
+
+def aggregates(df: DataFrame) -> bool:
+    """Whether a query has an aggregation, whose rows change."""
+    return bool(_AGGREGATE.search(_analyzed(df)))
 
 
 def _analyzed(df: DataFrame) -> str:

@@ -34,6 +34,8 @@ _UNREACHABLE = re.compile(
 )
 _SPARK_PACKAGES = "repos.spark-packages.org"
 _FAILED = re.compile(r"download failed: ([^\s,\]]+)")
+_CONNECTOR = "Spark's Kafka connector"
+_OFFLINE = f"name jars or folders of jars in the setting {JARS} or in {VARIABLE}"
 _UNRESOLVED = re.compile(r"unresolved dependency: ([^:\s]+): ([^\],]+)")
 
 
@@ -124,6 +126,26 @@ def attach(spark: SparkSession, *, everywhere: bool = False, streams: bool = Fal
         _attach(spark, classic, session=True)
 
 
+def bring(spark: SparkSession, package: Package, known: str, what: str) -> None:
+    """Bring another library into a classic session, its executors and the driver's threads, unless it is there.
+
+    Args:
+        spark: A classic session.
+        package: The library.
+        known: A class of it.
+        what: What it is, for messages.
+
+    Raises:
+        ConnectorMissingError: It cannot be had; says why.
+    """
+    jvm = _jvm(spark)
+    loader = _first_loader(jvm)
+    if loader is None or _loads(loader, known):
+        return
+    offline = "name its jars in spark.jars when the session starts"
+    _add(spark, jvm, _resolved(spark, jvm, [package], what, offline), session=True)
+
+
 def _jvm(spark: SparkSession) -> Any:
     return None if is_connect(spark) else spark.sparkContext._jvm  # noqa: SLF001
 
@@ -153,13 +175,13 @@ def _first_loader(jvm: Any) -> Any:
     return found
 
 
-def _loads(loader: Any) -> bool:
+def _loads(loader: Any, name: str = CLASS) -> bool:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
     if loader is None:
         return True  # not ours to change; what is missing shows by itself
     try:
-        loader.loadClass(CLASS)
+        loader.loadClass(name)
     except Py4JJavaError:
         return False
     return True
@@ -188,6 +210,17 @@ def _attach(spark: SparkSession, jvm: Any, *, session: bool) -> None:
             paths += _jars_of(Path(entry.removeprefix("file:")).expanduser())
     for path in paths:
         check_scala(Path(path).name, scala)
+    _add(spark, jvm, paths, session=session)
+    if not _knows_kafka(spark):
+        raise ConnectorMissingError(
+            f"the jars {', '.join(Path(path).name for path in paths)} were attached, and Spark still finds no Kafka "
+            f"connector; {JARS} must bring {_ARTIFACT}_{scala}, kafka-clients, commons-pool2 and "
+            "spark-token-provider-kafka-0-10"
+        )
+
+
+def _add(spark: SparkSession, jvm: Any, paths: Sequence[str], *, session: bool) -> None:
+    """Add jars to the driver's threads, and to a session with its executors."""
     loader = _first_loader(jvm)
     if loader is not None:
         for path in paths:
@@ -195,12 +228,6 @@ def _attach(spark: SparkSession, jvm: Any, *, session: bool) -> None:
     if session:
         for path in paths:
             spark.sql("ADD JAR '" + path.replace("\\", "\\\\").replace("'", "\\'") + "'")
-    if not _knows_kafka(spark):
-        raise ConnectorMissingError(
-            f"the jars {', '.join(Path(path).name for path in paths)} were attached, and Spark still finds no Kafka "
-            f"connector; {JARS} must bring {_ARTIFACT}_{scala}, kafka-clients, commons-pool2 and "
-            "spark-token-provider-kafka-0-10"
-        )
 
 
 def _attach_on_server(spark: SparkSession) -> None:
@@ -263,7 +290,9 @@ def ivy_folder(spark: SparkSession) -> Path:
     return Path(named) if named else cache_dir() / "spark-ivy"
 
 
-def _resolved(spark: SparkSession, jvm: Any, wanted: Sequence[Package]) -> list[str]:
+def _resolved(
+    spark: SparkSession, jvm: Any, wanted: Sequence[Package], what: str = _CONNECTOR, offline: str = _OFFLINE
+) -> list[str]:
     """The jars of some packages, fetched where they are not there yet. ``~/.m2`` is not looked at."""
     from py4j.protocol import Py4JJavaError
 
@@ -286,15 +315,18 @@ def _resolved(spark: SparkSession, jvm: Any, wanted: Sequence[Package]) -> list[
                 )
         except Py4JJavaError as e:
             error = str(e.java_exception.getMessage() or e.java_exception)
-            raise ConnectorMissingError(_reason(error, said.toString(), package.coordinate, str(folder))) from None
+            raise ConnectorMissingError(
+                _reason(error, said.toString(), package.coordinate, str(folder), what, offline)
+            ) from None
         found |= dict.fromkeys(jars.apply(i) for i in range(jars.size()))
     return list(found)
 
 
-def _reason(error: str, said: str, what: str, folder: str) -> str:
+def _reason(
+    error: str, said: str, coordinate: str, folder: str, what: str = _CONNECTOR, offline: str = _OFFLINE
+) -> str:
     """Why Ivy gave no jars, and what to do, from its error and from what it printed."""
-    begin = f"the jars of Spark's Kafka connector ({what}) cannot be had"
-    offline = f"name jars or folders of jars in the setting {JARS} or in {VARIABLE}"
+    begin = f"the jars of {what} ({coordinate}) cannot be had"
     # The repository of Spark's packages, which Spark asks as well, is often out of reach and never needed.
     needed = (found for found in _UNREACHABLE.finditer(f"{said}\n{error}") if _SPARK_PACKAGES not in found[0])
     unreachable = next(needed, None)

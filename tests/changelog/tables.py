@@ -1,0 +1,126 @@
+"""Tables of each kind that changelogs are applied to, for tests that hold for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from kdsl.changelog import Batch, MemoryTable, Target, delta, jdbc, memory
+from kdsl.changelog.to_delta import DeltaTarget, _Delta
+from kdsl.changelog.to_jdbc import JdbcTarget
+from tests.changelog.postgres import PASSWORD, Postgres
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+KINDS = ("memory", "delta", "derby-merge", "derby-update-insert", "postgres")
+COLUMNS = "id BIGINT NOT NULL, name VARCHAR(20), visits INT"
+Row = tuple[int, str | None, int | None]
+
+
+@attrs.frozen
+class Applied:
+    """A target, and what can be seen of it."""
+
+    target: Target
+    spark: SparkSession
+
+    def rows(self) -> list[Row]:
+        """Its rows: id, name and visits."""
+        match self.target:
+            case MemoryTable():
+                found = [(row["id"], row["name"], row["visits"]) for row in self.target.rows()]
+            case DeltaTarget():
+                found = [tuple(row) for row in self.frame().select("id", "name", "visits").collect()]
+            case _:
+                assert isinstance(self.target, JdbcTarget)
+                options = {**self.target._options(), "url": self.target.url, "dbtable": self.target.table}
+                read = self.spark.read.format("jdbc").options(**options).load()
+                names = {name.lower(): name for name in read.columns}
+                found = [tuple(row) for row in read.select(names["id"], names["name"], names["visits"]).collect()]
+        return sorted(found)
+
+    def frame(self) -> DataFrame:
+        """The rows of a Delta table."""
+        from pyspark.sql import DataFrame
+
+        assert isinstance(self.target, DeltaTarget)
+        found = _Delta(self.spark).found(self.target)
+        return DataFrame(found.toDF(), self.spark)
+
+
+def made(
+    kind: str, spark: SparkSession, folder: Path, postgres: Postgres | None = None, name: str = "users"
+) -> Applied:
+    """An empty table of a kind."""
+    name = "users"
+    match kind:
+        case "memory":
+            return Applied(memory(), spark)
+        case "delta":
+            spark.conf.set("spark.databricks.delta.snapshotPartitions", "2")
+            return Applied(delta(folder / name), spark)
+        case "postgres":
+            assert postgres is not None
+            table = f"{name}_{folder.name}".replace("-", "_").lower()
+            given = {"user": "kdsl", "password": PASSWORD}
+            target = jdbc(postgres.url, table, given)
+            target._bring(spark)
+            run(target, spark, f"CREATE TABLE {table} ({COLUMNS}, PRIMARY KEY (id))")
+            return Applied(target, spark)
+        case _:
+            classic: Any = spark
+            system = classic._jvm.java.lang.System
+            system.setProperty("derby.stream.error.file", str(folder / "derby.log"))
+            url = f"jdbc:derby:{folder}/derby;create=true"
+            target = jdbc(url, name, dialect="merge" if kind == "derby-merge" else "update-insert")
+            columns = COLUMNS.replace("VARCHAR(20)", "CLOB")  # as which Spark writes texts, and their NULLs, to Derby
+            run(target, spark, f"CREATE TABLE {name} ({columns}, PRIMARY KEY (id))")
+            return Applied(target, spark)
+
+
+def run(target: JdbcTarget, spark: SparkSession, *statements: str) -> None:
+    """Say something to a database."""
+    with target._connected(spark) as connection:
+        for statement in statements:
+            connection.run(statement)
+
+
+@attrs.define
+class Failing:
+    """A target that fails once, before or after it has applied a batch."""
+
+    target: Target
+    batch: int
+    after: bool
+    failed: int = 0
+
+    def check(self, spark: SparkSession, *, streaming: bool) -> None:
+        self.target.check(spark, streaming=streaming)
+
+    def applied(self, spark: SparkSession, writer: str) -> int | None:
+        return self.target.applied(spark, writer)
+
+    def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
+        fails = batch is not None and batch.number == self.batch and not self.failed
+        if fails and not self.after:
+            self.failed += 1
+            raise RuntimeError("the driver is gone before the batch")
+        self.target.apply(changes, keys, batch)
+        if fails:
+            self.failed += 1
+            raise RuntimeError("the driver is gone after the batch")
+
+
+def truth(changes: Sequence[Sequence[Any]]) -> list[Row]:
+    """What changes leave, worked out one after the other."""
+    rows: dict[int, Row] = {}
+    for kind, *row in changes:
+        if kind in ("+I", "+U"):
+            rows[row[0]] = (row[0], row[1], row[2])
+        else:
+            rows.pop(row[0], None)
+    return sorted(rows.values())

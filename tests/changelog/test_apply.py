@@ -1,0 +1,347 @@
+"""Changelogs applied to tables of each kind: the final state by key, whatever is replayed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+from kdsl.changelog import Batch, Changelog, ChangelogError, Target, delta, jdbc, memory
+from kdsl.changelog.to_delta import _Delta, _merge
+from kdsl.changelog.to_jdbc import BATCHES
+from kdsl.formats import ROW_KIND
+from tests.changelog.postgres import PASSWORD, Postgres
+from tests.changelog.tables import KINDS, Applied, Failing, made, run, truth
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = f"{ROW_KIND} string, id bigint, name string, visits int"
+each_kind = pytest.mark.parametrize(
+    "applied", [pytest.param(k, marks=pytest.mark.postgres) if k == "postgres" else k for k in KINDS], indirect=True
+)
+WITH_LOG = tuple(kind for kind in KINDS if kind not in ("memory", "derby-update-insert"))
+each_lasting_kind = pytest.mark.parametrize(
+    "applied", [pytest.param(k, marks=pytest.mark.postgres) if k == "postgres" else k for k in WITH_LOG], indirect=True
+)
+
+
+@pytest.fixture
+def applied(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Applied:
+    kind: str = request.param
+    server: Postgres | None = request.getfixturevalue("postgres") if kind == "postgres" else None
+    return made(kind, spark, tmp_path, server)
+
+
+def changes(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
+    return spark.createDataFrame(list(rows), SCHEMA).coalesce(1)
+
+
+def random_changes(seed: int, batches: int, most: int = 12) -> list[list[tuple[Any, ...]]]:
+    """Changes with before-images, as a table by key gives them."""
+    rng = random.Random(seed)
+    rows: dict[int, tuple[Any, ...]] = {}
+    made: list[list[tuple[Any, ...]]] = []
+    for _ in range(batches):
+        batch: list[tuple[Any, ...]] = []
+        for _ in range(rng.randint(1, most)):
+            key, row = rng.randrange(6), rows.get(rng.randrange(6))
+            row = rows.get(key)
+            if row is not None and rng.random() < 0.4:
+                batch.append(("-D", *row))
+                del rows[key]
+                continue
+            rows[key] = new = (key, rng.choice([None, "ann", "böb", "o'neil"]), rng.choice([None, rng.randrange(99)]))
+            batch += [("+I", *new)] if row is None else [("-U", *row), ("+U", *new)]
+        made.append(batch)
+    return made
+
+
+class Source:
+    """A folder of files, each of which is a batch of a stream."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark, self._folder, self._count = spark, folder, 0
+        folder.mkdir()
+
+    def add(self, *batches: list[tuple[Any, ...]]) -> None:
+        for batch in batches:
+            lines = (dict(zip((ROW_KIND, "id", "name", "visits"), row, strict=True)) for row in batch)
+            hidden = self._folder / f".{self._count}.tmp"
+            hidden.write_text("\n".join(json.dumps(line) for line in lines))
+            os.utime(hidden, (1_700_000_000 + self._count,) * 2)  # Spark reads files in the order of their times
+            hidden.rename(self._folder / f"{self._count:04}.json")
+            self._count += 1
+
+    def stream(self) -> DataFrame:
+        return self._spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(self._folder))
+
+    def run(self, target: Target, checkpoint: Path) -> None:
+        changelog = Changelog(self.stream(), keys=["id"])
+        query = changelog.apply_to(target, checkpoint=str(checkpoint), trigger={"availableNow": True})
+        query.awaitTermination(120)
+
+
+@each_kind
+def test_a_batch_leaves_the_last_row_of_each_key(applied: Applied, spark: SparkSession) -> None:
+    first = changes(spark, ("+I", 1, "ann", 1), ("+I", 2, "bob", 1), ("-U", 1, "ann", 1), ("+U", 1, "ann", 2))
+    Changelog(first, keys=["id"]).apply_to(applied.target)
+    assert applied.rows() == [(1, "ann", 2), (2, "bob", 1)]
+
+    second = changes(
+        spark,
+        ("-D", 2, "bob", 1),
+        ("-D", 9, None, None),
+        ("+I", 3, "cy", None),
+        ("-U", 1, "ann", 2),
+        ("+U", 4, "ann", 2),
+    )
+    Changelog(second, keys=["id"]).apply_to(applied.target)
+    assert applied.rows() == [(3, "cy", None), (4, "ann", 2)]
+
+
+@each_kind
+def test_a_batch_that_comes_again_changes_nothing(applied: Applied, spark: SparkSession) -> None:
+    batches = random_changes(7, 3)
+    for number, batch in enumerate(batches):
+        for _ in range(2):
+            Changelog(changes(spark, *batch), keys=["id"]).apply_to(applied.target, batch=Batch("job", number))
+    expected = truth([change for batch in batches for change in batch])
+    assert applied.rows() == expected
+
+    for number in (0, 1, 2):
+        again = changes(spark, *batches[number], ("+I", 77, "late", 1))
+        Changelog(again, keys=["id"]).apply_to(applied.target, batch=Batch("job", number))
+    assert applied.rows() == expected
+    Changelog(changes(spark, ("+I", 88, "other", 1)), keys=["id"]).apply_to(applied.target, batch=Batch("other", 0))
+    assert applied.rows() == [*expected, (88, "other", 1)]
+
+
+@each_kind
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_stream_that_fails_in_a_batch_and_goes_on_leaves_the_final_state(
+    applied: Applied, spark: SparkSession, tmp_path: Path, after: bool
+) -> None:
+    source = Source(spark, tmp_path / "in")
+    batches = random_changes(11, 4)
+    source.add(*batches[:3])
+    failing = Failing(applied.target, 1, after)
+    with pytest.raises(Exception, match="the driver is gone"):
+        source.run(failing, tmp_path / "checkpoint")
+    assert failing.failed == 1
+    assert applied.rows() == truth([change for batch in batches[: 1 + after] for change in batch])
+    source.add(batches[3])
+    source.run(failing, tmp_path / "checkpoint")
+
+    assert applied.rows() == truth([change for batch in batches for change in batch])
+
+
+@each_lasting_kind
+def test_an_older_checkpoint_and_a_table_set_back_are_refused(
+    applied: Applied, spark: SparkSession, tmp_path: Path
+) -> None:
+    source = Source(spark, tmp_path / "in")
+    source.add(*random_changes(3, 1))
+    source.run(applied.target, tmp_path / "checkpoint")
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "old")
+    source.add(*random_changes(4, 2))
+    source.run(applied.target, tmp_path / "checkpoint")
+
+    with pytest.raises(ChangelogError, match=r"has batch 2 of the query of .*, and this checkpoint knows 0 at most"):
+        source.run(applied.target, tmp_path / "old")
+    with pytest.raises(ChangelogError, match=r"has no batch of the query of .* says that 2 is done: it is another"):
+        source.run(memory(), tmp_path / "checkpoint")
+    source.run(applied.target, tmp_path / "checkpoint")
+
+
+@each_kind
+def test_an_aggregation_is_applied_as_it_changes(applied: Applied, spark: SparkSession, tmp_path: Path) -> None:
+    source = Source(spark, tmp_path / "in")
+    source.add([("+I", 1, "a", 1), ("+I", 2, "b", 1)], [("+I", 1, "c", 5)])
+    counts = source.stream().groupBy("id").agg(F.max("name").alias("name"), F.sum("visits").cast("int").alias("visits"))
+    changelog = Changelog(counts, keys=["id"])
+    query = changelog.apply_to(applied.target, checkpoint=str(tmp_path / "c"), trigger={"availableNow": True})
+    query.awaitTermination(120)
+
+    assert applied.rows() == [(1, "c", 6), (2, "b", 1)]
+
+
+class TestDelta:
+    def test_new_columns_come_with_the_changes_that_have_them(self, spark: SparkSession, tmp_path: Path) -> None:
+        applied = made("delta", spark, tmp_path)
+        Changelog(changes(spark, ("+I", 1, "ann", 1), ("+I", 2, "bob", 1)), keys=["id"]).apply_to(applied.target)
+        more = spark.sql("SELECT '+U' AS _row_kind, 2L AS id, 'bob' AS name, named_struct('city', 'Ulm') AS address")
+        Changelog(more, keys=["id"]).apply_to(applied.target)
+        deeper = spark.sql(
+            "SELECT '+I' AS _row_kind, 3L AS id, 'cy' AS name, named_struct('city', 'Bern', 'zip', '3000') AS address"
+        )
+        Changelog(deeper, keys=["id"]).apply_to(applied.target)
+
+        assert [row.asDict(recursive=True) for row in applied.frame().orderBy("id").collect()] == [
+            {"id": 1, "name": "ann", "visits": 1, "address": None},
+            {"id": 2, "name": "bob", "visits": 1, "address": {"city": "Ulm", "zip": None}},
+            {"id": 3, "name": "cy", "visits": None, "address": {"city": "Bern", "zip": "3000"}},
+        ]
+
+    def test_without_schema_evolution_new_columns_are_refused(self, spark: SparkSession, tmp_path: Path) -> None:
+        target = delta(tmp_path / "users", schema_evolution=False)
+        Changelog(changes(spark, ("+I", 1, "ann", 1)), keys=["id"]).apply_to(target)
+        more = changes(spark, ("+I", 2, "bob", 1)).withColumnRenamed("visits", "calls")
+        with pytest.raises(ChangelogError, match="has no column 'calls', which the changelog has; it has 'id', 'name'"):
+            Changelog(more, keys=["id"]).apply_to(target)
+
+    def test_a_table_has_a_name_too(self, spark: SparkSession) -> None:
+        applied = Applied(delta("kdsl_users"), spark)
+        try:
+            Changelog(changes(spark, ("+I", 1, "ann", 1)), keys=["id"]).apply_to(applied.target)
+            Changelog(changes(spark, ("-D", 1, "ann", 1), ("+I", 2, "bob", 1)), keys=["id"]).apply_to(applied.target)
+
+            assert applied.rows() == [(2, "bob", 1)]
+        finally:
+            _Delta(spark)._session.sql("DROP TABLE IF EXISTS kdsl_users")
+
+    def test_tables_with_deletion_vectors_are_merged(self, spark: SparkSession, tmp_path: Path) -> None:
+        applied = made("delta", spark, tmp_path)
+        rows = [("+I", n, f"n{n}", n) for n in range(50)]
+        Changelog(changes(spark, *rows), keys=["id"]).apply_to(applied.target)
+        place = f"delta.`{tmp_path / 'users'}`"
+        _Delta(spark)._session.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+        Changelog(changes(spark, ("-D", 7, "n7", 7), ("+U", 8, "new", 8)), keys=["id"]).apply_to(applied.target)
+        Changelog(changes(spark, ("+U", 9, "new", 9)), keys=["id"]).apply_to(applied.target)
+
+        kept = {8: "new", 9: "new"}
+        assert applied.rows() == [(n, kept.get(n, f"n{n}"), n) for n in range(50) if n != 7]
+
+    def test_an_older_batch_that_gets_past_the_first_look_is_left_out_by_delta(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        applied = made("delta", spark, tmp_path)
+        for number, name in enumerate(("first", "second")):
+            df = changes(spark, ("+U", 1, name, number))
+            Changelog(df, keys=["id"]).apply_to(applied.target, batch=Batch("job", number))
+        session = _Delta(spark)
+        found = session.found(applied.target)  # type: ignore[arg-type]
+        late = Changelog(changes(spark, ("+U", 1, "late", 9)), keys=["id"]).dedupe()
+        with session.counted(Batch("job", 1)):
+            _merge(found, late, ["id"], ["id", "name", "visits"], evolve=True).execute()
+
+        assert applied.rows() == [(1, "second", 1)]
+        assert applied.target.applied(spark, "job") == 1
+
+
+class TestJdbc:
+    @pytest.mark.postgres
+    def test_a_batch_that_comes_late_waits_for_the_newer_one_and_changes_nothing(
+        self, spark: SparkSession, postgres: Postgres, tmp_path: Path
+    ) -> None:
+        applied = made("postgres", spark, tmp_path, postgres)
+        target: Any = applied.target
+        Changelog(changes(spark, ("+I", 1, "ann", 0)), keys=["id"]).apply_to(target, batch=Batch("job", 0))
+        late = Changelog(changes(spark, ("+U", 1, "late", 1)), keys=["id"])
+        with target._connected(spark) as newer, target._connected(spark) as looking:
+            newer._java.setAutoCommit(False)
+            assert newer._take(BATCHES, target.table, Batch("job", 2))
+            newer.run(f"UPDATE {target.table} SET name = 'new'")
+            thread = threading.Thread(target=late.apply_to, args=(target,), kwargs={"batch": Batch("job", 1)})
+            thread.start()
+            until = time.monotonic() + 60
+            while not looking.number("SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            newer._java.commit()
+        thread.join(60)
+
+        assert applied.rows() == [(1, "new", 0)]
+        assert target.applied(spark, "job") == 2
+
+    def test_columns_that_the_table_lacks_are_told(self, spark: SparkSession, tmp_path: Path) -> None:
+        applied = made("derby-merge", spark, tmp_path)
+        more = changes(spark, ("+I", 2, "bob", 1)).withColumnRenamed("visits", "calls")
+        with pytest.raises(ChangelogError, match="has no column 'calls', which the changelog has; it has 'ID'"):
+            Changelog(more, keys=["id"]).apply_to(applied.target)
+
+    def test_a_table_that_is_not_there_is_told_before_the_stream_starts(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        made("derby-merge", spark, tmp_path)
+        source = Source(spark, tmp_path / "in")
+        with pytest.raises(ChangelogError, match=r"jdbc\('jdbc:derby:.*/d', 'nowhere'\): .*NOWHERE"):
+            source.run(jdbc(f"jdbc:derby:{tmp_path}/d;create=true", "nowhere"), tmp_path / "checkpoint")
+
+    def test_a_batch_that_fails_leaves_nothing(self, spark: SparkSession, tmp_path: Path) -> None:
+        applied = made("derby-merge", spark, tmp_path)
+        Changelog(changes(spark, ("+I", 1, "ann", 1)), keys=["id"]).apply_to(applied.target, batch=Batch("job", 0))
+        run(applied.target, spark, "ALTER TABLE users ADD CONSTRAINT few CHECK (visits < 100)")  # type: ignore[arg-type]
+        bad = changes(spark, ("-D", 1, "ann", 1), ("+I", 2, "bob", 100))
+        with pytest.raises(ChangelogError, match="FEW"):
+            Changelog(bad, keys=["id"]).apply_to(applied.target, batch=Batch("job", 1))
+
+        assert applied.rows() == [(1, "ann", 1)]
+        assert applied.target.applied(spark, "job") == 0
+        with applied.target._connected(spark) as connection:  # type: ignore[attr-defined]
+            assert connection.tables("kdsl_") == ["kdsl_changelog_batches"]
+
+    def test_what_a_batch_that_was_cut_off_has_left_is_dropped(self, spark: SparkSession, tmp_path: Path) -> None:
+        applied = made("derby-merge", spark, tmp_path)
+        target: Any = applied.target
+        run(target, spark, f"CREATE TABLE {target._stage_prefix('job')}0u (id INT)", "CREATE TABLE kdsl_mine (id INT)")
+        assert target.applied(spark, "job") is None
+        with target._connected(spark) as connection:
+            assert connection.tables("kdsl_") == ["kdsl_mine"]
+
+    @pytest.mark.postgres
+    def test_no_password_shows(
+        self, spark: SparkSession, postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        applied = made("postgres", spark, tmp_path, postgres)
+        table = applied.target.table  # type: ignore[attr-defined]
+        monkeypatch.setenv("KDSL_PG", PASSWORD)
+        by_reference = jdbc(postgres.url, table, {"user": "kdsl", "password": "${env:KDSL_PG}"})
+        Changelog(changes(spark, ("+I", 1, "ann", 1)), keys=["id"]).apply_to(by_reference)
+        assert applied.rows() == [(1, "ann", 1)]
+
+        wrong = jdbc(postgres.url, table, {"user": "kdsl", "password": "falsch-0815"})
+        with pytest.raises(ChangelogError, match="password authentication failed") as caught:
+            Changelog(changes(spark, ("+I", 1, "ann", 1)), keys=["id"]).apply_to(wrong)
+        assert "falsch" not in str(caught.value)
+        assert caught.value.__cause__ is None
+        keyless = f"{table}_k"
+        run(applied.target, spark, f"CREATE TABLE {keyless} (id BIGINT, name TEXT, visits INT)")  # type: ignore[arg-type]
+        with pytest.raises(ChangelogError, match="a PRIMARY KEY or a UNIQUE constraint of the key, or pass dialect"):
+            Changelog(changes(spark, ("+I", 1, "a", 1)), keys=["id"]).apply_to(
+                jdbc(postgres.url, keyless, {"user": "kdsl", "password": PASSWORD})
+            )
+        merged = jdbc(postgres.url, keyless, {"user": "kdsl", "password": PASSWORD}, dialect="merge")
+        Changelog(changes(spark, ("+I", 1, "a", 1)), keys=["id"]).apply_to(merged)
+        assert Applied(merged, spark).rows() == [(1, "a", 1)]
+
+
+def test_arguments_of_the_other_kind_of_dataframe_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    batch = Changelog(changes(spark, ("+I", 1, "a", 1)), keys=["id"])
+    with pytest.raises(ChangelogError, match="is no stream, and 'checkpoint=' is a stream's"):
+        batch.apply_to(memory(), checkpoint=str(tmp_path))
+    stream = Changelog(spark.readStream.format("rate").load(), keys=["value"])
+    with pytest.raises(ChangelogError, match="give checkpoint=, the folder of the query's progress"):
+        stream.apply_to(memory())
+    with pytest.raises(ChangelogError, match="gives all rows with each batch, and no change; use 'update'"):
+        stream.apply_to(memory(), checkpoint=str(tmp_path), output_mode="complete")
+
+
+def test_memory_gives_rows_by_key_and_as_a_dataframe(spark: SparkSession) -> None:
+    target = memory()
+    with pytest.raises(ChangelogError, match="its columns are not known"):
+        target.frame(spark)
+    Changelog(changes(spark, ("+I", 2, "b", 1), ("+I", 1, "a", 1)), keys=["id"]).apply_to(target)
+
+    assert target.get(1) == {"id": 1, "name": "a", "visits": 1}
+    assert target.get(3) is None
+    assert len(target) == 2
+    assert [tuple(row) for row in target.frame(spark).collect()] == [(1, "a", 1), (2, "b", 1)]
