@@ -16,7 +16,6 @@ from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.connect import ConnectServer
 from tests.run.test_upsert import Stream, by_key, lines
 
 if TYPE_CHECKING:
@@ -305,47 +304,3 @@ class TestRecords:
 
         found = Stream(tmp_path).run(Users.read_stream(spark, cluster))
         assert found == ["+I[1, a]", "-U[1, a]", "+U[1, b]", "-D[1, b]"]
-
-
-SCRIPT = """
-from kdsl import Cluster, Col, Json, PrimaryKey, UpsertTable, metrics
-from kdsl.formats import ROW_KIND
-from kdsl.run.frames.changelog_text import changelog_lines
-
-servers, source, target, checkpoint = sys.argv[1:]
-cluster = Cluster(servers)
-
-
-class Users(UpsertTable, topic=source, key=Json(), value=Json()):
-    id: PrimaryKey[int]
-    name: Col[str]
-
-
-class Copies(Users, topic=target):
-    pass
-
-
-rows = [("+I", 1, "a"), ("+I", 2, "b"), ("+U", 1, "c"), ("-D", 2, "b")]
-Users.write(spark.createDataFrame(rows, f"{ROW_KIND} string, id bigint, name string").coalesce(1), cluster)
-query = Copies.write_stream(
-    Users.read_stream(spark, cluster), cluster, checkpoint=checkpoint, trigger={"availableNow": True}
-)
-query.awaitTermination(120)
-found = metrics(query).source
-print(json.dumps({
-    "copies": sorted(changelog_lines(Copies.read(spark, cluster).toArrow())),
-    "keys": found.num_keys_in_state,
-}))
-spark.stop()
-"""
-
-
-def test_changelogs_are_read_and_written_in_a_connect_session(
-    connect: ConnectServer, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
-) -> None:
-    places = (kdsl_kafka.bootstrap_servers, kdsl_topic("in"), kdsl_topic("out"), str(tmp_path / "checkpoint"))
-
-    found = json.loads(connect.run(SCRIPT, *places, folder=tmp_path).splitlines()[-1])
-
-    assert found["copies"] == sorted(["+I[1, a]", "-U[1, a]", "+U[1, c]", "+I[2, b]", "-D[2, b]"])
-    assert found["keys"] == 1
