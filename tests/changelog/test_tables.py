@@ -23,12 +23,12 @@ from kdsl import (
     computed,
     with_row_kind,
 )
-from kdsl.changelog import delta, memory
+from kdsl.changelog import memory
 from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.changelog.tables import Applied
+from tests.changelog.tables import made
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kdsl.formats import Format
 
 each_format = pytest.mark.parametrize(
-    "made", [DebeziumJson(), CanalJson(), MaxwellJson(), OggJson()], ids=lambda made: made.identifier
+    "form", [DebeziumJson(), CanalJson(), MaxwellJson(), OggJson()], ids=lambda form: form.identifier
 )
 
 
@@ -83,12 +83,11 @@ def test_a_snapshot_has_the_rows_that_are_there(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("changelog", ["full", "upsert"])
-def test_a_topic_by_key_goes_into_a_delta_table_across_a_restart(
-    spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path, changelog: str
+def test_a_topic_by_key_goes_into_a_table_across_a_restart(
+    spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    table = users(kdsl_topic(partitions=2), changelog=changelog, max_records_per_trigger=3)
-    applied = Applied(delta(tmp_path / "users"), spark)
+    table = users(kdsl_topic(partitions=2), changelog_buckets=2)
+    applied = made("memory", spark, tmp_path)
     for rows in (FIRST, THEN):
         written(spark, table, cluster, *rows)
         changelog_ = Changelog(table.read_stream(spark, cluster), table)
@@ -102,9 +101,9 @@ def test_a_topic_by_key_goes_into_a_delta_table_across_a_restart(
 
 @each_format
 def test_change_data_leaves_its_final_rows(
-    spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path, made: Format
+    spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path, form: Format
 ) -> None:
-    class Users(KafkaTable, topic=kdsl_topic(), key=Json(), value=made, startup="earliest", primary_key=["id"]):
+    class Users(KafkaTable, topic=kdsl_topic(), key=Json(), value=form, startup="earliest", primary_key=["id"]):
         id: Key[int]
         name: Col[str]
         visits: Col[int]
