@@ -54,17 +54,17 @@ class AvroDecoder:
         self.reference = ReferenceDecoder(step)
         self._column = column_of(step, row)
 
-    def decode(self, payloads: pa.BinaryArray) -> Decoded:
+    def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read bodies; bytes behind a body are ignored, as in the reference.
 
         A null body, and one that is the null of a union at the top, gives no row. `Decoded.messages` is None when each
         body gives a row.
         """
-        held = np.flatnonzero(np.asarray(payloads.is_valid())) if payloads.null_count else np.arange(len(payloads))
+        held = np.flatnonzero(np.asarray(messages.is_valid())) if messages.null_count else np.arange(len(messages))
         if len(held) < self.few or self._column.hopeless:
-            return self._one_by_one(payloads, held).decoded(self.type, len(payloads))
-        start, end = bounds(payloads)
-        bodies = Bodies.of(content(payloads), end[held])
+            return self._one_by_one(messages, held).decoded(self.type, len(messages))
+        start, end = bounds(messages)
+        bodies = Bodies.of(content(messages), end[held])
         cursor = Cursor(bodies, start[held].astype(np.int64))
         with np.errstate(over="ignore"):
             self._column.start(len(held), None)
@@ -74,14 +74,14 @@ class AvroDecoder:
         present = self._column.valid
         good = ~bodies.doubts if present is None else ~bodies.doubts & present
         if good.all():
-            whole = len(held) == len(payloads)
+            whole = len(held) == len(messages)
             return Decoded(rows, None if whole else pa.array(held))
         places = np.flatnonzero(good)
-        return merged(rows, places, held[places], self._one_by_one(payloads, held[bodies.doubts]), len(payloads))
+        return merged(rows, places, held[places], self._one_by_one(messages, held[bodies.doubts]), len(messages))
 
-    def _one_by_one(self, payloads: pa.BinaryArray, which: Positions) -> Odd:
+    def _one_by_one(self, messages: pa.BinaryArray, which: Positions) -> Odd:
         def rows_of(body: bytes) -> list[Any]:
             value = self.reference.value(body)
             return [] if value is None else [value]
 
-        return Odd.read(payloads, which, rows_of)
+        return Odd.read(messages, which, rows_of)

@@ -53,11 +53,11 @@ class UpsertProcessor(StatefulProcessor):
         """Find the state."""
         self._state = handle.getValueState("rows", STATE)
 
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timer_values: Any) -> Iterator[Any]:  # noqa: N802
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         """The changes that the packets of a bucket make."""
         import pandas as pd  # type: ignore[import-untyped]
 
-        del timer_values
+        del timerValues
         schema = _schema(self._schema)
         if key[0] == SETTINGS:
             self._check(schema)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import KafkaError
@@ -115,11 +115,12 @@ def test_a_leader_that_stands_still_is_waited_for_and_not_taken_for_an_empty_par
         ranges = [Range(*place, 0, 2) for place in places]
         assert consumer.latest(ranges, 30) == [2] * 4
 
-        for ask in (
+        asks: tuple[Callable[[], bool], ...] = (
             lambda: brokers.latest(places, committed=False) == dict.fromkeys(places, 2),
             lambda: brokers.at_time(places, 1_700_000_000_004) == dict.fromkeys(places, 1),
             lambda: consumer.latest(ranges, 30) == [2] * 4,
-        ):
+        )
+        for ask in asks:
             kafka.pause(2)
             again = threading.Timer(3, kafka.resume, [2])
             again.start()
