@@ -60,7 +60,8 @@ def fitted(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]:
             column = _converted(F.col(quoted(found.name)), found.dataType, wanted, ignore_case=ignore_case)
             columns.append(column.alias(field.name))
     fail_on(problems, f"the DataFrame for {plan.table}")
-    if plan.upserts is not None and ROW_KIND not in chosen:  # all rows are upserts, and need not say so one by one
+    if plan.upserts is not None and plan.changelog and ROW_KIND not in chosen:
+        # All rows are upserts, and need not say so one by one.
         fields = tuple(f for f in plan.columns.fields if f.name != ROW_KIND)
         defaults = {name: text for name, text in plan.defaults.items() if name != ROW_KIND}
         plan = attrs.evolve(plan, columns=attrs.evolve(plan.columns, fields=fields), changelog=False, defaults=defaults)

@@ -145,6 +145,10 @@ class KeptConsumer:
             try:
                 found = self._consumer.offsets_for_times(wanted, max(0.1, until - time.monotonic()))
             except KafkaException as e:
+                error = errors.kafka_error(e)
+                if error is not None and error.code() in PASSING and time.monotonic() < until:
+                    time.sleep(0.1)
+                    continue
                 raise errors.KafkaReadError(f"the offsets of {ranges[0]} cannot be asked of {self.servers}: {e}") from e
             # A leader that stands still leaves its partitions without an offset, beside those of other leaders.
             unknown = [r for r, place in zip(ranges, found, strict=True) if place.error is not None or place.offset < 0]
