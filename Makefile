@@ -17,7 +17,7 @@ demo: setup ## Start a real Kafka, let orders flow through Spark, stop it again
 	@$(BIN)/kdsl demo
 
 test: setup ## Run all tests but the long reliability scenarios
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not reliability'
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not reliability'
 
 test-fast: setup ## Run the tests that need neither a JVM nor a broker (seconds)
 	@$(BIN)/python -m pytest -q -m 'not spark and not kafka and not reliability'

@@ -26,7 +26,11 @@ pytest_plugins = [] if entry_points(group="pytest11", name="kdsl") else ["kdsl.t
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a JVM or a broker by the fixtures they use."""
+    """Mark the tests that need a JVM or a broker by the fixtures they use; the longest file goes first.
+
+    Two workers share the files in this order: what is long and comes last would be waited for.
+    """
+    items.sort(key=lambda item: "tests/security/" not in item.nodeid)
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures or "connect" in fixtures:
