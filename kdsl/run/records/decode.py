@@ -257,6 +257,8 @@ class RecordDecoder:
         if source == "key" and not raw.column("key")[int(messages[0])].is_valid:
             what += ", and the message has no key"
         fix = f"declare it nullable: {field.name}: … | None (in SQL without NOT NULL)"
+        if self._plan.upserts is not None and field.name in self._plan.upserts.keys:
+            fix = "a row by key needs its key; read the topic with a KafkaTable, or leave such records out of it"
         return self._error(raw, source, BadRecord(int(messages[0]), what), len(np.unique(messages)) - 1, fix)
 
     def _error(self, raw: pa.RecordBatch, source: str | None, bad: BadRecord, more: int, fix: str = "") -> RecordError:

@@ -108,6 +108,7 @@ def test_a_record_without_a_key_is_an_error_that_names_it() -> None:
     ) as e:
         packed(raw((3, 17, None, b'{"name":"a"}')))
     assert "topic users, partition 3, offset 17" in str(e.value)
+    assert "read the topic with a KafkaTable" in str(e.value)
 
 
 def test_a_value_that_lacks_what_is_declared_is_an_error_and_a_delete_is_none() -> None:
