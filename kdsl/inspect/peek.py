@@ -74,7 +74,7 @@ def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
     times = placed.of("timestamp").to_numpy()
     in_this_order = np.zeros(len(times), dtype=np.int64)
     found = changes(None, Upserts(rows, deletes, times, in_this_order), plan.upserts.keys)
-    return pa.Table.from_batches([changed_rows(found)])
+    return pa.Table.from_batches([changed_rows(found.rows, found.kinds)])
 
 
 def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> Placed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import timedelta
 from typing import Any
 
 import attrs
@@ -154,8 +153,7 @@ def _written_upserts(table: TableDef) -> UpsertWrite | None:
     options = table.upserts
     if options is None:
         return None
-    on = options.buffer_rows > 0 and options.buffer_interval > timedelta()
-    return UpsertWrite(table.message_key, options.buffer_rows if on else 0, options.buffer_interval.total_seconds())
+    return UpsertWrite(table.message_key, options.buffer_rows, options.buffer_interval.total_seconds())
 
 
 def _row(columns: Iterable[ColumnDef], *, changelog: bool) -> t.Row:

@@ -17,10 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.formats import ROW_KINDS
-from kdsl.run.upsert.keys import numbered
-
-Places = np.ndarray[Any, np.dtype[np.int64]]
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
+from kdsl.run.upsert.keys import Flags, Numbers, lasts, numbered
 
 INSERT, BEFORE, AFTER, DELETE = (ROW_KINDS.index(kind) for kind in ("+I", "-U", "+U", "-D"))
 
@@ -39,8 +36,8 @@ class Upserts:
 
     rows: pa.RecordBatch
     deletes: Flags
-    times: Places
-    parts: Places
+    times: Numbers
+    parts: Numbers
 
 
 @attrs.frozen(eq=False)
@@ -70,48 +67,48 @@ def changes(state: pa.RecordBatch | None, upserts: Upserts, keys: Sequence[str])
         keys: The columns of the key.
     """
     old = 0 if state is None else state.num_rows
-    rows = upserts.rows if state is None or not old else _together(state, upserts.rows)
-    ids, many = numbered([rows.column(name) for name in keys])
-    order = _by_key(ids, many)
-    if _meet(ids, order, upserts.parts, old):
-        upserts = _in_time(upserts)
-        rows = upserts.rows if state is None or not old else _together(state, upserts.rows)
-        ids, many = numbered([rows.column(name) for name in keys])
-        order = _by_key(ids, many)
+    upserts, rows, ids, order = _ordered(state, upserts, keys)
     live = np.ones(len(ids), dtype=bool)
     live[old:] = ~upserts.deletes
     before = _before(ids, order)
     was = np.zeros(len(ids), dtype=bool)
     was[before >= 0] = live[before[before >= 0]]
     kinds, places = _emitted(rows, live, was, before, old)
-    last = order[np.append(ids[order[1:]] != ids[order[:-1]], True)] if len(order) else order
-    kept = np.sort(last[live[last]])
-    return Changes(taken(rows, places), kinds, taken(rows, kept))
+    return Changes(taken(rows, places), kinds, taken(rows, np.flatnonzero(lasts(ids) & live)))
 
 
 def last_of_each(upserts: Upserts, keys: Sequence[str]) -> tuple[pa.RecordBatch, Flags]:
     """The last row of each key, and which of them delete their key, in the order in which they came."""
-    ids, many = numbered([upserts.rows.column(name) for name in keys])
+    upserts, rows, ids, _ = _ordered(None, upserts, keys)
+    kept = np.flatnonzero(lasts(ids))
+    return taken(rows, kept), upserts.deletes[kept]
+
+
+def _ordered(
+    state: pa.RecordBatch | None, upserts: Upserts, keys: Sequence[str]
+) -> tuple[Upserts, pa.RecordBatch, Numbers, Numbers]:
+    """The upserts in their order, the state and they together, the number of each row's key, and the rows by key."""
+    rows = _together(state, upserts.rows)
+    ids, many = numbered([rows.column(name) for name in keys])
     order = _by_key(ids, many)
-    if _meet(ids, order, upserts.parts, 0):
-        upserts = _in_time(upserts)
-        ids, many = numbered([upserts.rows.column(name) for name in keys])
-        order = _by_key(ids, many)
-    kept = np.sort(order[np.append(ids[order[1:]] != ids[order[:-1]], True)]) if len(order) else order
-    return taken(upserts.rows, kept), upserts.deletes[kept]
+    if _meet(ids, order, upserts.parts, rows.num_rows - upserts.rows.num_rows):
+        return _ordered(state, _in_time(upserts), keys)
+    return upserts, rows, ids, order
 
 
-def _together(state: pa.RecordBatch, rows: pa.RecordBatch) -> pa.RecordBatch:
+def _together(state: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordBatch:
+    if state is None or state.num_rows == 0:
+        return rows
     return pa.concat_batches([state, rows.cast(state.schema) if rows.schema != state.schema else rows])
 
 
-def _by_key(ids: Places, many: int) -> Places:
+def _by_key(ids: Numbers, many: int) -> Numbers:
     """The rows of each key together, in their order."""
     narrow = np.uint16 if many <= 1 << 16 else np.int64  # numpy sorts 16 bits by counting
     return np.argsort(ids.astype(narrow), kind="stable")
 
 
-def _meet(ids: Places, order: Places, parts: Places, old: int) -> bool:
+def _meet(ids: Numbers, order: Numbers, parts: Numbers, old: int) -> bool:
     """Whether rows of one key came from several partitions."""
     if len(parts) == 0 or (parts == parts[0]).all():
         return False
@@ -132,7 +129,7 @@ def _in_time(upserts: Upserts) -> Upserts:
     )
 
 
-def _before(ids: Places, order: Places) -> Places:
+def _before(ids: Numbers, order: Numbers) -> Numbers:
     """For each row the one of its key before it, or -1."""
     found = np.full(len(ids), -1, dtype=np.int64)
     same = ids[order[1:]] == ids[order[:-1]]
@@ -141,8 +138,8 @@ def _before(ids: Places, order: Places) -> Places:
 
 
 def _emitted(
-    rows: pa.RecordBatch, live: Flags, was: Flags, before: Places, old: int
-) -> tuple[np.ndarray[Any, np.dtype[np.int8]], Places]:
+    rows: pa.RecordBatch, live: Flags, was: Flags, before: Numbers, old: int
+) -> tuple[np.ndarray[Any, np.dtype[np.int8]], Numbers]:
     """The kinds of the changes, and for each the row that it shows."""
     new = np.arange(old, len(live))
     comes, stood = live[new], was[new]
@@ -163,7 +160,7 @@ def _emitted(
     return kinds, places
 
 
-def _equal(rows: pa.RecordBatch, some: Places, others: Places) -> Flags:
+def _equal(rows: pa.RecordBatch, some: Numbers, others: Numbers) -> Flags:
     """For each pair of rows whether they are equal in all columns; NaN equals nothing."""
     found = np.ones(len(some), dtype=bool)
     left = np.arange(len(some))
@@ -184,7 +181,7 @@ def _equal_values(a: pa.Array, b: pa.Array) -> Flags:
     return found
 
 
-def taken(rows: pa.RecordBatch, places: Places) -> pa.RecordBatch:
+def taken(rows: pa.RecordBatch, places: Numbers) -> pa.RecordBatch:
     """Some rows of a batch."""
     wanted = pa.array(places)
     return pa.RecordBatch.from_arrays([c.take(wanted) for c in rows.columns], schema=rows.schema)

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def numbered(keys: Sequence[pa.Array]) -> tuple[Numbers, int]:
@@ -26,6 +27,18 @@ def numbered(keys: Sequence[pa.Array]) -> tuple[Numbers, int]:
         more, how_many = _numbered(array)
         found, many = _dense(found * how_many + more)
     return found, many
+
+
+def lasts(ids: Numbers) -> Flags:
+    """For each row whether it is the last of its key.
+
+    Args:
+        ids: The numbers of the keys (`numbered`).
+    """
+    last = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.int64)
+    last[ids] = np.arange(len(ids))
+    found: Flags = last[ids] == np.arange(len(ids))
+    return found
 
 
 def _numbered(array: pa.Array) -> tuple[Numbers, int]:

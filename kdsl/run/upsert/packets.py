@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from kdsl.plan.model import Upserts as UpsertPlan
 from kdsl.run.records.decode import Placed, RecordDecoder
-from kdsl.run.upsert.changes import Flags, Places, Upserts, taken
+from kdsl.run.upsert.changes import Upserts, taken
 from kdsl.run.upsert.hashing import buckets_of
+from kdsl.run.upsert.keys import Flags, Numbers
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
 
@@ -120,7 +121,7 @@ def _packed(placed: Sequence[Placed], upserts: UpsertPlan, time: str | None) -> 
     )
 
 
-def _latest(times: pa.Array, starts: Places) -> pa.Array:
+def _latest(times: pa.Array, starts: Numbers) -> pa.Array:
     """The latest time of the settings, which have none, and of each packet; a wall-clock time counts as one of UTC."""
     numbers = pc.fill_null(times.cast(_TIME, safe=False).view(pa.int64()), _NEVER).to_numpy()
     found = np.append(_NEVER, np.maximum.reduceat(numbers, starts))
@@ -171,7 +172,7 @@ def unpacked(packets: Iterable[Packet], schema: pa.Schema) -> Upserts | None:
     parts = [numbers.setdefault((p.topic, p.partition), len(numbers)) for p in ordered]
     rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     deletes: Flags = rows.column(DELETE).to_numpy(zero_copy_only=False)
-    times: Places = rows.column(TIME).to_numpy()
+    times: Numbers = rows.column(TIME).to_numpy()
     return Upserts(
         pa.RecordBatch.from_arrays(rows.columns[:-2], schema=schema),
         deletes,

@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan, Upserts as UpsertPlan
 from kdsl.run.frames.watermark import delay_text, marked
-from kdsl.run.upsert.changes import changes, last_of_each
+from kdsl.run.upsert.changes import AFTER, DELETE, changes, last_of_each
 from kdsl.run.upsert.maker import event_time
 from kdsl.run.upsert.packets import Packet, unpacked
 from kdsl.run.upsert.rows import change_row
-from kdsl.run.upsert.state import CHANGED, UpsertProcessor, changed_rows, changed_schema
+from kdsl.run.upsert.state import CHANGED, UpsertProcessor, changed_rows, changed_schema, read_schema
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
 from kdsl.types.spark import spark_schema
@@ -95,36 +96,32 @@ def _use_rocksdb(spark: SparkSession) -> None:
 
 
 def _opened(schema: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    changed = changed_schema(_schema(schema))
+    changed = changed_schema(read_schema(schema))
     for batch in batches:
         for value in batch.column("rows"):
             yield pa.ipc.read_record_batch(value.as_buffer(), changed)
 
 
 def _all_changes(schema: bytes, upserts: UpsertPlan) -> Callable[[pa.Table], pa.Table]:
-    def made(table: pa.Table) -> pa.Table:  # Spark reads the annotations
-        rows = _schema(schema)
+    def grouped(table: pa.Table) -> pa.Table:  # Spark reads the annotations
+        rows = read_schema(schema)
         found = unpacked(_packets(table), rows)
         if found is None:
             return changed_schema(rows).empty_table()
-        return pa.Table.from_batches([changed_rows(changes(None, found, upserts.keys))])
+        made = changes(None, found, upserts.keys)
+        return pa.Table.from_batches([changed_rows(made.rows, made.kinds)])
 
-    return made
+    return grouped
 
 
 def _last_changes(schema: bytes, upserts: UpsertPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    rows = _schema(schema)
+    rows = read_schema(schema)
     found = unpacked((packet for batch in batches for packet in _packets(batch)), rows)
     if found is not None:
         last, deletes = last_of_each(found, upserts.keys)
-        kinds = pa.array(["+U", "-D"]).take(pa.array(deletes.astype("int8")))
-        yield pa.RecordBatch.from_arrays([kinds, *last.columns], schema=changed_schema(rows))
+        yield changed_rows(last, np.where(deletes, DELETE, AFTER))
 
 
 def _packets(table: pa.Table | pa.RecordBatch) -> Iterator[Packet]:
     columns: list[list[Any]] = [table.column(name).to_pylist() for name in ("topic", "partition", "offset", "rows")]
     yield from (Packet(*values) for values in zip(*columns, strict=True))
-
-
-def _schema(schema: bytes) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(schema))

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import attrs
+import numpy as np
 import orjson
 import pyarrow as pa
 from pyspark.sql import types as s
@@ -19,7 +20,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND, ROW_KINDS
-from kdsl.run.upsert.changes import Changes, changes
+from kdsl.run.upsert.changes import changes
 from kdsl.run.upsert.packets import SETTINGS, Packet, unpacked
 
 STATE = s.StructType([s.StructField("rows", s.BinaryType())])
@@ -58,7 +59,7 @@ class UpsertProcessor(StatefulProcessor):
         import pandas as pd  # type: ignore[import-untyped]
 
         del timerValues
-        schema = _schema(self._schema)
+        schema = read_schema(self._schema)
         if key[0] == SETTINGS:
             self._check(schema)
             return
@@ -78,7 +79,7 @@ class UpsertProcessor(StatefulProcessor):
                 "bucket": [key[0]],
                 "keys": [found.state.num_rows],
                 "bytes": [len(kept)],
-                "rows": [changed_rows(found).serialize().to_pybytes()],
+                "rows": [changed_rows(found.rows, found.kinds).serialize().to_pybytes()],
             }
         )
 
@@ -86,19 +87,22 @@ class UpsertProcessor(StatefulProcessor):
         """Nothing is held."""
 
     def _kept(self, schema: pa.Schema) -> pa.RecordBatch | None:
+        stored = self._stored()
+        return None if stored is None else fitted(_read(stored), schema, self._table)
+
+    def _stored(self) -> bytes | None:
+        """What the state has of the bucket."""
         stored = self._state.get() if self._state.exists() else None
-        if stored is None:
-            return None
-        return fitted(_read(stored[0]), schema, self._table)
+        return None if stored is None else stored[0]
 
     def _check(self, schema: pa.Schema) -> None:
         """Refuse state that was kept by another key, or in other buckets: its rows would not be found again."""
         key = ", ".join(f"{name} {schema.field(name).type}" for name in self._keys)
-        stored = self._state.get() if self._state.exists() else None
+        stored = self._stored()
         if stored is None:
             self._state.update((orjson.dumps({"buckets": self._buckets, "key": key}),))
             return
-        kept = orjson.loads(stored[0])
+        kept = orjson.loads(stored)
         wrong = []
         if kept["buckets"] != self._buckets:
             wrong.append(
@@ -111,10 +115,15 @@ class UpsertProcessor(StatefulProcessor):
             raise KdslError(f"{self._table}: the checkpoint {'; it '.join(wrong)}, or begin with a new checkpoint")
 
 
-def changed_rows(found: Changes) -> pa.RecordBatch:
-    """The changes with the column of the row kind, which goes first."""
-    kinds = _KINDS.take(pa.array(found.kinds))
-    return pa.RecordBatch.from_arrays([kinds, *found.rows.columns], schema=changed_schema(found.rows.schema))
+def changed_rows(rows: pa.RecordBatch, kinds: np.ndarray[Any, Any]) -> pa.RecordBatch:
+    """Changes with the column of the row kind, which goes first.
+
+    Args:
+        rows: The rows.
+        kinds: For each its kind, as a place in `kdsl.formats.ROW_KINDS`.
+    """
+    named = _KINDS.take(pa.array(kinds))
+    return pa.RecordBatch.from_arrays([named, *rows.columns], schema=changed_schema(rows.schema))
 
 
 def changed_schema(rows: pa.Schema) -> pa.Schema:
@@ -188,5 +197,6 @@ def _wider(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 @lru_cache(maxsize=16)
-def _schema(schema: bytes) -> pa.Schema:
+def read_schema(schema: bytes) -> pa.Schema:
+    """A schema that has travelled as bytes."""
     return pa.ipc.read_schema(pa.py_buffer(schema))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +16,9 @@ import pyarrow.compute as pc
 from kdsl.formats import ROW_KIND, ROW_KINDS
 from kdsl.plan.model import UpsertWrite, WritePlan
 from kdsl.run.upsert.changes import AFTER, BEFORE, DELETE, INSERT, taken
-from kdsl.run.upsert.keys import numbered
+from kdsl.run.upsert.keys import Numbers, lasts, numbered
 
 _KINDS = pa.array(ROW_KINDS)
-Codes = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def upserted(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:
@@ -64,45 +62,36 @@ def _has_befores(batch: pa.RecordBatch) -> bool:
     return bool(pc.any(pc.equal(batch.column(ROW_KIND), "-U")).as_py())
 
 
-def _codes(rows: pa.RecordBatch) -> Codes:
+def _codes(rows: pa.RecordBatch) -> Numbers:
     """The kinds as places in `ROW_KINDS`; -1 for what is none, which the encoder tells."""
     if ROW_KIND not in rows.schema.names:
         return np.full(rows.num_rows, INSERT, dtype=np.int64)
-    found: Codes = pc.fill_null(pc.index_in(rows.column(ROW_KIND), _KINDS), -1).to_numpy(zero_copy_only=False)
+    found: Numbers = pc.fill_null(pc.index_in(rows.column(ROW_KIND), _KINDS), -1).to_numpy(zero_copy_only=False)
     return found.astype(np.int64)
 
 
-def _ids(rows: pa.RecordBatch, upserts: UpsertWrite) -> Codes:
+def _ids(rows: pa.RecordBatch, upserts: UpsertWrite) -> Numbers:
     return numbered([rows.column(name) for name in upserts.keys])[0]
-
-
-def _lasts(ids: Codes) -> Codes:
-    """For each row the last one of its key."""
-    last = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.int64)
-    last[ids] = np.arange(len(ids))
-    return last[ids]
 
 
 def _last(rows: pa.RecordBatch, upserts: UpsertWrite) -> pa.RecordBatch:
     """The last change of each key, as an upsert or a delete."""
     codes = _codes(rows)
-    kept = np.flatnonzero((_lasts(_ids(rows, upserts)) == np.arange(rows.num_rows)) | (codes < 0))
-    kinds = np.array([AFTER, DELETE, AFTER, DELETE, -1])
-    return _with_kinds(taken(rows, kept), kinds[codes[kept]])
+    kept = np.flatnonzero(lasts(_ids(rows, upserts)) | (codes < 0))
+    codes = codes[kept]
+    ended = np.where((codes == INSERT) | (codes == AFTER), AFTER, DELETE)
+    return _with_kinds(taken(rows, kept), np.where(codes < 0, -1, ended))
 
 
 def _split(rows: pa.RecordBatch, upserts: UpsertWrite) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """The rows that are written, and the rows before an update whose key nothing has followed yet."""
     before = _codes(rows) == BEFORE
-    open_ones = before & (_lasts(_ids(rows, upserts)) == np.arange(rows.num_rows))
+    open_ones = before & lasts(_ids(rows, upserts))
     return taken(rows, np.flatnonzero(~before)), taken(rows, np.flatnonzero(open_ones))
 
 
-def _with_kinds(rows: pa.RecordBatch, codes: Codes) -> pa.RecordBatch:
+def _with_kinds(rows: pa.RecordBatch, codes: Numbers) -> pa.RecordBatch:
     if (codes < 0).any() or ROW_KIND not in rows.schema.names:
         return rows
     at = rows.schema.get_field_index(ROW_KIND)
     return rows.set_column(at, rows.schema.field(at), _KINDS.take(pa.array(codes)).cast(rows.schema.field(at).type))
-
-
-assert (INSERT, BEFORE, AFTER, DELETE) == (0, 1, 2, 3)
