@@ -110,6 +110,7 @@ class Listener(StreamingQueryListener):
         self.session = spark
         self._known: dict[tuple[str, int], Read] = {}
         self._names: dict[str, str | None] = {}
+        self._running: dict[str, Any] = {}  # Java's queries, which Spark forgets before the last report of them comes
         self._wrapped: Any = None
 
     @property
@@ -151,6 +152,8 @@ class Listener(StreamingQueryListener):
             if "name" in document:
                 self._names[run] = document["name"]
             query = Query(document["id"], run, self._names.get(run), document.get("exception"), self.session)
+            if what == "started":
+                self._running[run] = _running(self.session, query)
             if what == "progressed":
                 sources = document.get("sources") or ()
                 progress = Progress(query, document["batchId"], len(sources), document)
@@ -160,6 +163,7 @@ class Listener(StreamingQueryListener):
                 self._tell(lambda observer: getattr(observer, what)(query))
             if what == "ended":
                 self._names.pop(run, None)
+                self._running.pop(run, None)
                 for key in [key for key in self._known if key[0] == run]:
                     del self._known[key]
         except Exception:
@@ -213,7 +217,8 @@ class Listener(StreamingQueryListener):
         if len(candidates) == 1:
             found = candidates[0]
         elif candidates and not is_connect(self.session):
-            ids = [option for _, _, option in _running_sources(self.session, query)]
+            running = self._running.get(query.run_id) or _running(self.session, query)
+            ids = [option for _, _, option in _sources(running)]
             found = find(ids[at]) if len(ids) == count else None
         if found is not None:
             self._known[query.run_id, at] = found
@@ -235,15 +240,29 @@ def reads_now(query: Query) -> tuple[int, tuple[ReadProgress, ...]]:
     if is_connect(query.session):
         return 0, ()
     sources = [
-        {"description": description, "endOffset": end} for description, end, _ in _running_sources(query.session, query)
+        {"description": description, "endOffset": end}
+        for description, end, _ in _sources(_running(query.session, query))
     ]
     return len(sources), tuple(Listener(query.session).reads(query, sources))
 
 
-def _running_sources(spark: SparkSession, query: Query) -> list[tuple[str, str | None, str]]:
-    """The sources of a query, in the order of its progress: what each is, its offsets, and its option ``kdsl.read``."""
+def _running(spark: SparkSession, query: Query) -> Any:
+    """Java's object of a query; None where it has ended, and on Spark Connect."""
+    if is_connect(spark):
+        return None
     session: Any = spark
-    running = session._jsparkSession.streams().get(query.id).streamingQuery()  # noqa: SLF001
+    found = session._jsparkSession.streams().get(query.id)  # noqa: SLF001
+    return None if found is None else found.streamingQuery()
+
+
+def _sources(running: Any) -> list[tuple[str, str | None, str]]:
+    """The sources of a query, in the order of its progress: what each is, its offsets, and its option ``kdsl.read``.
+
+    Args:
+        running: Java's object of the query; of None nothing is known.
+    """
+    if running is None:
+        return []
     offsets, leaves = running.committedOffsets(), running.logicalPlan().collectLeaves()
     found: dict[str, tuple[str, str | None, str]] = {}
     for at in range(leaves.size()):
