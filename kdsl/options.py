@@ -119,8 +119,11 @@ class Options:
 
     __attrs_attrs__: ClassVar[Any]
     title: ClassVar[str] = "option group"
-    without: ClassVar[frozenset[str]] = frozenset()
-    """Options of the group that it is made from which it has not, by their Python names; they keep their defaults."""
+    without: ClassVar[Mapping[str, str]] = {}
+    """Options of the group that it is made from which it has not, by their Python names; they keep their defaults.
+
+    Each with the reason, for messages; empty where there is none to tell.
+    """
 
     @classmethod
     def declared(cls) -> tuple[attrs.Attribute[Any], ...]:

@@ -5,6 +5,7 @@ Source: Flink's KafkaConnectorOptions (RULES section 1), seeds 000 and 001. Pyth
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import ClassVar, Literal
 
@@ -22,6 +23,7 @@ EmitStrategy = Literal["on-periodic", "on-event"]
 ChangelogMode = Literal["full", "upsert"]
 
 MOST_BUCKETS = 65_536
+_ALWAYS_ALL = "an upsert table is read from the beginning, for only all records show what holds now"
 
 
 def _positive(value: int | None) -> str | None:
@@ -247,7 +249,13 @@ class UpsertOptions(KafkaOptions):
 
     title = "the connector 'upsert-kafka'"
     connector: ClassVar[str] = "upsert-kafka"
-    without = frozenset({"startup", "startup_timestamp", "startup_offsets", "partitioner", "semantic"})
+    without: ClassVar[Mapping[str, str]] = {
+        "startup": _ALWAYS_ALL,
+        "startup_timestamp": _ALWAYS_ALL,
+        "startup_offsets": _ALWAYS_ALL,
+        "partitioner": "changes of one key must go to one partition, which the key chooses",
+        "semantic": "",
+    }
 
     startup: StartupMode = option("scan.startup.mode", "Always the beginning.", default="earliest-offset")
     buffer_rows: int = option(

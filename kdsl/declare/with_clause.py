@@ -16,15 +16,14 @@ SEMANTIC = "sink.semantic"
 VERSION = "property-version"
 """An option of the reference's that only says which version its options are of."""
 
-
-_ALWAYS_ALL = "remove it: an upsert table is read from the beginning, for only all records show what holds now"
 _NOT_OF_UPSERTS = {
     "format": "name a 'key.format' and a 'value.format'",
     "key.fields": "remove it: the columns of the PRIMARY KEY are the message key",
-    "scan.startup.mode": _ALWAYS_ALL,
-    "scan.startup.timestamp-millis": _ALWAYS_ALL,
-    "scan.startup.specific-offsets": _ALWAYS_ALL,
-    "sink.partitioner": "remove it: changes of one key must go to one partition, which the key chooses",
+    **{
+        a.metadata["key"]: f"remove it: {why}"
+        for a in attrs.fields(UpsertOptions)
+        if (why := UpsertOptions.without.get(a.name))
+    },
 }
 
 

@@ -37,8 +37,7 @@ _MEANT = {
     "bootstrap": "say where a table lives when you read or write it: Cluster(bootstrap=...)",
 }
 _NOT_OF_UPSERTS = {
-    "startup": "leave it out: an upsert table is read from the beginning, for only all records show what holds now",
-    "partitioner": "leave it out: changes of one key must go to one partition, which the key chooses",
+    **{name: f"leave it out: {why}" for name, why in UpsertOptions.without.items() if why},
     "key_fields": "leave it out: the columns marked PrimaryKey are the message key, in the order of the class",
 }
 _PLACES = {
