@@ -92,6 +92,7 @@ RULES: tuple[Rule, ...] = (
     secret_fields.decrypt_fields,
     properties.client_properties,
     time.watermark,
+    upserts.event_time,
     time.alignment,
     delivery.semantic,
     delivery.exactly_once,

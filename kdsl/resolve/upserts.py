@@ -77,6 +77,23 @@ def buffer(table: TableDef, direction: Direction) -> Iterator[Problem]:
     yield problem(table, "upsert-buffer", message, fix, option="buffer_rows" if rows <= 0 else "buffer_interval")
 
 
+def event_time(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """A watermark stands on a column that is there before changes are made, which computed ones are not."""
+    if table.upserts is None or direction != "read" or table.upserts.changelog != "full":
+        return
+    computed = {c.name for c in table.columns if c.role == "computed"}
+    for declared in table.watermarks:
+        if declared.column not in computed:
+            continue
+        message = (
+            "the watermark stands on a computed column, but the changes of an upsert table are made before columns are "
+            "computed, and Spark takes no watermark behind them"
+        )
+        without = table.setting("changelog", "upsert")
+        fix = f"put it on a column of the message or its metadata, leave it out, or set {without}, which keeps no rows"
+        yield problem(table, "upsert-watermark", message, fix, column=declared.column, where=declared.where)
+
+
 def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Real-time mode cannot gather what one key changes."""
     if table.upserts is None or table.options.latency != "realtime":

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from kdsl import Col, DebeziumJson, Json, KafkaTable, Key, PrimaryKey, UpsertTable, metadata
+from kdsl import (
+    Col,
+    DebeziumJson,
+    Json,
+    KafkaTable,
+    Key,
+    PrimaryKey,
+    UpsertTable,
+    Virtual,
+    computed,
+    metadata,
+    virtual,
+)
 from kdsl.declare.ddl.load import statement_definition
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import read_tables
@@ -156,6 +169,32 @@ def test_real_time_mode_gathers_nothing() -> None:
 
     for direction in ("read", "write"):
         assert "upsert-realtime" in {p.code for p in problems(Users.definition(), direction)}
+
+
+def test_a_watermark_on_a_computed_column() -> None:
+    """It is told at its place, in words of the declaration; without rows before, or in a sink, nothing is wrong."""
+    columns = "id BIGINT, seen TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', later AS seen + INTERVAL '1' SECOND, "
+    table = ddl(columns=columns + "WATERMARK FOR later AS later")
+    without_images = ddl(columns=columns + "WATERMARK FOR later AS later", scan__changelog__mode="upsert")
+    (found,) = problems(table, "read")
+
+    class Users(UpsertTable, topic="users", key=Json(), value=Json()):
+        id: PrimaryKey[int]
+        seen: Virtual[datetime] = virtual("timestamp")
+
+        @computed(watermark="5 seconds")
+        def at(self) -> datetime:
+            return self.seen
+
+    assert (found.code, found.where.table, found.where.column) == ("upsert-watermark", "users", "later")
+    assert found.where.line is not None
+    assert found.message.startswith("the watermark stands on a computed column, but the changes of an upsert table")
+    assert found.fix.endswith("leave it out, or set 'scan.changelog.mode' = 'upsert', which keeps no rows")
+    assert [(p.code, "set changelog='upsert'" in p.fix) for p in problems(Users.definition(), "read")] == [
+        ("upsert-watermark", True)
+    ]
+    for good in (told(table, "write"), told(without_images), told(ddl(columns=columns + "WATERMARK FOR seen AS seen"))):
+        assert good == []
 
 
 class TestTheOtherKindOfTable:

@@ -46,10 +46,11 @@ def maker_of(decoder: RecordDecoder, plan: ReadPlan) -> Maker:
 
 
 def event_time(plan: ReadPlan) -> str | None:
-    """The column of event time that packets tell of; None where there is no watermark, or it can be made behind."""
-    if plan.watermark is None or plan.upserts is None or not plan.upserts.images:
-        return None
-    return None if plan.watermark.column in (c.column for c in plan.computed) else plan.watermark.column
+    """The column of event time that packets tell of; None where there is no watermark, or it can be made behind.
+
+    It is a column of the records: another one is refused while planning (`kdsl.resolve.upserts.event_time`).
+    """
+    return None if plan.watermark is None or plan.upserts is None or not plan.upserts.images else plan.watermark.column
 
 
 def source_row(plan: ReadPlan) -> t.Row:

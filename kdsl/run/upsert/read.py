@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan, Upserts as UpsertPlan
 from kdsl.run.frames.watermark import delay_text, marked
 from kdsl.run.upsert.changes import AFTER, DELETE, changes, last_of_each
-from kdsl.run.upsert.maker import event_time
 from kdsl.run.upsert.packets import Packet, unpacked
 from kdsl.run.upsert.rows import change_row
 from kdsl.run.upsert.state import CHANGED, UpsertProcessor, changed_rows, changed_schema, read_schema
@@ -69,20 +67,8 @@ def changelog(
 
 
 def _with_watermark(packets: DataFrame, plan: ReadPlan) -> DataFrame:
-    """Packets with the plan's watermark: Spark takes none behind state, and brings one that is before it through.
-
-    Raises:
-        KdslError: The event time is computed, so that it is not known before there are changes.
-    """
-    if plan.watermark is None:
-        return packets
-    if event_time(plan) is None:
-        raise KdslError(
-            f"{plan.table}: the watermark is on the computed column {plan.watermark.column!r}, but the changes of an "
-            "upsert table are made before columns are computed, and Spark takes no watermark behind them; put it on a "
-            "column of the message or of its metadata, or declare changelog='upsert', or leave it out"
-        )
-    return packets.withWatermark("time", delay_text(plan.watermark))
+    """Packets with the plan's watermark: Spark takes none behind state, and brings one that is before it through."""
+    return packets if plan.watermark is None else packets.withWatermark("time", delay_text(plan.watermark))
 
 
 def _use_rocksdb(spark: SparkSession) -> None:

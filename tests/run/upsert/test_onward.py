@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import functions as sf
 
 from kdsl import Avro, Cluster, Col, Csv, Json, PrimaryKey, Raw, UpsertTable, Virtual, metadata, sql, virtual
-from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -101,19 +100,6 @@ class TestStateful:
         assert sum(map(len, expected.values())) == 16
         assert by_key(lines(table.read(spark))) == expected
         assert by_key(Stream(tmp_path).run(table.read_stream(spark))) == expected
-
-    def test_a_watermark_on_a_computed_column_is_refused_with_what_helps(
-        self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic
-    ) -> None:
-        table = sql(
-            "CREATE TABLE users (id INT, seen TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', later AS seen + INTERVAL '1' "
-            "SECOND, WATERMARK FOR later AS later, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka', "
-            f"'topic' = '{kdsl_topic()}', 'properties.bootstrap.servers' = '{cluster.bootstrap_servers}', 'key.format' "
-            "= 'json', 'value.format' = 'json')"
-        )
-
-        with pytest.raises(KdslError, match="users: the watermark is on the computed column 'later'"):
-            table.read_stream(spark)
 
     def test_the_rows_after_of_two_changelogs_join(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, collected: Any
