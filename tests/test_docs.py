@@ -22,6 +22,13 @@ def test_a_generated_page_is_the_one_that_the_declarations_make(name: Path) -> N
     assert (DOCS / name).read_text(encoding="utf-8") == pages(DOCS)[name], "run make docs"
 
 
+@pytest.mark.parametrize("name", [name for name in pages(DOCS) if name != Path("transports.md")], ids=str)
+def test_a_generated_page_says_first_what_makes_it(name: Path) -> None:
+    line = (DOCS / name).read_text(encoding="utf-8").splitlines()[0]
+
+    assert re.fullmatch(r"<!-- Made by python -m kdsl\.docs from the .+; do not edit\. -->", line)
+
+
 def test_the_table_of_the_transports_has_a_row_for_each_capability() -> None:
     page = (DOCS / "transports.md").read_text(encoding="utf-8")
 

@@ -12,6 +12,8 @@ from kdsl.client.settings import CLIENTS, CONNECTOR, CONSUMER, PRODUCER
 from kdsl.client.translate import FIXED
 
 _INTRO = """\
+<!-- Made by python -m kdsl.docs from the table of the settings; do not edit. -->
+
 # Kafka client settings
 
 Write the names of Kafka's own (Java) clients, in `properties.*` of a table or in the properties of a `Cluster`. kdsl
