@@ -102,3 +102,13 @@ def test_every_layer_has_a_module() -> None:
     found = {layer(name) for name, _ in modules()}
 
     assert found == set(range(len(LAYERS)))
+
+
+@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else "")
+def test_a_private_module_is_imported_only_within_its_package(module: str, path: Path) -> None:
+    names = [*imports(path, lazy=False), *imports(path, lazy=True)]
+    private = [
+        name.partition("._")[0] for name in names if name.startswith(("kdsl.", "kdsl_formats.")) and "._" in name
+    ]
+
+    assert [package for package in private if not f"{module}.".startswith(f"{package}.")] == []

@@ -15,7 +15,7 @@ from kdsl.plan.text import attached, detached, plan_text, read_plan_text
 from kdsl.run.checkpoint.kept import Kept, check_change
 from kdsl.run.records.registry import portable
 from kdsl.table import Table
-from kdsl_formats._registry.options import RegistryFormat
+from kdsl_formats.registry import RegistryFormat
 
 URL = "http://registry:8081"
 ORDER = (

@@ -19,7 +19,7 @@ from kdsl.registry import (
     UnknownSubjectError,
 )
 from kdsl.registry.settings import canonical
-from kdsl_formats._registry.options import RegistryFormat
+from kdsl_formats.registry import RegistryFormat
 
 _RETRIES = "max.retries"
 
