@@ -262,7 +262,8 @@ class Options:
                 continue
             if not _fits(value, a.type):
                 seen = HIDDEN if a.metadata["secret"] or a.metadata["key"].endswith(_FREE) else repr(value)
-                found = _problem("option-value", a, f"has the value {seen}", f"give {{}} {_kind(a.type)}")
+                near = "" if seen == HIDDEN else _nearest(value, a.type)
+                found = _problem("option-value", a, f"has the value {seen}{near}", f"give {{}} {_kind(a.type)}")
                 yield a.name, _spelled(found, type(self), name)
             elif a.metadata["check"] and not isinstance(value, Secret) and (complaint := a.metadata["check"](value)):
                 found = _problem("option-value", a, f"has the value {value!r}", complaint)
@@ -361,6 +362,12 @@ def _fits(value: Any, kind: Any) -> bool:
         if good:
             return True
     return False
+
+
+def _nearest(value: Any, kind: Any) -> str:
+    """The accepted value that is meant, where it can be guessed."""
+    literals = (one for one in _alternatives(kind) if get_origin(one) is Literal)
+    return nearest(str(value), (str(v) for one in literals for v in get_args(one)))
 
 
 def _is_mapping(kind: Any) -> bool:

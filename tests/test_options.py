@@ -54,6 +54,10 @@ class TestConstructor:
             ({"seeds": True}, "seeds= has the value True; give seeds= a whole number"),
             ({"seeds": -1}, "seeds= has the value -1; give none or more"),
             ({"colour": "blue"}, "colour= has the value 'blue'; give colour= 'red' or 'GREEN'"),
+            (
+                {"colour": "gren"},
+                "colour= has the value 'gren' (did you mean 'GREEN'?); give colour= 'red' or 'GREEN'",
+            ),
             ({"names": ["a"]}, "names= has the value ['a']; give names= a list separated by ';'"),
             ({"note": 3}, "note= has the value 3; give note= a text"),
         ],

@@ -26,6 +26,7 @@ _MODES: Mapping[Side, tuple[str, ...]] = {
     "bounded": get_args(get_args(Bounded)[0]),
 }
 _LONG = {"earliest": "earliest-offset", "latest": "latest-offset"}
+_IN_VALUES = {"timestamp": "time itself", "specific-offsets": "offsets themselves"}
 _WHAT: Mapping[Side, str] = {"startup": "start at", "bounded": "end at"}
 
 
@@ -42,6 +43,9 @@ def moment_options(value: Any, side: Side, name: str = "") -> dict[str, Any] | P
     match value:
         case str() if value.lower() in modes:
             return {side: _LONG.get(value.lower(), value.lower())}
+        case str() if value.lower() in _IN_VALUES:
+            message = f"{name}= is {value!r}, and in Python it takes the {_IN_VALUES[value.lower()]}"
+            return Problem("argument-value", message, fix)
         case str():
             return Problem("argument-value", f"{name}= is {value!r}{nearest(value, modes)}", fix)
         case datetime() if value.tzinfo is None:

@@ -16,6 +16,9 @@ from kdsl.resolve.model import Transactions
 from kdsl.resolve.rule import problem
 
 LONGEST_PREFIX = 64_000
+LEAST_TIMEOUT_MS = 1_000
+"""librdkafka takes no shorter ``transaction.timeout.ms``."""
+TIMEOUT = "transaction.timeout.ms"
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
@@ -72,6 +75,10 @@ def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
         message = f"{named} has {len(prefix):,} characters; with what kdsl adds, Kafka would not take it"
         fix = f"give at most {LONGEST_PREFIX:,} characters"
         yield problem(table, "transactional-id-prefix", message, fix, option="transactional_id_prefix")
+    elif not prefix.isprintable() or prefix != prefix.strip():
+        message = f"{named} is {prefix!r}: with blanks around it, or characters that are not shown, no tool can name it"
+        fix = f"write {table.setting('transactional_id_prefix', _printable(prefix) or f'{table.name}-1')}"
+        yield problem(table, "transactional-id-prefix", message, fix, option="transactional_id_prefix")
     settings = connector_settings(table.properties.revealed())
     if settings.idempotence is False:
         message = f"{promise} and 'enable.idempotence' = 'false' contradict each other: transactions are idempotent"
@@ -83,6 +90,17 @@ def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
     if settings.acks != "all":
         message = f"{promise} and 'acks' = {settings.acks!r} contradict each other: a transaction needs 'all'"
         yield problem(table, "exactly-once-acks", message, "remove 'acks'", option="properties.acks")
+    timeout = settings.transaction_timeout_ms
+    if timeout is not None and timeout < LEAST_TIMEOUT_MS:
+        message = (
+            f"{promise} and {TIMEOUT!r} = '{timeout}' contradict each other: the client takes {LEAST_TIMEOUT_MS} ms"
+        )
+        fix = "give more than a batch takes, or remove it"
+        yield problem(table, "transaction-timeout", f"{message} at least", fix, option=f"properties.{TIMEOUT}")
+
+
+def _printable(text: str) -> str:
+    return "".join(c for c in text if c.isprintable()).strip()
 
 
 def partitioner(table: TableDef, direction: Direction) -> Iterator[Problem]:

@@ -22,23 +22,32 @@ from kdsl.resolve.rule import problem
 
 OFFSETS_FORM = "partition:0,offset:42;partition:1,offset:300"
 SMALLEST_MILLIS = 10**11
-_PAIR = re.compile(r"partition:(\d{1,9}),offset:(\d{1,18})", re.ASCII)
+_PAIR = re.compile(r"partition:(\d+),offset:(\d+)", re.ASCII)
+_MOST = {"partition": (1 << 31) - 1, "offset": (1 << 63) - 1}
 
 
 def parse_offsets(text: str) -> tuple[tuple[int, int], ...]:
     """Read ``partition:0,offset:42;partition:1,offset:300``; of a repeated partition the last offset counts.
 
     Raises:
-        ValueError: The text has another form.
+        ValueError: The text has another form, or a number is larger than Kafka's.
     """
-    pairs: dict[int, int] = {}
+    return tuple(sorted(dict(_pairs(text)).items()))
+
+
+def _pairs(text: str) -> list[tuple[int, int]]:
+    pairs = []
     parts = text.split(";")
     for part in parts[:-1] if len(parts) > 1 and not parts[-1] else parts:
         found = _PAIR.fullmatch(part)
         if found is None:
             raise ValueError(f"{part!r} is not of the form 'partition:<number>,offset:<number>'")
-        pairs[int(found[1])] = int(found[2])
-    return tuple(sorted(pairs.items()))
+        partition, offset = int(found[1]), int(found[2])
+        for what, number in (("partition", partition), ("offset", offset)):
+            if number > _MOST[what]:
+                raise ValueError(f"the {what} {number} is above Kafka's largest, {_MOST[what]}")
+        pairs.append((partition, offset))
+    return pairs
 
 
 def default_group(table: TableDef) -> str:
@@ -94,6 +103,33 @@ def bounded(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """The bounded mode has what it needs, and nothing is given that it does not use."""
     if direction == "read":
         yield from _Mode(table, "bounded").problems()
+
+
+def order(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """A read does not end before it starts. It would be empty, which may be meant where both are worked out."""
+    if direction != "read" or table.upserts is not None:
+        return
+    start, stop = _Mode(table, "startup"), _Mode(table, "bounded")
+    pairs: list[tuple[str, str, str]] = []
+    if start.mode == stop.mode == "timestamp":
+        first, last = table.options.startup_timestamp, table.options.bounded_timestamp
+        if first is not None and last is not None and first > last:
+            pairs.append(("", str(first), str(last)))
+    if start.mode == stop.mode == "specific-offsets":
+        try:
+            begins, ends = (dict(parse_offsets(mode.given("offsets") or "")) for mode in (start, stop))
+        except ValueError:  # told by its own rule
+            return
+        pairs += [(f" for partition {p}", str(o), str(ends[p])) for p, o in begins.items() if o > ends.get(p, o)]
+    for where, first_text, last_text in pairs:
+        what = "timestamp" if start.mode == "timestamp" else "offsets"
+        message = (
+            f"{start.shown(what)} is {first_text}{where}, and {stop.shown(what)} is {last_text}: the read ends before "
+            "it starts, and finds nothing"
+        )
+        attribute = f"startup_{what}"
+        fix = "give an end that comes behind the start"
+        yield problem(table, "startup-order", message, fix, option=attribute, severity="warning")
 
 
 DISCOVERY = "partition.discovery.interval.ms"
@@ -164,8 +200,8 @@ class _Mode:
 
     def problems(self) -> Iterator[Problem]:
         """Everything that is wrong or odd with them."""
-        millis, offsets = self._given("timestamp"), self._given("offsets")
-        if self.mode == "timestamp" and millis is None:
+        millis, offsets = self.given("timestamp"), self.given("offsets")
+        if self.mode == "timestamp" and millis is None and not self._wrong("timestamp"):
             fix = f"give {self.named} an aware datetime" if self.in_python else f"add {self._name('timestamp')} with "
             fix += "" if self.in_python else "milliseconds since 1970"
             yield self._problem("timestamp", f"{self.named} is 'timestamp', but no time is given", fix)
@@ -176,10 +212,11 @@ class _Mode:
                 message = f"{self._name(what)} has no effect, because {self.named} is {self.mode!r}"
                 fix = f"set {self.named} to {needs!r}, or remove it"
                 yield attrs.evolve(self._problem("unused", message, fix, what), severity="warning")
-        shown = self.named if self.in_python else self._name("timestamp")
+        shown = self.shown("timestamp")
         if self.mode == "timestamp" and millis is not None and not 0 <= millis < 1 << 63:
             message = f"{shown} is {millis} ms after 1970, which is no time of a Kafka record"
-            yield self._problem("timestamp", message, "give a time from 1970 on", "timestamp")
+            fix = "give a time from 1970 on" if millis < 0 else "give milliseconds since 1970-01-01 UTC"
+            yield self._problem("timestamp", message, fix, "timestamp")
         elif self.mode == "timestamp" and millis is not None and millis < SMALLEST_MILLIS:
             message = f"{shown} is {millis} ms after 1970, which is a time before March 1973"
             fix = "give the time that you mean"
@@ -209,16 +246,36 @@ class _Mode:
             yield self._problem("offsets", message, f"write {form}")
         else:
             try:
-                parse_offsets(offsets)
+                yield from self._repeated(_pairs(offsets))
             except ValueError as e:
-                message = f"{self.named if self.in_python else name} has the value {offsets!r}: {e}"
+                message = f"{self.shown('offsets')} has the value {offsets!r}: {e}"
                 yield self._problem("offsets", message, f"write {form}", "offsets")
         if len(self.table.options.topic) != 1:
             message = f"{self.named} 'specific-offsets' gives offsets by partition, which needs a single topic"
             yield self._problem("topics", message, f"name one topic, or choose another {self.side} mode")
 
-    def _given(self, what: str) -> Any:
+    def _repeated(self, pairs: list[tuple[int, int]]) -> Iterator[Problem]:
+        last: dict[int, int] = {}
+        for partition, offset in pairs:
+            if last.get(partition, offset) != offset:
+                message = (
+                    f"{self._name('offsets')} gives partition {partition} the offsets {last[partition]} and {offset}"
+                )
+                odd = self._problem("repeated", f"{message}: {offset} counts", "remove the other one", "offsets")
+                yield attrs.evolve(odd, severity="warning")
+            last[partition] = offset
+
+    def given(self, what: str) -> Any:
+        """The value of one of the side's other options."""
         return getattr(self.table.options, f"{self.side}_{what}")
+
+    def shown(self, what: str) -> str:
+        """What the user gave it with."""
+        return self.named if self.in_python else self._name(what)
+
+    def _wrong(self, what: str) -> bool:
+        """Whether a value stands there that cannot be read, which has been told."""
+        return attrs.fields_dict(KafkaOptions)[f"{self.side}_{what}"].metadata["key"] in self.table.places
 
     def _name(self, what: str) -> str:
         return self.table.option_name(f"{self.side}_{what}")

@@ -203,6 +203,12 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
         ({"topic": [1]}, "topic= is [1], which names no topics", "write topic='orders', or a list of names"),
         ({"startup": "earlist"}, "startup= is 'earlist' (did you mean 'earliest'?)", START_FIX),
         ({"startup": 5}, "startup= is 5, which is no place to start at", START_FIX),
+        ({"startup": "timestamp"}, "startup= is 'timestamp', and in Python it takes the time itself", START_FIX),
+        (
+            {"startup": "specific-offsets"},
+            "startup= is 'specific-offsets', and in Python it takes the offsets themselves",
+            START_FIX,
+        ),
         (
             {"startup": datetime(2025, 1, 1)},
             "startup= is the time 2025-01-01 00:00:00, which has no time zone, so it is no instant",

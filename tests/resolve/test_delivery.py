@@ -39,6 +39,20 @@ class TestDelivery:
 
         assert codes[0] in ("option-value", "transactional-id-prefix")
 
+    @pytest.mark.parametrize(("prefix", "better"), [(" p ", "p"), ("a\nb", "ab"), ("  ", "orders-1")])
+    def test_a_prefix_that_no_tool_can_name(self, prefix: str, better: str) -> None:
+        (problem,) = errors(table(options={**EXACTLY, "sink.transactional-id-prefix": prefix}), "write")
+
+        assert f"{prefix!r}" in problem.message
+        assert problem.fix == f"write 'sink.transactional-id-prefix': '{better}'"
+
+    def test_a_timeout_that_the_client_does_not_take(self) -> None:
+        (problem,) = errors(table(options={**EXACTLY, "properties.transaction.timeout.ms": "999"}), "write")
+
+        assert problem.code == "transaction-timeout"
+        assert "'transaction.timeout.ms' = '999'" in problem.message
+        assert "1000 ms at least" in problem.message
+
     @pytest.mark.parametrize(("key", "value"), [("enable.idempotence", "false"), ("acks", "1")])
     def test_exactly_once_contradicts_a_weaker_producer(self, key: str, value: str) -> None:
         (problem,) = errors(table(options={**EXACTLY, f"properties.{key}": value}), "write")

@@ -144,8 +144,33 @@ class TestStartup:
         assert problem.code == "startup-offsets"
         assert problem.fix == "write 'scan.startup.specific-offsets' = 'partition:0,offset:42;partition:1,offset:300'"
 
+    @pytest.mark.parametrize(
+        ("text", "told"),
+        [
+            ("partition:0,offset:9223372036854775808", "the offset 9223372036854775808 is above Kafka's largest, 9223"),
+            ("partition:2147483648,offset:0", "the partition 2147483648 is above Kafka's largest, 2147483647"),
+        ],
+    )
+    def test_numbers_that_kafka_does_not_have(self, text: str, told: str) -> None:
+        (problem,) = errors(table(options={**SPECIFIC, "scan.startup.specific-offsets": text}))
+
+        assert told in problem.message
+
     def test_a_trailing_semicolon_and_a_repeated_partition_pass(self) -> None:
         assert parse_offsets("partition:0,offset:1;partition:0,offset:2;") == ((0, 2),)
+
+    def test_two_offsets_of_one_partition_are_told_with_the_one_that_counts(self) -> None:
+        text = "partition:0,offset:1;partition:1,offset:5;partition:0,offset:2"
+        (problem,) = problems(table(options={**SPECIFIC, "scan.startup.specific-offsets": text}), "read")
+
+        assert problem.severity == "warning"
+        assert problem.message == "'scan.startup.specific-offsets' gives partition 0 the offsets 1 and 2: 2 counts"
+
+    @pytest.mark.parametrize("value", ["2024-01-01", "1.5", ""])
+    def test_a_time_that_cannot_be_read_is_told_once(self, value: str) -> None:
+        given: dict[str, Scalar] = {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": value}
+
+        assert codes(table(options=given)) == ["option-value"]
 
     def test_options_of_another_mode_have_no_effect(self) -> None:
         given: dict[str, Scalar] = {"scan.startup.timestamp-millis": 1, "scan.startup.specific-offsets": "garbage"}
@@ -216,6 +241,31 @@ class TestBounded:
 
         assert found == ["'scan.bounded.timestamp-millis' has no effect, because 'scan.bounded.mode' is 'unbounded'"]
 
+    @pytest.mark.parametrize(
+        ("start", "end", "told"),
+        [
+            (
+                {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": 1655395200009},
+                {"scan.bounded.mode": "timestamp", "scan.bounded.timestamp-millis": 1655395200000},
+                "'scan.startup.timestamp-millis' is 1655395200009, and "
+                "'scan.bounded.timestamp-millis' is 1655395200000",
+            ),
+            (
+                {**SPECIFIC, "scan.startup.specific-offsets": "partition:0,offset:4;partition:1,offset:9"},
+                {
+                    "scan.bounded.mode": "specific-offsets",
+                    "scan.bounded.specific-offsets": "partition:0,offset:4;partition:1,offset:8",
+                },
+                "'scan.startup.specific-offsets' is 9 for partition 1, and 'scan.bounded.specific-offsets' is 8",
+            ),
+        ],
+    )
+    def test_an_end_before_the_start_is_odd(self, start: dict[str, Scalar], end: dict[str, Scalar], told: str) -> None:
+        (problem,) = problems(table(options={**start, **end}), "read")
+
+        assert problem.severity == "warning"
+        assert problem.message == f"{told}: the read ends before it starts, and finds nothing"
+
     def test_a_class_says_it_in_one_argument(self) -> None:
         class Orders(KafkaTable, topic="orders", value="raw", bounded=datetime(2022, 6, 16, 16, tzinfo=UTC)):
             value: Col[str]
@@ -240,7 +290,7 @@ class TestLaunch:
         "declared",
         [
             {},
-            {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": 1655395200001},
+            {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": 1655395200009},
             {"scan.startup.mode": "specific-offsets", "scan.startup.specific-offsets": "partition:0,offset:9"},
         ],
     )
