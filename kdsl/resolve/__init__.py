@@ -66,6 +66,7 @@ RULES: tuple[Rule, ...] = (
     topics.sink_topic,
     startup.startup,
     startup.bounded,
+    startup.order,
     startup.discovery,
     startup.group,
     commits.offset_commits,
