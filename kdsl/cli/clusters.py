@@ -36,6 +36,9 @@ RegistryProperty = Annotated[
     typer.Option("--registry-property", help="A setting of the registry's client, as basic-auth.user-info=…"),
 ]
 
+WHERE = "--bootstrap host:9092 (or the variable KDSL_BOOTSTRAP_SERVERS), or --cluster-file clusters.yaml"
+"""How a command is told where the brokers are, for messages."""
+
 
 def pairs(texts: Sequence[str] | None, hint: str) -> dict[str, str]:
     """What ``key=value`` says, each.

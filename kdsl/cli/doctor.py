@@ -11,6 +11,7 @@ from rich.text import Text
 
 from kdsl.cli import load
 from kdsl.cli.clusters import (
+    WHERE,
     Bootstrap,
     ClusterFile,
     ClusterName,
@@ -22,7 +23,7 @@ from kdsl.cli.clusters import (
 from kdsl.cli.console import out, print_json, progress
 from kdsl.cli.directions import Directions, Way
 from kdsl.cluster import Cluster
-from kdsl.errors import Problem, ResolveError, Where
+from kdsl.errors import ResolveError
 from kdsl.inspect.doctor import Finding, State, examine
 from kdsl.plan.model import ReadPlan, WritePlan
 
@@ -71,9 +72,7 @@ def doctor(
         clusters.setdefault(place, (cluster, []))[1].extend(plans)
     if not clusters:
         if given is None:
-            message = "nothing says which cluster is meant"
-            fix = "name a table, or give --bootstrap host:port, or --cluster-file clusters.yaml"
-            raise ResolveError(message, [Problem("cluster-missing", message, fix, Where())])
+            raise typer.BadParameter(f"say where the brokers are: a table that does, {WHERE}", param_hint="TARGETS")
         clusters[""] = (given, [])
     for finding in found:
         _print(finding, as_json=as_json)

@@ -14,7 +14,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from kdsl.cli import load
-from kdsl.cli.clusters import Bootstrap, ClusterFile, ClusterName, Property, given_cluster
+from kdsl.cli.clusters import WHERE, Bootstrap, ClusterFile, ClusterName, Property, given_cluster
 from kdsl.cli.console import out, print_json, progress
 from kdsl.errors import KdslError
 from kdsl.resolve.model import Topics
@@ -67,7 +67,7 @@ def lag(
     if group is None and checkpoint is None:
         raise typer.BadParameter("write a table, --group or --checkpoint", param_hint="TARGET")
     if cluster is None:
-        raise typer.BadParameter("say where the brokers are: --bootstrap, --cluster-file or a table that does")
+        raise typer.BadParameter(f"say where the brokers are: a table that does, {WHERE}", param_hint="--bootstrap")
     live = not (as_json or once or fail_above is not None) and out.is_terminal
     with LagReader(cluster, _PATIENCE if live else None) as reader:
         look = _looking(reader, group, checkpoint, topics)

@@ -10,6 +10,7 @@ from rich.table import Table as Grid
 
 from kdsl.cli import load
 from kdsl.cli.clusters import (
+    WHERE,
     Bootstrap,
     ClusterFile,
     ClusterName,
@@ -20,6 +21,7 @@ from kdsl.cli.clusters import (
 )
 from kdsl.cli.console import out, print_json, progress
 from kdsl.cluster import Cluster
+from kdsl.declare.ddl.load import ENDINGS
 from kdsl.inspect.verify import Comparison, Side, compare
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import Topics
@@ -67,11 +69,11 @@ def verify(
 
 
 def _side(name: str, given: Cluster | None, level: dict[str, str]) -> Side:
-    if name.endswith((".py", *load.YAML)) or ":" in name:
+    if name.endswith((".py", *load.YAML, *ENDINGS)) or ":" in name:
         table = load.table(name)
         return Side(table.read_plan(cluster=given), table.cluster(given).with_properties(level))
     if given is None:
-        raise typer.BadParameter("a topic needs to know where its brokers are", param_hint="--bootstrap")
+        raise typer.BadParameter(f"{name!r} is a topic; say where its brokers are: {WHERE}", param_hint="--bootstrap")
     empty = t.Row((), nullable=False)
     return Side(ReadPlan(name, Topics((name,)), empty, empty), given.with_properties(level))
 

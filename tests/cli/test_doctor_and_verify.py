@@ -21,8 +21,8 @@ class Orders(KafkaTable, topic={topic!r}, key="json", value="json", startup="ear
 """
 
 
-def kdsl(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
+def kdsl(*arguments: str, env: dict[str, str | None] | None = None) -> Result:
+    return CliRunner().invoke(app, arguments, env=env)
 
 
 @pytest.fixture
@@ -55,6 +55,15 @@ def test_doctor_looks_at_the_registry_also_where_no_broker_answers() -> None:
     wrong = [f["check"] for f in json.loads(result.stdout)["findings"] if f["state"] == "error"]
     assert wrong == ["network 127.0.0.1:1", "registry http://127.0.0.1:1"]
     assert result.exit_code == 1
+
+
+@pytest.mark.parametrize("command", [("doctor",), ("verify", "in", "out"), ("lag", "--group", "g")])
+def test_a_command_that_does_not_know_the_brokers_says_how_to_tell_it(command: tuple[str, ...]) -> None:
+    result = kdsl(*command, env={"KDSL_BOOTSTRAP_SERVERS": None, "COLUMNS": "400"})
+
+    assert result.exit_code == 2
+    assert "where" in result.output
+    assert "--bootstrap host:9092 (or the variable KDSL_BOOTSTRAP_SERVERS), or --cluster-file" in result.output
 
 
 def test_doctor_takes_settings(kdsl_kafka: RunningKafka) -> None:
