@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kdsl.declare.translate.query import Note, TimeWindow
+from kdsl.declare.translate.facts import Note, TimeWindow
 from kdsl.errors import Problem, Where
 
 _BATCH = "or run it over what there is now: SET 'execution.runtime-mode' = 'batch'"

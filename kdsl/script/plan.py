@@ -26,7 +26,7 @@ from kdsl.declare.ddl.statements import (
 )
 from kdsl.declare.ddl.tables import Catalog, DeclaredTable
 from kdsl.declare.translate import Query as Translated, UntranslatableError, typed_expression, typed_query
-from kdsl.declare.translate.query import Hint
+from kdsl.declare.translate.facts import Hint
 from kdsl.declare.translate.scopes import Changelog
 from kdsl.errors import Problem, ResolveError, Where, fail_on, listing, nearest
 from kdsl.resolve import problems as judged

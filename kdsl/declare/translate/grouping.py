@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 import attrs
 
 from kdsl.declare.translate import tree as n
 from kdsl.declare.translate.casts import cast
+from kdsl.declare.translate.facts import Facts
 from kdsl.declare.translate.intervals import microseconds
 from kdsl.declare.translate.scalar import Scalar
 from kdsl.declare.translate.scopes import AmbiguousError, Relations
@@ -17,9 +17,6 @@ from kdsl.declare.translate.values import INTEGERS, Value
 from kdsl.declare.translate.windows import window_bound, window_text
 from kdsl.errors import nearest
 from kdsl.types import model as t
-
-if TYPE_CHECKING:
-    from kdsl.declare.translate.query import Facts
 
 _RANKING = ("ROW_NUMBER", "RANK", "DENSE_RANK", "NTILE", "PERCENT_RANK", "CUME_DIST", "LAG", "LEAD")
 _MOMENTS = {
