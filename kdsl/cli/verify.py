@@ -22,11 +22,14 @@ from kdsl.cli.clusters import (
 from kdsl.cli.console import out, print_json, progress
 from kdsl.cluster import Cluster
 from kdsl.declare.ddl.load import ENDINGS
+from kdsl.errors import nearest
 from kdsl.inspect.verify import Comparison, Side, compare
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import Topics
 from kdsl.types import model as t
 
+_WHOLE = ("record", "key", "value")
+_WAYS = "write record, key, value or header:NAME; or columns, with tables as orders.py:Orders for both sides"
 _MEANING = {
     "lost": "of IN, not in OUT",
     "duplicated": "in OUT more often than in IN",
@@ -58,7 +61,13 @@ def verify(
     level = {"isolation.level": "read_committed" if committed else "read_uncommitted"}
     sides = [_side(name, given, level) for name in (source, target)]
     header = by.removeprefix("header:") if by.startswith("header:") else None
-    identity = by if by in ("record", "key", "value") else [name.strip() for name in by.split(",")]
+    identity = by if by in _WHOLE else [name.strip() for name in by.split(",")]
+    if header == "" or "" in identity:
+        raise typer.BadParameter(f"{by!r} names nothing; {_WAYS}", param_hint="--by")
+    bare = [name for name, side in zip((source, target), sides, strict=True) if not side.plan.columns.fields]
+    if bare and header is None and by not in _WHOLE:
+        message = f"{by!r}{nearest(by, _WHOLE)} would be columns, and {bare[0]!r} is a topic, which has none; {_WAYS}"
+        raise typer.BadParameter(message, param_hint="--by")
     with progress(f"comparing {source} with {target}"):
         found = compare(*sides, by="record" if header is not None else identity, header=header)
     if as_json:

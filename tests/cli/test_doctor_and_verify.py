@@ -98,6 +98,21 @@ def test_verify_compares_topics(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic)
     assert json.loads(equal.stdout)["equal"] is True
 
 
+@pytest.mark.parametrize(
+    ("by", "told"),
+    [
+        ("keys", "'keys' (did you mean 'key'?) would be columns, and 'in' is a topic, which has none; write record"),
+        ("header:", "'header:' names nothing; write record, key, value or header:NAME"),
+        ("a,", "'a,' names nothing"),
+    ],
+)
+def test_verify_says_what_records_can_be_told_apart_by(by: str, told: str) -> None:
+    result = kdsl("verify", "in", "out", "--by", by, "--bootstrap", "127.0.0.1:1", env={"COLUMNS": "400"})
+
+    assert result.exit_code == 2
+    assert told in result.output
+
+
 def test_verify_takes_tables_and_columns(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, orders: Path) -> None:
     result = kdsl(
         "verify", f"{orders}:Orders", f"{orders}:Orders", "--by", "id", "--bootstrap", kdsl_kafka.bootstrap_servers
