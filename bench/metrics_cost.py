@@ -1,7 +1,7 @@
 """What metrics and commits to the group cost a stream of JSON: the same work with and without them, in turn.
 
-``python -m bench.metrics_cost [--records N] [--batch N] [--pairs N]``. Without means without the column that carries
-the numbers, without statistics of the clients, without commits and without the listener of queries. The goal is that
+``python -m bench.metrics_cost [--records N] [--batch N] [--pairs N]``. Without means without the reports of
+tasks, without statistics of the clients, without commits and without the listener of queries. The goal is that
 all of it takes at most 3 % of the time: a ratio of at least 0.97.
 """
 

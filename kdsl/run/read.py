@@ -19,8 +19,9 @@ from kdsl.errors import KdslError, listing
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.frames.watermark import with_watermark
+from kdsl.run.metrics import accumulated, on_rows
 from kdsl.run.metrics.observer import METRICS
-from kdsl.run.metrics.source_reports import OPTION, SWITCH, new_name, observed
+from kdsl.run.metrics.source_reports import OPTION, SWITCH, new_name
 from kdsl.run.metrics.state_reports import observed_sizes
 from kdsl.run.queries.commits import tell_of_batch
 from kdsl.run.queries.listener import observe
@@ -29,7 +30,7 @@ from kdsl.run.queries.watch import watch
 from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.run.records.metadata import RAW
 from kdsl.run.records.registry import portable, registry_of
-from kdsl.run.session import check_session, cores, told_if_missing
+from kdsl.run.session import check_session, cores, is_connect, told_if_missing
 from kdsl.run.upsert.maker import maker_of
 from kdsl.run.upsert.packets import PACKETS
 from kdsl.run.upsert.rows import record_row
@@ -80,13 +81,16 @@ def read_stream(
     observe(METRICS)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=True)
-    told = _telling(spark)
-    own = {OPTION: "true"} if told else {}
-    reader = spark.readStream.format(_source(spark)).options(**_options(spark, plan, cluster), **own)
+    name = new_name(read_id(plan, cluster)) if _telling(spark) else None
+    given = _options(spark, plan, cluster)
+    if name is not None:
+        given[OPTION] = name
+        if not is_connect(spark):
+            given[accumulated.OPTION] = str(accumulated.accumulator(spark))
     with told_if_missing():
-        found = reader.load()
-    one = watch(spark, plan, cluster)
-    rows = observed(found, new_name(one.id)) if told else found
+        found = spark.readStream.format(_source(spark)).options(**given).load()
+    watch(spark, plan, cluster)
+    rows = on_rows.observed(found, name) if name is not None and is_connect(spark) else found
     return _finished(_changes(rows, plan, cluster), plan, computed or {})
 
 

@@ -33,7 +33,9 @@ from kdsl.run.librdkafka.consumers import KeptConsumer, discard, lend, size_for
 from kdsl.run.librdkafka.datasource import CLUSTER, LITERALS, PLAN, read_options
 from kdsl.run.librdkafka.fetch import Count, Fetcher
 from kdsl.run.librdkafka.stream import Limits, Stream
-from kdsl.run.metrics.source_reports import COLUMN, OPTION as METRICS, Reporter, with_column
+from kdsl.run.metrics.accumulated import OPTION as ACCUMULATOR, tell
+from kdsl.run.metrics.on_rows import COLUMN, OnRows, with_column
+from kdsl.run.metrics.source_reports import OPTION as METRICS, Reporter
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.records.decode import RecordDecoder, check_batches
 from kdsl.run.records.registry import registry_of
@@ -43,7 +45,7 @@ from kdsl.types.spark import spark_schema
 
 PARALLELISM = "parallelism"
 ZONE = "zone"
-_KEPT_OPTIONS = (PLAN, CLUSTER, LITERALS, PARALLELISM, ZONE, METRICS)
+_KEPT_OPTIONS = (PLAN, CLUSTER, LITERALS, PARALLELISM, ZONE, METRICS, ACCUMULATOR)
 _NO_LIMIT = 2**63 - 1
 
 
@@ -62,7 +64,7 @@ class Task(InputPartition):
 def source_schema(options: Mapping[str, str]) -> StructType:
     """The columns that a read of these options gives."""
     schema = spark_schema(source_row(_parsed(_text(options))[0]))
-    return schema.add(COLUMN, "string") if METRICS in options else schema
+    return schema.add(COLUMN, "string") if _on_rows(options) else schema
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
@@ -116,7 +118,7 @@ def _read(options: OptionText, task: InputPartition) -> Iterator[pa.RecordBatch]
     batches = fetcher.read(task.ranges)
     try:
         if told:
-            yield from _reported(batches, task, plan, decoder, fetcher, consumer if of_client else None)
+            yield from _reported(batches, task, options, fetcher, consumer if of_client else None)
         else:
             maker = maker_of(decoder, plan)
             yield from (rows for raw in batches for rows in maker.make(raw))
@@ -131,31 +133,36 @@ def _read(options: OptionText, task: InputPartition) -> Iterator[pa.RecordBatch]
 
 
 def _reported(
-    batches: Iterator[pa.RecordBatch],
-    task: Task,
-    plan: ReadPlan,
-    decoder: RecordDecoder,
-    fetcher: Fetcher,
-    consumer: KeptConsumer | None,
+    batches: Iterator[pa.RecordBatch], task: Task, options: OptionText, fetcher: Fetcher, consumer: KeptConsumer | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, with what it read so far on them."""
-    reporter = Reporter("; ".join(map(str, task.ranges)), source_row(plan))
+    """The rows of a task, of which it reports."""
+    plan, decoder, given = _parsed(options)[0], _decoder(options), dict(options)
+    reporter = Reporter("; ".join(map(str, task.ranges)))
     fetcher.count = count = Count()
     maker = maker_of(decoder, plan)
+    rows = OnRows(reporter, source_row(plan)) if _on_rows(given) else None
     for raw in batches:
         before = decoder.filtered
         made = list(maker.make(raw))
         reporter.read(*count.take(), filtered=decoder.filtered - before)
         if consumer is not None:
             reporter.client(consumer.client_id, consumer.take_statistics())
-        yield from map(reporter.on, made)
-    yield from map(reporter.on, maker.rest())
-    yield from reporter.rest()
+        yield from made if rows is None else map(rows.on, made)
+    yield from maker.rest() if rows is None else map(rows.on, maker.rest())
+    if rows is not None:
+        yield from rows.rest()
+    elif reporter.new:
+        tell(int(given[ACCUMULATOR]), given[METRICS], reporter.report())
+
+
+def _on_rows(options: Mapping[str, str]) -> bool:
+    """Whether the rows carry the reports of tasks."""
+    return METRICS in options and ACCUMULATOR not in options
 
 
 def _row_schema(options: OptionText) -> pa.Schema:
     schema = arrow_schema(source_row(_parsed(options)[0]))
-    return with_column(schema) if METRICS in dict(options) else schema
+    return with_column(schema) if _on_rows(dict(options)) else schema
 
 
 def _plan_tasks(options: OptionText, ranges: Sequence[Range]) -> list[InputPartition]:

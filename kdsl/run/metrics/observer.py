@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import orjson
 
 from kdsl.run.cluster.lease import group_lease, transactions_lease
 from kdsl.run.metrics.model import QueryMetrics
+from kdsl.run.metrics.progress import completed
 from kdsl.run.metrics.sink_reports import Spool
 from kdsl.run.metrics.tracker import Named, Tracker, in_order
 from kdsl.run.queries.commits import counts_of
@@ -38,7 +40,7 @@ class MetricsObserver:
     def progressed(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
         """A batch has ended."""
         names = {one.source: Named(one.read.id, one.read.plan.table, _lease(one.read)) for one in reads}
-        _tracker(progress.query.id).progressed(progress.document, names)
+        _tracker(progress.query.id).progressed(completed(progress.document, progress.java), names)
 
     def idle(self, query: Query) -> None:
         """A query waits for data."""
@@ -72,7 +74,7 @@ def metrics(query: StreamingQuery) -> QueryMetrics:
         query: The query, running or ended, of a classic session or of Spark Connect.
     """
     tracker = _tracker(str(query.id))
-    for document in in_order([_document(progress) for progress in query.recentProgress]):
+    for document in in_order(_recent(query)):
         tracker.progressed(document)
     return tracker.snapshot()
 
@@ -84,9 +86,17 @@ def all_metrics() -> tuple[QueryMetrics, ...]:
     return tuple(tracker.snapshot() for tracker in running)
 
 
-def _document(progress: Any) -> dict[str, Any]:
+def _recent(query: StreamingQuery) -> Iterator[Mapping[str, Any]]:
+    java: Any = getattr(query, "_jsq", None)
+    if java is not None:
+        yield from (completed(orjson.loads(progress.json()), progress) for progress in java.recentProgress())
+    else:
+        yield from (_document(progress) for progress in query.recentProgress)
+
+
+def _document(progress: Any) -> Mapping[str, Any]:
     given = getattr(progress, "_jdict", None)
-    found: dict[str, Any] = orjson.loads(progress.json) if given is None else given
+    found: Mapping[str, Any] = orjson.loads(progress.json) if given is None else given
     return found
 
 

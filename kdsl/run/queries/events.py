@@ -60,12 +60,14 @@ class Progress:
         batch: The number of the batch.
         sources: How many sources the query has, others than kdsl's included.
         document: The whole report as Spark's JSON has it (``numInputRows``, ``durationMs``, ``eventTime``, …).
+        java: Java's own object of the report, which ``lastProgress`` is made from; None on Spark Connect.
     """
 
     query: Query
     batch: int
     sources: int
     document: Mapping[str, Any] = attrs.field(repr=False)
+    java: Any = attrs.field(default=None, eq=False, repr=False)
 
 
 class Observer(Protocol):

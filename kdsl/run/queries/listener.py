@@ -83,7 +83,8 @@ class _ClassicEvents:
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         """A batch has ended."""
-        self._listener.take("progressed", orjson.loads(event.progress().json()))
+        progress = event.progress()
+        self._listener.take("progressed", orjson.loads(progress.json()), progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         """A query waits."""
@@ -140,12 +141,13 @@ class Listener(StreamingQueryListener):
         """A query has ended (Connect)."""
         self.take("ended", {"id": str(event.id), "runId": str(event.runId), "exception": event.exception})
 
-    def take(self, what: str, document: Mapping[str, Any]) -> None:
+    def take(self, what: str, document: Mapping[str, Any], java: Any = None) -> None:
         """Hand an event to all observers.
 
         Args:
             what: Which method of an observer it goes to.
             document: The event; of a progress, the progress.
+            java: Java's own object of the progress, on a classic session.
         """
         try:
             run = document["runId"]
@@ -156,7 +158,7 @@ class Listener(StreamingQueryListener):
                 self._running[run] = _running(self.session, query)
             if what == "progressed":
                 sources = document.get("sources") or ()
-                progress = Progress(query, document["batchId"], len(sources), document)
+                progress = Progress(query, document["batchId"], len(sources), document, java)
                 reads = tuple(self.reads(query, sources))
                 self._tell(lambda observer: observer.progressed(progress, reads))
             else:

@@ -62,6 +62,7 @@ def only(query: StreamingQuery) -> SourceMetrics:
 
 def observed(query: StreamingQuery, what: str = "metrics") -> list[Any]:
     """What Spark's own progress shows, batch by batch."""
+    metrics(query)  # so that no report waits for the listener
     rows = [row for p in query.recentProgress for row in p.observedMetrics.values()]
     return [row[what] for row in rows if what in row]
 
@@ -305,11 +306,57 @@ class TestSource:
 
         assert [s.num_records_in for s in found.sources] in ([], [0])
 
-    def test_the_column_is_seen_nowhere(self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+    def test_a_stream_has_the_columns_of_its_table_and_no_more(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
         topic = kdsl_topic()
         plan = read_plan(topic)
 
         assert read_stream(spark, plan, cluster).columns == read(spark, plan, cluster).columns == ["text"]
+
+    def test_one_dataframe_in_two_queries_counts_in_each(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        topic = kdsl_topic()
+        df = read_stream(spark, read_plan(topic), cluster)
+        found = []
+        for n, name in enumerate(("one", "two")):
+            kdsl_kafka.produce(topic, *"abc")
+            writer = df.writeStream.format("noop").option("checkpointLocation", str(tmp_path / name))
+            query = writer.trigger(availableNow=True).start()
+            assert query.awaitTermination(300)
+            found.append((only(query).num_records_in, only(query).num_bytes_in))
+            assert found[n] == (3 * n + 3, 3 * n + 3)
+
+    def test_the_numbers_stand_in_sparks_own_json_as_whole_numbers(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, Record("abc", None, (), 0, 1_000))
+
+        query = run(read_stream(spark, read_plan(topic), cluster))
+
+        metrics(query)
+        (shown,) = json.loads(query.recentProgress[0].json)["observedMetrics"].values()
+        numbers = shown["metrics"]
+        assert numbers["currentFetchEventTimeLag"] > 2**31
+        assert {name: numbers[name] for name in ("numRecordsIn", "numBytesIn", "numRecordsFiltered")} == {
+            "numRecordsIn": 1,
+            "numBytesIn": 3,
+            "numRecordsFiltered": 0,
+        }
+
+    def test_work_that_a_user_does_with_rows_in_jobs_of_his_own_counts_too(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
+    ) -> None:
+        topic = kdsl_topic(partitions=2)
+        kdsl_kafka.produce(topic, *(Record("x", None, (), n % 2) for n in range(10)))
+
+        def work(df: DataFrame, batch: int) -> None:
+            df.sparkSession.sparkContext.setJobGroup("mine", "of my own")
+            df.groupBy("text").count().collect()
+
+        assert only(run(read_stream(spark, read_plan(topic), cluster), work)).num_bytes_in == 10
 
     def test_a_session_can_do_without(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from kdsl.run.metrics.model import SourceMetrics
+from kdsl.run.metrics.on_rows import OnRows
 from kdsl.run.metrics.sink_reports import Spool, tell
 from kdsl.run.metrics.source_reports import Reporter, new_name, read_of, read_reports
 from kdsl.run.metrics.tracker import Named, Tracker
@@ -100,17 +101,18 @@ class TestReports:
             ),
             nullable=False,
         )
-        reporter = Reporter("task", row)
-        assert list(reporter.rest()) == []
+        reporter = Reporter("task")
+        rows = OnRows(reporter, row)
+        assert list(rows.rest()) == []
 
         reporter.read(3, 30, None, 0.0, filtered=3)
-        (batch,) = reporter.rest()
+        (batch,) = rows.rest()
         batch.validate(full=True)
 
         assert batch.num_rows == 1
         said = batch.column(batch.num_columns - 1)[0].as_py()
         assert read_reports([said]).filtered == 3
-        assert list(reporter.rest()) == []
+        assert list(rows.rest()) == []
 
 
 class TestTracker:
