@@ -189,7 +189,7 @@ def check_speculation(spark: SparkSession, table: str) -> None:
     Raises:
         KdslError: ``spark.speculation`` is on.
     """
-    if spark.conf.get(SPECULATION, "false") == "true":
+    if (spark.conf.get(SPECULATION, "false") or "").strip().lower() == "true":
         raise KdslError(
             f"{table}: {SPECULATION} is 'true', and an exactly-once sink has one writer for each part: two attempts at "
             f"once would fence each other for ever; set {SPECULATION} to 'false'"

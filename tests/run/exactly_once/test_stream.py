@@ -499,9 +499,10 @@ class TestRefused:
 
         assert "is 1800000, but the brokers allow 900000 (transaction.max.timeout.ms)" in str(told.value)
 
-    def test_speculation_is_refused(self) -> None:
+    @pytest.mark.parametrize("value", ["true", "TRUE", " True"])
+    def test_speculation_is_refused(self, value: str) -> None:
         """It cannot be set in a session that runs; its settings are all that is looked at."""
-        session: Any = SimpleNamespace(conf={"spark.speculation": "true"})
+        session: Any = SimpleNamespace(conf={"spark.speculation": value})
 
         with pytest.raises(KdslError, match="would fence each other for ever"):
             check_speculation(session, "Orders")

@@ -22,6 +22,7 @@ import pyarrow as pa
 from kdsl.cluster import Cluster
 from kdsl.errors import RecordError
 from kdsl.run.librdkafka.producer import ProducerError
+from kdsl.run.librdkafka.transactions.arrival import all_of
 from kdsl.run.librdkafka.transactions.errors import exactly_once_error
 from kdsl.run.librdkafka.transactions.producer import FENCED, TransactionalProducer, TransactionError
 from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, Token, missing, next_step
@@ -87,7 +88,7 @@ def write_part(
             f"{work.writer}: task {index} has no transactional id, for the query began with {work.writers} writers"
         )
     # The first rows come before the transaction begins: what is slow upstream shall not hold up the topic's readers.
-    rows = iter(batches)
+    rows = all_of(iter(batches))
     first = next((some for some in rows if some.num_rows), None)
     if first is None:
         return None
