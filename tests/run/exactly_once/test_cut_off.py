@@ -16,7 +16,7 @@ from kdsl.cluster import Cluster
 from kdsl.plan.model import Transactions, WritePlan
 from kdsl.run.read import read_stream
 from kdsl.run.write import write, write_stream
-from kdsl.testing import Record, RunningKafka
+from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.read_plans import read_plan
 from tests.run.write_plans import part, write_plan
