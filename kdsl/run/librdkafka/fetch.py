@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import gc
 import time
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain, compress
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +20,9 @@ from kdsl.run.cluster import errors
 from kdsl.run.cluster.brokers import PASSING
 from kdsl.run.cluster.offsets import Range
 from kdsl.run.librdkafka.consumers import OF_THE_GROUP, KeptConsumer
-from kdsl.run.records.metadata import HEADERS, RAW
+from kdsl.run.librdkafka.messages import COLUMNS, Messages, offset_of
+from kdsl.run.librdkafka.places import Places
+from kdsl.run.records.metadata import RAW
 
 CHUNK_RECORDS = 2_000
 """How many records are taken from the client at once: few enough to stay in the processor's cache."""
@@ -34,9 +33,6 @@ TOGETHER = 20_000
 """Ranges up to this many offsets are fetched together; larger ones one by one, which is cheaper for each record."""
 WAIT = 0.05
 """How long the client is waited for at a time, in seconds."""
-
-Messages = list["Message[bytes, bytes]"]
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 _ALWAYS = ("topic", "partition", "offset")
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001
@@ -79,7 +75,7 @@ class Fetcher:
     def _batches(self, group: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         chunks: list[list[pa.Array]] = []
         records = size = 0
-        for chunk in self._chunks(_Places(group)):
+        for chunk in self._chunks(Places(group)):
             chunks.append(chunk)
             more, more_bytes = len(chunk[0]), sum(array.nbytes for array in chunk)
             self._bytes_each = more_bytes / more
@@ -94,7 +90,7 @@ class Fetcher:
         arrays = chunks[0] if len(chunks) == 1 else [pa.concat_arrays(column) for column in zip(*chunks, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _chunks(self, places: _Places) -> Iterator[list[pa.Array]]:
+    def _chunks(self, places: Places) -> Iterator[list[pa.Array]]:
         self._consumer.assign(places.ranges)
         heard, alarms = time.monotonic(), self._false_alarms
         while left := places.left():
@@ -109,7 +105,7 @@ class Fetcher:
                 if messages:
                     messages, columns = places.advance(messages)
                     if messages:
-                        chunk = [*columns, *(_COLUMNS[name](messages) for name in self._fields)]
+                        chunk = [*columns, *(COLUMNS[name](messages) for name in self._fields)]
                         if self.count is not None:
                             self.count.add(messages, dict(zip(self._fields, chunk[3:], strict=True)))
                         messages.clear()
@@ -135,7 +131,7 @@ class Fetcher:
                 raise errors.KafkaReadError(f"{self._table}: the client failed: {e}") from e
             return []
 
-    def _without_events(self, messages: Messages, places: _Places) -> tuple[Messages, list[int]]:
+    def _without_events(self, messages: Messages, places: Places) -> tuple[Messages, list[int]]:
         """The messages that are records, and the places of which nothing more comes; errors are raised."""
         records, ended = [], []
         for message in messages:
@@ -145,7 +141,7 @@ class Fetcher:
                 continue
             place = places.find(message)
             if error.code() == _END:
-                if place is not None and _offset(message) >= places.ranges[place].end:
+                if place is not None and offset_of(message) >= places.ranges[place].end:
                     ended.append(place)
             elif error.code() in _EXPIRED and place is not None and self._is_there(places.rest(place)):
                 self._false_alarms += 1
@@ -189,7 +185,7 @@ class Fetcher:
             "set the client property auto.offset.reset to earliest and start again"
         )
 
-    def _stalled(self, places: _Places, waited: float) -> errors.StalledError:
+    def _stalled(self, places: Places, waited: float) -> errors.StalledError:
         open_ones = places.open()
         more = f" (and {len(open_ones) - 1} more partitions)" if len(open_ones) > 1 else ""
         told = f"; the client's last word: {self._consumer.last_error}" if self._consumer.last_error else ""
@@ -198,7 +194,7 @@ class Fetcher:
             f"{told}; a longer wait is the client property default.api.timeout.ms"
         )
 
-    def _look_back(self, places: _Places) -> None:
+    def _look_back(self, places: Places) -> None:
         """Records missing from a range's start on are a gap of the log, unless the log begins later by now."""
         gaps = places.gaps()
         if gaps:
@@ -228,88 +224,6 @@ def _groups(ranges: Sequence[Range]) -> list[list[Range]]:
                 rounds.append([])
             rounds[nth].append(r)
     return groups + rounds
-
-
-class _Places:
-    """How far some ranges have been read, each of another partition."""
-
-    def __init__(self, ranges: Sequence[Range]) -> None:
-        self.ranges = ranges
-        self._index = {(r.topic, r.partition): i for i, r in enumerate(ranges)}
-        self._starts = np.array([r.start for r in ranges], dtype=np.int64)
-        self._ends = np.array([r.end for r in ranges], dtype=np.int64)
-        self._positions = self._starts.copy()
-        self._gaps = np.zeros(len(ranges), dtype=bool)
-        self._topics = pa.array([r.topic for r in ranges], pa.string())
-        self._partitions = np.array([r.partition for r in ranges], dtype=np.int32)
-
-    def find(self, message: Message[bytes, bytes]) -> int | None:
-        """The place of a message's partition."""
-        return self._index.get((message.topic(), message.partition()))  # type: ignore[arg-type]
-
-    def left(self) -> int:
-        """How many offsets are still to come."""
-        return int((self._ends - self._positions).sum())
-
-    def end(self, places: Sequence[int]) -> None:
-        """Nothing more comes of some places up to the ends of their ranges."""
-        for i in places:
-            self._gaps[i] |= self._positions[i] == self._starts[i] < self._ends[i]
-            self._positions[i] = self._ends[i]
-
-    def rest(self, place: int) -> Range:
-        """What is still to come of a place."""
-        r = self.ranges[place]
-        return Range(r.topic, r.partition, int(self._positions[place]), r.end)
-
-    def open(self) -> list[Range]:
-        """What is still to come."""
-        return [self.rest(int(i)) for i in np.flatnonzero(self._positions < self._ends)]
-
-    def gaps(self) -> list[Range]:
-        """The ranges that did not begin with the record at their start."""
-        return [self.ranges[int(i)] for i in np.flatnonzero(self._gaps)]
-
-    def advance(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
-        """Those of some records that belong to the ranges, with the columns topic, partition and offset."""
-        return self._advance_one(messages) if len(self.ranges) == 1 else self._advance_several(messages)
-
-    def _advance_one(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
-        position, end = int(self._positions[0]), int(self._ends[0])
-        if _offset(messages[0]) < position or _offset(messages[-1]) >= end:
-            low = bisect_left(messages, position, key=_offset)
-            high = bisect_left(messages, end, key=_offset)
-            position, messages = (end if high < len(messages) else position), messages[low:high]
-        if messages:
-            first, last = _offset(messages[0]), _offset(messages[-1])
-            self._gaps[0] |= self._positions[0] == self._starts[0] < first
-            position = max(position, last + 1)
-            whole = last - first + 1 == len(messages)
-            offsets = np.arange(first, last + 1) if whole else _numbers(Message.offset, messages)
-        else:
-            offsets = np.empty(0, dtype=np.int64)
-            self._gaps[0] |= position > self._positions[0] == self._starts[0]
-        self._positions[0] = position
-        count = len(messages)
-        topic = pa.repeat(self._topics[0], count)
-        return messages, (topic, pa.array(np.full(count, self._partitions[0])), pa.array(offsets))
-
-    def _advance_several(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
-        count = len(messages)
-        places = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
-        at = np.fromiter((self._index.get(place, -1) for place in places), np.int64, count)  # type: ignore[arg-type]
-        offsets = _numbers(Message.offset, messages)
-        kept = (at >= 0) & (offsets >= self._positions[at]) & (offsets < self._ends[at])
-        reached = np.zeros(len(self.ranges), dtype=bool)
-        reached[at[at >= 0]] = True
-        first, last = self._ends.copy(), self._positions - 1
-        last[at[at >= 0]] = offsets[at >= 0]  # of repeated indices the last one counts
-        first[at[at >= 0][::-1]] = offsets[at >= 0][::-1]
-        self._gaps |= reached & (self._positions == self._starts) & (first > self._starts)
-        self._positions = np.maximum(self._positions, np.minimum(last + 1, self._ends))
-        if not kept.all():
-            messages, at, offsets = list(compress(messages, kept)), at[kept], offsets[kept]
-        return messages, (self._topics.take(pa.array(at)), pa.array(self._partitions[at]), pa.array(offsets))
 
 
 class Count:
@@ -359,56 +273,6 @@ def size_of(array: pa.Array) -> int:
         return 0
     offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)
     return int(offsets[array.offset + len(array)] - offsets[array.offset])
-
-
-def _offset(message: Message[bytes, bytes]) -> int:
-    offset = message.offset()
-    assert offset is not None
-    return offset
-
-
-def _numbers(accessor: Any, messages: Messages) -> Numbers:
-    return np.fromiter(map(accessor, messages), np.int64, len(messages))
-
-
-def _values(messages: Messages) -> pa.Array:
-    return pa.array(list(map(Message.value, messages)), pa.binary())
-
-
-def _keys(messages: Messages) -> pa.Array:
-    return pa.array(list(map(Message.key, messages)), pa.binary())
-
-
-def _timestamps(messages: Messages) -> pa.Array:
-    return pa.array([millis for _, millis in map(Message.timestamp, messages)], pa.int64())
-
-
-def _timestamp_types(messages: Messages) -> pa.Array:
-    return pa.array([kind - 1 for kind, _ in map(Message.timestamp, messages)], pa.int8())
-
-
-def _leader_epochs(messages: Messages) -> pa.Array:
-    return pa.array(list(map(Message.leader_epoch, messages)), pa.int32())
-
-
-def _headers(messages: Messages) -> pa.Array:
-    lists = [headers or () for headers in map(Message.headers, messages)]
-    offsets = np.concatenate([[0], np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)))])
-    entries = list(chain.from_iterable(lists))
-    names = pa.array([name for name, _ in entries], pa.string())
-    values = pa.array([value for _, value in entries], pa.binary())
-    pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pairs, type=HEADERS)
-
-
-_COLUMNS = {
-    "timestamp": _timestamps,
-    "timestamp_type": _timestamp_types,
-    "leader_epoch": _leader_epochs,
-    "headers": _headers,
-    "key": _keys,
-    "value": _values,
-}
 
 
 @contextmanager
