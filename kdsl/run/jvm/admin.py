@@ -6,6 +6,7 @@ whose JVM is at hand, and the connector's jars in the driver (`kdsl.run.jvm.jars
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -74,14 +75,12 @@ class JavaBrokers:
             settings.put(name.removeprefix("kafka."), text)
         settings.put("default.api.timeout.ms", str(int(self._patience * 1000)))
         self._admin: Any = self._called(lambda: self._clients.admin.AdminClient.create(settings), "the cluster")
+        self._closing = weakref.finalize(self, _close, self._admin, self._jvm)
+        self._closing.atexit = False  # the client ends with the JVM, which may be gone before Python is
 
     def close(self) -> None:
-        """End the client's threads and connections."""
-        self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
-
-    def __del__(self) -> None:
-        with suppress(Exception):  # the JVM may be gone
-            self.close()
+        """End the client's threads and connections; it also happens by itself when nobody needs it any more."""
+        self._closing()
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that exist."""
@@ -213,6 +212,11 @@ class JavaGroup:
     def committed(self, read: Read, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """The offsets that the group has committed, where it has."""
         return self._brokers.committed(read.group, places)
+
+
+def _close(admin: Any, jvm: Any) -> None:
+    with suppress(Exception):  # the JVM may be gone
+        admin.close(jvm.java.time.Duration.ofSeconds(1))
 
 
 def _innermost(error: Any) -> Any:

@@ -157,6 +157,14 @@ def test_javas_own_client_answers_on_the_driver(done: tuple[dict[str, Any], str]
     assert found["login"].startswith("UnreachableError: Orders: the brokers")
 
 
+def test_a_client_of_javas_that_is_left_open_says_nothing_when_the_process_ends(
+    done: tuple[dict[str, Any], str],
+) -> None:
+    _, everything = done
+
+    assert "Exception ignored in" not in everything
+
+
 def test_every_secret_setting_is_hidden() -> None:
     import re
 
