@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 When = Literal["before", "after", "between"]
-Action = Literal["kill", "kill-worker", "kill-executor", "freeze", "sleep"]
+Action = Literal["kill", "kill-worker", "kill-executor", "freeze", "sleep", "fail"]
 
 LOCAL = {
     "spark.master": "local[2]",
@@ -91,7 +91,7 @@ class Kill:
         committed: How many batches the query must have committed before.
         skip: How often each process passes the point before it counts.
         action: What happens: the whole job is killed, only the Python worker is, or the executor on a cluster; or the
-            worker stands still (SIGSTOP), or sleeps for some seconds.
+            worker stands still (SIGSTOP), sleeps for some seconds, or raises an error.
         seconds: How long it sleeps.
     """
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability import harness
-from tests.reliability.harness import Job, Kill, Point, copy_tables
+from tests.reliability.harness import Action, Job, Kill, Point, copy_tables
 from tests.reliability.oracle import judge, look, marks, send
 
 _PART = "kdsl.run.librdkafka.transactions.part"
@@ -27,6 +29,8 @@ POINTS = {
     "after all commits, before Spark's commit log": harness.WRITTEN,
 }
 LANES, PER_BATCH = 2, 3000
+MANY = 24_000
+"""So many records in a batch that Spark sends a part of them to the sink before the source has given all."""
 
 
 def exactly_once(prefix: str, **more: Any) -> dict[str, Any]:
@@ -36,9 +40,21 @@ def exactly_once(prefix: str, **more: Any) -> dict[str, Any]:
 
 def copied(kafka: RunningKafka, make: MakeTopic, folder: Path, batches: int, **more: Any) -> tuple[Job, Any, str]:
     """A job that copies marks, what was sent, and the topic that is written."""
+    return copied_by(PER_BATCH, kafka, make, folder, batches, more)
+
+
+def copied_by(
+    per_batch: int,
+    kafka: RunningKafka,
+    make: MakeTopic,
+    folder: Path,
+    batches: int,
+    more: Mapping[str, Any] | None = None,
+) -> tuple[Job, Any, str]:
+    """The same, with batches of another size."""
     source, target = make("in", partitions=LANES), make("out", partitions=LANES)
-    sent = send(kafka, source, marks("p", LANES, count=batches * PER_BATCH))
-    tables = copy_tables(kafka, source, target, per_batch=PER_BATCH, writing=exactly_once(target, **more))
+    sent = send(kafka, source, marks("p", LANES, count=batches * per_batch))
+    tables = copy_tables(kafka, source, target, per_batch=per_batch, writing=exactly_once(target, **(more or {})))
     return Job(folder / "job", tables), sent, target
 
 
@@ -114,3 +130,50 @@ def test_writers_above_a_smaller_number_leave_nothing_open(
     verdict = judge(sent, look(kdsl_kafka, target))
     assert verdict.exactly_once, str(verdict)
     assert kdsl_kafka.end_offsets(target, committed=True) == kdsl_kafka.end_offsets(target)
+
+
+@pytest.mark.reliability
+@pytest.mark.parametrize("action", ["fail", "kill-worker"])
+def test_a_task_that_is_tried_again_writes_its_records_once(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, action: Action
+) -> None:
+    """K1. What feeds the sink fails when a part of the task is sent: the attempt must not commit that part."""
+    job, sent, target = copied_by(MANY, kdsl_kafka, kdsl_topic, tmp_path, batches=4)
+    job.spark = {"spark.master": "local[2,3]"}
+
+    life = job.run(Kill(harness.READING, committed=1, action=action))
+
+    assert life.killed
+    assert life.code == 0, life.log[-4000:]
+    verdict = judge(sent, look(kdsl_kafka, target))
+    assert verdict.exactly_once, str(verdict)
+
+
+@pytest.mark.reliability
+def test_a_second_driver_with_the_same_prefix_is_refused_and_the_first_is_followed_by_itself_alone(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """K4. Two processes; the holder is named by host and process, and is let go when it is dead."""
+    first, sent, target = copied(kdsl_kafka, kdsl_topic, tmp_path / "first", batches=2)
+    first.trigger = None
+    second = Job(tmp_path / "second", first.tables)
+    running = first.start()
+    try:
+        running.wait_for_batches(1, "the first two batches")
+        refused = second.run()
+        assert refused.code != 0
+        assert f"the transactional_id_prefix '{target}' is held by" in refused.log
+        assert f"kdsl-target-{socket.gethostname()}-{running.process.pid}" in refused.log
+        assert second.checkpoint.planned == -1
+        assert running.process.poll() is None
+    finally:
+        running.kill()
+
+    taken = second.run()
+    assert taken.code != 0
+    assert f"the transactional id '{target}-0' belongs to the query" in taken.log
+    first.trigger = {"availableNow": True}
+    again = first.run()
+    assert again.code == 0, again.log[-4000:]
+    verdict = judge(sent, look(kdsl_kafka, target))
+    assert verdict.exactly_once, str(verdict)

@@ -46,6 +46,8 @@ def fire(kill: dict[str, Any]) -> None:
             os.kill(os.getpid(), signal.SIGSTOP)
         case "sleep":
             time.sleep(kill["seconds"])
+        case "fail":
+            raise RuntimeError("the test lets it fail here")
         case other:
             raise ValueError(f"{other!r} is no action")
 
