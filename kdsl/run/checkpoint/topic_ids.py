@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kdsl.run.checkpoint.kept import CheckpointError, folder_of
 from kdsl.run.cluster.errors import TopicRecreatedError
 from kdsl.run.cluster.subscription import Subscription
+from kdsl.run.frames.analyzed import analyzed, items, kind_of
 from kdsl.run.jvm.admin import brokers_of
 from kdsl.run.queries.reads import READ_OPTION, Read, find
 from kdsl.run.session import is_connect
@@ -75,11 +76,8 @@ def _kept(text: str, place: str) -> dict[str, dict[str, str]]:
 
 def _reads(df: DataFrame) -> Iterator[Read]:
     """The reads of this process whose source is in a query."""
-    frame: Any = df
-    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()  # noqa: SLF001
-    for at in range(leaves.size()):
-        leaf = leaves.apply(at)
-        if leaf.getClass().getSimpleName() == "StreamingRelationV2":
+    for leaf in items(analyzed(df).collectLeaves()):
+        if kind_of(leaf) == "StreamingRelationV2":
             read = find(leaf.extraOptions().getOrDefault(READ_OPTION, ""))
             if read is not None:
                 yield read

@@ -26,7 +26,8 @@ from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.plan.text import read_plan_text
 from kdsl.run.checkpoint.kept import Distribution
-from kdsl.run.exactly_once.repeatable import items, kind_of, unsteady_columns, within
+from kdsl.run.exactly_once.repeatable import unsteady_columns
+from kdsl.run.frames.analyzed import analyzed, items, kind_of, nodes, within
 from kdsl.run.librdkafka.assignment import PIECE_RECORDS, TASK_RECORDS
 from kdsl.run.session import cores
 from kdsl.types.sql import quoted
@@ -153,20 +154,19 @@ def _exact(kind: s.DataType) -> bool:
 
 def lineage_of(rows: DataFrame) -> Lineage:
     """What Spark's plan says of where rows come from; over Spark Connect the plan stays on the server."""
-    frame: Any = getattr(rows, "_jdf", None)
-    if frame is None:
+    plan = analyzed(rows)
+    if plan is None:
         return Lineage(doubt="over Spark Connect the plan of the rows cannot be seen")
-    plan = frame.queryExecution().analyzed()
-    nodes = list(_nodes(plan))
-    subqueries = [query for node in nodes for query in _subqueries(node)]
-    leaves = [node for node in nodes if not node.children().size()]
-    inner = [node.nodeName() for node in nodes if node.children().size()]
+    every = list(nodes(plan))
+    subqueries = [query for node in every for query in _subqueries(node)]
+    leaves = [node for node in every if not node.children().size()]
+    inner = [node.nodeName() for node in every if node.children().size()]
     if len(leaves) == 1 and all(name in _ROW_BY_ROW for name in inner) and not any(map(_joins, subqueries)):
         tasks = _tasks(leaves[0])
         if tasks is not None:
             return Lineage(tasks)
     leaves += [leaf for query in subqueries for leaf in items(query.plan().collectLeaves())]
-    odd = next((node.nodeName() for node in nodes if node.children().size() and not _repeatable(node)), None)
+    odd = next((node.nodeName() for node in every if node.children().size() and not _repeatable(node)), None)
     if odd is not None:
         return Lineage(doubt=f"the result of {odd} may depend on the order in which rows arrive")
     for leaf in leaves:
@@ -187,19 +187,13 @@ def _repeatable(node: Any) -> bool:
     return own and node.nodeName() == "TransformWithStateInPySpark"
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    for child in items(plan.children()):
-        yield from _nodes(child)
-
-
 def _subqueries(node: Any) -> Iterator[Any]:
     """The queries within a node's expressions, and those within these."""
     if node.subqueries().size():
         for part in within(items(node.expressions())):
             if kind_of(part) in _SUBQUERIES:
                 yield part
-                yield from (inner for below in _nodes(part.plan()) for inner in _subqueries(below))
+                yield from (inner for below in nodes(part.plan()) for inner in _subqueries(below))
 
 
 def _joins(query: Any) -> bool:

@@ -8,8 +8,9 @@ columns are those of one attempt, whichever it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Any
+
+from kdsl.run.frames.analyzed import items, kind_of, within
 
 _STEADY = frozenset(
     (
@@ -55,25 +56,6 @@ def unsteady_columns(plan: Any) -> dict[str, str]:
     found: dict[int, str] = {}
     _look(plan, found)
     return {one.name(): found[_id(one)] for one in items(plan.output()) if _id(one) in found}
-
-
-def items(seq: Any) -> Iterator[Any]:
-    """The elements of a sequence of Scala's."""
-    return (seq.apply(i) for i in range(seq.size()))
-
-
-def within(expressions: Iterable[Any]) -> Iterator[Any]:
-    """All parts of some expressions."""
-    waiting = list(expressions)
-    while waiting:
-        expression = waiting.pop()
-        yield expression
-        waiting += items(expression.children())
-
-
-def kind_of(node: Any) -> str:
-    """The name of a node's class."""
-    return str(node.getClass().getSimpleName())
 
 
 def _id(column: Any) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kdsl.errors import KdslError
 from kdsl.plan.model import WritePlan
+from kdsl.run.frames.analyzed import analyzed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,13 +54,13 @@ def output_mode(df: DataFrame, plan: WritePlan, asked: str | None) -> str:
 
 def aggregates(df: DataFrame) -> bool:
     """Whether a query has an aggregation, whose rows change."""
-    return bool(_AGGREGATE.search(_analyzed(df)))
+    return bool(_AGGREGATE.search(_plan_text(df)))
 
 
-def _analyzed(df: DataFrame) -> str:
+def _plan_text(df: DataFrame) -> str:
     """The analyzed plan as text."""
-    java: Any = getattr(df, "_jdf", None)
-    if java is not None:
-        return str(java.queryExecution().analyzed().toString())
+    plan = analyzed(df)
+    if plan is not None:
+        return str(plan.toString())
     explain: Any = getattr(df, "_explain_string")  # noqa: B009  # Spark Connect has no plan but this text
     return str(explain(extended=True))

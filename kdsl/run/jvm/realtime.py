@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kdsl.errors import KdslError, listing
-from kdsl.run.session import is_connect
+from kdsl.run.frames.analyzed import analyzed, items, kind_of, nodes, within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -89,11 +89,10 @@ def check_query(df: DataFrame, table: str) -> None:
     Raises:
         KdslError: It cannot; all reasons are told.
     """
-    if is_connect(df.sparkSession):
+    plan = analyzed(df)
+    if plan is None:
         return
-    frame: Any = df
-    plan = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
-    reasons = dict.fromkeys(_reasons(plan))
+    reasons = dict.fromkeys(reason for node in nodes(plan) for reason in _reasons(node))
     if reasons:
         raise KdslError(
             f"{table}: latency='realtime' cannot run this query: {'; '.join(reasons)}; write it with "
@@ -102,9 +101,9 @@ def check_query(df: DataFrame, table: str) -> None:
 
 
 def _reasons(node: Any) -> Iterator[str]:
-    name = node.getClass().getSimpleName()
+    name = kind_of(node)
     if name == "StreamingRelationV2":
-        source = node.table().getClass().getSimpleName()
+        source = kind_of(node.table())
         if source not in _SOURCES:
             yield (
                 f"the source {node.sourceName()!r} has no real-time mode; read from Kafka by a table with "
@@ -118,8 +117,6 @@ def _reasons(node: Any) -> Iterator[str]:
     names = sorted(set(_python(node)))
     if names:
         yield f"the Python function{'s' if len(names) > 1 else ''} {listing(names)}: real-time mode runs no Python"
-    for child in _each(node.children()):
-        yield from _reasons(child)
 
 
 def _join(node: Any) -> Iterator[str]:
@@ -129,13 +126,6 @@ def _join(node: Any) -> Iterator[str]:
 
 def _python(node: Any) -> Iterator[str]:
     """The names of the Python functions in a node's expressions."""
-    waiting = list(_each(node.expressions()))
-    while waiting:
-        expression = waiting.pop()
-        if expression.getClass().getSimpleName() in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
-            yield expression.name()
-        waiting += _each(expression.children())
-
-
-def _each(found: Any) -> Iterator[Any]:
-    return (found.apply(i) for i in range(found.size()))
+    for part in within(items(node.expressions())):
+        if kind_of(part) in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
+            yield part.name()
