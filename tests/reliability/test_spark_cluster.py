@@ -16,7 +16,7 @@ from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability import harness
 from tests.reliability.harness import ROOT, Job, Kill, Point, copy_tables
 from tests.reliability.oracle import Mark, judge, look, marks, send
-from tests.reliability.test_exactly_once import POINTS, copied
+from tests.reliability.test_exactly_once import MANY, POINTS, copied, copied_by
 
 CORE = [
     "tests/test_examples.py",
@@ -73,6 +73,22 @@ def test_an_executor_that_dies_in_a_transaction_leaves_each_record_once(
     job.spark = kdsl_spark_cluster.settings
 
     life = job.run(Kill(POINTS[at], committed=1, action="kill-executor"))
+
+    assert life.killed
+    assert "Lost executor" in life.log
+    assert life.code == 0, life.log[-4000:]
+    verdict = judge(sent, look(kdsl_kafka, target))
+    assert verdict.exactly_once, str(verdict)
+
+
+def test_an_executor_that_dies_before_its_sink_has_all_rows_leaves_each_record_once(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, kdsl_spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """K1 on a cluster: the Python worker of the sink outlives its executor for a moment, and must not commit a part."""
+    job, sent, target = copied_by(MANY, kdsl_kafka, kdsl_topic, tmp_path, batches=4)
+    job.spark = kdsl_spark_cluster.settings
+
+    life = job.run(Kill(harness.READING, committed=1, action="kill-executor"))
 
     assert life.killed
     assert "Lost executor" in life.log
