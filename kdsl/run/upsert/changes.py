@@ -7,7 +7,7 @@ before, and nothing where there is none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -20,6 +20,9 @@ from kdsl.formats import ROW_KINDS
 from kdsl.run.upsert.keys import Flags, Numbers, lasts, numbered
 
 INSERT, BEFORE, AFTER, DELETE = (ROW_KINDS.index(kind) for kind in ("+I", "-U", "+U", "-D"))
+Kinds = np.ndarray[Any, np.dtype[np.int8]]
+PART_BYTES = 16 << 20
+"""About how many bytes of changed rows go on together: a bucket's changes may be more than fits into one value."""
 
 
 @attrs.frozen(eq=False)
@@ -45,14 +48,34 @@ class Changes:
     """What upserts change.
 
     Attributes:
-        rows: The changed rows: of ``-U`` and ``-D`` the row before.
-        kinds: For each its kind, as a place in `kdsl.formats.ROW_KINDS` (int8).
+        kinds: For each changed row its kind, as a place in `kdsl.formats.ROW_KINDS`.
         state: The last row of each key that is there now.
     """
 
-    rows: pa.RecordBatch
-    kinds: np.ndarray[Any, np.dtype[np.int8]]
+    _rows: pa.RecordBatch
+    _places: Numbers
+    kinds: Kinds
     state: pa.RecordBatch
+
+    @property
+    def rows(self) -> pa.RecordBatch:
+        """The changed rows: of ``-U`` and ``-D`` the row before."""
+        return taken(self._rows, self._places)
+
+    def parts(self, most: int = PART_BYTES) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
+        """The changed rows with their kinds, in parts of bounded size, one at least.
+
+        Args:
+            most: About how many bytes a part has at most; a row that is larger is a part by itself.
+        """
+        ends = np.array([len(self._places)])
+        if 2 * self._rows.nbytes > most:  # each row shows twice at most
+            part = np.cumsum(_sizes(self._rows)[self._places]) // most
+            ends = np.append(np.flatnonzero(np.diff(part)) + 1, ends)
+        start = 0
+        for end in ends.tolist():
+            yield taken(self._rows, self._places[start:end]), self.kinds[start:end]
+            start = end
 
 
 def changes(state: pa.RecordBatch | None, upserts: Upserts, keys: Sequence[str]) -> Changes:
@@ -74,7 +97,7 @@ def changes(state: pa.RecordBatch | None, upserts: Upserts, keys: Sequence[str])
     was = np.zeros(len(ids), dtype=bool)
     was[before >= 0] = live[before[before >= 0]]
     kinds, places = _emitted(rows, live, was, before, old)
-    return Changes(taken(rows, places), kinds, taken(rows, np.flatnonzero(lasts(ids) & live)))
+    return Changes(rows, places, kinds, taken(rows, np.flatnonzero(lasts(ids) & live)))
 
 
 def last_of_each(upserts: Upserts, keys: Sequence[str]) -> tuple[pa.RecordBatch, Flags]:
@@ -137,9 +160,7 @@ def _before(ids: Numbers, order: Numbers) -> Numbers:
     return found
 
 
-def _emitted(
-    rows: pa.RecordBatch, live: Flags, was: Flags, before: Numbers, old: int
-) -> tuple[np.ndarray[Any, np.dtype[np.int8]], Numbers]:
+def _emitted(rows: pa.RecordBatch, live: Flags, was: Flags, before: Numbers, old: int) -> tuple[Kinds, Numbers]:
     """The kinds of the changes, and for each the row that it shows."""
     new = np.arange(old, len(live))
     comes, stood = live[new], was[new]
@@ -178,6 +199,17 @@ def _equal_values(a: pa.Array, b: pa.Array) -> Flags:
         return pl.Series(pl.from_arrow(a)).eq_missing(pl.Series(pl.from_arrow(b))).to_numpy()
     both = pc.and_(a.is_null(), b.is_null())
     found: Flags = pc.or_(pc.fill_null(pc.equal(a, b), False), both).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _sizes(rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """About how many bytes each row has: of texts and bytes their own, of other columns an even share."""
+    found = np.zeros(rows.num_rows)
+    for column in rows.columns:
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            found += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+        else:
+            found += column.nbytes / rows.num_rows
     return found
 
 

@@ -94,8 +94,8 @@ def _all_changes(schema: bytes, upserts: UpsertPlan) -> Callable[[pa.Table], pa.
         found = unpacked(_packets(table), rows)
         if found is None:
             return changed_schema(rows).empty_table()
-        made = changes(None, found, upserts.keys)
-        return pa.Table.from_batches([changed_rows(made.rows, made.kinds)])
+        parts = changes(None, found, upserts.keys).parts()
+        return pa.Table.from_batches([changed_rows(*part) for part in parts])
 
     return grouped
 

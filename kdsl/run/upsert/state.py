@@ -32,7 +32,8 @@ CHANGED = s.StructType(
         s.StructField("rows", s.BinaryType(), False),
     ]
 )
-"""What comes out: a bucket, how many keys and bytes its state has, and its changes as a packet."""
+"""What comes out: a bucket, how many keys and bytes its state has, and a packet of its changes, of which it has one at
+least."""
 
 _KINDS = pa.array(ROW_KINDS)
 
@@ -74,14 +75,15 @@ class UpsertProcessor(StatefulProcessor):
             self._state.update((kept,))
         else:
             self._state.clear()
-        yield pd.DataFrame(
-            {
-                "bucket": [key[0]],
-                "keys": [found.state.num_rows],
-                "bytes": [len(kept)],
-                "rows": [changed_rows(found.rows, found.kinds).serialize().to_pybytes()],
-            }
-        )
+        for changed, kinds in found.parts():
+            yield pd.DataFrame(
+                {
+                    "bucket": [key[0]],
+                    "keys": [found.state.num_rows],
+                    "bytes": [len(kept)],
+                    "rows": [changed_rows(changed, kinds).serialize().to_pybytes()],
+                }
+            )
 
     def close(self) -> None:
         """Nothing is held."""

@@ -76,7 +76,7 @@ def test_changes_are_those_of_one_row_after_the_other_also_over_batches(batches:
 
         assert [ROW_KINDS[k] for k in found.kinds] == [kind for kind, _ in wanted]
         assert found.rows.to_pylist() == [row for _, row in wanted]
-        assert {row["k"]: row for row in state.to_pylist()} == truth
+        assert {row["k"]: row for row in found.state.to_pylist()} == truth
 
 
 @settings(deadline=None)
@@ -112,6 +112,19 @@ def test_rows_of_other_keys_keep_the_order_in_which_they_came() -> None:
     rows = Upserts(rows.rows, rows.deletes, np.array([10, 1, 2]), rows.parts)
 
     assert changes(None, rows, ["k"]).rows.column("k").to_pylist() == [1, 2, 3]
+
+
+def test_changes_come_in_parts_of_bounded_size_in_their_order() -> None:
+    rows = upserts([one(n % 3, "x" * (1000 if n % 5 == 0 else 10)) for n in range(50)])
+    found = changes(None, rows, ["k"])
+
+    parts = list(found.parts(4000))
+
+    assert len(parts) > 3
+    assert max(sum(map(len, part.column("name").to_pylist())) for part, _ in parts) < 5000
+    assert pa.Table.from_batches([part for part, _ in parts]).to_pylist() == found.rows.to_pylist()
+    assert np.concatenate([kinds for _, kinds in parts]).tolist() == found.kinds.tolist()
+    assert [part.num_rows for part, _ in changes(None, upserts([]), ["k"]).parts(1)] == [0]
 
 
 def test_a_number_that_is_none_equals_nothing_so_that_its_row_changes_each_time() -> None:
