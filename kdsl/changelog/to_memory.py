@@ -103,6 +103,8 @@ def _unified(one: pa.Schema, other: pa.Schema) -> pa.Schema:
 
 
 def _hashable(value: Any) -> Any:
+    if isinstance(value, float) and value != value:
+        return "NaN"  # which equals nothing, itself included, and is one key nevertheless
     if isinstance(value, list):
         return tuple(map(_hashable, value))
     if isinstance(value, Mapping):

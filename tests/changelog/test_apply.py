@@ -87,7 +87,7 @@ class Source:
     def run(self, target: Target, checkpoint: Path) -> None:
         changelog = Changelog(self.stream(), keys=["id"])
         query = changelog.apply_to(target, checkpoint=str(checkpoint), trigger={"availableNow": True})
-        query.awaitTermination(120)
+        assert query.awaitTermination(300)
 
 
 @each_kind
@@ -168,7 +168,7 @@ def test_an_aggregation_is_applied_as_it_changes(applied: Applied, spark: SparkS
     counts = source.stream().groupBy("id").agg(F.max("name").alias("name"), F.sum("visits").cast("int").alias("visits"))
     changelog = Changelog(counts, keys=["id"])
     query = changelog.apply_to(applied.target, checkpoint=str(tmp_path / "c"), trigger={"availableNow": True})
-    query.awaitTermination(120)
+    assert query.awaitTermination(300)
 
     assert applied.rows() == [(1, "c", 6), (2, "b", 1)]
 
@@ -344,3 +344,9 @@ def test_memory_gives_rows_by_key_and_as_a_dataframe(spark: SparkSession) -> Non
     assert target.get(3) is None
     assert len(target) == 2
     assert [tuple(row) for row in target.frame(spark).collect()] == [(1, "a", 1), (2, "b", 1)]
+    by_double = memory()
+    for name, keys in (("a", ("NaN", "0.0")), ("b", ("NaN", "-0.0"))):
+        rows = [("+U", float(key), name) for key in keys]
+        df = spark.createDataFrame(rows, f"{ROW_KIND} string, k double, name string")
+        Changelog(df, keys=["k"]).apply_to(by_double)
+    assert [row["name"] for row in by_double.rows()] == ["b", "b"], "a number that is none is one key, and so is zero"
