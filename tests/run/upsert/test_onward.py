@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -11,7 +12,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as sf
 
-from kdsl import Avro, Cluster, Col, Csv, Json, PrimaryKey, Raw, UpsertTable, Virtual, metadata, sql, virtual
+from kdsl import (
+    Avro,
+    Cluster,
+    Col,
+    Csv,
+    Json,
+    KafkaTable,
+    PrimaryKey,
+    Raw,
+    UpsertTable,
+    Virtual,
+    metadata,
+    sql,
+    virtual,
+)
 from kdsl.formats import ROW_KIND
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -36,7 +51,7 @@ def collected(tmp_path: Path) -> Callable[..., list[Any]]:
         found: list[Any] = []
         writer = df.writeStream.outputMode(mode).foreachBatch(lambda rows, _: found.extend(rows.collect()))
         writer = writer.option("checkpointLocation", str(tmp_path / "collected")).trigger(availableNow=True)
-        writer.start().awaitTermination(180)
+        assert writer.start().awaitTermination(300)
         return found
 
     return run
@@ -101,6 +116,37 @@ class TestStateful:
         assert by_key(lines(table.read(spark))) == expected
         assert by_key(Stream(tmp_path).run(table.read_stream(spark))) == expected
 
+    def test_groups_of_a_changelog_take_old_rows_back_and_go_when_they_are_empty(
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        """As GROUP BY … HAVING SUM(visits) < 100 over a changelog does in the reference: a group may be deleted."""
+
+        class Users(UpsertTable, topic=kdsl_topic("in"), key=Json(), value=Json(), max_records_per_trigger=3):
+            id: PrimaryKey[int]
+            region: Col[str]
+            visits: Col[int]
+
+        class Regions(UpsertTable, topic=kdsl_topic("out"), key=Json(), value=Json()):
+            region: PrimaryKey[str]
+            users: Col[int]
+            visits: Col[int]
+
+        told = [(1, "Ulm", 5), (2, "Ulm", 7), (3, "Bern", 1), (1, "Bern", 6), (3, "Bern", 94), (2, None, 0)]
+        records = [upsert(n, None if where is None else {"region": where, "visits": v}) for n, where, v in told]
+        kdsl_kafka.produce(Users.definition().options.topic[0], *records)
+        signed = Users.read_stream(spark, cluster).withColumn("sign", sf.expr(f"IF({AFTER}, 1, -1)"))
+        groups = signed.groupBy("region").agg(
+            sf.sum("sign").alias("users"), sf.sum(sf.expr("sign * visits")).alias("visits")
+        )
+        kinds = groups.withColumn(ROW_KIND, sf.expr("IF(users > 0 AND visits < 100, '+U', '-D')"))
+        query = Regions.write_stream(kinds, cluster, checkpoint=str(tmp_path), trigger={"availableNow": True})
+        assert query.awaitTermination(300)
+
+        assert by_key(lines(Regions.read(spark, cluster))) == {
+            "Ulm": ["+I[Ulm, 2, 12]", "-D[Ulm, 2, 12]"],
+            "Bern": ["+I[Bern, 1, 1]", "-D[Bern, 1, 1]"],
+        }
+
     def test_the_rows_after_of_two_changelogs_join(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, collected: Any
     ) -> None:
@@ -120,6 +166,55 @@ class TestStateful:
 
         assert sorted((r.id, r.name) for r in collected(orders.join(users, "user"))) == [(7, "a"), (7, "b")]
 
+    def test_a_join_by_time_with_a_table_that_stands_still_and_windows_behind_them(
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, collected: Any
+    ) -> None:
+        """A stream-stream join, a stream-static one and an aggregate; the watermark goes through all of them."""
+
+        class Rates(UpsertTable, topic=kdsl_topic("rates"), key=Json(), value=Json()):
+            id: PrimaryKey[int]
+            rate: Col[int]
+            rate_at: Col[datetime] = metadata("timestamp", watermark="0 seconds")
+
+        class Orders(KafkaTable, topic=kdsl_topic("orders"), value=Json(), startup="earliest"):
+            currency: Col[int]
+            amount: Col[int]
+            at: Col[datetime] = metadata("timestamp", watermark="0 seconds")
+
+        class Names(UpsertTable, topic=kdsl_topic("names"), key=Json(), value=Json()):
+            id: PrimaryKey[int]
+            name: Col[str]
+
+        start = 1_700_000_000_000
+
+        def at(seconds: int) -> int:
+            return start + seconds * 1000
+
+        def order(amount: int, seconds: int, currency: int = 1) -> Record:
+            return Record(json.dumps({"currency": currency, "amount": amount}), timestamp=at(seconds))
+
+        topics = [table.definition().options.topic[0] for table in (Rates, Orders, Names)]
+        end = 10_000
+        kdsl_kafka.produce(
+            topics[0], *(upsert(1, {"rate": rate}, timestamp=at(s)) for rate, s in ((2, 0), (3, 10), (3, 11), (5, end)))
+        )
+        kdsl_kafka.produce(topics[1], order(100, 1), order(10, 12), order(7, 13, currency=2), order(1, end))
+        kdsl_kafka.produce(topics[2], upsert(1, {"name": "x"}), upsert(1, {"name": "EUR"}), upsert(2, {"name": "USD"}))
+
+        rates = Rates.read_stream(spark, cluster).where(AFTER).drop(ROW_KIND)
+        orders = Orders.read_stream(spark, cluster)
+        within = sf.expr("id = currency AND at >= rate_at AND at <= rate_at + INTERVAL '8 seconds'")
+        priced = orders.join(rates, within, "left_outer").join(
+            Names.snapshot(spark, cluster).toDF("n", "name"), sf.expr("n = currency")
+        )
+        windows = priced.groupBy(sf.expr("window(at, '10 seconds')"), "name")
+        sums = windows.agg(sf.sum("amount").alias("amount"), sf.sum(sf.expr("amount * rate")).alias("priced"))
+        found = collected(sums.selectExpr("unix_millis(window.start) AS at", "name", "amount", "priced"))
+
+        assert sorted(((row.at - start) // 1000, row.name, row.amount, row.priced) for row in found) == [
+            (0, "EUR", 100, 200), (10, "EUR", 20, 60), (10, "USD", 7, None),
+        ]  # fmt: skip
+
     def test_a_batch_whose_rows_are_used_twice_has_the_same_rows_and_so_has_the_next_one(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
@@ -132,7 +227,7 @@ class TestStateful:
         seen: list[tuple[list[str], list[str], int]] = []
         writer = Users.read_stream(spark, cluster).writeStream.option("checkpointLocation", str(tmp_path))
         writer = writer.foreachBatch(lambda df, _: seen.append((sorted(lines(df)), sorted(lines(df)), df.count())))
-        writer.trigger(availableNow=True).start().awaitTermination(120)
+        assert writer.trigger(availableNow=True).start().awaitTermination(300)
 
         assert [first for first, _, _ in seen] == [
             ["+I[1, a]", "+I[2, b]"],
@@ -258,6 +353,38 @@ class TestRecords:
             expected = [f"+I[1, {first}]", f"-U[1, {first}]", f"+U[1, {last}]", f"-D[1, {last}]"]
             assert found == expected, table.__name__
             assert lines(table.read(spark, cluster)) == expected, table.__name__
+
+    def test_values_of_10_mb_are_read_as_changes_and_written(
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        big, size = {"max.message.bytes": "20000000"}, 10_000_000
+        sent = {"max.request.size": "20000000", "buffer.memory": "100000000"}
+        raw: Any = {"key": Raw(), "value": Raw(), "value_fields": "EXCEPT_KEY", "properties": sent}
+
+        class Files(UpsertTable, topic=kdsl_topic("in", config=big), **raw):
+            name: PrimaryKey[str]
+            data: Col[bytes]
+
+        class Copies(UpsertTable, topic=kdsl_topic("out", config=big), **raw):
+            name: PrimaryKey[str]
+            data: Col[bytes]
+
+        given = [("a", 1), ("a", 2), ("b", 3)]
+        rows = spark.createDataFrame(given, "name string, n int").selectExpr(
+            "name", f"binary(repeat(n, {size})) AS data"
+        )
+        Files.write(rows.coalesce(1), cluster)
+        query = Copies.write_stream(
+            Files.read_stream(spark, cluster), cluster, checkpoint=str(tmp_path), trigger={"availableNow": True}
+        )
+        assert query.awaitTermination(300)
+
+        shown = Copies.read(spark, cluster).selectExpr(ROW_KIND, "name", "length(data) AS size", "md5(data) AS sum")
+        sums = {n: hashlib.md5(str(n).encode() * size).hexdigest() for _, n in given}  # not for safety
+        assert sorted(tuple(row) for row in shown.collect()) == [
+            ("+I", "a", size, sums[1]), ("+I", "b", size, sums[3]), ("+U", "a", size, sums[2]),
+            ("-U", "a", size, sums[1]),
+        ]  # fmt: skip
 
     def test_a_record_without_a_key_is_an_error_that_names_it(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
