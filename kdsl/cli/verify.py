@@ -23,12 +23,12 @@ from kdsl.cli.console import out, print_json, progress
 from kdsl.cluster import Cluster
 from kdsl.declare.ddl.load import ENDINGS
 from kdsl.errors import nearest
-from kdsl.inspect.verify import Comparison, Side, compare
+from kdsl.inspect.verify import Comparison, Identity, Side, compare
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import Topics
 from kdsl.types import model as t
 
-_WHOLE = ("record", "key", "value")
+_WHOLE: tuple[Identity, ...] = ("record", "key", "value")
 _WAYS = "write record, key, value or header:NAME; or columns, with tables as orders.py:Orders for both sides"
 _MEANING = {
     "lost": "of IN, not in OUT",
@@ -61,15 +61,15 @@ def verify(
     level = {"isolation.level": "read_committed" if committed else "read_uncommitted"}
     sides = [_side(name, given, level) for name in (source, target)]
     header = by.removeprefix("header:") if by.startswith("header:") else None
-    identity = by if by in _WHOLE else [name.strip() for name in by.split(",")]
-    if header == "" or "" in identity:
+    columns = [] if by in _WHOLE or header is not None else [name.strip() for name in by.split(",")]
+    if header == "" or "" in columns:
         raise typer.BadParameter(f"{by!r} names nothing; {_WAYS}", param_hint="--by")
     bare = [name for name, side in zip((source, target), sides, strict=True) if not side.plan.columns.fields]
-    if bare and header is None and by not in _WHOLE:
+    if bare and columns:
         message = f"{by!r}{nearest(by, _WHOLE)} would be columns, and {bare[0]!r} is a topic, which has none; {_WAYS}"
         raise typer.BadParameter(message, param_hint="--by")
     with progress(f"comparing {source} with {target}"):
-        found = compare(*sides, by="record" if header is not None else identity, header=header)
+        found = compare(*sides, by=columns or next((whole for whole in _WHOLE if whole == by), "record"), header=header)
     if as_json:
         print_json({**attrs.asdict(found), "equal": found.equal})
     else:
