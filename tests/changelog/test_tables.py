@@ -28,7 +28,7 @@ from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.changelog.tables import made
+from tests.changelog.tables import Failing, made
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,6 +66,8 @@ def written(spark: SparkSession, table: Any, cluster: Cluster, *rows: tuple[Any,
 FIRST = (("+I", 1, "ann", 1), ("+I", 2, "bob", 1), ("+U", 1, "ann", 2), ("+I", 3, "cy", 1))
 THEN = (("-D", 2, "bob", 1), ("+U", 3, "cy", 5), ("+I", 4, "di", 1), ("-D", 4, "di", 1))
 LEFT = [(1, "ann", 2), (3, "cy", 5)]
+LAST = (("-D", 1, "ann", 2), ("+I", 2, "bob", 9))
+LEFT_AT_LAST = [(2, "bob", 9), (3, "cy", 5)]
 
 
 @pytest.mark.parametrize("changelog", ["full", "upsert"])
@@ -83,20 +85,28 @@ def test_a_snapshot_has_the_rows_that_are_there(
     ]  # fmt: skip
 
 
-def test_a_topic_by_key_goes_into_a_table_across_a_restart(
+def test_a_topic_by_key_goes_into_a_delta_table_though_the_driver_fails_between_its_commit_and_the_checkpoints(
     spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    table = users(kdsl_topic(partitions=2), changelog_buckets=2)
-    applied = made("memory", spark, tmp_path)
-    for rows in (FIRST, THEN):
-        written(spark, table, cluster, *rows)
-        changelog_ = Changelog(table.read_stream(spark, cluster), table)
-        query = changelog_.apply_to(
-            applied.target, checkpoint=str(tmp_path / "checkpoint"), trigger={"availableNow": True}
-        )
-        query.awaitTermination(120)
+    """The batch that is in the table comes again with the state of before it, and changes nothing."""
+    table = users(kdsl_topic(), changelog_buckets=2, max_records_per_trigger=4)
+    applied = made("delta", spark, tmp_path)
+    failing = Failing(applied.target, 1, after=True)
+    written(spark, table, cluster, *FIRST, *THEN)
 
-    assert applied.rows() == LEFT
+    def run() -> None:
+        changelog = Changelog(table.read_stream(spark, cluster), table)
+        query = changelog.apply_to(failing, checkpoint=str(tmp_path / "checkpoint"), trigger={"availableNow": True})
+        assert query.awaitTermination(300)
+
+    with pytest.raises(Exception, match="the driver is gone after the batch"):
+        run()
+    assert [path.name for path in (tmp_path / "checkpoint" / "commits").glob("[0-9]*")] == ["0"]
+    written(spark, table, cluster, *LAST)
+    run()
+
+    assert applied.rows() == LEFT_AT_LAST
+    assert len(list((tmp_path / "users" / "_delta_log").glob("*.json"))) == 4, "the table, and a merge for each batch"
 
 
 @each_format
@@ -117,7 +127,7 @@ def test_change_data_leaves_its_final_rows(
     query = Changelog(Users.read_stream(spark, cluster), Users).apply_to(
         target, checkpoint=str(tmp_path), trigger={"availableNow": True}
     )
-    query.awaitTermination(120)
+    assert query.awaitTermination(300)
 
     assert [tuple(found.values()) for found in target.rows()] == LEFT
     assert sorted((r.id, r.name, r.visits) for r in Users.collect(Users.snapshot(spark, cluster))) == LEFT
