@@ -11,8 +11,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import attrs
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
 
 from kdsl.errors import KdslError
@@ -36,6 +38,8 @@ _SPARK_PACKAGES = "repos.spark-packages.org"
 _FAILED = re.compile(r"download failed: ([^\s,\]]+)")
 _CONNECTOR = "Spark's Kafka connector"
 _OFFLINE = f"name jars or folders of jars in the setting {JARS} or in {VARIABLE}"
+_NEEDED = "{named} must bring {artifact}, kafka-clients, commons-pool2 and spark-token-provider-kafka-0-10"
+_NO_CLASS = re.compile(r"NoClassDefFoundError: (?:Could not initialize class )?([\w/.$]+)")
 _UNRESOLVED = re.compile(r"unresolved dependency: ([^:\s]+): ([^\],]+)")
 
 
@@ -161,7 +165,24 @@ def _knows_kafka(spark: SparkSession) -> bool:
         if _ARTIFACT in str(e) or "DATA_SOURCE_NOT_FOUND" in str(e) or "ClassNotFound" in str(e):
             return False
         raise
+    except Py4JError as e:
+        told = unloadable(str(e))
+        if told is None:
+            raise
+        raise ConnectorMissingError(told) from None
     return True
+
+
+def unloadable(error: str) -> str | None:
+    """Why a connector that is there cannot be loaded, from Java's error, and what to do; None where that is not why."""
+    found = _NO_CLASS.search(error)
+    if found is None:
+        return None
+    needed = _NEEDED.format(named=JARS, artifact=_ARTIFACT)
+    return (
+        f"Spark's Kafka connector is in the session, and cannot be loaded for want of {found[1].replace('/', '.')}: a "
+        f"jar is missing, or of another version; {needed}; then start the program again, for Java tries only once"
+    )
 
 
 def _first_loader(jvm: Any) -> Any:
@@ -176,7 +197,7 @@ def _first_loader(jvm: Any) -> Any:
 
 
 def _loads(loader: Any, name: str = CLASS) -> bool:
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JJavaError
 
     if loader is None:
         return True  # not ours to change; what is missing shows by itself
@@ -187,15 +208,15 @@ def _loads(loader: Any, name: str = CLASS) -> bool:
     return True
 
 
-def _wanted(spark: SparkSession) -> list[str] | None:
+def named_jars(spark: SparkSession) -> list[str] | None:
     """What the user says is to be attached; None where the user says nothing."""
-    said = spark.conf.get(JARS, None) or os.environ.get(VARIABLE)
-    return None if said is None else [entry.strip() for entry in said.split(",") if entry.strip()]
+    said = spark.conf.get(JARS, None) or os.environ.get(VARIABLE) or ""
+    return [entry.strip() for entry in said.split(",") if entry.strip()] or None
 
 
 def _attach(spark: SparkSession, jvm: Any, *, session: bool) -> None:
     scala = ".".join(jvm.scala.util.Properties.versionNumberString().split(".")[:2])
-    wanted = _wanted(spark)
+    wanted = named_jars(spark)
     if wanted == [PROVIDED]:
         raise ConnectorMissingError(
             f"Spark's Kafka connector is not in the session, and {JARS} says that it is provided; start the session "
@@ -207,15 +228,14 @@ def _attach(spark: SparkSession, jvm: Any, *, session: bool) -> None:
         if _COORDINATE.fullmatch(entry):
             paths += _resolved(spark, jvm, [Package(entry)])
         else:
-            paths += _jars_of(Path(entry.removeprefix("file:")).expanduser())
+            paths += local_jars(entry)
     for path in paths:
         check_scala(Path(path).name, scala)
     _add(spark, jvm, paths, session=session)
     if not _knows_kafka(spark):
         raise ConnectorMissingError(
             f"the jars {', '.join(Path(path).name for path in paths)} were attached, and Spark still finds no Kafka "
-            f"connector; {JARS} must bring {_ARTIFACT}_{scala}, kafka-clients, commons-pool2 and "
-            "spark-token-provider-kafka-0-10"
+            f"connector; {_NEEDED.format(named=JARS, artifact=f'{_ARTIFACT}_{scala}')}"
         )
 
 
@@ -231,7 +251,7 @@ def _add(spark: SparkSession, jvm: Any, paths: Sequence[str], *, session: bool) 
 
 
 def _attach_on_server(spark: SparkSession) -> None:
-    wanted = _wanted(spark)
+    wanted = named_jars(spark)
     if wanted == [PROVIDED]:
         raise ConnectorMissingError(
             f"Spark's Kafka connector is not on the Connect server, and {JARS} says that it is provided; start the "
@@ -240,13 +260,12 @@ def _attach_on_server(spark: SparkSession) -> None:
     urls = [package.url for package in packages(spark.version)]
     try:
         for entry in urls if wanted is None else wanted:
-            path = Path(entry)
             if entry.startswith("ivy:"):
                 spark.sql(f"ADD JAR '{entry}'")
             elif _COORDINATE.fullmatch(entry):
                 spark.sql(f"ADD JAR '{Package(entry).url}'")
             else:
-                spark.addArtifacts(*_jars_of(path))
+                spark.addArtifacts(*local_jars(entry))
     except PySparkException as e:
         raise ConnectorMissingError(_reason(str(e), str(e), ", ".join(wanted or urls), "the server's ~/.ivy2")) from e
     if not _knows_kafka(spark):
@@ -270,7 +289,15 @@ def check_scala(name: str, scala: str) -> None:
         )
 
 
-def _jars_of(path: Path) -> list[str]:
+def local_jars(entry: str) -> list[str]:
+    """The jars of an entry that names a jar or a folder of jars: by its path, also relative or with ``~``, or address.
+
+    Raises:
+        ConnectorMissingError: There is no such file, or no jar in the folder.
+    """
+    if entry.startswith("file:"):
+        entry = unquote(re.sub("^//(localhost)?(?=/)", "", entry.removeprefix("file:")))
+    path = Path(entry).expanduser().absolute()
     if path.is_dir():
         found = sorted(str(jar) for jar in path.glob("*.jar"))
         if not found:
@@ -281,7 +308,7 @@ def _jars_of(path: Path) -> list[str]:
             f"{path}, named in {JARS} or {VARIABLE}, is no file; give paths of jars, folders of jars, or Maven "
             "coordinates as group:artifact:version, separated by commas"
         )
-    return [str(path.absolute())]
+    return [str(path)]
 
 
 def ivy_folder(spark: SparkSession) -> Path:

@@ -74,6 +74,40 @@ class TestReasons:
         assert fix in text
 
 
+class TestPaths:
+    @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "file://localhost{}"])
+    def test_a_folder_is_named_as_a_path_or_an_address(self, tmp_path: Path, form: str) -> None:
+        jar = tmp_path / "a b.jar"
+        jar.touch()
+        shown = str(tmp_path) if form == "{}" else str(tmp_path).replace(" ", "%20")
+
+        assert jars.local_jars(form.format(shown)) == [str(jar)]
+        assert jars.local_jars(form.format(f"{shown}/a b.jar")) == [str(jar)]
+
+    def test_a_relative_path_and_the_users_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "a.jar").touch()
+        monkeypatch.chdir(tmp_path.parent)
+        monkeypatch.setenv("HOME", str(tmp_path))
+
+        assert jars.local_jars(tmp_path.name) == jars.local_jars("~") == [str(tmp_path / "a.jar")]
+
+    def test_nothing_named_is_the_default(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(jars.VARIABLE, " , ")
+
+        assert jars.named_jars(spark) is None
+
+
+def test_a_connector_without_all_of_its_jars_says_which_class_is_missing() -> None:
+    told = jars.unloadable(
+        "java.lang.NoClassDefFoundError: org/apache/kafka/common/serialization/ByteArraySerializer\n\tat"
+    )
+
+    assert told is not None
+    assert "for want of org.apache.kafka.common.serialization.ByteArraySerializer: a jar is missing" in told
+    assert "kafka-clients" in told
+    assert jars.unloadable("java.lang.IllegalStateException: no") is None
+
+
 class TestAttach:
     def test_it_is_there_afterwards_and_nothing_is_done_again(
         self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
