@@ -153,4 +153,4 @@ def _login(cluster: Cluster) -> Finding:
     except KdslError as e:
         return error("login", str(e).removeprefix("doctor: "), "see the settings of the login, and the brokers' logs")
     how = f"accepted ({mechanism})" if mechanism and "SASL" in _protocol(cluster) else "none is asked for"
-    return ok("login", f"{how}; {len(names)} topics can be seen")
+    return ok("login", f"{how}; {len(names)} topic{'' if len(names) == 1 else 's'} can be seen")
