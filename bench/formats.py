@@ -2,7 +2,7 @@
 
 Prints one table: rows per second of processor time of reading and writing alone, and how many times as fast as
 ``from_json`` reading is, per message: the median over pairs of runs (A B B A …) with its 95 % bootstrap interval. Where
-the reference engine is there (`bench.reference_engine`), its figure stands beside. Everything is kept as JSON in
+the reference engine is there (`bench.reference_rates`), its figure stands beside. Everything is kept as JSON in
 bench/results/.
 """
 
@@ -23,7 +23,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table as Grid
 
-from bench import formats_avro, formats_cdc, formats_json, formats_protobuf, formats_registry, reference_engine
+from bench import formats_avro, formats_cdc, formats_json, formats_protobuf, formats_registry, reference_rates
 from bench.cases import Case
 from bench.from_json import Parsing, session
 from bench.machine import facts
@@ -165,7 +165,7 @@ def main() -> None:
             console.print(line(found[-1]), highlight=False)
         if spark is not None:
             spark.stop()
-        rates = reference_engine.rates(chosen, args.reference_messages)
+        rates = reference_rates.rates(chosen, args.reference_messages)
     found = [attrs.evolve(f, reference=rates.get(f.name)) for f in found]
     console.print(grid(found))
     console.print(f"kept in {keep(found)}")

@@ -28,7 +28,7 @@ from rich.console import Console
 
 from bench.machine import facts, session
 from bench.paired import Pair, compare, timed
-from bench.reference_engine import Engine, python
+from bench.reference_engine import ReferenceEngine, missing
 from kdsl import Cluster, Col, Json, KafkaTable, Key, PrimaryKey, UpsertTable
 from kdsl.testing import LocalKafka
 
@@ -161,7 +161,7 @@ def _records(progress: dict[str, Any]) -> int:
     return int(observed[0]) if observed else int(progress["numInputRows"])
 
 
-def reference(engine: Engine, bootstrap: str, topic: str, records: int) -> float:
+def reference(engine: ReferenceEngine, bootstrap: str, topic: str, records: int) -> float:
     """Records per second of the reference engine."""
     columns = SCHEMA.replace("user_id BIGINT", "user_id BIGINT NOT NULL")
     seconds = []
@@ -217,7 +217,6 @@ def main() -> None:
     given = parser.parse_args()
     out = Console()
     out.print(json.dumps(facts(), default=str), highlight=False, soft_wrap=True)
-    interpreter = python()
     with LocalKafka(topics={"appended": PARTITIONS, "upserted": PARTITIONS}) as kafka, session("upsert") as spark:
         spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         servers = kafka.bootstrap_servers
@@ -238,8 +237,8 @@ def main() -> None:
             if ratios:
                 told += f"; by hand {statistics.median(r.records for r in other):,.0f}, ratio "
                 told += f"{statistics.median(ratios):.1f}, goal {GOALS.get(keys)}"
-            if interpreter is not None:
-                with Engine(interpreter, 2) as engine:
+            if missing() is None:
+                with ReferenceEngine(2, reuse=True) as engine:
                     engines = reference(engine, servers, topic, given.records)
                 told += f"; reference engine {engines:,.0f}, ratio {ours_rate / engines:.2f}"
             out.print(told, highlight=False, soft_wrap=True)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bench.reference_engine import ReferenceEngine, missing
 from kdsl import sql
 from kdsl.formats import ROW_KIND
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.run.upsert.reference_engine import ReferenceEngine, missing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

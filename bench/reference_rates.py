@@ -1,0 +1,101 @@
+"""The reference engine's figure for a format: what a job over a bounded topic costs more than one that decodes nothing.
+
+Each format's topic is read twice, with the format and with ``raw``, into the sink ``blackhole``; the difference of the
+processor time of the engine's process, per message, is what the decoding costs there. One job runs before, and does not
+count. It is measured where the engine is there (`bench.reference_engine`). Writing is not measured.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Sequence
+
+from confluent_kafka import Producer
+
+from bench.cases import Case
+from bench.reference_engine import ReferenceEngine, missing
+from kdsl.testing import LocalKafka
+
+RUNS = 3
+
+
+def rates(cases: Sequence[Case], messages: int) -> dict[str, float]:
+    """Messages per second of processor time, by the case's name; nothing where the engine is not there.
+
+    Args:
+        cases: What is measured.
+        messages: How many messages each topic gets.
+    """
+    wanted = [case for case in cases if case.reference is not None]
+    if missing() is not None or not wanted:
+        return {}
+    with LocalKafka(topics=dict.fromkeys((topic(case) for case in wanted), 1)) as kafka:
+        for case in wanted:
+            _fill(kafka.bootstrap_servers, case, messages)
+        with ReferenceEngine(reuse=True) as engine:
+            formats = Formats(engine, kafka.bootstrap_servers, messages)
+            return {case.name: rate for case in wanted if (rate := formats.rate(case)) is not None}
+
+
+class Formats:
+    """Measures formats on it."""
+
+    def __init__(self, engine: ReferenceEngine, bootstrap: str, messages: int) -> None:
+        self._engine, self._bootstrap, self._messages = engine, bootstrap, messages
+        engine.do("CREATE TABLE bytes_nowhere (v BYTES) WITH ('connector' = 'blackhole')")
+
+    def rate(self, case: Case) -> float | None:
+        """Messages per second of processor time that reading them takes; None where a job failed, which is told."""
+        table, columns = topic(case), ", ".join(f"`{f.name}` {f.type}" for f in case.row.fields)
+        options = {"format": case.format} | dict(case.reference or {})
+        try:
+            self._engine.do(f"CREATE TABLE {table} ({columns}) WITH ({self._source(topic(case), options)})")
+            self._engine.do(
+                f"CREATE TABLE {table}_bytes (v BYTES) WITH ({self._source(topic(case), {'format': 'raw'})})"
+            )
+            self._engine.do(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
+            runs = [
+                (
+                    self._cost(f"INSERT INTO {table}_nowhere SELECT * FROM {table}"),
+                    self._cost(f"INSERT INTO bytes_nowhere SELECT * FROM {table}_bytes"),
+                )
+                for _ in range(RUNS + 1)
+            ][1:]
+        except RuntimeError as e:
+            reason, _, _ = str(e).partition("\n")
+            print(f"{case.name}, reference engine: {reason}", file=sys.stderr)
+            return None
+        return self._messages / max(statistics.median(one - bare for one, bare in runs), 1e-9)
+
+    def _source(self, topic: str, options: dict[str, str]) -> str:
+        said = {
+            "connector": "kafka",
+            "topic": topic,
+            "properties.bootstrap.servers": self._bootstrap,
+            "scan.startup.mode": "earliest-offset",
+            "scan.bounded.mode": "latest-offset",
+        }
+        return ", ".join(f"'{key}' = '{value}'" for key, value in (said | options).items())
+
+    def _cost(self, statement: str) -> float:
+        before = self._engine.cpu()
+        self._engine.do(statement)
+        return self._engine.cpu() - before
+
+
+def topic(case: Case) -> str:
+    """The topic and the table of a case."""
+    return case.name.replace(", ", "_").replace("-", "_").replace(" ", "_")
+
+
+def _fill(bootstrap: str, case: Case, count: int) -> None:
+    """Fill the topic of a format with its messages, again and again."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
+    messages = case.messages.to_pylist()
+    for i in range(count):
+        producer.produce(topic(case), messages[i % len(messages)])
+        if i % 100_000 == 0:
+            producer.flush()
+    if producer.flush(120):
+        raise RuntimeError(f"{case.name} was not filled")
