@@ -1,0 +1,100 @@
+"""Topics whose brokers stamp the records (``LogAppendTime``), on both transports: the brokers' times count."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession, functions as F
+
+from kdsl import Col, KafkaTable, Raw, metadata, virtual
+from kdsl.cluster import Cluster
+from kdsl.testing import Record, RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.run.jvm.transports import TRANSPORTS
+
+LONG_AGO = 1_000_000_000_000
+NOW: dict[str, Any] = {"availableNow": True}
+
+
+@pytest.fixture
+def cluster(kdsl_kafka: RunningKafka) -> Cluster:
+    return Cluster(kdsl_kafka.bootstrap_servers)
+
+
+@pytest.fixture
+def stamped(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> tuple[str, datetime]:
+    """A topic of two partitions with two records each, and the time between the first and the second two."""
+    topic = kdsl_topic(partitions=2, config={"message.timestamp.type": "LogAppendTime"})
+    kdsl_kafka.produce(topic, *(Record(f"old {p}", partition=p, timestamp=LONG_AGO) for p in (0, 1)))
+    time.sleep(0.05)
+    between = datetime.now(UTC)
+    time.sleep(0.05)
+    kdsl_kafka.produce(topic, *(Record(f"new {p}", partition=p, timestamp=LONG_AGO) for p in (0, 1)))
+    return topic, between
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_the_brokers_times_are_read_and_say_where_a_read_starts_and_ends(
+    spark: SparkSession, cluster: Cluster, stamped: tuple[str, datetime], tmp_path: Path, transport: Any
+) -> None:
+    topic, between = stamped
+
+    class All(KafkaTable, topic=topic, value=Raw(), startup="earliest", transport=transport):
+        text: Col[str]
+        at: Col[datetime] = metadata("timestamp")
+        kind: Col[str] = virtual("timestamp-type")
+
+    class Later(All, startup=between):
+        pass
+
+    class Earlier(All, bounded=between):
+        pass
+
+    def streamed(table: type[All]) -> list[str]:
+        found: list[str] = []
+        rows = table.read_stream(spark, cluster)
+        writer = rows.writeStream.foreachBatch(lambda df, _: found.extend(row.text for row in df.collect()))
+        writer.option("checkpointLocation", str(tmp_path / table.__name__)).trigger(**NOW).start().awaitTermination(60)
+        return sorted(found)
+
+    rows = All.read(spark, cluster).collect()
+    assert {row.kind for row in rows} == {"LogAppendTime"}
+    assert all(abs(row.at.replace(tzinfo=UTC) - between).total_seconds() < 600 for row in rows)
+    assert sorted(r.text for r in Later.read(spark, cluster).collect()) == ["new 0", "new 1"]
+    assert sorted(r.text for r in Earlier.read(spark, cluster).collect()) == ["old 0", "old 1"]
+    assert streamed(Later) == ["new 0", "new 1"]
+    assert streamed(Earlier) == ["old 0", "old 1"]
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_watermark_follows_the_brokers_times(
+    spark: SparkSession,
+    kdsl_kafka: RunningKafka,
+    cluster: Cluster,
+    stamped: tuple[str, datetime],
+    tmp_path: Path,
+    transport: Any,
+) -> None:
+    topic, between = stamped
+
+    class Clicks(KafkaTable, topic=topic, value=Raw(), startup="earliest", transport=transport):
+        text: Col[str]
+        at: Col[datetime] = metadata("timestamp", watermark="5 seconds")
+
+    rows = Clicks.read_stream(spark, cluster)
+    counts = rows.groupBy(F.window("at", "1 hour")).count()
+    query = (
+        counts.writeStream.format("noop")
+        .outputMode("append")
+        .option("checkpointLocation", str(tmp_path / "cp"))
+        .trigger(**NOW)
+        .start()
+    )
+    query.awaitTermination(60)
+
+    marks = [p["eventTime"]["watermark"] for p in query.recentProgress if p["eventTime"].get("watermark")]
+    assert max(datetime.fromisoformat(m) for m in marks).year >= between.year
