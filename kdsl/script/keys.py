@@ -131,9 +131,8 @@ def _select(node: n.Select, tables: dict[str, Keyed]) -> Keyed | None:
         kinds.append(source.kinds[value] if isinstance(value, int) else _kind(item.value))
     grouped = bool(node.group) or any(isinstance(i, n.Item) and aggregates(i.value) for i in node.items)
     wanted: list[object] = list(map(meant, node.group)) if grouped else list(source.key or ())
-    choice = node.having if grouped else node.where  # what is left out before it is grouped does not change
-    filtered = any(one not in wanted for one in map(meant, _names(choice))) or aggregates(choice)
-    filtered |= not grouped and source.filtered
+    # What is left out before it is grouped does not change, and a group that passes HAVING no more is deleted.
+    filtered = not grouped and (source.filtered or any(one not in wanted for one in map(meant, _names(node.where))))
     unknown = any(one not in values and not isinstance(one, int) for one in wanted)  # it may be there in other words
     if unknown or (not grouped and source.key is None):
         return Keyed(tuple(names), None, tuple(kinds), filtered)

@@ -124,6 +124,12 @@ class Job:
         return any(note.kind == "aggregate" for query in self.queries for note in query.notes)
 
     @property
+    def images(self) -> bool:
+        """Whether it gives changes that tell rows as they were, too."""
+        row = self.query.columns
+        return isinstance(row, Changelog) and row.images and all(table.has_images for table in self.tables.values())
+
+    @property
     def queries(self) -> tuple[Translated, ...]:
         """The queries that it runs, those of views among them."""
         return (self.query, *(view.query for view in self.views))

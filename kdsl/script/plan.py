@@ -181,7 +181,7 @@ class _Planner:
     def query(self, fragment: Fragment) -> Translated | None:
         text, shift = _text(fragment)
         try:
-            made = typed_query(text, self.readable())
+            made = typed_query(text, self.readable(), streaming=self.told.now.mode == "streaming")
         except UntranslatableError as e:
             where = fragment.where(max(0, e.position - shift), len(e.name))
             self.problem("sql-query", e.reason, e.fix, where)
@@ -276,7 +276,7 @@ class _Planner:
             return
         primary = job.sink.topic.definition.primary_key  # type: ignore[union-attr]
         places = [c.index for c in job.columns if c.name in primary and c.index is not None]
-        images = job.query.changelog and all(table.has_images for table in job.tables.values())
+        images = job.images
         lacking, changed = unfit(found, places, images=images)
         shown, where = listing(primary), statement.table.where
         if lacking:
@@ -386,8 +386,24 @@ class _Planner:
                 own, windows, watermarks=marked, sink=None if sink is None else sink.connector
             )
         self.jobs.append(job)
+        self.judge_groups(job, fragment)
         self.judge_filter(job, fragment)
         return job
+
+    def judge_groups(self, job: Job, fragment: Fragment) -> None:
+        """Whether groups of changelogs are told as rows were, and views were written for the mode that they run in."""
+        for view in job.views:
+            if view.query.for_streams not in (None, job.streaming):
+                mode = "streaming" if view.query.for_streams else "batch"
+                message = f"the view {view.name!r}, whose groups may go, was written for the runtime mode {mode!r}"
+                self.problem("view-mode", message, "SET 'execution.runtime-mode' before CREATE VIEW", fragment.where())
+        last = [table.name for table in job.tables.values() if not table.has_images]
+        retracts = [q.retracts for q in job.queries if q.retracts is not None]
+        if retracts and last:
+            place = job.query.retracts
+            where = fragment.where() if place is None else fragment.where(place, len("SELECT"))
+            message = f"a group takes old rows back, and {listing(last)} does not tell them"
+            self.problem("group-images", message, "read it with 'scan.changelog.mode' = 'full'", where)
 
     def judge_filter(self, job: Job, fragment: Fragment) -> None:
         """Whether rows that change leave a query without a word, when they do not pass a filter any more."""

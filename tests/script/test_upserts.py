@@ -164,6 +164,48 @@ class TestChanges:
             counts.setdefault(record.key(), []).append(json.loads(record.value() or b"")["n"])
         assert counts == {b'{"word":"a"}': [1, 2, 3], b'{"word":"b"}': [1, 2], b'{"word":"c"}': [1]}
 
+    def test_groups_of_a_changelog_take_old_rows_back_and_go_when_they_are_empty_or_pass_no_more(
+        self, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, tmp_path: Path,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:  # fmt: skip
+        users, regions = kdsl_topic("users"), kdsl_topic("regions")
+        moves = [
+            (1, "Ulm", 5), (2, "Ulm", 8), (3, "Bern", -128), (4, "Rom", None), (5, "Oslo", 1),
+            (1, "Bern", 6), (5, None, 0), (4, "Rom", 3), (2, "Rom", 7), (6, "Ulm", 2),
+        ]  # fmt: skip
+        records = [
+            Record(
+                None if region is None else json.dumps({"id": n, "region": region, "visits": visits}), f'{{"id":{n}}}'
+            )
+            for n, region, visits in moves
+        ]
+        kdsl_kafka.produce(users, *records)
+        columns = "region STRING, n BIGINT NOT NULL, visits TINYINT, average TINYINT, each DOUBLE"
+        tables = f"""
+            CREATE TABLE users (id INT, region STRING, visits TINYINT, PRIMARY KEY (id) NOT ENFORCED) WITH (
+              'connector' = 'upsert-kafka', 'topic' = '{users}', 'key.format' = 'json', 'value.format' = 'json',
+              'scan.max-records-per-trigger' = '5');
+            CREATE TABLE regions ({columns}, PRIMARY KEY (region) NOT ENFORCED) WITH (
+              'connector' = 'upsert-kafka', 'topic' = '{regions}', 'key.format' = 'json', 'value.format' = 'json');
+            CREATE TABLE shown ({columns}) WITH ('connector' = 'print');
+        """
+        groups = """
+            SELECT region, COUNT(*), SUM(visits), AVG(visits), CAST(SUM(visits) AS DOUBLE) / COUNT(*) FROM users
+            WHERE id > 0 GROUP BY region HAVING CAST(SUM(visits) AS DOUBLE) / COUNT(*) > -60;
+        """
+
+        run(spark, f"{tables} INSERT INTO regions {groups}", kdsl_kafka, checkpoint=str(tmp_path))
+        run(spark, f"SET 'execution.runtime-mode' = 'batch'; {tables} INSERT INTO shown {groups}", kdsl_kafka)
+        in_batch = by_name(printed(capfd), 0)
+        run(spark, f"{tables} INSERT INTO shown SELECT * FROM regions", kdsl_kafka)
+
+        assert by_name(printed(capfd), 0) == {
+            "Ulm": ["+I[Ulm, 2, 13, 6, 6.5]", "-U[Ulm, 2, 13, 6, 6.5]", "+U[Ulm, 1, 2, 2, 2.0]"],
+            "Rom": ["+I[Rom, 2, 10, 5, 5.0]"],
+            "Oslo": ["+I[Oslo, 1, 1, 1, 1.0]", "-D[Oslo, 1, 1, 1, 1.0]"],
+        }
+        assert in_batch == {"Ulm": ["+I[Ulm, 1, 2, 2, 2.0]"], "Rom": ["+I[Rom, 2, 10, 5, 5.0]"]}
+
     def test_deletes_go_through(
         self, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, capfd: pytest.CaptureFixture[str]
     ) -> None:

@@ -63,10 +63,15 @@ def spark_query(text: str, tables: Mapping[str, t.Row]) -> str:
     return translate_query(text, tables).text
 
 
-def typed_query(text: str, tables: Mapping[str, t.Row]) -> Query:
+def typed_query(text: str, tables: Mapping[str, t.Row], *, streaming: bool = False) -> Query:
     """As `spark_query`, with the columns of the result and what a stream of it needs.
+
+    Args:
+        text: As for `spark_query`.
+        tables: As for `spark_query`.
+        streaming: Whether it runs as a stream: a group that is there no more is told as a delete then.
 
     Raises:
         UntranslatableError: As for `spark_query`.
     """
-    return translate_query(text, tables)
+    return translate_query(text, tables, streaming=streaming)

@@ -51,9 +51,16 @@ class Hint:
 
 
 class Facts:
-    """What is found out about a query while it is translated."""
+    """What is found out about a query while it is translated.
 
-    def __init__(self) -> None:
+    Args:
+        streaming: Whether the query runs as a stream, whose groups change.
+    """
+
+    def __init__(self, *, streaming: bool = False) -> None:
+        self.streaming = streaming
+        self.for_streams: bool | None = None
+        self.retracts: int | None = None
         self.notes: list[Note] = []
         self.windows: list[TimeWindow] = []
         self.tables: list[str] = []

@@ -11,6 +11,7 @@ from kdsl.declare.translate import tree as n
 from kdsl.declare.translate.casts import cast
 from kdsl.declare.translate.facts import Facts
 from kdsl.declare.translate.intervals import microseconds
+from kdsl.declare.translate.retracting import COUNTED, average, counted, signed
 from kdsl.declare.translate.scalar import Scalar
 from kdsl.declare.translate.scopes import AmbiguousError, Relations
 from kdsl.declare.translate.values import INTEGERS, Value
@@ -41,6 +42,7 @@ class Expressions(Scalar):
         grouped: The Spark SQL of the keys of the groups; None where rows are not grouped.
         optional: Those keys that some groups lack, and have as NULL: those of ``ROLLUP`` and its kin.
         windows: The windows of groups that ``GROUP BY TUMBLE(…)`` and its kin made, by their tree.
+        comes: Of a changelog, the SQL of whether a row comes, and does not go.
     """
 
     def __init__(self, text: str, scope: Relations, facts: Facts, query: Nested) -> None:
@@ -49,6 +51,7 @@ class Expressions(Scalar):
         self.grouped: frozenset[str] | None = None
         self.optional: frozenset[str] = frozenset()
         self.windows: dict[tuple[str, tuple[n.Node, ...]], tuple[str, t.DataType]] = {}
+        self.comes: str | None = None
         self.inside = False
         self.named_windows: Mapping[str, n.Over] = {}
 
@@ -107,6 +110,8 @@ class Expressions(Scalar):
             self.facts.aggregates = True
             if node.distinct:
                 self.facts.note("distinct values", f"{name}(DISTINCT …)", node.at)
+            if self.comes is not None:
+                return self._retracting(node, name, values, self.comes, condition)
         return self._made(node, name, values, condition + over)
 
     def over(self, node: n.Over) -> str:
@@ -165,6 +170,29 @@ class Expressions(Scalar):
             return Value(f"{_MOMENTS[name]}({word}{cast(value, t.Double()).text}){behind}", t.Double())
         return _sum(value, word, behind) if name == "SUM" else self._average(node, value, word, behind)
 
+    def _retracting(self, node: n.Call, name: str, values: list[Value], comes: str, behind: str) -> Value:
+        """An aggregate of a changelog."""
+        if name not in COUNTED or node.distinct:
+            shown = f"{name}(DISTINCT …)" if node.distinct else name
+            reason = (
+                f"{shown} of a changelog needs all rows of a group when one of them goes, which Spark does not keep"
+            )
+            self.fail(node, node.name, reason, "use COUNT, SUM or AVG, which a row that goes is taken out of")
+        if name == "COUNT":
+            return Value(counted(comes, () if node.star else values, behind), t.BigInt(nullable=False))
+        if not values:
+            self.fail(node, node.name, f"{name} needs an argument", "give it one")
+        self.need(node, values[0], "number", name)
+        if name == "AVG":
+            self._exact(node, values[0])
+            return average(comes, values[0], behind)
+        total = _sum(signed(comes, values[0]), "", behind)
+        return Value(f"if({counted(comes, values[:1], behind)} = 0L, NULL, {total.text})", total.type)
+
+    def _exact(self, node: n.Call, value: Value) -> None:
+        if isinstance(value.type, t.Decimal) and value.type.scale > 6:
+            self.fail(node, "AVG", "AVG of more than 6 digits behind the point rounds otherwise", "CAST before")
+
     def _grouping(self, node: n.Call, name: str, values: list[Value]) -> Value:
         """Which keys a group lacks, a bit for each."""
         if len(values) != 1 and name == "GROUPING":
@@ -178,12 +206,11 @@ class Expressions(Scalar):
         return Value(f"({' + '.join(bits)})", t.BigInt(nullable=False))
 
     def _average(self, node: n.Call, value: Value, word: str, behind: str) -> Value:
+        self._exact(node, value)
         text = value.text
         count = f"nullif(count({word}{text}){behind}, 0)"
         match value.type:
             case t.Decimal(scale=scale):
-                if scale > 6:
-                    self.fail(node, "AVG", "AVG of more than 6 digits behind the point rounds otherwise", "CAST before")
                 total = f"sum({word}CAST({text} AS DECIMAL(38, {scale}))){behind}"
                 kind = t.Decimal(38, max(6, scale))
                 return Value(f"CAST({total} / {count} AS DECIMAL(38, {kind.scale}))", kind)

@@ -15,6 +15,7 @@ from kdsl.declare.translate.from_clause import FromClause, names_of
 from kdsl.declare.translate.grouping import Expressions, aggregates
 from kdsl.declare.translate.query_reader import read_query
 from kdsl.declare.translate.reader import too_deep
+from kdsl.declare.translate.retracting import COUNTED, comes, counted, guarded
 from kdsl.declare.translate.scopes import Changelog, Relation, Relations, Window, relation
 from kdsl.declare.translate.values import NoCommonTypeError, Value, common, same_in_spark
 from kdsl.declare.translate.windows import WINDOW, one_group
@@ -36,6 +37,8 @@ class Query:
         notes: What a stream may not be able to do.
         windows: The windows of event time that it groups by.
         hints: The tables that it reads with other options; ``tables`` names their views.
+        for_streams: Whether it is written for a stream, where that makes a difference; None where it makes none.
+        retracts: The place of a group of a changelog, which needs rows as they were; None where there is none.
     """
 
     text: str
@@ -44,6 +47,8 @@ class Query:
     notes: tuple[Note, ...] = ()
     windows: tuple[TimeWindow, ...] = ()
     hints: tuple[Hint, ...] = ()
+    for_streams: bool | None = None
+    retracts: int | None = None
 
     @property
     def changelog(self) -> bool:
@@ -51,25 +56,34 @@ class Query:
         return isinstance(self.columns, Changelog)
 
 
-def translate_query(text: str, tables: Mapping[str, t.Row]) -> Query:
+def translate_query(text: str, tables: Mapping[str, t.Row], *, streaming: bool = False) -> Query:
     """A query of Flink SQL as Spark SQL, with the columns of its result.
 
     Args:
         text: The query.
         tables: The columns of each table that it may use, a `Changelog` where its rows change; its views in Spark have
             the same names.
+        streaming: Whether it runs as a stream: a group that is there no more is told as a delete then.
 
     Raises:
         UntranslatableError: It is no query, uses unknown names, or has no equal in Spark.
     """
-    facts = Facts()
+    facts = Facts(streaming=streaming)
     tree = read_query(text)
     try:
         made, row = _Queries(text, tables, facts).query(tree, Relations())
     except RecursionError:
         raise too_deep("", text, n.deepest(tree).at) from None
-    tables_used = tuple(dict.fromkeys(facts.tables))
-    return Query(made, row, tables_used, tuple(facts.notes), tuple(facts.windows), tuple(facts.hints.values()))
+    return Query(
+        text=made,
+        columns=row,
+        tables=tuple(dict.fromkeys(facts.tables)),
+        notes=tuple(facts.notes),
+        windows=tuple(facts.windows),
+        hints=tuple(facts.hints.values()),
+        for_streams=facts.for_streams,
+        retracts=facts.retracts,
+    )
 
 
 class _Queries(FromClause):
@@ -141,33 +155,78 @@ class _Queries(FromClause):
         expressions.grouped = frozenset(groups) if groups or any(map(_is_aggregate, node.items)) else None
         if expressions.grouped is not None:
             expressions.grouped |= readable
+        changing = self.changing(node, found, groups, grouped=expressions.grouped is not None)
+        if changing is not None and expressions.grouped is not None:
+            expressions.comes = comes(str(changing.kinds))
         items = self.items(expressions, node, found)
-        having = "" if node.having is None else f" HAVING {self.condition(expressions, node.having, 'HAVING')}"
-        if (groups or self.facts.aggregates) and not self.windowed(groups):
+        having = "" if node.having is None else self.condition(expressions, node.having, "HAVING")
+        updated = (groups or self.facts.aggregates) and not self.windowed(groups)
+        if updated:
             self.facts.note("aggregate", "GROUP BY" if groups else "SELECT", node.at)
         self.facts.aggregates = around
         if node.distinct:
             self.facts.note("distinct", "DISTINCT", node.at)
+        kinds = None if changing is None else changing.kinds
+        images = changing is None or changing.images
+        if expressions.grouped is not None:
+            rows = f"{counted(expressions.comes)} > 0L" if groups and expressions.comes else ""
+            if rows:
+                items = [
+                    (name, guarded(rows, v) if _may_fail(i) else v)
+                    for i, (name, v) in zip(node.items, items, strict=True)
+                ]
+                having = f"CASE WHEN {rows} THEN {having or 'true'} ELSE false END"
+            going = bool(updated) and bool(rows or (node.having is not None and aggregates(node.having)))
+            kinds, having = self.there(having, going=going)
+            images = not going
         fields = tuple(t.Field(name, value.type or t.STRING) for name, value in items)
-        kinds = self.kinds(node, found, grouped=expressions.grouped is not None)
-        row = t.Row(fields, nullable=False) if kinds is None else Changelog(fields, nullable=False)
+        row = t.Row(fields, nullable=False) if kinds is None else Changelog(fields, nullable=False, images=images)
         listed = ", ".join(f"{value.text} AS {quoted(name)}" for name, value in items)
         listed += "" if kinds is None else f", {kinds} AS {quoted(ROW_KIND)}"
         group = f" GROUP BY {', '.join(groups)}" if groups else ""
+        having = having and f" HAVING {having}"
         keys = ", ".join(self.order_key(expressions, key, row) for key in order)
         text = f"SELECT {'DISTINCT ' if node.distinct else ''}{listed}{source and f' FROM {source}'}{where}{group}"  # noqa: S608  # no database is asked
         return f"{text}{having}{keys and f' ORDER BY {keys}'}", row
 
-    def kinds(self, node: n.Select, found: tuple[Relation, ...], *, grouped: bool) -> str | None:
-        """The SQL of what each row says, where a changelog is read."""
-        kinds = [r.kinds for r in found if r.kinds is not None]
-        if not kinds:
+    def there(self, condition: str, *, going: bool) -> tuple[str | None, str]:
+        """How it is told which groups are there: what each says, or what stands behind HAVING.
+
+        Args:
+            condition: What holds of a group that is there; empty where all are.
+            going: Whether a group may be there at first, and not any more.
+        """
+        if going:
+            self.facts.for_streams = self.facts.streaming
+        if going and self.facts.streaming:
+            return f"CASE WHEN {condition} THEN '+U' ELSE '-D' END", ""
+        return None, condition
+
+    def changing(
+        self, node: n.Select, found: tuple[Relation, ...], groups: list[str], *, grouped: bool
+    ) -> Relation | None:
+        """The changelog that is read, if there is one."""
+        changelogs = [r for r in found if r.kinds is not None]
+        if not changelogs:
             return None
-        what = "grouped" if grouped else "made DISTINCT" if node.distinct else ""
-        if what or (isinstance(node.source, n.Join) and not isinstance(node.source.right, n.Unnest)):
-            reason = f"a changelog, whose rows come and go, cannot be {what or 'joined'} here"
-            self.fail(node, "SELECT", reason, "write it to a table that takes changes, and read what is left there")
-        return kinds[0]
+        sets = any(isinstance(key, n.Grouping) for key in node.group)
+        why = fix = ""
+        if isinstance(node.source, n.Join) and not isinstance(node.source.right, n.Unnest):
+            why = "cannot be joined: Spark's joins take no row back"
+            fix = "join in Python, with the rows that are there (snapshot)"
+        elif node.distinct:
+            why, fix = "cannot be made DISTINCT: Spark keeps no rows for it", "write GROUP BY"
+        elif grouped and (sets or self.windowed(groups)):
+            why = "cannot be grouped by windows or by sets of keys, which would have to take rows back"
+            fix = "group by columns, or in Python"
+        elif grouped and not changelogs[0].images:
+            why = "cannot be grouped again: it does not tell rows as they were"
+            fix = "write it to a table of 'upsert-kafka', and group that"
+        if why:
+            self.fail(node, "SELECT", f"a changelog, whose rows come and go, {why}", fix)
+        if grouped:
+            self.facts.retracts = node.at
+        return changelogs[0]
 
     def windowed(self, groups: list[str]) -> bool:
         return any(WINDOW in g or g.startswith(("window(", "session_window(")) for g in groups)
@@ -297,6 +356,12 @@ class _Queries(FromClause):
         fields = tuple(t.Field(name, kind or t.STRING) for name, (kind, _) in zip(names, columns, strict=True))
         listed = ", ".join(map(quoted, names))
         return f"SELECT * FROM VALUES {', '.join(texts)} AS `__values` ({listed})", t.Row(fields, nullable=False)  # noqa: S608  # no database is asked
+
+
+def _may_fail(item: n.Node) -> bool:
+    """Whether a column of groups is worked out from aggregates, and is none of them itself."""
+    value = item.value if isinstance(item, n.Item) else item
+    return aggregates(value) and not (isinstance(value, n.Call) and value.name.upper() in COUNTED)
 
 
 def _is_aggregate(item: n.Node) -> bool:

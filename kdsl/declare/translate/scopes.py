@@ -14,7 +14,13 @@ from kdsl.types.sql import quoted
 
 @attrs.frozen
 class Changelog(t.Row):
-    """The columns of a changelog: rows that come, change and go; what each row says stands in one more column."""
+    """The columns of a changelog: rows that come, change and go; what each row says stands in one more column.
+
+    Attributes:
+        images: Whether a row that changes or goes is told as it was; of the groups of a stream it is not.
+    """
+
+    images: bool = True
 
 
 @attrs.frozen
@@ -50,6 +56,7 @@ class Relation:
         kinds: Of a changelog, the SQL of what each row says.
         window: Of a table of windows, what they are.
         joined: The columns that only answer to ``table.column``: without the table, two tables have them as one.
+        images: Of a changelog, whether a row is also told as it was.
     """
 
     alias: str
@@ -57,6 +64,7 @@ class Relation:
     kinds: str | None = None
     window: Window | None = None
     joined: frozenset[str] = frozenset()
+    images: bool = True
 
     @property
     def own(self) -> tuple[tuple[str, Value], ...]:
@@ -82,7 +90,8 @@ def relation(alias: str, row: t.Row) -> Relation:
     """The columns of a table under an alias."""
     prefix = quoted(alias)
     kinds = f"{prefix}.{quoted(ROW_KIND)}" if isinstance(row, Changelog) else None
-    return Relation(alias, tuple((f.name, Value(f"{prefix}.{quoted(f.name)}", f.type)) for f in row.fields), kinds)
+    columns = tuple((f.name, Value(f"{prefix}.{quoted(f.name)}", f.type)) for f in row.fields)
+    return Relation(alias, columns, kinds, images=not isinstance(row, Changelog) or row.images)
 
 
 class AmbiguousError(Exception):
