@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession, functions as F
 
-from kdsl import Col, KafkaTable, Raw, metadata, virtual
+from kdsl import Col, KafkaTable, Raw, Virtual, metadata, virtual
 from kdsl.cluster import Cluster
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -46,7 +46,7 @@ def test_the_brokers_times_are_read_and_say_where_a_read_starts_and_ends(
     class All(KafkaTable, topic=topic, value=Raw(), startup="earliest", transport=transport):
         text: Col[str]
         at: Col[datetime] = metadata("timestamp")
-        kind: Col[str] = virtual("timestamp-type")
+        kind: Virtual[str] = virtual("timestamp-type")
 
     class Later(All, startup=between):
         pass
