@@ -179,12 +179,13 @@ def lineage_of(rows: DataFrame) -> Lineage:
 
 def _repeatable(node: Any) -> bool:
     """Whether a node gives the same rows for the same rows, in whatever order they arrive."""
-    from kdsl.run.upsert.state import CHANGED
+    from kdsl.run.upsert.state import OWN
 
     if node.nodeName() in _REPEATABLE:
         return True
-    own = [column.name() for column in items(node.output())] == CHANGED.names  # it puts packets in order first
-    return own and node.nodeName() == "TransformWithStateInPySpark"
+    if node.nodeName() != "TransformWithStateInPySpark":
+        return False
+    return any(column.metadata().contains(OWN) for column in items(node.output()))  # it puts packets in order first
 
 
 def _subqueries(node: Any) -> Iterator[Any]:

@@ -24,9 +24,11 @@ from kdsl.run.upsert.changes import changes
 from kdsl.run.upsert.packets import SETTINGS, Packet, unpacked
 
 STATE = s.StructType([s.StructField("rows", s.BinaryType())])
+OWN = "kdsl.upserts"
+"""In the metadata of a column that comes out, so that a plan shows whose operator made it."""
 CHANGED = s.StructType(
     [
-        s.StructField("bucket", s.IntegerType(), False),
+        s.StructField("bucket", s.IntegerType(), False, {OWN: True}),
         s.StructField("keys", s.LongType(), False),
         s.StructField("bytes", s.LongType(), False),
         s.StructField("rows", s.BinaryType(), False),
