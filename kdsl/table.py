@@ -259,14 +259,20 @@ class Table:
             KdslError: Its rows are no changes, nothing says the key, or as for `read`.
         """
         from kdsl.run.frames.last import last_changes
+        from kdsl.run.read import read
 
         if not changes(self.definition):
             raise KdslError(
                 f"{self.name} has only new rows, and no changes that would leave a last row for each key; use read(), "
                 "declare an UpsertTable, or a value format that carries changes, as debezium-json"
             )
-        key = key_of_changes(self, keys)
-        last = last_changes(self.read(spark, cluster), key)
+        key, at = key_of_changes(self, keys), self._at(cluster)
+        plan = read_plan(self._resolved("read", cluster, at, tell=True))
+        by_key = plan.upserts is not None and set(key) == set(plan.upserts.keys)
+        if plan.upserts is not None and by_key:  # without the rows before, a read gives the last change of each key
+            plan = attrs.evolve(plan, upserts=attrs.evolve(plan.upserts, images=False))
+        found = read(spark, plan, at or self.cluster(), computed=self._computed())
+        last = found if by_key else last_changes(found, key)
         return last.where(f"{ROW_KIND} <> '-D'").drop(ROW_KIND)
 
     def decode(self, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:

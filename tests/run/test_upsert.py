@@ -374,6 +374,23 @@ class TestStreams:
         assert lines(found) == ["+I[ann]", "-U[ann]", "+U[bob]"]
 
 
+class TestSnapshots:
+    @each_transport
+    def test_rows_that_are_left_are_told_by_the_primary_key_or_by_another_one(
+        self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, transport: Any
+    ) -> None:
+        class Seats(UpsertTable, topic=kdsl_topic(partitions=2), key=Json(), value=Json(), transport=transport):
+            seat: PrimaryKey[int]
+            guest: Col[str]
+
+        rows = [("+I", 1, "ann"), ("+I", 2, "bob"), ("-D", 2, "bob"), ("+U", 1, "cy"), ("+I", 3, "di")]
+        Seats.write(spark.createDataFrame(rows, f"{ROW_KIND} string, seat bigint, guest string").coalesce(1), cluster)
+
+        by_seat, by_guest = Seats.snapshot(spark, cluster), Seats.snapshot(spark, cluster, keys=["guest"])
+        for left in (by_seat, by_guest):
+            assert sorted(map(tuple, left.collect())) == [(1, "cy"), (3, "di")]
+
+
 class TestWrites:
     @pytest.mark.parametrize(
         ("transport", "delivery"),

@@ -52,11 +52,11 @@ def changelog(
     schema = arrow_schema(rows)
     shown = spark_schema(change_row(plan))
     sent = schema.serialize().to_pybytes()
+    if not packets.isStreaming:
+        return packets.groupBy("bucket").applyInArrow(_of_bucket(sent, upserts), shown)
     if not upserts.images:
         together = packets.repartition("bucket")
         return together.mapInArrow(partial(_last_changes, sent, upserts), shown)
-    if not packets.isStreaming:
-        return packets.groupBy("bucket").applyInArrow(_all_changes(sent, upserts), shown)
     _use_rocksdb(packets.sparkSession)
     packets = _with_watermark(packets, plan).drop("time")
     processor = UpsertProcessor(plan.table, sent, upserts.keys, upserts.buckets)
@@ -88,16 +88,21 @@ def _opened(schema: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
             yield pa.ipc.read_record_batch(value.as_buffer(), changed)
 
 
-def _all_changes(schema: bytes, upserts: UpsertPlan) -> Callable[[pa.Table], pa.Table]:
+def _of_bucket(schema: bytes, upserts: UpsertPlan) -> Callable[[pa.Table], pa.Table]:
+    """What a batch makes of the packets of a bucket: one bucket at a time is in memory."""
+    make = _all_changes if upserts.images else _last_changes
+
     def grouped(table: pa.Table) -> pa.Table:  # Spark reads the annotations
-        rows = read_schema(schema)
-        found = unpacked(_packets(table), rows)
-        if found is None:
-            return changed_schema(rows).empty_table()
-        parts = changes(None, found, upserts.keys).parts()
-        return pa.Table.from_batches([changed_rows(*part) for part in parts])
+        made = list(make(schema, upserts, [table]))
+        return pa.Table.from_batches(made) if made else changed_schema(read_schema(schema)).empty_table()
 
     return grouped
+
+
+def _all_changes(schema: bytes, upserts: UpsertPlan, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    found = unpacked((packet for table in tables for packet in _packets(table)), read_schema(schema))
+    if found is not None:
+        yield from (changed_rows(*part) for part in changes(None, found, upserts.keys).parts())
 
 
 def _last_changes(schema: bytes, upserts: UpsertPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
