@@ -1,4 +1,8 @@
-"""Type checkers, without a plugin, accept the right lines of ``cases/`` and refuse the wrong ones."""
+"""Type checkers, without a plugin, accept the right lines of ``cases/`` and refuse the wrong ones.
+
+So does mypy with the modules that codegen writes and with the first tables of the documentation's pages: one run over
+everything, for each run on its own would look at all that kdsl imports again.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.codegen.written import write_modules
+from tests.pages import FIRST_TABLES, first_table
+
 ROOT = Path(__file__).parents[2]
 CASES = sorted((Path(__file__).parent / "cases").glob("*.py"))
 MYPY = re.compile(r"# type: ignore\[[a-z, -]+\]")
 PYRIGHT = re.compile(r"# pyright: ignore\[[A-Za-z, ]+\]")
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 
 
 def check(*command: str) -> str:
@@ -21,10 +29,42 @@ def check(*command: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_mypy_agrees_with_every_line() -> None:
-    told = check("mypy", "--config-file", "pyproject.toml", "--warn-unreachable", *map(str, CASES))
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the generated modules and the pages' tables are."""
+    made = tmp_path_factory.mktemp("typed")
+    write_modules(made)
+    for page in FIRST_TABLES:
+        (made / f"page_{page.stem}.py").write_text(first_table(page, used=True), encoding="utf-8")
+    return made
 
-    assert told.strip() == f"Success: no issues found in {len(CASES)} source files"
+
+@pytest.fixture(scope="module")
+def mypy_says(folder: Path) -> list[str]:
+    """What mypy says of all of them, line by line; it has looked at each."""
+    files = [*CASES, *sorted(folder.glob("*.py"))]
+    told = check("mypy", "--config-file", "pyproject.toml", "--warn-unreachable", *map(str, files)).strip().splitlines()
+
+    assert told[-1].rstrip(")").endswith(f" {len(files)} source files"), told
+    return told[:-1]
+
+
+def test_mypy_agrees_with_every_line(mypy_says: list[str]) -> None:
+    assert [line for line in mypy_says if "typing/cases/" in line] == []
+
+
+def test_mypy_is_content_with_generated_modules(mypy_says: list[str], folder: Path) -> None:
+    assert len(list(folder.glob("m*.py"))) == 25
+    assert [line for line in mypy_says if re.search(r"\b(m\d+|awkward|defaults)\.py:", line)] == []
+
+
+@pytest.mark.parametrize("page", FIRST_TABLES, ids=lambda path: path.name)
+def test_mypy_is_content_with_the_first_table_of_a_page(mypy_says: list[str], page: Path) -> None:
+    assert [line for line in mypy_says if f"page_{page.stem}.py:" in line] == []
+
+
+def test_mypy_says_nothing_else(mypy_says: list[str]) -> None:
+    assert mypy_says == []
 
 
 def test_pyright_agrees_with_every_line() -> None:
