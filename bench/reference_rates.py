@@ -46,7 +46,10 @@ class Formats:
         engine.do("CREATE TABLE bytes_nowhere (v BYTES) WITH ('connector' = 'blackhole')")
 
     def rate(self, case: Case) -> float | None:
-        """Messages per second of processor time that reading them takes; None where a job failed, which is told."""
+        """Messages per second of processor time that reading them takes.
+
+        None where a job failed, or the difference is too small to be told from chance; it is said which.
+        """
         table, columns = topic(case), ", ".join(f"`{f.name}` {f.type}" for f in case.row.fields)
         options = {"format": case.format} | dict(case.reference or {})
         try:
@@ -55,18 +58,21 @@ class Formats:
                 f"CREATE TABLE {table}_bytes (v BYTES) WITH ({self._source(topic(case), {'format': 'raw'})})"
             )
             self._engine.do(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
-            runs = [
-                (
-                    self._cost(f"INSERT INTO {table}_nowhere SELECT * FROM {table}"),
-                    self._cost(f"INSERT INTO bytes_nowhere SELECT * FROM {table}_bytes"),
-                )
+            costs = [
+                self._cost(f"INSERT INTO {table}_nowhere SELECT * FROM {table}")
+                - self._cost(f"INSERT INTO bytes_nowhere SELECT * FROM {table}_bytes")
                 for _ in range(RUNS + 1)
             ][1:]
         except RuntimeError as e:
             reason, _, _ = str(e).partition("\n")
             print(f"{case.name}, reference engine: {reason}", file=sys.stderr)
             return None
-        return self._messages / max(statistics.median(one - bare for one, bare in runs), 1e-9)
+        cost, spread = statistics.median(costs), max(costs) - min(costs)
+        if cost <= spread:
+            told = f"{cost:.2f} s, which is no more than runs differ by ({spread:.2f} s); give it more messages"
+            print(f"{case.name}, reference engine: {told}", file=sys.stderr)
+            return None
+        return self._messages / cost
 
     def _source(self, topic: str, options: dict[str, str]) -> str:
         said = {
