@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import functions as sf
+from pyspark.sql import functions as sf, types as s
 
 from kdsl import (
     Avro,
@@ -30,6 +31,7 @@ from kdsl import (
 from kdsl.formats import ROW_KIND
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from kdsl.types.spark import spark_type
 from tests.run.test_upsert import Stream, by_key, lines
 
 if TYPE_CHECKING:
@@ -353,6 +355,46 @@ class TestRecords:
             expected = [f"+I[1, {first}]", f"-U[1, {first}]", f"+U[1, {last}]", f"-D[1, {last}]"]
             assert found == expected, table.__name__
             assert lines(table.read(spark, cluster)) == expected, table.__name__
+
+    def test_keys_of_any_type_are_found_again(
+        self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        """Keys that differ in one part alone, each written, changed, and every other one deleted; zeros are one."""
+        parts: list[tuple[str, Any, Any]] = [
+            ("DECIMAL(20, 3)", Decimal("99999999999999999.999"), Decimal("-0.001")),
+            ("TIMESTAMP(3)", datetime(2020, 1, 1), datetime(1960, 1, 1, 0, 0, 0, 1000)),
+            ("TIMESTAMP_LTZ(3)", datetime(2020, 1, 1, tzinfo=UTC), datetime(1960, 1, 1, tzinfo=UTC)),
+            ("DATE", date(2020, 1, 1), date(1900, 1, 1)),
+            ("BYTES", b"", b"\0"),
+            ("BOOLEAN", True, False),
+            ("STRING", "", "\U0001f9ad"),
+            ("ROW<a INT, b STRING>", (1, None), (None, "x")),
+            ("ARRAY<INT>", [], [None]),
+            ("DOUBLE", 0.0, 1.5),
+        ]
+        columns = ", ".join(f"k{i} {kind}" for i, (kind, _, _) in enumerate(parts))
+        listed = ", ".join(f"k{i}" for i in range(len(parts)))
+        table = sql(
+            f"CREATE TABLE t ({columns}, n INT, PRIMARY KEY ({listed}) NOT ENFORCED) WITH ('connector' = 'upsert-kafka'"
+            f", 'topic' = '{kdsl_topic()}', 'properties.bootstrap.servers' = '{cluster.bootstrap_servers}', "
+            "'key.format' = 'avro', 'key.avro.timestamp_mapping.legacy' = 'false', 'value.format' = 'json', "
+            "'scan.max-records-per-trigger' = '20')"
+        )
+        plain = [first for _, first, _ in parts]
+        keys = [plain, *([*plain[:i], other, *plain[i + 1 :]] for i, (_, _, other) in enumerate(parts))]
+        zero = [*plain[:-1], -0.0]
+        rows = [("+I", *key, n) for n, key in enumerate(keys)] + [("+U", *key, 100 + n) for n, key in enumerate(keys)]
+        rows += [("-D", *key, None) for key in keys[1::2]] + [("+U", *zero, 200)]
+        schema = s.StructType([s.StructField(ROW_KIND, s.StringType())])
+        for column in table.definition.columns:
+            schema = schema.add(column.name, spark_type(column.type))
+        table.write(spark.createDataFrame(rows, schema).coalesce(1))
+
+        left = [200, *(100 + n for n in range(2, len(keys), 2))]
+        found = lines(table.read(spark))
+        assert sorted(row.n for row in table.snapshot(spark).collect()) == sorted(left)
+        assert len(found) == 3 * len(keys) + 2 + len(keys[1::2])
+        assert sorted(Stream(tmp_path).run(table.read_stream(spark))) == sorted(found)
 
     def test_values_of_10_mb_are_read_as_changes_and_written(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
