@@ -16,14 +16,16 @@ from kdsl.client import librdkafka
 from kdsl.client.connector import ConnectorSettings, connector_settings
 from kdsl.client.draft import Draft, Resolve, read, refusal
 from kdsl.client.hiding import redact
+from kdsl.client.java_keys import open_key
 from kdsl.client.java_login import java_login
 from kdsl.client.key_files import scheme, unreachable
 from kdsl.client.machine import Machine
 from kdsl.client.model import Client
-from kdsl.client.sasl import PROVIDER
+from kdsl.client.sasl import MECHANISMS, PROVIDER, mechanism_is_missing
 from kdsl.client.settings import TABLE
 from kdsl.errors import Problem
 
+_MECHANISM = "sasl.mechanism"
 _ENDPOINT = "ssl.endpoint.identification.algorithm"
 
 
@@ -80,8 +82,12 @@ def java_settings(
             )
         elif machine is not None and scheme(location):
             draft.settings[name] = draft.tried(partial(machine.path, location)) or location
+    open_key(draft, machine)
     own = dict(draft.own)
-    system = java_login(draft, own, machine)
+    if draft.settings.get(_MECHANISM, "").upper() in (*MECHANISMS, "GSSAPI"):
+        draft.settings[_MECHANISM] = draft.settings[_MECHANISM].upper()
+    missing = draft.given.get("security.protocol", "").startswith("SASL_") and mechanism_is_missing(draft)
+    system = {} if missing else java_login(draft, own, machine)
     _own_names(draft, own)
     _in_order(draft)
     return JavaSettings(

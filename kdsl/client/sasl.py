@@ -11,7 +11,12 @@ from kdsl.client.model import MAX_INT, OVER_JVM, Target
 from kdsl.errors import listing, nearest
 from kdsl.secrets import has_reference
 
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_GOES_WITH = {
+    "PlainLoginModule": "PLAIN",
+    "ScramLoginModule": "SCRAM-SHA-256 or SCRAM-SHA-512",
+    "OAuthBearerLoginModule": "OAUTHBEARER",
+}
 _GRANTS = {
     "DefaultJwtRetriever": "client_credentials",
     "ClientCredentialsJwtRetriever": "client_credentials",
@@ -49,7 +54,7 @@ def sasl(draft: Draft, machine: Machine | None = None) -> None:
     if draft.hidden("sasl.mechanism"):
         return
     mechanism = (draft.value("sasl.mechanism") or "GSSAPI").upper()
-    if mechanism not in _MECHANISMS:
+    if mechanism not in MECHANISMS:
         _refused(draft, mechanism)
         return
     draft.put("sasl.mechanism", mechanism, "sasl.mechanism")
@@ -64,28 +69,35 @@ def sasl(draft: Draft, machine: Machine | None = None) -> None:
     _password(draft, mechanism)
 
 
+def mechanism_is_missing(draft: Draft) -> bool:
+    """Tell a login module that only goes with a mechanism that is not given; Kafka's default is GSSAPI."""
+    module = draft.login.kind if draft.login else ""
+    if draft.value("sasl.mechanism") is not None or module not in _GOES_WITH:
+        return False
+    draft.tell(
+        "sasl-mechanism",
+        f"{JAAS!r} names {module}, but 'sasl.mechanism' is not given, which means GSSAPI",
+        f"write sasl.mechanism={_GOES_WITH[module]}",
+    )
+    return True
+
+
 def _refused(draft: Draft, mechanism: str) -> None:
     given = draft.value("sasl.mechanism")
-    module = draft.login.kind if draft.login else ""
-    if given is None and module in ("PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule"):
-        wanted = {"PlainLoginModule": "PLAIN", "ScramLoginModule": "SCRAM-SHA-256 or SCRAM-SHA-512"}
-        draft.tell(
-            "sasl-mechanism",
-            f"{JAAS!r} names {module}, but 'sasl.mechanism' is not given, which means GSSAPI",
-            f"write sasl.mechanism={wanted.get(module, 'OAUTHBEARER')}",
-        )
-    elif mechanism == "GSSAPI":
+    if mechanism_is_missing(draft):
+        return
+    if mechanism == "GSSAPI":
         draft.tell(
             "sasl-gssapi",
             f"'sasl.mechanism' is GSSAPI{'' if given else ', the default'} (Kerberos), which the librdkafka in "
             "confluent-kafka's wheels is built without",
-            f"{OVER_JVM}, or another mechanism: {listing(_MECHANISMS)}",
+            f"{OVER_JVM}, or another mechanism: {listing(MECHANISMS)}",
         )
     else:
         draft.tell(
             "sasl-mechanism",
-            f"'sasl.mechanism' is {mechanism!r}, which librdkafka does not have{nearest(mechanism, _MECHANISMS)}",
-            f"write one of {listing(_MECHANISMS)}, or {OVER_JVM}",
+            f"'sasl.mechanism' is {mechanism!r}, which librdkafka does not have{nearest(mechanism, MECHANISMS)}",
+            f"write one of {listing(MECHANISMS)}, or {OVER_JVM}",
         )
 
 

@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import pytest
+from cryptography.hazmat.primitives import serialization as ser
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from kdsl.client.connector import ConnectorSettings
-from kdsl.client.java import java_settings
+from kdsl.client.java import JavaSettings, java_settings
+from kdsl.client.machine import ThisMachine
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -230,3 +236,107 @@ def test_an_identity_provider_is_told_as_every_version_of_java_s_clients_takes_i
     }
     assert made.system == {"org.apache.kafka.sasl.oauthbearer.allowed.urls": "https://idp/token"}
     assert "HUSH" not in repr(made)
+
+
+def test_a_mechanism_is_brought_to_java_s_spelling() -> None:
+    made = java_settings({"security.protocol": "SASL_SSL", "sasl.mechanism": "scram-sha-256"}, "consumer")
+
+    assert made.settings["sasl.mechanism"] == "SCRAM-SHA-256"
+
+
+@pytest.mark.parametrize(
+    ("module", "wanted"),
+    [("plain.PlainLoginModule", "PLAIN"), ("scram.ScramLoginModule", "SCRAM-SHA-256 or SCRAM-SHA-512")],
+)
+def test_a_login_without_its_mechanism_is_told_and_not_taken_for_kerberos(module: str, wanted: str) -> None:
+    jaas = f'org.apache.kafka.common.security.{module} required username="u" password="p";'
+
+    (problem,) = java_settings({"security.protocol": "SASL_SSL", "sasl.jaas.config": jaas}, "consumer").problems
+
+    assert (problem.severity, problem.fix) == ("error", f"write sasl.mechanism={wanted}")
+
+
+@pytest.fixture(scope="module")
+def key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+class TestKeys:
+    """Java opens no PEM key that today's tools encrypt, and librdkafka opens all: one declaration serves both."""
+
+    @staticmethod
+    def pem(key: ec.EllipticCurvePrivateKey, kind: ser.PrivateFormat, password: str | None = None) -> str:
+        how = ser.BestAvailableEncryption(password.encode()) if password else ser.NoEncryption()
+        return key.private_bytes(ser.Encoding.PEM, kind, how).decode()
+
+    @staticmethod
+    def made(given: Mapping[str, str]) -> JavaSettings:
+        common = {"security.protocol": "SSL", "ssl.keystore.type": "PEM"}
+        return java_settings({**common, **given}, "consumer", machine=ThisMachine())
+
+    @pytest.mark.parametrize(
+        ("kind", "password"),
+        [
+            (ser.PrivateFormat.PKCS8, "secret"),
+            (ser.PrivateFormat.TraditionalOpenSSL, "secret"),
+            (ser.PrivateFormat.TraditionalOpenSSL, None),
+        ],
+    )
+    def test_a_key_that_java_cannot_open_is_opened(
+        self, key: ec.EllipticCurvePrivateKey, kind: ser.PrivateFormat, password: str | None
+    ) -> None:
+        given = {"ssl.keystore.key": self.pem(key, kind, password), "ssl.keystore.certificate.chain": "chain"}
+        given |= {"ssl.key.password": password} if password else {}
+
+        made = self.made(given)
+
+        assert made.problems == ()
+        assert made.settings["ssl.keystore.key"] == self.pem(key, ser.PrivateFormat.PKCS8)
+        assert "ssl.key.password" not in made.settings
+
+    def test_the_key_of_a_file_is_opened_with_its_chain(self, key: ec.EllipticCurvePrivateKey, tmp_path: Path) -> None:
+        chain = "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"
+        path = tmp_path / "client.pem"
+        path.write_text(self.pem(key, ser.PrivateFormat.PKCS8, "secret") + chain, encoding="utf-8")
+
+        made = self.made({"ssl.keystore.location": str(path), "ssl.key.password": "secret"})
+
+        assert made.problems == ()
+        assert made.settings["ssl.keystore.key"] == self.pem(key, ser.PrivateFormat.PKCS8)
+        assert made.settings["ssl.keystore.certificate.chain"] == chain
+        assert "ssl.keystore.location" not in made.settings
+
+    def test_a_key_that_java_opens_stays_without_a_password_that_it_would_try(
+        self, key: ec.EllipticCurvePrivateKey, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "client.pem"
+        path.write_text(self.pem(key, ser.PrivateFormat.PKCS8), encoding="utf-8")
+
+        made = self.made({"ssl.keystore.location": str(path), "ssl.key.password": "not needed"})
+
+        assert made.settings["ssl.keystore.location"] == str(path)
+        assert made.settings.keys().isdisjoint({"ssl.key.password", "ssl.keystore.key"})
+
+    @pytest.mark.parametrize(
+        ("password", "told"),
+        [
+            ("wrong-word", "'ssl.keystore.key' has a key that cannot be opened: 'ssl.key.password' is wrong"),
+            (None, "'ssl.keystore.key' has an encrypted key, and 'ssl.key.password' is not given"),
+        ],
+    )
+    def test_a_key_that_cannot_be_opened_is_told_without_the_password(
+        self, key: ec.EllipticCurvePrivateKey, password: str | None, told: str
+    ) -> None:
+        given = {
+            "ssl.keystore.key": self.pem(key, ser.PrivateFormat.PKCS8, "secret"),
+            "ssl.keystore.certificate.chain": "",
+        }
+        (problem,) = self.made({**given, **({"ssl.key.password": password} if password else {})}).problems
+
+        assert told in problem.message
+        assert "wrong-word" not in str(problem)
+
+    def test_without_a_machine_nothing_is_opened(self, key: ec.EllipticCurvePrivateKey) -> None:
+        given = {"ssl.keystore.type": "PEM", "ssl.keystore.key": self.pem(key, ser.PrivateFormat.PKCS8, "secret")}
+
+        assert java_settings(given, "consumer").settings["ssl.keystore.key"] == given["ssl.keystore.key"]

@@ -35,7 +35,15 @@ def test_a_declaration_has_no_problem_while_planning(secure_kafka: LocalKafka, n
 
 
 @pytest.mark.parametrize(
-    "name", ["PLAIN", "SCRAM within TLS, JKS", "mutual TLS, PEM file", "mutual TLS, PKCS12", "OAUTHBEARER, unsecured"]
+    "name",
+    [
+        "PLAIN",
+        "SCRAM within TLS, JKS",
+        "mutual TLS, PEM file",
+        "mutual TLS, PEM texts",
+        "mutual TLS, PKCS12",
+        "OAUTHBEARER, unsecured",
+    ],
 )
 def test_rows_are_written_and_read_through_the_transport_jvm(
     spark: SparkSession, secure_kafka: LocalKafka, name: str
