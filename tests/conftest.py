@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -18,19 +19,22 @@ if TYPE_CHECKING:
     from tests.connect import ConnectServer
 
 ROOT = Path(__file__).parent.parent
+LONGEST = ("tests/security/", "tests/typing/")
 
 os.environ.pop("COLUMNS", None)  # a console keeps the width that it finds when it is made; tests say their own
+# Brokers and sessions of tests live for seconds or minutes: what the second compiler makes of them is not earned back.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 # Installed, kdsl registers its plugin itself; in a bare checkout nobody does.
 pytest_plugins = [] if entry_points(group="pytest11", name="kdsl") else ["kdsl.testing.pytest_plugin"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need a JVM or a broker by the fixtures they use; the longest file goes first.
+    """Mark the tests that need a JVM or a broker by the fixtures they use, and let what takes long go first.
 
-    Two workers share the files in this order: what is long and comes last would be waited for.
+    Two workers share the files in this order. What is long and comes last would be waited for: the longest files are
+    named, the others go by how many of their tests need Spark, and what needs nothing fills up the end.
     """
-    items.sort(key=lambda item: "tests/security/" not in item.nodeid)
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if "spark" in fixtures or "connect" in fixtures:
@@ -39,6 +43,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("kafka")
         if "kdsl_registry" in fixtures:
             item.add_marker("registry")
+    on_spark, on_kafka = (
+        Counter(item.path for item in items if item.get_closest_marker(name)) for name in ("spark", "kafka")
+    )
+    items.sort(key=lambda item: (not item.nodeid.startswith(LONGEST), -on_spark[item.path], -on_kafka[item.path]))
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,14 @@ LENGTHS = st.integers(1, t.MAX_LENGTH) | st.just(t.MAX_LENGTH)
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
+EFFORT = float(os.environ.get("KDSL_TEST_EFFORT", "0.5"))  # 10 for a night: new examples are drawn in each run
+
 _WIDE = decimal.Context(prec=t.MAX_DECIMAL)
+
+
+def examples(count: int) -> int:
+    """How many examples a costly property draws, of as many as an effort of 1 would draw."""
+    return max(20, round(count * EFFORT))
 
 
 def scalar_types(nullable: st.SearchStrategy[bool] | None = None) -> st.SearchStrategy[t.DataType]:

@@ -29,6 +29,7 @@ from kdsl.types.arrow import arrow_type
 from tests import strategies
 from tests.formats.conformance import python_rows
 from tests.run.read_plans import read_plan
+from tests.strategies import examples
 
 LARGE = 20_000
 AROUND = 60  # messages: more than are read one by one
@@ -243,7 +244,7 @@ class FormatContract(ABC):
         self.assert_one_answer(DAMAGE[name](self.message(7)[0]))
 
     @given(st.data())
-    @settings(deadline=None, max_examples=60, suppress_health_check=SUPPRESSED)
+    @settings(deadline=None, max_examples=examples(60), suppress_health_check=SUPPRESSED)
     def test_any_damage_gets_one_answer_with_its_place(self, data: st.DataObject) -> None:
         message = self.message(data.draw(st.integers(0, 99)))[0]
         places = st.integers(0, len(message))
@@ -295,7 +296,7 @@ class FormatContract(ABC):
         self.assert_rows(Decoded(decoded.rows.take(pa.array([0, len(owners) - 1]))), [0, 1])
 
     @given(st.data())
-    @settings(deadline=None, max_examples=150, suppress_health_check=SUPPRESSED)
+    @settings(deadline=None, max_examples=examples(150), suppress_health_check=SUPPRESSED)
     def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
         written_and_read(self, data)
 

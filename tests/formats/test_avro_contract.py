@@ -15,6 +15,7 @@ from kdsl_formats.avro import Avro
 from kdsl_formats.json.reference_encoder import escaped
 from tests.formats import avro_bodies
 from tests.formats.contract import SUPPRESSED, FormatContract
+from tests.strategies import examples
 
 ROW = t.row(
     id=t.BigInt(),
@@ -152,7 +153,7 @@ class TestAvroJson(TestAvro):
 
 @pytest.mark.parametrize("made", [Avro(encoding="json"), Avro(legacy_timestamps=False)], ids=["json", "modern"])
 @given(data=st.data())
-@settings(deadline=None, max_examples=60, suppress_health_check=SUPPRESSED)
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=SUPPRESSED)
 def test_what_was_written_reads_back_with_other_options(made: Avro, data: st.DataObject) -> None:
     row = data.draw(avro_bodies.row_types(legacy=made.legacy_timestamps))
     rows = pa.array(data.draw(st.lists(avro_bodies.values(row), max_size=3)), arrow_type(row))

@@ -22,6 +22,7 @@ from tests.formats.avro_bodies import ORDER, bodies
 from tests.formats.conformance import python_rows
 from tests.formats.contract import SUPPRESSED
 from tests.formats.test_avro_contract import long, text
+from tests.strategies import examples
 
 
 def record(*fields: tuple[Any, ...], name: str = "R", **more: Any) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def reason(writer: Any, kind: t.Row, reader: Any, message: bytes, **rules: Any) 
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=100, suppress_health_check=SUPPRESSED)
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=SUPPRESSED)
 def test_columns_equal_the_judge_whatever_the_bytes(data: st.DataObject) -> None:
     kind = data.draw(avro_bodies.row_types(legacy=False))
     schema = avro_schema(row_not_null(kind), legacy_timestamps=False)
@@ -84,7 +85,7 @@ def test_columns_equal_the_judge_whatever_the_bytes(data: st.DataObject) -> None
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=60, suppress_health_check=SUPPRESSED)
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=SUPPRESSED)
 def test_columns_equal_the_judge_for_some_of_the_fields(data: st.DataObject) -> None:
     kind = data.draw(avro_bodies.row_types())
     rows = data.draw(st.lists(avro_bodies.values(kind), min_size=1, max_size=3))
@@ -151,7 +152,7 @@ KINDS = [
 
 
 @given(UNIONS, st.sampled_from(KINDS), st.booleans(), st.data())
-@settings(deadline=None, max_examples=150, suppress_health_check=SUPPRESSED)
+@settings(deadline=None, max_examples=examples(150), suppress_health_check=SUPPRESSED)
 def test_unions_of_all_types_equal_the_judge(
     names: list[str], kind: t.DataType, inside: bool, data: st.DataObject
 ) -> None:
@@ -252,7 +253,7 @@ def test_a_union_may_have_more_types_than_fit_in_one_byte(wanted: bool) -> None:
 
 
 @given(st.integers(1, 38), st.data())
-@settings(deadline=None, max_examples=80, suppress_health_check=SUPPRESSED)
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=SUPPRESSED)
 def test_decimals_of_any_scale_equal_the_judge(precision: int, data: st.DataObject) -> None:
     table = row(d=t.Decimal(precision, data.draw(st.integers(0, precision))))
     scale = data.draw(st.integers(0, 38))

@@ -25,6 +25,7 @@ from tests.formats.avro_bodies import ORDER
 from tests.formats.contract import SUPPRESSED
 from tests.formats.test_avro_contract import long, text
 from tests.formats.test_avro_decoder import both as read, record, row, row_not_null
+from tests.strategies import examples
 
 
 def both(schema: Any, kind: t.Row, rows: pa.StructArray, **rules: Any) -> Encoded:
@@ -50,7 +51,7 @@ def reasons(schema: Any, kind: t.Row, value: dict[str, Any]) -> list[str]:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=80, suppress_health_check=SUPPRESSED)
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=SUPPRESSED)
 def test_columns_equal_the_judge(data: st.DataObject) -> None:
     kind = data.draw(avro_bodies.row_types(legacy=False))
     rows = data.draw(st.lists(strategies.values(kind.as_nullable(False)), max_size=5))
@@ -63,7 +64,7 @@ def test_columns_equal_the_judge(data: st.DataObject) -> None:
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300), min_size=1))
-@settings(deadline=None, max_examples=60, suppress_health_check=SUPPRESSED)
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=SUPPRESSED)
 def test_numbers_of_every_length_read_back(numbers: list[int]) -> None:
     kind = row(a=t.BigInt(nullable=False), b=t.BigInt())
     rows = pa.array([{"a": n, "b": n} for n in numbers], arrow_type(kind))
@@ -156,7 +157,7 @@ def test_only_rows_that_are_odd_go_to_the_judge(case: str, monkeypatch: pytest.M
 
 
 @given(st.sampled_from(sorted(ODD)), st.sampled_from(["", "array", "map"]), st.data())
-@settings(deadline=None, max_examples=100, suppress_health_check=SUPPRESSED)
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=SUPPRESSED)
 def test_odd_columns_equal_the_judge(case: str, around: str, data: st.DataObject) -> None:
     wire, kind, good, odd = ODD[case]
     value: st.SearchStrategy[Any] = st.sampled_from([*good, *good, *good, *odd])
@@ -176,7 +177,7 @@ def test_odd_columns_equal_the_judge(case: str, around: str, data: st.DataObject
 
 
 @given(st.integers(1, 38), st.integers(0, 38), st.none() | st.integers(1, 20), st.data())
-@settings(deadline=None, max_examples=100, suppress_health_check=SUPPRESSED)
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=SUPPRESSED)
 def test_decimals_of_any_scale_and_size_equal_the_judge(
     precision: int, scale: int, size: int | None, data: st.DataObject
 ) -> None:
@@ -188,7 +189,7 @@ def test_decimals_of_any_scale_and_size_equal_the_judge(
 
 
 @given(st.integers(1, 38), st.data())
-@settings(deadline=None, max_examples=80, suppress_health_check=SUPPRESSED)
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=SUPPRESSED)
 def test_decimals_of_every_length_read_back(precision: int, data: st.DataObject) -> None:
     kind = row(d=t.Decimal(precision, 1 if precision > 1 else 0, nullable=False))
     rows = pa.array(data.draw(st.lists(avro_bodies.values(kind), min_size=1)), arrow_type(kind))
@@ -322,7 +323,7 @@ def test_the_hash_of_a_text_is_javas() -> None:
 
 
 @given(st.lists(st.lists(strategies.TEXTS | st.sampled_from(["a", "Aa", "BB", "x" * 300]), max_size=9, unique=True)))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 def test_the_order_of_many_maps_is_that_of_each(maps: list[list[str]]) -> None:
     keys = pa.array([key for one in maps for key in one], pa.string())
     order, again = java_orders(keys, np.array([len(one) for one in maps], dtype=np.int64))

@@ -19,12 +19,13 @@ from kdsl_formats._avro.schema import AvroTypeError, avro_schema, avro_type_prob
 from tests.formats import avro_bodies
 from tests.formats.contract import SUPPRESSED
 from tests.formats.test_avro_decoder import record, row_not_null
+from tests.strategies import examples
 
 SHARED = Path(__file__).parents[3] / "shared" / "anchors" / "data" / "avro"
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=80, suppress_health_check=SUPPRESSED)
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=SUPPRESSED)
 def test_a_derived_schema_is_avros_and_means_the_table_again(data: st.DataObject) -> None:
     kind = row_not_null(data.draw(avro_bodies.row_types()))
     schema = avro_schema(kind)

@@ -13,6 +13,7 @@ from kdsl.formats import ROW_KINDS, Decoded, Use
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
 from kdsl_formats.cdc_json.format import ChangeJson
+from tests.strategies import examples
 
 ROW = t.row(id=t.BigInt(), name=t.STRING, amount=t.Decimal(10, 2), at=t.Timestamp(3))
 IMAGE = '{"id":7,"name":"x","amount":1.25,"at":"2024-05-01 12:00:00.5"}'
@@ -166,7 +167,7 @@ def test_bad_values_are_told_with_their_place() -> None:
 
 
 @pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.identifier)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(noise=st.lists(st.binary(max_size=60), max_size=4), at=st.integers(0, 200), what=st.binary(max_size=6))
 def test_noise_gives_an_error_or_a_row_and_never_a_crash(
     made: ChangeJson, noise: list[bytes], at: int, what: bytes

@@ -12,6 +12,7 @@ from kdsl_formats.csv.decoder import CsvDecoder
 from kdsl_formats.csv.grammar import Dialect, split, text_of
 from tests.formats import csv_messages
 from tests.formats.conformance import Case, answer, cases, python_rows
+from tests.strategies import examples
 
 THREE = t.row(a=t.STRING, b=t.Int(), c=t.STRING)
 
@@ -27,7 +28,9 @@ def read(csv: Csv, row: t.Row, *messages: bytes | None) -> tuple[list[tuple[obje
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    deadline=None, max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 def test_the_fast_decoder_equals_the_reference(data: st.DataObject) -> None:
     csv, row = data.draw(csv_messages.dialects()), data.draw(csv_messages.rows())
     messages = data.draw(st.lists(csv_messages.messages(row, csv), max_size=20))

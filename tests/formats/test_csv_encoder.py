@@ -13,6 +13,7 @@ from kdsl_formats.csv.reference_encoder import ReferenceEncoder
 from tests import strategies
 from tests.formats import csv_messages
 from tests.formats.conformance import Case, answer, cases, python_rows
+from tests.strategies import examples
 
 TEXTS = st.text(st.sampled_from(list("aZ1 ~};,|\"'\\\n\t#é€þ\uffff😀*\0")), max_size=27)
 
@@ -33,7 +34,9 @@ def _texts(kind: t.DataType) -> st.SearchStrategy[Any] | None:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    deadline=None, max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 def test_the_fast_encoder_equals_the_reference(data: st.DataObject) -> None:
     csv, row = data.draw(csv_messages.dialects()), data.draw(csv_messages.rows())
     values = strategies.values(row.as_nullable(False), _texts)

@@ -19,6 +19,7 @@ from kdsl_formats.protobuf.wire import Source
 from tests import strategies
 from tests.formats.conformance import python_rows
 from tests.formats.protobuf_messages import HEADS, alike, everything, messages, odd_bytes, rows_of, written_values
+from tests.strategies import examples
 
 EVERY = 1 << 30
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -32,7 +33,7 @@ def told(decoded: Decoded) -> Any:
 
 @pytest.mark.parametrize("syntax", HEADS)
 @given(st.data())
-@settings(deadline=None, max_examples=80, suppress_health_check=QUIET)
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=QUIET)
 def test_both_ways_to_read_give_the_same(syntax: str, data: st.DataObject) -> None:
     schema = everything(syntax)
     row = data.draw(rows_of(schema.message))
@@ -65,7 +66,7 @@ def test_plain_messages_are_read_by_columns(syntax: str, data: st.DataObject) ->
 
 @pytest.mark.parametrize("syntax", HEADS)
 @given(st.data())
-@settings(deadline=None, max_examples=80, suppress_health_check=QUIET)
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=QUIET)
 def test_both_ways_to_write_give_the_same(syntax: str, data: st.DataObject) -> None:
     schema = everything(syntax)
     row = data.draw(rows_of(schema.message))
