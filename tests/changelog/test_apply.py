@@ -32,6 +32,18 @@ WITH_LOG = tuple(kind for kind in KINDS if kind not in ("memory", "derby-update-
 each_lasting_kind = pytest.mark.parametrize(
     "applied", [pytest.param(k, marks=pytest.mark.postgres) if k == "postgres" else k for k in WITH_LOG], indirect=True
 )
+_ELSEWHERE = [("delta", True), ("derby-update-insert", True)]  # test_tables.py shows the one, derby-merge the other
+fails = pytest.mark.parametrize(
+    ("applied", "after"),
+    [
+        pytest.param(k, after, marks=pytest.mark.postgres if k == "postgres" else ())
+        for k in KINDS
+        for after in (False, True)
+        if (k, after) not in _ELSEWHERE
+    ],
+    indirect=["applied"],
+    ids=lambda value: ("before", "after")[value] if isinstance(value, bool) else value,
+)
 
 
 @pytest.fixture
@@ -77,7 +89,8 @@ class Source:
             lines = (dict(zip((ROW_KIND, "id", "name", "visits"), row, strict=True)) for row in batch)
             hidden = self._folder / f".{self._count}.tmp"
             hidden.write_text("\n".join(json.dumps(line) for line in lines))
-            os.utime(hidden, (1_700_000_000 + self._count,) * 2)  # Spark reads files in the order of their times
+            written = 1_700_000_000 + self._count
+            os.utime(hidden, (written, written))  # Spark reads files in the order of their times
             hidden.rename(self._folder / f"{self._count:04}.json")
             self._count += 1
 
@@ -124,8 +137,7 @@ def test_a_batch_that_comes_again_changes_nothing(applied: Applied, spark: Spark
     assert applied.rows() == [*expected, (88, "other", 1)]
 
 
-@each_kind
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@fails
 def test_a_stream_that_fails_in_a_batch_and_goes_on_leaves_the_final_state(
     applied: Applied, spark: SparkSession, tmp_path: Path, after: bool
 ) -> None:
