@@ -16,6 +16,7 @@ import orjson
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kdsl.run.cluster.offsets import Offsets, offset_document, positions_of
+from kdsl.run.frames.analyzed import items, kind_of
 from kdsl.run.queries.events import Observer, Progress, Query, ReadProgress
 from kdsl.run.queries.reads import READ_OPTION, Read, find, find_by_topics, stop_of
 from kdsl.run.session import is_connect
@@ -265,11 +266,10 @@ def _sources(running: Any) -> list[tuple[str, str | None, str]]:
     """
     if running is None:
         return []
-    offsets, leaves = running.committedOffsets(), running.logicalPlan().collectLeaves()
+    offsets = running.committedOffsets()
     found: dict[str, tuple[str, str | None, str]] = {}
-    for at in range(leaves.size()):
-        leaf = leaves.apply(at)
-        kind = leaf.getClass().getSimpleName()
+    for leaf in items(running.logicalPlan().collectLeaves()):
+        kind = kind_of(leaf)
         if not kind.startswith("Streaming"):
             continue
         stream, option, offset = None, "", None
