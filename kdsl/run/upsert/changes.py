@@ -12,7 +12,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -196,6 +195,8 @@ def _equal(rows: pa.RecordBatch, some: Numbers, others: Numbers) -> Flags:
 
 def _equal_values(a: pa.Array, b: pa.Array) -> Flags:
     if pa.types.is_nested(a.type):
+        import polars as pl
+
         return pl.Series(pl.from_arrow(a)).eq_missing(pl.Series(pl.from_arrow(b))).to_numpy()
     both = pc.and_(a.is_null(), b.is_null())
     found: Flags = pc.or_(pc.fill_null(pc.equal(a, b), False), both).to_numpy(zero_copy_only=False)

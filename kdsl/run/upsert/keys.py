@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -43,6 +42,8 @@ def lasts(ids: Numbers) -> Flags:
 
 def _numbered(array: pa.Array) -> tuple[Numbers, int]:
     if pa.types.is_nested(array.type):
+        import polars as pl
+
         return _dense(pl.Series(pl.from_arrow(array)).rank("dense").fill_null(0).to_numpy())
     if pa.types.is_floating(array.type):
         values = array.to_numpy(zero_copy_only=False) + 0.0  # -0.0 is 0.0
