@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
 from kdsl.run.metrics.accumulated import reports_of
 from kdsl.run.metrics.source_reports import OBSERVED, SHOWN, read_reports
+
+_log = logging.getLogger(__name__)
 
 
 def completed(document: Mapping[str, Any], java: Any = None) -> Mapping[str, Any]:
@@ -27,9 +32,16 @@ def completed(document: Mapping[str, Any], java: Any = None) -> Mapping[str, Any
         counts = read_reports(reports)
         numbers = {number: value for number, field, _ in SHOWN if (value := getattr(counts, field)) is not None}
         if java is not None and name not in observed:
-            java.observedMetrics().put(name, _row(numbers))
+            _show(java, name, numbers)
         observed[name] = {OBSERVED: {**numbers, "reports": reports}}
     return {**document, "observedMetrics": observed}
+
+
+def _show(java: Any, name: str, numbers: Mapping[str, int]) -> None:
+    try:
+        java.observedMetrics().put(name, _row(numbers))
+    except (Py4JError, TypeError) as e:  # it is Spark's own object; the metrics do without
+        _log.warning("Spark's progress does not take the numbers of %s: %s", name, e)
 
 
 def _row(numbers: Mapping[str, int]) -> Any:
