@@ -1,7 +1,8 @@
 """Reports of tasks by an accumulator, which costs a batch nothing: on classic sessions.
 
 Spark hands what tasks have accumulated to the driver before a batch's progress is told. There is one accumulator for
-each Spark application; it keeps the reports of the last batches, each under its query and batch.
+each Spark application; it keeps the last reports, each under its query and batch. They travel as plain tuples: what the
+driver cannot read would end the accumulators of the whole application.
 """
 
 from __future__ import annotations
@@ -11,36 +12,19 @@ from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import attrs
-from pyspark import AccumulatorParam, TaskContext
-from pyspark.accumulators import _deserialize_accumulator
+from pyspark import Accumulator, AccumulatorParam, TaskContext
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OPTION = "metrics.accumulator"
 """The option of a source that names the accumulator of its tasks' reports."""
-_KEPT = 500
+_KEPT = 20_000  # reports, of less than a kilobyte each
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # what Spark tells the tasks of a batch
 
 _Batch = tuple[str, int]
-
-
-@attrs.frozen
-class Report:
-    """A report on its way.
-
-    Attributes:
-        query: The id of the query.
-        batch: The batch.
-        name: The observation that it is part of.
-        text: What it says.
-    """
-
-    query: str
-    batch: int
-    name: str
-    text: str
+_Report = tuple[str, int, str, str]
+"""The id of a query, a batch, the name of an observation, and what the report says."""
 
 
 class _Kept:
@@ -48,27 +32,36 @@ class _Kept:
 
     def __init__(self) -> None:
         self._batches: OrderedDict[_Batch, dict[str, list[str]]] = OrderedDict()
+        self._count = 0
         self._lock = Lock()
 
-    def extend(self, reports: Iterable[Report]) -> None:
+    def extend(self, reports: Iterable[_Report]) -> None:
         with self._lock:
-            for one in reports:
-                key = (one.query, one.batch)
-                self._batches.setdefault(key, {}).setdefault(one.name, []).append(one.text)
-                self._batches.move_to_end(key)
-            while len(self._batches) > _KEPT:
-                self._batches.popitem(last=False)
+            for query, batch, name, text in reports:
+                self._batches.setdefault((query, batch), {}).setdefault(name, []).append(text)
+                self._batches.move_to_end((query, batch))
+                self._count += 1
+            while self._count > _KEPT and len(self._batches) > 1:
+                self._drop(next(iter(self._batches)))
+
+    def forget(self, query: str) -> None:
+        with self._lock:
+            for batch in [batch for batch in self._batches if batch[0] == query]:
+                self._drop(batch)
 
     def of(self, batch: _Batch) -> dict[str, list[str]]:
         with self._lock:
             return {name: list(texts) for name, texts in self._batches.get(batch, {}).items()}
 
+    def _drop(self, batch: _Batch) -> None:
+        self._count -= sum(map(len, self._batches.pop(batch).values()))
+
 
 class _Reports(AccumulatorParam[Any]):
-    def zero(self, value: Any) -> list[Report]:  # noqa: ARG002
+    def zero(self, value: Any) -> list[_Report]:  # noqa: ARG002
         return []
 
-    def addInPlace(self, value1: Any, value2: list[Report]) -> Any:  # noqa: N802
+    def addInPlace(self, value1: Any, value2: list[_Report]) -> Any:  # noqa: N802
         value1.extend(value2)  # a list in a task, what is kept on the driver
         return value1
 
@@ -90,7 +83,10 @@ def accumulator(spark: SparkSession) -> int:
 
 
 def tell(accumulator: int, name: str, text: str) -> None:
-    """Report, from within a task of a streaming query.
+    """Report, from within a task of a streaming query, once in each task.
+
+    A job that ``foreachBatch`` runs in a thread of its own does not say of which batch it is, and tells nothing, unless
+    the thread is one of ``pyspark.InheritableThread``.
 
     Args:
         accumulator: The id of the accumulator.
@@ -100,7 +96,16 @@ def tell(accumulator: int, name: str, text: str) -> None:
     task = TaskContext.get()
     query, batch = (None, None) if task is None else (task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH))
     if query is not None and batch is not None:
-        _deserialize_accumulator(accumulator, [], _REPORTS).add([Report(query, int(batch), name, text)])
+        Accumulator(accumulator, [], _REPORTS).add([(query, int(batch), name, text)])
+
+
+def forget(query: str) -> None:
+    """Forget what was told of a query: it begins anew, and its next batch may be one that has run in part.
+
+    Args:
+        query: The id of the query.
+    """
+    _KEEPING.forget(query)
 
 
 def reports_of(query: str, batch: int) -> Mapping[str, list[str]]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from kdsl.run.cluster.lease import group_lease, transactions_lease
+from kdsl.run.metrics.accumulated import forget
 from kdsl.run.metrics.model import QueryMetrics
 from kdsl.run.metrics.progress import completed
 from kdsl.run.metrics.sink_reports import Spool
@@ -35,6 +36,7 @@ class MetricsObserver:
 
     def started(self, query: Query) -> None:
         """A query begins."""
+        forget(query.id)
         _tracker(query.id).begin(query.run_id, query.name)
 
     def progressed(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:

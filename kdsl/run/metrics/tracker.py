@@ -363,7 +363,7 @@ class Tracker:
 
 
 def _observed(document: Mapping[str, Any]) -> dict[str, SourceCounts]:
-    """What the tasks of a batch have told on their rows, by read."""
+    """What the tasks of a batch have told, by read."""
     counted: dict[str, SourceCounts] = {}
     for name, row in (document.get("observedMetrics") or {}).items():
         read = read_of(name)

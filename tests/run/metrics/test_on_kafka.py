@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark import InheritableThread
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from kdsl import Col, Json, PrimaryKey, UpsertTable
@@ -357,6 +359,36 @@ class TestSource:
             df.groupBy("text").count().collect()
 
         assert only(run(read_stream(spark, read_plan(topic), cluster), work)).num_bytes_in == 10
+
+    def test_work_in_threads_that_inherit_counts_too(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+
+        def work(df: DataFrame, batch: int) -> None:
+            thread = InheritableThread(df.collect)
+            thread.start()
+            thread.join()
+
+        assert only(run(read_stream(spark, read_plan(topic), cluster), work)).num_bytes_in == 3
+
+    def test_a_batch_that_failed_counts_once_when_its_query_is_started_again(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+
+        def fail(df: DataFrame, batch: int) -> None:
+            df.collect()
+            raise ValueError("not yet")
+
+        with pytest.raises(StreamingQueryException, match="not yet"):
+            run(read_stream(spark, read_plan(topic), cluster), fail)
+        query = run(read_stream(spark, read_plan(topic), cluster), lambda df, batch: df.collect())
+
+        assert only(query).num_records_in == 3
+        assert [row["numRecordsIn"] for row in observed(query)] == [3]
 
     def test_a_session_can_do_without(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any

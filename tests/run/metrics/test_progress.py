@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
 
 from kdsl.run.metrics import accumulated
-from kdsl.run.metrics.accumulated import Report, reports_of
+from kdsl.run.metrics.accumulated import reports_of
+from kdsl.run.metrics.observer import METRICS
 from kdsl.run.metrics.progress import completed
 from kdsl.run.metrics.source_reports import Reporter
+from kdsl.run.queries.events import Query
 
 
 @pytest.fixture
@@ -32,8 +33,8 @@ def document(batch: int, **more: Any) -> dict[str, Any]:
 
 
 def test_the_reports_of_a_batch_stand_beside_what_spark_observed(kept: Any) -> None:
-    kept.extend([Report("q", 1, "kdsl.x.1", report(3)), Report("q", 1, "kdsl.x.1", report(2, "b"))])
-    kept.extend([Report("q", 2, "kdsl.x.1", report(9)), Report("other", 1, "kdsl.x.1", report(9))])
+    kept.extend([("q", 1, "kdsl.x.1", report(3)), ("q", 1, "kdsl.x.1", report(2, "b"))])
+    kept.extend([("q", 2, "kdsl.x.1", report(9)), ("other", 1, "kdsl.x.1", report(9))])
 
     found = completed(document(1, observedMetrics={"mine": {"n": 1}}))["observedMetrics"]
 
@@ -44,7 +45,7 @@ def test_the_reports_of_a_batch_stand_beside_what_spark_observed(kept: Any) -> N
 
 
 def test_a_progress_of_waiting_has_the_number_of_the_next_batch_and_none_of_its_reports(kept: Any) -> None:
-    kept.extend([Report("q", 1, "kdsl.x.1", report(3))])
+    kept.extend([("q", 1, "kdsl.x.1", report(3))])
     waiting = document(1, durationMs={"latestOffset": 1})
 
     assert completed(waiting) is waiting
@@ -56,15 +57,46 @@ def test_a_batch_without_reports_is_as_it_was(kept: Any) -> None:
     assert completed(told) is told
 
 
-def test_of_many_batches_the_last_are_kept(kept: Any) -> None:
-    for n in range(2_000):
-        kept.extend([Report("q", n, "kdsl.x.1", report(1))])
+def test_of_many_reports_those_of_the_last_batches_are_kept_and_of_a_batch_all(kept: Any) -> None:
+    text = report(1)
+    for n in range(300):
+        kept.extend([("q", n, "kdsl.x.1", text)] * 100)
 
-    assert reports_of("q", 0) == {}
-    assert list(reports_of("q", 1_999)) == ["kdsl.x.1"]
+    assert reports_of("q", 0) == reports_of("q", 99) == {}
+    assert [len(reports_of("q", n)["kdsl.x.1"]) for n in (100, 299)] == [100, 100]
+
+    kept.extend([("q", 300, "kdsl.x.1", text)] * 50_000)
+    assert len(reports_of("q", 300)["kdsl.x.1"]) == 50_000
+    assert reports_of("q", 299) == {}
+
+
+def test_a_batch_that_a_query_has_run_in_part_before_it_was_started_again_counts_once(kept: Any) -> None:
+    kept.extend([("q", 1, "kdsl.x.1", report(3)), ("other", 1, "kdsl.x.1", report(9))])
+    METRICS.started(Query("q", "run 2"))
+    kept.extend([("q", 1, "kdsl.x.2", report(5))])
+
+    assert list(reports_of("q", 1)) == ["kdsl.x.2"]
+    assert list(reports_of("other", 1)) == ["kdsl.x.1"]
+
+
+class Unwilling:
+    """A progress of Java's that lets nobody add to it."""
+
+    def observedMetrics(self) -> dict[str, Any]:
+        raise TypeError("read-only")
+
+
+def test_numbers_that_sparks_object_does_not_take_are_told_nevertheless(
+    kept: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept.extend([("q", 1, "kdsl.x.1", report(3))])
+
+    found = completed(document(1), Unwilling())["observedMetrics"]
+
+    assert found["kdsl.x.1"]["metrics"]["numRecordsIn"] == 3
+    assert "kdsl.x.1" in caplog.text
+    assert "read-only" in caplog.text
 
 
 def test_outside_a_batch_of_a_stream_nothing_is_told() -> None:
     accumulated.tell(-99, "kdsl.x.1", report(1))
-
-    assert pickle.loads(pickle.dumps(Report("q", 1, "n", "t"))) == Report("q", 1, "n", "t")
