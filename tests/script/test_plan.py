@@ -403,6 +403,43 @@ class TestUpserts:
             assert (batch.query.changelog, "HAVING" in batch.query.text) == (False, True)
             assert ("HAVING" in stream.query.text, "'-D' END AS `_row_kind`" in stream.query.text) == (False, True)
 
+    def test_what_is_worked_out_of_a_group_is_null_where_the_group_is_not_there(self) -> None:
+        query = "SELECT word, 100 / SUM(CHAR_LENGTH(shop)) FROM words GROUP BY word HAVING SUM(CHAR_LENGTH(shop)) <> 0"
+        (job,) = self.planned(f"INSERT INTO counts {query}").jobs
+
+        passes = "(sum(char_length(`words`.`shop`)) <> 0)"
+        text = job.query.text.lower().replace("cast(", "").replace(" as int)", "")
+        assert f"if({passes.lower()}, " in text, text
+
+    @pytest.mark.parametrize(
+        ("query", "told"),
+        [
+            ("SELECT word, ROW_NUMBER() OVER (PARTITION BY word ORDER BY n) FROM counts", "has no OVER windows"),
+            ("SELECT word, n FROM counts ORDER BY n", "ORDER BY of a changelog"),
+            ("SELECT word, n FROM counts LIMIT 3", "LIMIT of a changelog"),
+            ("SELECT word, 1 FROM words WHERE EXISTS (SELECT 1 FROM counts)", "cannot give a changelog"),
+            ("SELECT word, 1 FROM words WHERE word IN (SELECT word FROM counts)", "cannot give a changelog"),
+            ("SELECT word, (SELECT n FROM counts WHERE word = 'a') FROM words", "cannot give a changelog"),
+        ],
+    )
+    def test_what_would_take_changes_for_rows_is_refused_in_batches_too(self, query: str, told: str) -> None:
+        ((code, message),) = problems(
+            f"{self.TABLES} SET 'execution.runtime-mode' = 'batch'; INSERT INTO counts {query}"
+        )
+
+        assert (code, told in message) == ("sql-query", True), message
+
+    def test_a_nested_query_of_a_batch_takes_the_groups_of_a_changelog(self) -> None:
+        nested = "SELECT word, 1 FROM words WHERE word IN (SELECT word FROM counts GROUP BY word)"
+
+        assert self.planned(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO shown {nested}").jobs
+
+    def test_groups_of_values_are_no_stream(self) -> None:
+        query = "SELECT word, COUNT(*) FROM (VALUES ('a'), ('a'), ('b')) AS v (word) GROUP BY word HAVING COUNT(*) > 1"
+        (job,) = self.planned(f"INSERT INTO appended {query}").jobs
+
+        assert (job.query.changelog, "HAVING" in job.query.text) == (False, True)
+
     def test_a_group_by_what_it_is_grouped_by_never_goes(self) -> None:
         (job,) = self.planned(
             "INSERT INTO counts SELECT word, COUNT(*) FROM words GROUP BY word HAVING word > 'a'"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
@@ -13,7 +13,7 @@ from kdsl.declare.translate.facts import Facts
 from kdsl.declare.translate.intervals import microseconds
 from kdsl.declare.translate.retracting import COUNTED, average, counted, signed
 from kdsl.declare.translate.scalar import Scalar
-from kdsl.declare.translate.scopes import AmbiguousError, Relations
+from kdsl.declare.translate.scopes import AmbiguousError, Changelog, Relations
 from kdsl.declare.translate.values import INTEGERS, Value
 from kdsl.declare.translate.windows import window_bound, window_text
 from kdsl.errors import nearest
@@ -266,7 +266,7 @@ class Expressions(Scalar):
     def in_query(self, node: n.In, value: Value) -> Value:
         """``IN (SELECT …)``."""
         assert node.query is not None
-        text, row = self.query(node.query, self.relations)
+        text, row = self._rows(node, node.query, "IN")
         mine = value.type.fields if isinstance(node.operand, n.Collection) and isinstance(value.type, t.Row) else ()
         if len(row.fields) != max(len(mine), 1):
             reason = f"the query behind IN gives {len(row.fields)} columns, and {max(len(mine), 1)} stand before it"
@@ -282,13 +282,21 @@ class Expressions(Scalar):
 
     def nested(self, node: n.Nested) -> Value:
         """``EXISTS``, or a query that gives one value."""
-        text, row = self.query(node.query, self.relations)
+        text, row = self._rows(node, node.query, "EXISTS" if node.exists else "SELECT")
         self.facts.note("nested", "SELECT", node.at)
         if node.exists:
             return Value(f"EXISTS ({text})", t.Boolean(nullable=False))
         if len(row.fields) != 1:
             self.fail(node, "SELECT", f"a query as a value gives {len(row.fields)} columns", "select one")
         return Value(f"({text})", row.fields[0].type.as_nullable())
+
+    def _rows(self, node: n.Node, query: n.Node, word: str) -> tuple[str, t.Row]:
+        """A query inside of an expression, which takes rows for what is there; streams have none at all."""
+        text, row = self.query(query, self.relations)
+        if isinstance(row, Changelog) and not self.facts.streaming:
+            reason = "a query inside of an expression cannot give a changelog, whose rows come and go"
+            self.fail(node, word, reason, "GROUP BY what it selects, which leaves what is there")
+        return text, row
 
 
 def _nullable(value: Value) -> t.DataType | None:
@@ -308,14 +316,27 @@ def _sum(value: Value, word: str, behind: str) -> Value:
 
 def aggregates(node: object) -> bool:
     """Whether an aggregate stands somewhere in a tree."""
-    if isinstance(node, n.Call):
-        name = node.name.upper()
-        if name in _AGGREGATES and node.over is None:
+    for call in _calls(node):
+        name = call.name.upper()
+        if name in _AGGREGATES and call.over is None:
             return True
         if name.partition("_")[0] in _LEGACY and name.partition("_")[2] in _PARTS:
             return True
+    return False
+
+
+def analytic(node: object) -> bool:
+    """Whether a function with ``OVER`` stands somewhere in a tree."""
+    return any(call.over is not None for call in _calls(node))
+
+
+def _calls(node: object) -> Iterator[n.Call]:
+    """The calls that stand somewhere in a tree, but for those of nested queries."""
     if isinstance(node, tuple):
-        return any(map(aggregates, node))
-    if isinstance(node, n.Nested) or not isinstance(node, n.Node):
-        return False
-    return any(aggregates(getattr(node, a.name)) for a in attrs.fields(type(node)) if a.name != "at")
+        for one in node:
+            yield from _calls(one)
+    elif isinstance(node, n.Node) and not isinstance(node, n.Nested):
+        if isinstance(node, n.Call):
+            yield node
+        for a in attrs.fields(type(node)):
+            yield from _calls(getattr(node, a.name))

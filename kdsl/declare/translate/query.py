@@ -12,10 +12,10 @@ from kdsl.declare.translate.casts import cast
 from kdsl.declare.translate.errors import UntranslatableError
 from kdsl.declare.translate.facts import Facts, Hint, Note, TimeWindow
 from kdsl.declare.translate.from_clause import FromClause, names_of
-from kdsl.declare.translate.grouping import Expressions, aggregates
+from kdsl.declare.translate.grouping import Expressions, aggregates, analytic
 from kdsl.declare.translate.query_reader import read_query
 from kdsl.declare.translate.reader import too_deep
-from kdsl.declare.translate.retracting import COUNTED, comes, counted, guarded
+from kdsl.declare.translate.retracting import comes, counted, guarded
 from kdsl.declare.translate.scopes import Changelog, Relation, Relations, Window, relation
 from kdsl.declare.translate.values import NoCommonTypeError, Value, common, same_in_spark
 from kdsl.declare.translate.windows import WINDOW, one_group
@@ -24,6 +24,7 @@ from kdsl.types import model as t
 from kdsl.types.sql import quoted
 
 _LIMIT_FIX = "write a number"
+_THERE = "take the rows that are there, in Python (snapshot)"
 
 
 @attrs.frozen
@@ -99,6 +100,11 @@ class _Queries(FromClause):
             named.append(f"{quoted(name)}{listed} AS ({text})")
             self.named[name] = row
         text, row = self.body(node.body, outer, node.order)
+        around = node.order[0] if node.order else node.limit or node.offset
+        if around is not None and isinstance(row, Changelog):
+            word = "ORDER BY" if node.order else "LIMIT" if node.limit else "OFFSET"
+            reason = f"{word} of a changelog, whose rows come and go: each change counts, and in its order"
+            self.fail(around, word, reason, f"leave it out, or {_THERE}")
         if node.limit is not None:
             text += f" LIMIT {self.count(node.limit)}"
         if node.offset is not None:
@@ -152,10 +158,11 @@ class _Queries(FromClause):
         groups, readable = self.groups(expressions, node, found)
         around = self.facts.aggregates
         self.facts.aggregates = False
-        expressions.grouped = frozenset(groups) if groups or any(map(_is_aggregate, node.items)) else None
+        grouped = bool(groups) or node.having is not None or any(map(_is_aggregate, node.items))
+        expressions.grouped = frozenset(groups) if grouped else None
         if expressions.grouped is not None:
             expressions.grouped |= readable
-        changing = self.changing(node, found, groups, grouped=expressions.grouped is not None)
+        changing = self.changing(node, found, groups, grouped=grouped)
         if changing is not None and expressions.grouped is not None:
             expressions.comes = comes(str(changing.kinds))
         items = self.items(expressions, node, found)
@@ -170,14 +177,13 @@ class _Queries(FromClause):
         images = changing is None or changing.images
         if expressions.grouped is not None:
             rows = f"{counted(expressions.comes)} > 0L" if groups and expressions.comes else ""
-            if rows:
-                items = [
-                    (name, guarded(rows, v) if _may_fail(i) else v)
-                    for i, (name, v) in zip(node.items, items, strict=True)
-                ]
-                having = f"CASE WHEN {rows} THEN {having or 'true'} ELSE false END"
+            there = f"CASE WHEN {rows} THEN {having or 'true'} ELSE false END" if rows else having
             going = bool(updated) and bool(rows or (node.having is not None and aggregates(node.having)))
-            kinds, having = self.there(having, going=going)
+            kinds, having = self.there(there, going=going)
+            guard = there if kinds else rows
+            if guard:
+                pairs = zip(node.items, items, strict=True)
+                items = [(name, guarded(guard, v) if _is_aggregate(i) else v) for i, (name, v) in pairs]
             images = not going
         fields = tuple(t.Field(name, value.type or t.STRING) for name, value in items)
         row = t.Row(fields, nullable=False) if kinds is None else Changelog(fields, nullable=False, images=images)
@@ -196,9 +202,10 @@ class _Queries(FromClause):
             condition: What holds of a group that is there; empty where all are.
             going: Whether a group may be there at first, and not any more.
         """
-        if going:
-            self.facts.for_streams = self.facts.streaming
-        if going and self.facts.streaming:
+        if not going or not self.facts.tables:  # without tables there is no stream
+            return None, condition
+        self.facts.for_streams = self.facts.streaming
+        if self.facts.streaming:
             return f"CASE WHEN {condition} THEN '+U' ELSE '-D' END", ""
         return None, condition
 
@@ -214,6 +221,8 @@ class _Queries(FromClause):
         if isinstance(node.source, n.Join) and not isinstance(node.source.right, n.Unnest):
             why = "cannot be joined: Spark's joins take no row back"
             fix = "join in Python, with the rows that are there (snapshot)"
+        elif not grouped and any(map(analytic, node.items)):
+            why, fix = "has no OVER windows: Spark takes no row back from them", _THERE
         elif node.distinct:
             why, fix = "cannot be made DISTINCT: Spark keeps no rows for it", "write GROUP BY"
         elif grouped and (sets or self.windowed(groups)):
@@ -356,12 +365,6 @@ class _Queries(FromClause):
         fields = tuple(t.Field(name, kind or t.STRING) for name, (kind, _) in zip(names, columns, strict=True))
         listed = ", ".join(map(quoted, names))
         return f"SELECT * FROM VALUES {', '.join(texts)} AS `__values` ({listed})", t.Row(fields, nullable=False)  # noqa: S608  # no database is asked
-
-
-def _may_fail(item: n.Node) -> bool:
-    """Whether a column of groups is worked out from aggregates, and is none of them itself."""
-    value = item.value if isinstance(item, n.Item) else item
-    return aggregates(value) and not (isinstance(value, n.Call) and value.name.upper() in COUNTED)
 
 
 def _is_aggregate(item: n.Node) -> bool:

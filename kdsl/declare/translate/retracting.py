@@ -49,10 +49,10 @@ def signed(comes: str, value: Value) -> Value:
 
 
 def guarded(there: str, value: Value) -> Value:
-    """A value of a group that may have no rows any more, of which a division may fail.
+    """A value of a group that may not be there any more: NULL then, for a division by what is left may fail.
 
     Args:
-        there: The SQL of whether the group has rows.
+        there: The SQL of whether the group is there.
         value: The value.
     """
     return Value(f"if({there}, {value.text}, NULL)", value.type)
