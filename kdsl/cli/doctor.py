@@ -55,7 +55,7 @@ def doctor(
     directions = direction.directions
     given = given_cluster(bootstrap, cluster_file, cluster_name, properties, registry, registry_properties)
     tables = [table for target in targets or () for table in load.tables(target)]
-    clusters: dict[str, tuple[Cluster, list[ReadPlan | WritePlan]]] = {}
+    clusters: dict[Cluster, list[ReadPlan | WritePlan]] = {}  # two that differ in a password alone are two
     found: list[Finding] = []
     for table in tables:
         cluster = table.cluster(given)
@@ -68,15 +68,14 @@ def doctor(
                     raise
                 state: State = "skipped" if plans or one == "read" else "error"
                 found.append(Finding(f"table {table.name}", state, f"it cannot {one}: {_first(e)}", "see kdsl check"))
-        place = repr((cluster.bootstrap_servers, cluster.properties, cluster.registry))
-        clusters.setdefault(place, (cluster, []))[1].extend(plans)
+        clusters.setdefault(cluster, []).extend(plans)
     if not clusters:
         if given is None:
             raise typer.BadParameter(f"say where the brokers are: a table that does, {WHERE}", param_hint="TARGETS")
-        clusters[""] = (given, [])
+        clusters[given] = []
     for finding in found:
         _print(finding, as_json=as_json)
-    for cluster, plans in clusters.values():
+    for cluster, plans in clusters.items():
         with progress(f"looking at {cluster.bootstrap_servers}"):
             for finding in examine(cluster, plans):
                 found.append(finding)

@@ -57,6 +57,24 @@ def test_doctor_looks_at_the_registry_also_where_no_broker_answers() -> None:
     assert result.exit_code == 1
 
 
+def test_doctor_tries_each_login_of_tables_on_the_same_brokers(tmp_path: Path) -> None:
+    path = tmp_path / "tables.sql"
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{}";'
+    tables = [
+        f"CREATE TABLE {name} (v STRING) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json', "
+        "'properties.bootstrap.servers' = '127.0.0.1:1', 'properties.security.protocol' = 'SASL_PLAINTEXT', "
+        f"'properties.sasl.mechanism' = 'PLAIN', 'properties.sasl.jaas.config' = '{login.format(password)}');"
+        for name, password in (("a", "one"), ("b", "two"), ("c", "one"))
+    ]
+    path.write_text("\n".join(tables), encoding="utf-8")
+
+    result = kdsl("doctor", str(path), "--json")
+
+    wrong = [f["check"] for f in json.loads(result.stdout)["findings"] if f["state"] == "error"]
+    assert wrong == ["network 127.0.0.1:1"] * 2
+    assert '"one' not in result.output
+
+
 @pytest.mark.parametrize("command", [("doctor",), ("verify", "in", "out"), ("lag", "--group", "g")])
 def test_a_command_that_does_not_know_the_brokers_says_how_to_tell_it(command: tuple[str, ...]) -> None:
     result = kdsl(*command, env={"KDSL_BOOTSTRAP_SERVERS": None, "COLUMNS": "400"})
