@@ -155,8 +155,6 @@ class Listener(StreamingQueryListener):
             if "name" in document:
                 self._names[run] = document["name"]
             query = Query(document["id"], run, self._names.get(run), document.get("exception"), self.session)
-            if what == "started":
-                self._running[run] = _running(self.session, query)
             if what == "progressed":
                 sources = document.get("sources") or ()
                 progress = Progress(query, document["batchId"], len(sources), document, java)
@@ -164,6 +162,8 @@ class Listener(StreamingQueryListener):
                 self._tell(lambda observer: observer.progressed(progress, reads))
             else:
                 self._tell(lambda observer: getattr(observer, what)(query))
+            if what == "started":
+                self._running[run] = _running(self.session, query)
             if what == "ended":
                 self._names.pop(run, None)
                 self._running.pop(run, None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kdsl.run.queries.events import Progress, Query, ReadProgress
-from kdsl.run.queries.listener import listen, observe, sessions, unobserve
+from kdsl.run.queries.listener import Listener, listen, observe, sessions, unobserve
 from kdsl.run.queries.reads import Read, find_by_topics, read_id, register
 from kdsl.testing import RunningKafka
 from tests.run.queries.queries import Seen, Streams
@@ -49,6 +50,15 @@ def test_an_observer_is_told_start_progress_and_end_with_the_offsets_of_each_rea
     assert (read.read.plan.topics.names, read.read.plan.group_id) == ((streams.topic,), streams.group)
     [ended] = seen.of(second, "ended")
     assert ended.error is None
+
+
+def test_a_start_is_told_where_spark_does_not_give_the_query(seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
+    another_spark: Any = object()
+
+    Listener(another_spark).take("started", {"id": "a query", "runId": "a run", "name": None})
+
+    assert seen.events == [("started", Query("a query", "a run"))]
+    assert "_jsparkSession" in caplog.text
 
 
 def test_the_end_of_a_query_that_failed_says_why(streams: Streams, seen: Seen) -> None:
