@@ -65,7 +65,7 @@ class Changes:
         """The changed rows with their kinds, in parts of bounded size, one at least.
 
         Args:
-            most: About how many bytes a part has at most; a row that is larger is a part by itself.
+            most: About how many bytes a part has; one with a row that is larger has more.
         """
         ends = np.array([len(self._places)])
         if 2 * self._rows.nbytes > most:  # each row shows twice at most
