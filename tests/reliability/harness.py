@@ -78,6 +78,8 @@ WRITING = Point(f"{_SINK}:write_rows", "after")
 """One task of the batch has written its rows, others have not."""
 WRITTEN = Point(f"{_SINK}:StreamWriter.commit", "before")
 """All rows are in Kafka, and Spark has not noted the batch as done: before the commit log."""
+BATCH_WRITTEN = Point(f"{_SINK}:BatchWriter.commit", "before")
+"""The same of a batch that goes through ``foreachBatch``: of updates, or staged."""
 COMMITTED = Point(f"{_SOURCE}.latestOffset", "before")
 """The batch is noted as done, and the next one is not planned: after the commit log."""
 

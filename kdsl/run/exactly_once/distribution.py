@@ -35,7 +35,7 @@ from kdsl.types.sql import quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_ROW_BY_ROW = frozenset(
+ROW_BY_ROW = frozenset(
     (
         "CollectMetrics",
         "DeserializeToObject",
@@ -54,7 +54,8 @@ _ROW_BY_ROW = frozenset(
         "View",
     )
 )
-_REPEATABLE = _ROW_BY_ROW | {"Union", "Join", "Aggregate", "Expand"}
+"""Nodes of Spark's plans that make each row of one row alone, or several."""
+_REPEATABLE = ROW_BY_ROW | {"Union", "Join", "Aggregate", "Expand"}
 _SUBQUERIES = ("Exists", "FunctionTableSubqueryArgumentExpression", "LateralSubquery", "ListQuery", "ScalarSubquery")
 _CONSTANT = frozenset(("LocalRelation", "OneRowRelation", "Range"))
 ADVICE = 'write exactly_once="staged", which keeps each batch before it is sent, or sink_parallelism=1'
@@ -161,7 +162,7 @@ def lineage_of(rows: DataFrame) -> Lineage:
     subqueries = [query for node in every for query in _subqueries(node)]
     leaves = [node for node in every if not node.children().size()]
     inner = [node.nodeName() for node in every if node.children().size()]
-    if len(leaves) == 1 and all(name in _ROW_BY_ROW for name in inner) and not any(map(_joins, subqueries)):
+    if len(leaves) == 1 and all(name in ROW_BY_ROW for name in inner) and not any(map(_joins, subqueries)):
         tasks = _tasks(leaves[0])
         if tasks is not None:
             return Lineage(tasks)

@@ -18,6 +18,8 @@ from kdsl.cluster import Cluster, Registry
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.kept import FOLDER, folder_of
+from kdsl.run.exactly_once.distribution import ROW_BY_ROW
+from kdsl.run.frames.analyzed import analyzed, items, kind_of, nodes
 from kdsl.run.frames.fit import fitted
 from kdsl.run.librdkafka.transactions.work import WORK, TransactionalWrite, transactional_write_text
 from kdsl.run.records.encode import RecordEncoder
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 STAGED = f"{FOLDER}/staged"
 _WRITER, _ORDER = "__kdsl_writer__", "__kdsl_order__"
+_STATELESS = ROW_BY_ROW | {"RebalancePartitions", "Repartition", "RepartitionByExpression", "Sort", "Union"}
 
 
 def staged(
@@ -50,8 +53,18 @@ def staged(
     registry = portable(plan, registry_of(cluster, plan))
     checked = rows.mapInArrow(partial(_checked, plan_text(plan), registry), rows.schema)
     return checked.writeStream.foreachBatch(
-        partial(_send, plan_text(plan), {**options(plan, cluster), **telling}, work)
+        partial(_send, plan_text(plan), {**options(plan, cluster), **telling}, work, keeps_state(rows))
     )
+
+
+def keeps_state(rows: DataFrame) -> bool:
+    """Whether a stream's rows may come of state that Spark keeps; over Spark Connect nobody can see that it is not so.
+
+    Args:
+        rows: The rows of a stream.
+    """
+    plan = analyzed(rows)
+    return plan is None or any(kind_of(n) not in _STATELESS and any(items(n.children())) for n in nodes(plan))
 
 
 def _checked(text: str, registry: Registry | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -64,7 +77,9 @@ def _checked(text: str, registry: Registry | None, batches: Iterable[pa.RecordBa
         yield batch
 
 
-def _send(text: str, options: dict[str, str], work: TransactionalWrite, batch: DataFrame, number: int) -> None:
+def _send(
+    text: str, options: dict[str, str], work: TransactionalWrite, keeps_state: bool, batch: DataFrame, number: int
+) -> None:
     from kdsl.run.librdkafka.datasource import FORMAT, register
 
     spark, plan = batch.sparkSession, read_plan_text(text, WritePlan)
@@ -75,6 +90,8 @@ def _send(text: str, options: dict[str, str], work: TransactionalWrite, batch: D
         kept = batch.withColumn(_WRITER, F.spark_partition_id() % work.writers)
         kept.withColumn(_ORDER, F.monotonically_increasing_id()).write.mode("overwrite").parquet(folder.path(name))
         folder.write(done, "complete\n")
+    elif keeps_state:  # which Spark writes down as rows are worked out, and the next batch goes on from
+        batch.write.format("noop").mode("overwrite").save()
     rows = spark.read.parquet(folder.path(name)).repartitionById(work.writers, F.col(_WRITER))
     rows = _of_now(rows.sortWithinPartitions(_ORDER), plan)
     numbered = attrs.evolve(work, batch=number)

@@ -25,6 +25,7 @@ from kdsl.plan.model import Transactions, WritePlan
 from kdsl.run.checkpoint.kept import CheckpointError
 from kdsl.run.cluster.lease import Lease, LeaseHeldError, transactions_lease
 from kdsl.run.exactly_once.distribution import distributed
+from kdsl.run.exactly_once.staged import keeps_state
 from kdsl.run.exactly_once.stream import check_speculation
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
@@ -366,6 +367,33 @@ class TestStream:
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(1010), 1)
         assert sorted(p.name for p in (checkpoint / "kdsl" / "staged").glob("[0-9]*")) == ["1", "1.complete"]
+
+    def test_the_state_behind_a_batch_that_is_staged_already_is_kept_when_it_comes_again(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        topic, checkpoint = kdsl_topic(), tmp_path / "cp"
+        put(files, range(10))
+        rows = stream(spark, files).dropDuplicates(["id"])
+
+        run(rows, plan_for(topic, staged=True), cluster, checkpoint)
+        forget(checkpoint, 0)
+        put(files, range(5, 15))
+        run(rows, plan_for(topic, staged=True), cluster, checkpoint)
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(15), 1)
+
+    def test_only_rows_that_are_made_row_by_row_are_without_state(self, spark: SparkSession, files: Path) -> None:
+        rows = stream(spark, files)
+
+        assert not keeps_state(rows.where("id > 3").repartition(2))
+        assert keeps_state(rows.groupBy("id").count())
+        assert keeps_state(rows.where("id > 3").dropDuplicates(["id"]))
 
     def test_a_batch_that_was_staged_before_columns_came_and_went_is_sent(
         self,
