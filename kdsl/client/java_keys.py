@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from kdsl.client.draft import Draft
+from kdsl.client.key_files import KeyFileError
 from kdsl.client.machine import Machine
 from kdsl.client.pem import blocks
 from kdsl.client.stores import StoreError
@@ -53,9 +54,11 @@ def open_key(draft: Draft, machine: Machine | None) -> None:
         del settings[LOCATION]
 
 
-def _text(machine: Machine, location: str) -> str:
+def _text(machine: Machine, location: str) -> str | None:
     try:
         return Path(machine.path(location)).read_text(encoding="utf-8")
+    except KeyFileError:  # of Spark Connect, the file may be the server's alone; where it lacks, Java says so
+        return None
     except (OSError, ValueError) as e:
         reason = e.strerror if isinstance(e, OSError) else "it is no text"
         raise StoreError(f"{LOCATION!r} {location} cannot be read: {reason}") from None

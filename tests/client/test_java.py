@@ -317,6 +317,21 @@ class TestKeys:
         assert made.settings["ssl.keystore.location"] == str(path)
         assert made.settings.keys().isdisjoint({"ssl.key.password", "ssl.keystore.key"})
 
+    def test_a_file_of_another_machine_is_left_to_java(self) -> None:
+        made = self.made({"ssl.keystore.location": "/nowhere/client.pem", "ssl.key.password": "secret"})
+
+        assert made.problems == ()
+        assert made.settings["ssl.keystore.location"] == "/nowhere/client.pem"
+        assert made.settings["ssl.key.password"] == "secret"
+
+    def test_a_file_that_is_no_text_is_told(self, tmp_path: Path) -> None:
+        path = tmp_path / "client.pem"
+        path.write_bytes(b"\xff\xfe")
+
+        (problem,) = self.made({"ssl.keystore.location": str(path)}).problems
+
+        assert problem.message == f"'ssl.keystore.location' {path} cannot be read: it is no text"
+
     @pytest.mark.parametrize(
         ("password", "told"),
         [
