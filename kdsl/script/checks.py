@@ -8,9 +8,9 @@ from kdsl.declare.translate.facts import Note, TimeWindow
 from kdsl.errors import Problem, Where
 
 _BATCH = "or run it over what there is now: SET 'execution.runtime-mode' = 'batch'"
-_SHOWN = (
+_WITHOUT_BEFORE = (
     "a group without a window changes its result with each row, and Spark does not tell what it was before, which "
-    "belongs to the lines of a change (-U and +U)"
+    "belongs to a change (-U and +U)"
 )
 _REASONS: dict[str, tuple[str, str]] = {
     "aggregate": (
@@ -42,6 +42,7 @@ def stream_problems(
     *,
     watermarks: bool,
     sink: str | None,
+    changes: bool,
 ) -> Iterator[Problem]:
     """What a streaming query cannot do.
 
@@ -50,6 +51,7 @@ def stream_problems(
         windows: Its windows of event time, with their places.
         watermarks: Whether a table that is read has a watermark.
         sink: The connector of the table that is written; None shows the rows.
+        changes: Whether what is written, or shown, tells rows that change and go.
     """
     given = list(notes)
     if sink in _TAKING_CHANGES:
@@ -57,8 +59,9 @@ def stream_problems(
     for note, where in given:
         if note.kind not in _REASONS or (sink in _TAKING_CHANGES and note.kind == "aggregate"):
             continue
-        shown = note.kind == "aggregate" and sink in ("print", None)
-        reason, fix = (_SHOWN, _REASONS["aggregate"][1]) if shown else _REASONS[note.kind]
+        reason, fix = _REASONS[note.kind]
+        if note.kind == "aggregate" and changes:
+            reason = _WITHOUT_BEFORE
         yield Problem(f"stream-{note.kind.replace(' ', '-')}", f"{note.name} in a stream: {reason}", fix, where)
     for window, where in windows:
         if not watermarks:

@@ -382,9 +382,9 @@ class _Planner:
                 own += [(n, fragment.where()) for n in view.query.notes]
                 windows += [(w, fragment.where()) for w in view.query.windows]
             marked = any(marks.values())
-            self.problems += stream_problems(
-                own, windows, watermarks=marked, sink=None if sink is None else sink.connector
-            )
+            connector = None if sink is None else sink.connector
+            changes = connector in ("print", None) or (sink is not None and isinstance(sink.row, Changelog))
+            self.problems += stream_problems(own, windows, watermarks=marked, sink=connector, changes=changes)
         self.jobs.append(job)
         self.judge_groups(job, fragment)
         self.judge_filter(job, fragment)

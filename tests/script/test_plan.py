@@ -30,6 +30,9 @@ CREATE TABLE kafka_sink (id BIGINT, name STRING, `offset` BIGINT METADATA VIRTUA
 CREATE TABLE made (id INT) WITH ('connector' = 'datagen');
 CREATE TABLE nothing (id BIGINT) WITH ('connector' = 'blackhole');
 """
+CHANGED = """
+CREATE TABLE changed (id BIGINT, name STRING) WITH ('connector' = 'kafka', 'topic' = 'c', 'format' = 'debezium-json');
+"""
 
 
 def planned(text: str) -> ScriptPlan:
@@ -139,6 +142,7 @@ class TestStreams:
         ("start", "reason"),
         [
             ("INSERT INTO sink", "Spark does not tell what it was before"),
+            (f"{CHANGED} INSERT INTO changed", "Spark does not tell what it was before"),
             ("", "Spark does not tell what it was before"),
             ("INSERT INTO kafka_sink", "a table that only takes new rows"),
         ],
