@@ -29,7 +29,8 @@ Counters count from the start of the query in its process, so a restart begins a
 the checkpoint. Gauges of offsets and lag are those of the last batch. A batch that ran twice (a task failed, or
 `foreachBatch` used its rows twice) counts once, while Spark's numInputRows counts it as often as it ran. Jobs that
 `foreachBatch` runs in threads of its own belong to the batch where these are `pyspark.InheritableThread`s; of others
-records are rows, and bytes are not known.
+records are rows, and bytes are not known. A task whose rows Spark stops taking before their end (`limit` within
+`foreachBatch`) tells nothing.
 
 The state of an upsert table is kept in buckets (`changelog_buckets`), and a batch tells the sizes of those that it has
 touched. The snapshot has the last size of each, so that after a restart it is whole when each bucket was touched once.

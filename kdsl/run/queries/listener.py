@@ -57,9 +57,21 @@ def listen(spark: SparkSession) -> None:
             return
         listener = _listeners[key] = Listener(spark)
     # Connect's client starts a thread for events; it is a daemon, so that no process hangs on it, if its maker is one.
-    adding = Thread(target=spark.streams.addListener, args=(listener,), name="kdsl-listener", daemon=True)
+    failed: list[Exception] = []
+
+    def add() -> None:
+        try:
+            spark.streams.addListener(listener)
+        except Exception as e:  # noqa: BLE001  # it belongs to the thread that asked
+            failed.append(e)
+
+    adding = Thread(target=add, name="kdsl-listener", daemon=True)
     adding.start()
     adding.join()
+    if failed:
+        with _lock:
+            _listeners.pop(key, None)
+        raise failed[0]
 
 
 def sessions() -> tuple[SparkSession, ...]:

@@ -3,7 +3,8 @@
 Spark sends the rows to a Python worker as an Arrow stream through a socket. Where the JVM's side of the task fails, is
 stopped or dies, it closes the socket, and Arrow takes that for the end of the rows. A write that is at least once need
 not mind, for Spark makes the task again. A transaction would commit a part for the whole, and the next attempt would
-find its token and leave out the rest. But behind rows that are complete Spark sends a word of its own, and never else.
+find its token and leave out the rest. But behind rows that are complete Spark 4.2 sends a word of its own, and never
+else; before another version of pyspark is let in, a task that is stopped must be seen to lack it there, too.
 """
 
 from __future__ import annotations
