@@ -177,7 +177,8 @@ def test_the_order_of_bytes_is_named_in_any_letter_case() -> None:
 
 def test_the_order_of_bytes_is_one_of_two() -> None:
     assert told(Raw(endianness="BIG_ENDIAN")) == [  # type: ignore[arg-type]
-        "endianness= has the value 'BIG_ENDIAN'; give endianness= 'big-endian' or 'little-endian'"
+        "endianness= has the value 'BIG_ENDIAN' (did you mean 'big-endian'?); give endianness= 'big-endian' or "
+        "'little-endian'"
     ]
 
 

@@ -92,10 +92,12 @@ def test_of_many_who_come_at_once_one_gets_it(cluster: Cluster, name: str) -> No
             return False
         return True
 
+    rounds: list[list[bool]] = []
     with ThreadPoolExecutor(4) as pool:
-        won = list(pool.map(tried, leases))
+        while len(rounds) < 3 and not any(map(any, rounds)):  # on a busy machine nobody may come through in time
+            rounds.append(list(pool.map(tried, leases)))
 
-    assert sorted(won) == [False, False, False, True]
+    assert sorted(rounds[-1]) == [False, False, False, True]
     for lease in leases:
         lease.release()
 
