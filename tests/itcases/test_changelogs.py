@@ -1,10 +1,12 @@
-"""The reference's integration tests of changelogs on the table ``kafka`` (itcases C1 to C3).
+"""The reference's integration tests of changelogs on the table ``kafka`` (itcases A15, and C1 to C3).
 
-Their messages are test data of Apache Flink, which is not part of this repository.
+The messages of C1 to C3 are test data of Apache Flink, which is not part of this repository.
 """
 
 from __future__ import annotations
 
+import json
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,7 @@ import pytest
 from kdsl.cluster import Cluster
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.itcases.test_kafka_table import table
+from tests.itcases.test_kafka_table import both_formats, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,6 +67,69 @@ def test_debezium(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafk
         ("jacket", "0.600"),
         ("spare tire", "22.200"),
     }
+
+
+def change(before: float | None, after: float | None, product: str, name: str, millis: int) -> str:
+    """A message of Debezium: the price of a product has changed."""
+
+    def row(price: float | None) -> dict[str, object] | None:
+        return None if price is None else {"product_id": product, "product_name": name, "product_price": price}
+
+    op = "c" if before is None else "d" if after is None else "u"
+    return json.dumps({"before": row(before), "after": row(after), "source": {"ts_ms": millis}, "op": op})
+
+
+@both_formats
+def test_a_join_with_the_prices_of_the_time_of_the_order(
+    spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, form: str
+) -> None:
+    """A15."""
+    noon, evening = 1_601_553_600_000, 1_601_575_200_000
+    scooter, ball = ("p_001", "scooter"), ("p_002", "basketball")
+    prices = [
+        change(None, 11.11, *scooter, 0), change(None, 23.11, *ball, 0),
+        change(11.11, 12.99, *scooter, noon), change(23.11, 19.99, *ball, noon),
+        change(12.99, 11.99, *scooter, evening), change(19.99, None, *ball, evening),
+        change(11.99, None, *scooter, evening + 1_000_000),
+    ]  # fmt: skip
+    kdsl_kafka.produce(topic := kdsl_topic(), *prices)
+    products = table(
+        "debezium-json",
+        *("product_id STRING", "product_name STRING", "product_price DECIMAL(10, 4)"),
+        "update_time TIMESTAMP(3) METADATA FROM value.source.timestamp VIRTUAL",
+        topic=topic,
+        watermark="update_time",
+    )
+    columns = ("order_id STRING", "product_id STRING", "order_time TIMESTAMP(3)", "quantity INT", "purchaser STRING")
+    orders = table(form, *columns, topic=kdsl_topic(), watermark="order_time")
+    told = [
+        ("o_001", "p_001", "00:01", 1, "Alice"), ("o_002", "p_002", "00:02", 1, "Bob"),
+        ("o_003", "p_001", "12:00", 2, "Tom"), ("o_004", "p_002", "12:00", 2, "King"),
+        ("o_005", "p_001", "18:00", 10, "Leonard"), ("o_006", "p_002", "18:00", 10, "Leonard"),
+    ]  # fmt: skip
+    rows = [(order, of, datetime.fromisoformat(f"2020-10-01T{at}"), *rest) for order, of, at, *rest in told]
+    schema = "order_id string, product_id string, order_time timestamp_ntz, quantity int, purchaser string"
+    orders.write(spark.createDataFrame(rows, schema), cluster)
+
+    orders.read(spark, cluster).createOrReplaceTempView("orders")
+    products.read(spark, cluster).createOrReplaceTempView("products")
+    found = spark.sql(
+        "WITH changes AS (SELECT *, lead(update_time) OVER (PARTITION BY product_id ORDER BY update_time) AS until "
+        "FROM products WHERE _row_kind <> '-U'), "
+        "versions AS (SELECT * FROM changes WHERE _row_kind <> '-D') "
+        "SELECT order_id, date_format(update_time, 'yyyy-MM-dd HH:mm') AS since, product_price, product_name, "
+        "quantity, product_price * quantity AS total FROM orders o LEFT JOIN versions v ON o.product_id = v.product_id "
+        "AND order_time >= update_time AND (until IS NULL OR order_time < until) ORDER BY order_id"
+    )
+
+    assert [tuple(str(value) for value in row) for row in found.collect()] == [
+        ("o_001", "1970-01-01 00:00", "11.1100", "scooter", "1", "11.1100"),
+        ("o_002", "1970-01-01 00:00", "23.1100", "basketball", "1", "23.1100"),
+        ("o_003", "2020-10-01 12:00", "12.9900", "scooter", "2", "25.9800"),
+        ("o_004", "2020-10-01 12:00", "19.9900", "basketball", "2", "39.9800"),
+        ("o_005", "2020-10-01 18:00", "11.9900", "scooter", "10", "119.9000"),
+        ("o_006", "None", "None", "None", "10", "None"),
+    ]
 
 
 def test_canal(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:

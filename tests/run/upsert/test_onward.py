@@ -88,7 +88,7 @@ class TestStateful:
     def test_users_of_several_regions_with_a_watermark_and_a_computed_column(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
-        """ITCASES B2, but for the join: a time of the wall clock has the watermark."""
+        """ITCASES B2: a time of the wall clock has the watermark; users as they were when they saw a page."""
         topic = kdsl_topic(partitions=2)
         table = sql(
             "CREATE TABLE users (user_id BIGINT, user_name STRING, region STRING, upper_region AS UPPER(region), "
@@ -117,6 +117,22 @@ class TestStateful:
         assert sum(map(len, expected.values())) == 16
         assert by_key(lines(table.read(spark))) == expected
         assert by_key(Stream(tmp_path).run(table.read_stream(spark))) == expected
+
+        views = [
+            (10001, 100, "15T00:00:02"), (10002, 101, "15T00:00:03"), (10002, 102, "15T00:00:04"),
+            (10002, 101, "16T00:02:01"), (10004, 104, "16T00:04:00"), (10003, 101, "16T00:04:06"),
+            (10004, 104, "16T00:05:06"),
+        ]  # fmt: skip
+        seen = [(page, user, datetime.fromisoformat(f"2020-08-{at}")) for page, user, at in views]
+        then = spark.createDataFrame(seen, "page bigint, user bigint, viewtime timestamp_ntz")
+        until = sf.expr("lead(modification_time) OVER (PARTITION BY user_id ORDER BY modification_time)")
+        versions = table.read(spark).where(AFTER).withColumn("until", until)
+        there = sf.expr("user = user_id AND viewtime >= modification_time AND (until IS NULL OR viewtime < until)")
+        found = then.join(versions, there, "left").select("page", "user", "viewtime", "user_name", "upper_region")
+        assert [tuple(row)[3:] for row in found.orderBy("viewtime").collect()] == [
+            ("Bob", "BEIJING"), ("Alice", "SHANGHAI"), ("Greg", "BERLIN"), ("Alice", "WUHAN"), (None, None),
+            ("Alice", "WUHAN"), ("Tomato", "HONGKONG"),
+        ]  # fmt: skip
 
     def test_groups_of_a_changelog_take_old_rows_back_and_go_when_they_are_empty(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
