@@ -1,7 +1,8 @@
 """A local Kafka that outlives the command that started it: ``kdsl kafka start``, ``status`` and ``stop``.
 
 What runs is written down in kdsl's state folder, one file for each name. A process counts as the broker that was
-started only if its id, its start time and the mark on its command line all agree; no other one is ever ended.
+started only if its command line bears the mark that was made up for that start; no other one is ever ended. (When it
+began is no sign: that is told by the machine's clock, which may be set meanwhile.)
 """
 
 from __future__ import annotations
@@ -39,14 +40,12 @@ class DetachedBroker:
     Attributes:
         id: The broker's id, from 1.
         pid: The process id.
-        created: When the process began, in seconds since the epoch.
         port: The port for clients.
         log: The file of its log.
     """
 
     id: int
     pid: int
-    created: float
     port: int
     log: str
 
@@ -58,25 +57,23 @@ class DetachedRegistry:
     Attributes:
         url: Its address.
         pid: The process id.
-        created: When the process began, in seconds since the epoch.
         mark: The argument on its command line.
         data_dir: The folder of its log, which goes with it.
     """
 
     url: str
     pid: int
-    created: float
     mark: str
     data_dir: str
 
     @property
     def running(self) -> bool:
         """Whether it is still there."""
-        return _process(self.pid, self.created, self.mark) is not None
+        return _process(self.pid, self.mark) is not None
 
     def end(self) -> None:
         """End it; what it held is gone."""
-        process = _process(self.pid, self.created, self.mark)
+        process = _process(self.pid, self.mark)
         if process is not None:
             process.kill()
             wait_ended([process], 10)
@@ -91,12 +88,10 @@ class DetachedService:
     Attributes:
         name: What it is.
         pid: The process id.
-        created: When the process began, in seconds since the epoch.
     """
 
     name: str
     pid: int
-    created: float
 
 
 @attrs.frozen
@@ -154,13 +149,13 @@ class DetachedKafka:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def _process(self, one: DetachedBroker | DetachedService) -> psutil.Process | None:
-        return _process(one.pid, one.created, self.mark)
+        return _process(one.pid, self.mark)
 
 
-def _process(pid: int, created: float, mark: str) -> psutil.Process | None:
+def _process(pid: int, mark: str) -> psutil.Process | None:
     try:
         process = psutil.Process(pid)
-        same = abs(process.create_time() - created) < 2 and mark in process.cmdline()
+        same = mark in process.cmdline()
     except psutil.Error:
         return None
     return process if same else None
@@ -266,7 +261,6 @@ def _describe_registry(registry: LocalRegistry | None) -> DetachedRegistry | Non
     return DetachedRegistry(
         url=registry.url,
         pid=pid,
-        created=psutil.Process(pid).create_time(),
         mark=registry.mark,
         data_dir=str(registry.data_dir),
     )
@@ -287,17 +281,13 @@ def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:
             DetachedBroker(
                 id=node_id,
                 pid=pid,
-                created=psutil.Process(pid).create_time(),
                 port=kafka.port(node_id),
                 log=str(node.log),
             )
         )
     first = kafka.nodes[1]
     cluster_file = _cluster_file(kafka)
-    services = tuple(
-        DetachedService(service, pid, psutil.Process(pid).create_time())
-        for service, pid in kafka.detach_services().items()
-    )
+    services = tuple(DetachedService(service, pid) for service, pid in kafka.detach_services().items())
     return DetachedKafka(
         name=name,
         version=first.kafka.version,

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import attrs
 import cattrs
-import psutil
 import pytest
 
 from kdsl.testing import LocalKafkaError, detached
@@ -22,7 +21,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state" / "kafka"
 
 
-def _kafka(pid: int, created: float, mark: str, data_dir: Path) -> DetachedKafka:
+def _kafka(pid: int, mark: str, data_dir: Path) -> DetachedKafka:
     return DetachedKafka(
         name="default",
         version="4.1.2",
@@ -32,23 +31,22 @@ def _kafka(pid: int, created: float, mark: str, data_dir: Path) -> DetachedKafka
         temporary=True,
         started="2026-01-01T00:00:00+00:00",
         mark=mark,
-        brokers=(DetachedBroker(id=1, pid=pid, created=created, port=9092, log="broker-1.log"),),
+        brokers=(DetachedBroker(id=1, pid=pid, port=9092, log="broker-1.log"),),
     )
 
 
 def test_only_the_process_that_was_started_counts_and_is_ended(tmp_path: Path) -> None:
     folder = tmp_path / "kdsl-kafka-x"
     folder.mkdir()
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)", "-Dkdsl.mark=ours"]) as child:
-        created = psutil.Process(child.pid).create_time()
-        ours = _kafka(child.pid, created, "-Dkdsl.mark=ours", folder)
+    wait = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(300)", "-Dkdsl.mark=ours"]
+    with subprocess.Popen(wait, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # a process that only begins has no command line yet
+        ours = _kafka(child.pid, "-Dkdsl.mark=ours", folder)
+        other = attrs.evolve(ours, mark="-Dkdsl.mark=theirs", temporary=False)
 
-        for other in (
-            attrs.evolve(ours, mark="-Dkdsl.mark=theirs", temporary=False),
-            attrs.evolve(ours, brokers=(attrs.evolve(ours.brokers[0], created=created - 60),), temporary=False),
-        ):
-            assert other.running() == ()
-            other.end()
+        assert other.running() == ()
+        other.end()
         assert ours.running() == (1,)
         ours.end()
 
@@ -60,13 +58,13 @@ def test_a_folder_that_kdsl_did_not_make_is_never_removed(tmp_path: Path) -> Non
     folder = tmp_path / "precious"
     folder.mkdir()
 
-    _kafka(os.getpid(), 0.0, "-Dkdsl.mark=ours", folder).end()
+    _kafka(os.getpid(), "-Dkdsl.mark=ours", folder).end()
 
     assert folder.exists()
 
 
 def test_what_is_written_down_is_found_again(state: Path, tmp_path: Path) -> None:
-    kafka = _kafka(1, 2.5, "-Dkdsl.mark=ours", tmp_path)
+    kafka = _kafka(1, "-Dkdsl.mark=ours", tmp_path)
     assert detached.find() is None
 
     (state / "default.json").write_text(json.dumps(cattrs.unstructure(kafka)))

@@ -48,6 +48,26 @@ def failing(rows: DataFrame) -> DataFrame:
     return rows.select(F.when(F.col("id") == COUNT - 1, F.raise_error(F.lit("no"))).otherwise(F.col("id")).alias("id"))
 
 
+def until_some_are_sent(kafka: RunningKafka, topic: str) -> None:
+    until = time.monotonic() + 60
+    while not sum(kafka.end_offsets(topic).values()):
+        assert time.monotonic() < until, "nothing was sent"
+        time.sleep(0.05)
+
+
+def last_once_some_are_sent(kafka: RunningKafka, topic: str, rows: DataFrame) -> DataFrame:
+    """The rows, whose last ones wait until records of earlier ones have come to the topic."""
+    servers = kafka.bootstrap_servers
+
+    def last_waits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if COUNT - 1 in batch["id"].to_pylist():
+                until_some_are_sent(RunningKafka(servers), topic)
+            yield batch
+
+    return rows.mapInArrow(last_waits, rows.schema)
+
+
 def run(rows: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Path) -> None:
     query = write_stream(rows, plan, cluster, checkpoint=str(checkpoint), trigger={"availableNow": True})
     query.awaitTermination(120)
@@ -60,8 +80,9 @@ def test_a_batch_whose_last_row_fails_is_not_taken_as_written(
     source, topic = kdsl_topic("in"), kdsl_topic("out")
     kdsl_kafka.produce(source, *(json.dumps({"id": n}) for n in range(COUNT)))
 
-    with pytest.raises(Exception, match="no"):
-        run(failing(numbers(spark, cluster, source)), plan_for(topic), cluster, tmp_path / "cp")
+    rows = last_once_some_are_sent(kdsl_kafka, topic, numbers(spark, cluster, source))
+    with pytest.raises(Exception, match=r"USER_RAISED_EXCEPTION\] no"):
+        run(failing(rows), plan_for(topic), cluster, tmp_path / "cp")
     assert sum(kdsl_kafka.end_offsets(topic).values()) > 0, "nothing was sent, so that nothing was tried here"
     assert ids(kdsl_kafka, topic) == {}
     run(numbers(spark, cluster, source), plan_for(topic), cluster, tmp_path / "cp")
@@ -96,10 +117,7 @@ def test_a_query_that_is_stopped_in_a_task_writes_its_batch_whole_later(
     query = write_stream(
         rows.mapInArrow(slowly, rows.schema), plan_for(topic), cluster, checkpoint=str(tmp_path / "cp")
     )
-    until = time.monotonic() + 60
-    while not sum(kdsl_kafka.end_offsets(topic).values()):
-        assert time.monotonic() < until, "nothing was sent"
-        time.sleep(0.05)
+    until_some_are_sent(kdsl_kafka, topic)
     query.stop()
     assert ids(kdsl_kafka, topic) == {}
     run(rows, plan_for(topic), cluster, tmp_path / "cp")
@@ -112,8 +130,9 @@ def test_a_batch_write_whose_last_row_fails_shows_nothing(
 ) -> None:
     topic = kdsl_topic()
 
-    with pytest.raises(Exception, match="no"):
-        write(failing(spark.range(COUNT, numPartitions=1).toDF("id")), plan_for(topic), cluster)
+    rows = last_once_some_are_sent(kdsl_kafka, topic, spark.range(COUNT, numPartitions=1).toDF("id"))
+    with pytest.raises(Exception, match=r"USER_RAISED_EXCEPTION\] no"):
+        write(failing(rows), plan_for(topic), cluster)
 
     assert sum(kdsl_kafka.end_offsets(topic).values()) > 0, "nothing was sent, so that nothing was tried here"
     assert ids(kdsl_kafka, topic) == {}
