@@ -16,6 +16,7 @@ from kdsl.run.metrics.progress import completed
 from kdsl.run.metrics.sink_reports import Spool
 from kdsl.run.metrics.tracker import Named, Tracker, in_order
 from kdsl.run.queries.commits import counts_of
+from kdsl.run.queries.events import report_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -93,13 +94,7 @@ def _recent(query: StreamingQuery) -> Iterator[Mapping[str, Any]]:
     if java is not None:
         yield from (completed(orjson.loads(progress.json()), progress) for progress in java.recentProgress())
     else:
-        yield from (_document(progress) for progress in query.recentProgress)
-
-
-def _document(progress: Any) -> Mapping[str, Any]:
-    given = getattr(progress, "_jdict", None)
-    found: Mapping[str, Any] = orjson.loads(progress.json) if given is None else given
-    return found
+        yield from map(report_of, query.recentProgress)
 
 
 def _tracker(query: str) -> Tracker:

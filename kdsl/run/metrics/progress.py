@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -29,12 +29,19 @@ def completed(document: Mapping[str, Any], java: Any = None) -> Mapping[str, Any
         return document
     observed = dict(document.get("observedMetrics") or {})
     for name, reports in told.items():
-        counts = read_reports(reports)
-        numbers = {number: value for number, field, _ in SHOWN if (value := getattr(counts, field)) is not None}
-        if java is not None and name not in observed:
-            _show(java, name, numbers)
+        if name in observed:  # Java's own object was given them before
+            numbers = observed[name][OBSERVED]
+        else:
+            numbers = _numbers(reports)
+            if java is not None:
+                _show(java, name, numbers)
         observed[name] = {OBSERVED: {**numbers, "reports": reports}}
     return {**document, "observedMetrics": observed}
+
+
+def _numbers(reports: Iterable[str]) -> dict[str, int]:
+    counts = read_reports(reports)
+    return {number: value for number, field, _ in SHOWN if (value := getattr(counts, field)) is not None}
 
 
 def _show(java: Any, name: str, numbers: Mapping[str, int]) -> None:

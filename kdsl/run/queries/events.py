@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import attrs
+import orjson
 
 from kdsl.run.cluster.offsets import Offsets
 from kdsl.run.queries.reads import Read
@@ -68,6 +69,18 @@ class Progress:
     sources: int
     document: Mapping[str, Any] = attrs.field(repr=False)
     java: Any = attrs.field(default=None, eq=False, repr=False)
+
+
+def report_of(progress: Any) -> Mapping[str, Any]:
+    """A query's report of progress as Spark's JSON has it.
+
+    Args:
+        progress: PySpark's own object of it.
+    """
+    document: Mapping[str, Any] | None = getattr(progress, "_jdict", None)  # what came over Spark Connect
+    if document is None:
+        document = orjson.loads(progress.json)
+    return document
 
 
 class Observer(Protocol):

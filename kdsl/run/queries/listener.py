@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from kdsl.run.cluster.offsets import Offsets, offset_document, positions_of
 from kdsl.run.frames.analyzed import items, kind_of
-from kdsl.run.queries.events import Observer, Progress, Query, ReadProgress
+from kdsl.run.queries.events import Observer, Progress, Query, ReadProgress, report_of
 from kdsl.run.queries.reads import READ_OPTION, Read, find, find_by_topics, stop_of
 from kdsl.run.session import is_connect
 
@@ -142,9 +142,7 @@ class Listener(StreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         """A batch has ended (Connect)."""
-        progress = event.progress
-        document = getattr(progress, "_jdict", None)
-        self.take("progressed", orjson.loads(progress.json) if document is None else document)
+        self.take("progressed", report_of(event.progress))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         """A query waits (Connect)."""
