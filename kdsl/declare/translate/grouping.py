@@ -11,10 +11,10 @@ from kdsl.declare.translate import tree as n
 from kdsl.declare.translate.casts import cast
 from kdsl.declare.translate.facts import Facts
 from kdsl.declare.translate.intervals import microseconds
-from kdsl.declare.translate.retracting import COUNTED, average, counted, signed
+from kdsl.declare.translate.retracting import COUNTED, average, counted, exact_average, signed
 from kdsl.declare.translate.scalar import Scalar
 from kdsl.declare.translate.scopes import AmbiguousError, Changelog, Relations
-from kdsl.declare.translate.values import INTEGERS, Value
+from kdsl.declare.translate.values import Value
 from kdsl.declare.translate.windows import window_bound, window_text
 from kdsl.errors import nearest
 from kdsl.types import model as t
@@ -207,18 +207,12 @@ class Expressions(Scalar):
 
     def _average(self, node: n.Call, value: Value, word: str, behind: str) -> Value:
         self._exact(node, value)
-        text = value.text
-        count = f"nullif(count({word}{text}){behind}, 0)"
-        match value.type:
-            case t.Decimal(scale=scale):
-                total = f"sum({word}CAST({text} AS DECIMAL(38, {scale}))){behind}"
-                kind = t.Decimal(38, max(6, scale))
-                return Value(f"CAST({total} / {count} AS DECIMAL(38, {kind.scale}))", kind)
-            case kind if isinstance(kind, INTEGERS):
-                return Value(f"CAST(sum({word}{text}){behind} DIV {count} AS {kind.name})", _nullable(value))
-            case t.Float():
-                return Value(f"CAST(avg({word}{text}){behind} AS FLOAT)", t.Float())
-        return Value(f"avg({word}{text}){behind}", t.Double())
+        exact = exact_average(value, f"nullif(count({word}{value.text}){behind}, 0)", word, behind)
+        if exact is not None:
+            return exact
+        if isinstance(value.type, t.Float):
+            return Value(f"CAST(avg({word}{value.text}){behind} AS FLOAT)", t.Float())
+        return Value(f"avg({word}{value.text}){behind}", t.Double())
 
     # windows of groups: GROUP BY TUMBLE(ts, INTERVAL …)
 

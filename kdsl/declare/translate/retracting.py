@@ -67,14 +67,29 @@ def average(comes: str, value: Value, behind: str) -> Value:
         behind: As for `counted`.
     """
     count = f"nullif({counted(comes, [value], behind)}, 0L)"
-    text = signed(comes, value).text
+    taken = signed(comes, value)
+    exact = exact_average(taken, count, "", behind)
+    if exact is not None:
+        return exact
+    if isinstance(value.type, t.Float):
+        return Value(f"CAST(sum(CAST({taken.text} AS DOUBLE)){behind} / {count} AS FLOAT)", t.Float())
+    return Value(f"(sum({taken.text}){behind} / {count})", t.Double())
+
+
+def exact_average(value: Value, count: str, word: str, behind: str) -> Value | None:
+    """The average of whole or decimal numbers, with the type that Flink gives it; None for others.
+
+    Args:
+        value: What is summed.
+        count: The SQL of how many there are, NULL instead of none.
+        word: ``DISTINCT ``, or nothing.
+        behind: As for `counted`.
+    """
     match value.type:
         case t.Decimal(scale=scale):
             kind = t.Decimal(38, max(6, scale))
-            total = f"sum(CAST({text} AS DECIMAL(38, {scale}))){behind}"
+            total = f"sum({word}CAST({value.text} AS DECIMAL(38, {scale}))){behind}"
             return Value(f"CAST({total} / {count} AS DECIMAL(38, {kind.scale}))", kind)
         case found if isinstance(found, INTEGERS):
-            return Value(f"CAST(sum({text}){behind} DIV {count} AS {found.name})", found.as_nullable())
-        case t.Float():
-            return Value(f"CAST(sum(CAST({text} AS DOUBLE)){behind} / {count} AS FLOAT)", t.Float())
-    return Value(f"(sum({text}){behind} / {count})", t.Double())
+            return Value(f"CAST(sum({word}{value.text}){behind} DIV {count} AS {found.name})", found.as_nullable())
+    return None
