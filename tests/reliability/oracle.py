@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import attrs
 
 from kdsl.testing import Record, RunningKafka
+
+if TYPE_CHECKING:
+    from tests.reliability.harness import Life
 
 Fate = Literal["committed", "aborted", "unknown"]
 
@@ -116,6 +119,13 @@ def judge(sent: Iterable[Mark], seen: Iterable[Seen], fates: Mapping[str, Fate] 
         aborted_reads=tuple(sorted(mark for mark in counts if fate.get(mark) == "aborted")),
         torn=tuple(sorted(name for name, found in parts.items() if any(found) and not all(found))),
     )
+
+
+def ended_exactly_once(life: Life, sent: Iterable[Mark], seen: Iterable[Seen]) -> None:
+    """The last run of a job came to its end, and a reader saw what was sent once, in order."""
+    assert life.code == 0, life.log[-4000:]
+    verdict = judge(sent, seen)
+    assert verdict.exactly_once, str(verdict)
 
 
 def _misordered(places: Iterable[Seen]) -> Iterator[tuple[Mark, Mark]]:

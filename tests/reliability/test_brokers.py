@@ -20,7 +20,7 @@ from kdsl.run.librdkafka.sink import write_rows
 from kdsl.testing import LocalKafka
 from kdsl.types.arrow import arrow_schema
 from tests.reliability.harness import Job, copy_tables
-from tests.reliability.oracle import Mark, judge, look, marks, send
+from tests.reliability.oracle import Mark, ended_exactly_once, judge, look, marks, send
 from tests.run.write_plans import write_plan
 
 PARTITIONS = 3
@@ -142,9 +142,7 @@ def test_a_partition_without_a_leader_is_waited_for(tmp_path: Path) -> None:
         finally:
             running.kill()
 
-        assert life.code == 0, life.log[-4000:]
-        verdict = judge(sent, look(kafka, target))
-        assert verdict.exactly_once, str(verdict)
+        ended_exactly_once(life, sent, look(kafka, target))
 
 
 @pytest.mark.reliability

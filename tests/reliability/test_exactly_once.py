@@ -14,7 +14,7 @@ from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability import harness
 from tests.reliability.harness import Action, Job, Kill, Point, copy_tables
-from tests.reliability.oracle import judge, look, marks, send
+from tests.reliability.oracle import ended_exactly_once, judge, look, marks, send
 
 _PART = "kdsl.run.librdkafka.transactions.part"
 BEGINNING = Point(f"{_PART}:_begun", "before")
@@ -68,9 +68,7 @@ def test_a_driver_killed_between_kafkas_commit_and_sparks_writes_nothing_twice(
     assert job.checkpoint.open == 1
     last = job.run()
 
-    assert last.code == 0, last.log[-4000:]
-    verdict = judge(sent, look(kdsl_kafka, target))
-    assert verdict.exactly_once, str(verdict)
+    ended_exactly_once(last, sent, look(kdsl_kafka, target))
 
 
 @pytest.mark.reliability
@@ -86,9 +84,7 @@ def test_a_driver_killed_at_any_point_of_a_transaction_writes_each_record_once(
         assert job.checkpoint.open is not None, name
     last = job.run()
 
-    assert last.code == 0, last.log[-4000:]
-    verdict = judge(sent, look(kdsl_kafka, target))
-    assert verdict.exactly_once, str(verdict)
+    ended_exactly_once(last, sent, look(kdsl_kafka, target))
 
 
 @pytest.mark.reliability
@@ -107,9 +103,7 @@ def test_an_outage_longer_than_the_transactions_timeout_loses_nothing(
         time.sleep(0.5)
     last = job.run()
 
-    assert last.code == 0, last.log[-4000:]
-    verdict = judge(sent, look(kdsl_kafka, target))
-    assert verdict.exactly_once, str(verdict)
+    ended_exactly_once(last, sent, look(kdsl_kafka, target))
 
 
 @pytest.mark.reliability
@@ -126,9 +120,7 @@ def test_writers_above_a_smaller_number_leave_nothing_open(
     job.tables = {"tables": [source, {**target_, "options": options}]}
     last = job.run()
 
-    assert last.code == 0, last.log[-4000:]
-    verdict = judge(sent, look(kdsl_kafka, target))
-    assert verdict.exactly_once, str(verdict)
+    ended_exactly_once(last, sent, look(kdsl_kafka, target))
     assert kdsl_kafka.end_offsets(target, committed=True) == kdsl_kafka.end_offsets(target)
 
 
@@ -144,9 +136,7 @@ def test_a_task_that_is_tried_again_writes_its_records_once(
     life = job.run(Kill(harness.READING, committed=1, action=action))
 
     assert life.killed
-    assert life.code == 0, life.log[-4000:]
-    verdict = judge(sent, look(kdsl_kafka, target))
-    assert verdict.exactly_once, str(verdict)
+    ended_exactly_once(life, sent, look(kdsl_kafka, target))
 
 
 @pytest.mark.reliability

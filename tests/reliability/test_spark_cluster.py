@@ -15,7 +15,7 @@ from kdsl.testing import RunningKafka, SparkCluster
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability import harness
 from tests.reliability.harness import ROOT, Job, Kill, Point, copy_tables
-from tests.reliability.oracle import Mark, judge, look, marks, send
+from tests.reliability.oracle import Mark, ended_exactly_once, judge, look, marks, send
 from tests.reliability.test_exactly_once import MANY, POINTS, copied, copied_by
 
 CORE = [
@@ -76,9 +76,7 @@ def test_an_executor_that_dies_in_a_transaction_leaves_each_record_once(
 
     assert life.killed
     assert "Lost executor" in life.log
-    assert life.code == 0, life.log[-4000:]
-    verdict = judge(sent, look(kdsl_kafka, target))
-    assert verdict.exactly_once, str(verdict)
+    ended_exactly_once(life, sent, look(kdsl_kafka, target))
 
 
 def test_an_executor_that_dies_before_its_sink_has_all_rows_leaves_each_record_once(
@@ -92,9 +90,7 @@ def test_an_executor_that_dies_before_its_sink_has_all_rows_leaves_each_record_o
 
     assert life.killed
     assert "Lost executor" in life.log
-    assert life.code == 0, life.log[-4000:]
-    verdict = judge(sent, look(kdsl_kafka, target))
-    assert verdict.exactly_once, str(verdict)
+    ended_exactly_once(life, sent, look(kdsl_kafka, target))
 
 
 def judged(kafka: RunningKafka, job: Job, sent: list[Mark], strikes: int) -> None:

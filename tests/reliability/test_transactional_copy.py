@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability.harness import Job, copy_tables
-from tests.reliability.oracle import Mark, Seen, judge, look, marks, send
+from tests.reliability.oracle import Mark, Seen, ended_exactly_once, judge, look, marks, send
 
 RECORDS, SIZE, KILLS = 100_000, 750, 20
 
@@ -73,9 +73,7 @@ def test_a_copy_that_is_killed_twenty_times_is_a_copy(
         assert life.killed, life.log[-4000:]
     last = job.run(timeout=1800)
 
-    assert last.code == 0, last.log[-4000:]
-    verdict = judge(sent, look(kdsl_kafka, target))
-    assert verdict.exactly_once, str(verdict)
+    ended_exactly_once(last, sent, look(kdsl_kafka, target))
     along = judge(sent, reader.end())
     assert along.exactly_once, str(along)
 
