@@ -24,7 +24,7 @@ LAYERS = (
     ("kdsl.declare",),
     ("kdsl.resolve",),
     ("kdsl.plan",),
-    ("kdsl.run.session",),
+    ("kdsl.run.arrays", "kdsl.run.session"),
     ("kdsl.run.records", "kdsl.run.frames"),
     ("kdsl.run.upsert",),
     ("kdsl.run.cluster",),

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
+from kdsl.run.arrays import Numbers
 from kdsl.run.records.metadata import HEADERS
 
 Messages = list["Message[bytes, bytes]"]
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def offset_of(message: Message[bytes, bytes]) -> int:

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
 from kdsl.errors import KdslError
+from kdsl.run.arrays import Rows
 from kdsl.run.cluster import native as n
 from kdsl.run.metrics.statistics import client_metrics
-from kdsl.run.records.encode import Rows
 
 PATIENCE_MS = 2  # a full queue holds more than is sent in this time, so that waiting costs nothing
 FLUSH_MS = 100

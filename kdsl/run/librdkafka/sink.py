@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, RecordError, ResolveError
 from kdsl.plan.model import WritePlan
+from kdsl.run.arrays import Rows
 from kdsl.run.cluster import native
 from kdsl.run.librdkafka.datasource import read_options
 from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError
@@ -32,7 +33,7 @@ from kdsl.run.librdkafka.transactions.part import write_part
 from kdsl.run.librdkafka.transactions.work import WORK, TransactionalWrite, read_transactional_write
 from kdsl.run.metrics.sink_reports import OPTION, tell
 from kdsl.run.metrics.statistics import INTERVAL, client_id
-from kdsl.run.records.encode import RecordEncoder, Rows, names_topics
+from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import PartitionChooser
 from kdsl.run.records.registry import registry_of
 from kdsl.run.upsert.write import upserted

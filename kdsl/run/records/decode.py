@@ -6,7 +6,6 @@ The source calls it inside each task, ``decode`` through ``mapInArrow``, ``peek`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import attrs
 import numpy as np
@@ -18,13 +17,13 @@ from kdsl.errors import KdslError, RecordError
 from kdsl.formats import ROW_KIND, ROW_KINDS, BadRecord, Decoded, Decoder, Use
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan
 from kdsl.resolve.metadata import IN_VALUE
+from kdsl.run.arrays import Rows
 from kdsl.run.records.encode import null_violations
 from kdsl.run.records.header_filter import matched
 from kdsl.run.records.metadata import BadMetadataError, field_of, metadata_array, shown_as
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema, arrow_type
 
-Rows = np.ndarray[Any, np.dtype[np.int64]]
 _UPSERT, _DELETE = "+U", "-D"
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
 
 import attrs
 import numpy as np
@@ -20,11 +19,9 @@ from kdsl.errors import RecordError, listing, nearest
 from kdsl.formats import ROW_KIND, ROW_KINDS, Use
 from kdsl.plan.model import MetadataColumn, Part, WritePlan
 from kdsl.resolve.model import Topics
+from kdsl.run.arrays import Flags, Rows
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_schema, retyped
-
-Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
-Flags: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 _HEADER_MAP = pa.map_(pa.string(), pa.binary())

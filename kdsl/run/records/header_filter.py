@@ -7,15 +7,13 @@ text; a header whose value is null has none.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.plan.model import HeaderCondition
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
+from kdsl.run.arrays import Flags
 
 
 def matched(raw: pa.RecordBatch, conditions: Collection[HeaderCondition]) -> pa.RecordBatch:
@@ -26,7 +24,7 @@ def matched(raw: pa.RecordBatch, conditions: Collection[HeaderCondition]) -> pa.
     return raw if mask.all() else raw.filter(pa.array(mask))
 
 
-def matching(headers: pa.Array, conditions: Iterable[HeaderCondition]) -> Mask:
+def matching(headers: pa.Array, conditions: Iterable[HeaderCondition]) -> Flags:
     """Which records match a filter.
 
     Args:

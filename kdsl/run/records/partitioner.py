@@ -16,6 +16,7 @@ from kdsl.errors import KdslError, RecordError
 from kdsl.functions import FunctionError, load
 from kdsl.partitioner import PARTITIONERS, PartitionerInput
 from kdsl.plan.model import WritePlan
+from kdsl.run.arrays import Rows
 
 __all__ = ["DEFAULT", "UNCHOSEN", "PartitionChooser", "check_partitioner"]
 
@@ -23,7 +24,6 @@ DEFAULT = "default"
 UNCHOSEN = -1
 """The number of a partition that is still to be chosen."""
 
-Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Partitions: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
 
 

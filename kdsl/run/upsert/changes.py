@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.formats import ROW_KINDS
-from kdsl.run.upsert.keys import Flags, Numbers, lasts, numbered
+from kdsl.run.arrays import Flags, Numbers
+from kdsl.run.upsert.keys import lasts, numbered
 
 INSERT, BEFORE, AFTER, DELETE = (ROW_KINDS.index(kind) for kind in ("+I", "-U", "+U", "-D"))
 Kinds = np.ndarray[Any, np.dtype[np.int8]]

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
+from kdsl.run.arrays import Flags, Numbers
 
 
 def numbered(keys: Sequence[pa.Array]) -> tuple[Numbers, int]:

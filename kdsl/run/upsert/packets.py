@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.plan.model import Upserts as UpsertPlan
+from kdsl.run.arrays import Flags, Numbers
 from kdsl.run.records.decode import Placed, RecordDecoder
 from kdsl.run.upsert.changes import Upserts, taken
 from kdsl.run.upsert.hashing import buckets_of
-from kdsl.run.upsert.keys import Flags, Numbers
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kdsl.plan.model import ReadPlan, Upserts as UpsertPlan
 from kdsl.run.frames.watermark import delay_text, marked
-from kdsl.run.upsert.changes import AFTER, DELETE, changes, last_of_each
+from kdsl.run.upsert.changes import AFTER, DELETE, Upserts, changes, last_of_each
 from kdsl.run.upsert.packets import Packet, unpacked
 from kdsl.run.upsert.rows import change_row
 from kdsl.run.upsert.state import CHANGED, UpsertProcessor, changed_rows, changed_schema, read_schema
@@ -100,17 +100,20 @@ def _of_bucket(schema: bytes, upserts: UpsertPlan) -> Callable[[pa.Table], pa.Ta
 
 
 def _all_changes(schema: bytes, upserts: UpsertPlan, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-    found = unpacked((packet for table in tables for packet in _packets(table)), read_schema(schema))
+    found = _unpacked(schema, tables)
     if found is not None:
         yield from (changed_rows(*part) for part in changes(None, found, upserts.keys).parts())
 
 
 def _last_changes(schema: bytes, upserts: UpsertPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    rows = read_schema(schema)
-    found = unpacked((packet for batch in batches for packet in _packets(batch)), rows)
+    found = _unpacked(schema, batches)
     if found is not None:
         last, deletes = last_of_each(found, upserts.keys)
         yield changed_rows(last, np.where(deletes, DELETE, AFTER))
+
+
+def _unpacked(schema: bytes, tables: Iterable[pa.Table | pa.RecordBatch]) -> Upserts | None:
+    return unpacked((packet for table in tables for packet in _packets(table)), read_schema(schema))
 
 
 def _packets(table: pa.Table | pa.RecordBatch) -> Iterator[Packet]:

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from kdsl.formats import ROW_KIND, ROW_KINDS
 from kdsl.plan.model import UpsertWrite, WritePlan
+from kdsl.run.arrays import Numbers
 from kdsl.run.upsert.changes import AFTER, BEFORE, DELETE, INSERT, taken
-from kdsl.run.upsert.keys import Numbers, lasts, numbered
+from kdsl.run.upsert.keys import lasts, numbered
 
 _KINDS = pa.array(ROW_KINDS)
 
