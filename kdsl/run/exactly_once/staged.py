@@ -19,7 +19,7 @@ from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.kept import FOLDER, folder_of
 from kdsl.run.exactly_once.distribution import ROW_BY_ROW
-from kdsl.run.frames.analyzed import analyzed, items, kind_of, nodes
+from kdsl.run.frames.analyzed import analyzed, kind_of, nodes
 from kdsl.run.frames.fit import fitted
 from kdsl.run.librdkafka.transactions.work import WORK, TransactionalWrite, transactional_write_text
 from kdsl.run.records.encode import RecordEncoder
@@ -64,7 +64,7 @@ def keeps_state(rows: DataFrame) -> bool:
         rows: The rows of a stream.
     """
     plan = analyzed(rows)
-    return plan is None or any(kind_of(n) not in _STATELESS and any(items(n.children())) for n in nodes(plan))
+    return plan is None or any(kind_of(n) not in _STATELESS and n.children().size() for n in nodes(plan))
 
 
 def _checked(text: str, registry: Registry | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

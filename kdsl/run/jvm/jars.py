@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import attrs
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
 
 from kdsl.errors import KdslError
@@ -197,8 +197,6 @@ def _first_loader(jvm: Any) -> Any:
 
 
 def _loads(loader: Any, name: str = CLASS) -> bool:
-    from py4j.protocol import Py4JJavaError
-
     if loader is None:
         return True  # not ours to change; what is missing shows by itself
     try:
@@ -321,8 +319,6 @@ def _resolved(
     spark: SparkSession, jvm: Any, wanted: Sequence[Package], what: str = _CONNECTOR, offline: str = _OFFLINE
 ) -> list[str]:
     """The jars of some packages, fetched where they are not there yet. ``~/.m2`` is not looked at."""
-    from py4j.protocol import Py4JJavaError
-
     folder = ivy_folder(spark)
     maven, none = jvm.org.apache.spark.util.MavenUtils, getattr(jvm.scala, "None$")
     nothing = getattr(none, "MODULE$")
