@@ -8,6 +8,7 @@ from pathlib import Path
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.connect import ConnectServer
+from tests.transactions import settle
 
 SCRIPT = """
 from pathlib import Path
@@ -53,4 +54,5 @@ def test_a_stream_of_a_connect_session_is_written_once_by_one_writer(
     )
 
     assert "over Spark Connect the plan of the rows cannot be seen; write exactly_once" in printed
+    settle(kdsl_kafka, topic)
     assert Counter(m.value() for m in kdsl_kafka.read(topic)) == dict.fromkeys((b"a", b"b", b"c", b"d", b"e"), 1)

@@ -20,6 +20,7 @@ from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.read_plans import read_plan
 from tests.run.write_plans import part, write_plan
+from tests.transactions import settle
 
 COUNT = 30_000
 """More rows than Spark keeps back: it sends them to a Python worker in pieces of 64 KiB."""
@@ -49,7 +50,7 @@ def failing(rows: DataFrame) -> DataFrame:
 
 
 def until_some_are_sent(kafka: RunningKafka, topic: str) -> None:
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not sum(kafka.end_offsets(topic).values()):
         assert time.monotonic() < until, "nothing was sent"
         time.sleep(0.05)
@@ -70,7 +71,7 @@ def last_once_some_are_sent(kafka: RunningKafka, topic: str, rows: DataFrame) ->
 
 def run(rows: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Path) -> None:
     query = write_stream(rows, plan, cluster, checkpoint=str(checkpoint), trigger={"availableNow": True})
-    query.awaitTermination(120)
+    assert query.awaitTermination(300)
 
 
 def test_a_batch_whose_last_row_fails_is_not_taken_as_written(
@@ -87,6 +88,7 @@ def test_a_batch_whose_last_row_fails_is_not_taken_as_written(
     assert ids(kdsl_kafka, topic) == {}
     run(numbers(spark, cluster, source), plan_for(topic), cluster, tmp_path / "cp")
 
+    settle(kdsl_kafka, topic)
     assert ids(kdsl_kafka, topic) == dict.fromkeys(range(COUNT), 1)
 
 
@@ -107,21 +109,28 @@ def test_a_query_that_is_stopped_in_a_task_writes_its_batch_whole_later(
     source, topic = kdsl_topic("in"), kdsl_topic("out")
     kdsl_kafka.produce(source, *(json.dumps({"id": n}) for n in range(COUNT)))
 
-    def slowly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    over = tmp_path / "over"
+
+    def last_waits(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for at in range(0, batch.num_rows, 1000):
-                yield batch.slice(at, 1000)
-                time.sleep(0.3)
+            until = time.monotonic() + 300
+            while COUNT - 1 in batch["id"].to_pylist() and not over.exists() and time.monotonic() < until:
+                time.sleep(0.1)
+            yield batch
 
     rows = numbers(spark, cluster, source)
     query = write_stream(
-        rows.mapInArrow(slowly, rows.schema), plan_for(topic), cluster, checkpoint=str(tmp_path / "cp")
+        rows.mapInArrow(last_waits, rows.schema), plan_for(topic), cluster, checkpoint=str(tmp_path / "cp")
     )
-    until_some_are_sent(kdsl_kafka, topic)
-    query.stop()
-    assert ids(kdsl_kafka, topic) == {}
-    run(rows, plan_for(topic), cluster, tmp_path / "cp")
+    try:
+        until_some_are_sent(kdsl_kafka, topic)
+        query.stop()
+        assert ids(kdsl_kafka, topic) == {}
+        run(rows, plan_for(topic), cluster, tmp_path / "cp")
+    finally:
+        over.touch()
 
+    settle(kdsl_kafka, topic)
     assert ids(kdsl_kafka, topic) == dict.fromkeys(range(COUNT), 1)
 
 

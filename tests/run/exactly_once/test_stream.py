@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
@@ -39,6 +40,7 @@ from tests.run.jvm.transports import commit
 from tests.run.read_plans import read_plan
 from tests.run.test_write_stream import put, stream
 from tests.run.write_plans import part, write_plan
+from tests.transactions import settle
 
 NOW = {"availableNow": True}
 
@@ -62,8 +64,9 @@ def plan_for(topic: str, prefix: str = "", *, staged: bool = False, **rest: Any)
     return write_plan({"id": "BIGINT"}, topics=(topic,), delivery=exactly, transactions=transactions, **rest)
 
 
-def ids(kafka: RunningKafka, topic: str, *, committed: bool = True) -> Counter[int]:
-    return Counter(json.loads(m.value() or b"")["id"] for m in kafka.read(topic, committed=committed))
+def ids(kafka: RunningKafka, topic: str) -> Counter[int]:
+    settle(kafka, topic)
+    return Counter(json.loads(m.value() or b"")["id"] for m in kafka.read(topic))
 
 
 def forget(checkpoint: Path, batch: int) -> None:
@@ -74,24 +77,29 @@ def forget(checkpoint: Path, batch: int) -> None:
 
 def delete_tokens(kafka: RunningKafka, topic: str, writers: int) -> None:
     """As when the brokers' retention has passed."""
-    for future in kafka.admin().delete_consumer_groups([f"{topic}-tx-{i}" for i in range(writers)]).values():
+    groups = [f"{topic}-tx-{i}" for i in range(writers)]
+    for group in groups:  # one whose transaction is about to end would come again
+        member = Consumer({**kafka.client_properties, "group.id": group})
+        member.committed([TopicPartition(topic, 0)], 120)  # waits for the end
+        member.close()
+    for future in kafka.admin().delete_consumer_groups(groups).values():
         future.result()
 
 
 def left_open(cluster: Cluster, topic: str, id_: str) -> TransactionalProducer:
     """A transaction that a killed writer has left, with a record in it."""
     producer = TransactionalProducer(transactional(cluster.producer(), id_, 600_000))
-    producer.init(30)
+    producer.init(120)
     producer.begin()
     value = pa.array([b'{"id": -1}'])
-    producer.look_up(topic, 10)
+    producer.look_up(topic, 60)
     producer.send(topic, pa.RecordBatch.from_pydict({"key": pa.nulls(1, pa.binary()), "value": value}), np.arange(1))
     producer.flush()
     return producer
 
 
 def run(df: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Path, **rest: Any) -> None:
-    write_stream(df, plan, cluster, checkpoint=str(checkpoint), trigger=NOW, **rest).awaitTermination(120)
+    assert write_stream(df, plan, cluster, checkpoint=str(checkpoint), trigger=NOW, **rest).awaitTermination(300)
 
 
 class TestBatch:
@@ -116,7 +124,7 @@ class TestBatch:
 
         assert ids(kdsl_kafka, topic) == {}
         kdsl_kafka.produce(topic, '{"id": 1}')
-        assert kdsl_kafka.end_offsets(topic, committed=True) == kdsl_kafka.end_offsets(topic)
+        settle(kdsl_kafka, topic)
 
     def test_batches_follow_one_another_under_a_prefix(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -235,7 +243,7 @@ class TestStream:
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(30), 1)
         assert before != kdsl_kafka.end_offsets(topic, committed=True) != {}
         with pytest.raises(ProducerError, match="fenced"):
-            zombie.commit(5)
+            zombie.commit(120)
         zombie.abandon()
 
     def test_a_write_in_foreach_batch_needs_an_id_and_is_done_once(
@@ -259,7 +267,8 @@ class TestStream:
 
         def start(each: Callable[[DataFrame, int], None]) -> None:
             writer = stream(spark, files).writeStream.foreachBatch(each)
-            writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination(60)
+            query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+            assert query.awaitTermination(300)
 
         put(files, range(10))
         with pytest.raises(Exception, match="exactly-once within foreachBatch needs write"):
@@ -271,8 +280,9 @@ class TestStream:
         start(both)
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(20), 1)
-        with Lease(cluster, transactions_lease(f"{topic}-tx"), "other", topics=[topic]):  # the query has ended
-            pass
+        lease = Lease(cluster, transactions_lease(f"{topic}-tx"), "other", topics=[topic])
+        lease.acquire(120)  # the query has ended
+        lease.release()
 
     def test_two_writes_of_one_id_are_told_and_a_write_may_come_late_or_again(
         self,
@@ -297,7 +307,7 @@ class TestStream:
         def start(each: Callable[[DataFrame, int], None], name: str) -> None:
             writer = stream(spark, files).writeStream.foreachBatch(each)
             writer = writer.option("checkpointLocation", str(tmp_path / name)).trigger(availableNow=True)
-            writer.start().awaitTermination(60)
+            assert writer.start().awaitTermination(300)
 
         for first in (0, 10, 20):
             put(files, range(first, first + 10))
@@ -334,7 +344,7 @@ class TestStream:
 
         def start() -> None:
             writer = stream(spark, files).writeStream.foreachBatch(threaded).trigger(availableNow=True)
-            writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination(60)
+            assert writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination(300)
 
         for first in (0, 10):
             put(files, range(first, first + 10))
@@ -417,6 +427,7 @@ class TestStream:
 
         run(rows.selectExpr("id", "'n' as new"), after, cluster, checkpoint, adopt=True)
 
+        settle(kdsl_kafka, topic)
         sent = [json.loads(m.value() or b"") for m in kdsl_kafka.read(topic)]
         assert sent == [{"id": n, "gone": 1} for n in range(3)] + [{"id": n, "new": None} for n in range(3)]
 
