@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,6 +25,12 @@ LONGEST = ("tests/security/", "tests/typing/")
 os.environ.pop("COLUMNS", None)  # a console keeps the width that it finds when it is made; tests say their own
 # Brokers and sessions of tests live for seconds or minutes: what the second compiler makes of them is not earned back.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+# How long an example takes says how busy a machine is, and nothing of the code.
+settings.register_profile(
+    "kdsl", deadline=None, suppress_health_check={*settings().suppress_health_check, HealthCheck.too_slow}
+)
+settings.load_profile("kdsl")
 
 # Installed, kdsl registers its plugin itself; in a bare checkout nobody does.
 pytest_plugins = [] if entry_points(group="pytest11", name="kdsl") else ["kdsl.testing.pytest_plugin"]

@@ -6,6 +6,7 @@ everything, for each run on its own would look at all that kdsl imports again.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -20,12 +21,18 @@ ROOT = Path(__file__).parents[2]
 CASES = sorted((Path(__file__).parent / "cases").glob("*.py"))
 MYPY = re.compile(r"# type: ignore\[[a-z, -]+\]")
 PYRIGHT = re.compile(r"# pyright: ignore\[[A-Za-z, ]+\]")
-pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Generating overly large repr"),
+    pytest.mark.timeout(1800),  # minutes on a busy machine: all that kdsl imports is looked at
+]
 
 
 def check(*command: str) -> str:
     """What a checker says, from the root of the project."""
-    done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True, check=False)
+    here = {**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}  # nor does it ask the network for newer versions
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=ROOT, env=here, capture_output=True, text=True, check=False
+    )
     return done.stdout + done.stderr
 
 
