@@ -18,6 +18,9 @@ from contextlib import suppress
 
 import psutil
 
+_STARTING = 100
+"""How often a process that only begins is asked for its command line, a hundredth of a second apart."""
+
 
 def main() -> None:
     """Wait for the end of the owner, and clean up after it."""
@@ -47,14 +50,19 @@ def wait_ended(processes: Sequence[psutil.Process], seconds: float) -> list[psut
 
 def _arguments(process: psutil.Process) -> list[str]:
     try:
-        return process.cmdline()
+        for _ in range(_STARTING):
+            if (found := process.cmdline()) or not process.exe():
+                return found
+            time.sleep(0.01)  # it has a program, and no command line yet
     except psutil.Error:
-        return []
+        pass
+    return []
 
 
 def _ended(process: psutil.Process) -> bool:
     try:
-        return process.status() == psutil.STATUS_ZOMBIE  # whose parent has not noticed yet
+        # A zombie's parent has not noticed yet; while threads of it are left, it keeps its ports and writes on.
+        return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
     except psutil.NoSuchProcess:
         return True
 

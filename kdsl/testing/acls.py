@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,  # pyright: ignore[reportPrivateImportUsage]
+    AclBindingFilter,  # pyright: ignore[reportPrivateImportUsage]
     AclOperation,  # pyright: ignore[reportPrivateImportUsage]
     AclPermissionType,  # pyright: ignore[reportPrivateImportUsage]
     AdminClient,
@@ -17,11 +20,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from kdsl.errors import listing, nearest
 from kdsl.testing.errors import LocalKafkaError
 
+_SECONDS = 30.0
+
 
 def allow(
     admin: AdminClient, user: str, operations: Sequence[str], *, topic: str | None = None, group: str | None = None
 ) -> None:
-    """Give a user rights on a topic, a group or, where neither is named, the cluster.
+    """Give a user rights on a topic, a group or, where neither is named, the cluster, and wait until they hold.
 
     Args:
         admin: A client that may do so.
@@ -31,7 +36,7 @@ def allow(
         group: A consumer group, alike.
 
     Raises:
-        LocalKafkaError: There is no such operation, or the broker refuses.
+        LocalKafkaError: There is no such operation, the broker refuses, or it does not come to know them.
     """
     known = [name for name in AclOperation.__members__ if name not in ("UNKNOWN", "ANY")]
     for operation in operations:
@@ -56,6 +61,29 @@ def allow(
     ]
     for future in admin.create_acls(bindings).values():
         try:
-            future.result(30)
+            future.result(_SECONDS)
         except KafkaException as error:
             raise LocalKafkaError(f"User {user!r} cannot be given rights: {error}") from error
+    _wait_for(admin, bindings, user)
+
+
+def _wait_for(admin: AdminClient, bindings: Sequence[AclBinding], user: str) -> None:
+    """Wait until a broker goes by what the controller has written down."""
+    whatever: Any = None
+    theirs = AclBindingFilter(
+        ResourceType.ANY,
+        whatever,
+        ResourcePatternType.ANY,
+        f"User:{user}",
+        whatever,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    end = time.monotonic() + _SECONDS
+    while True:
+        found = admin.describe_acls(theirs).result(_SECONDS)
+        if all(binding in found for binding in bindings):
+            return
+        if time.monotonic() > end:
+            raise LocalKafkaError(f"User {user!r} has no rights {_SECONDS:g} s after they were given")
+        time.sleep(0.02)

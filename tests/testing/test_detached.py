@@ -50,7 +50,7 @@ def test_only_the_process_that_was_started_counts_and_is_ended(tmp_path: Path) -
         assert ours.running() == (1,)
         ours.end()
 
-        assert child.wait(30) < 0
+        assert child.wait(60) < 0
     assert not folder.exists()
 
 

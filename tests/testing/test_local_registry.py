@@ -66,9 +66,9 @@ def test_it_ends_with_its_owner_also_when_that_is_killed() -> None:
         assert answers(int(port))
         owner.kill()
 
-    assert wait_ended([registry], 30) == []
-    end = time.monotonic() + 30  # threads may end after the process that they belong to
-    while (answers(int(port)) or Path(folder).exists()) and time.monotonic() < end:
+    assert wait_ended([registry], 120) == []
+    end = time.monotonic() + 120
+    while Path(folder).exists() and time.monotonic() < end:
         time.sleep(0.05)
     assert not answers(int(port))
     assert not Path(folder).exists()

@@ -50,7 +50,7 @@ def test_the_fixtures_work_in_a_project_of_others(kdsl_kafka: RunningKafka, tmp_
 
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
-    left = kdsl_kafka.admin().list_topics(timeout=30).topics
+    left = kdsl_kafka.admin().list_topics(timeout=60).topics
     assert not [name for name in left if re.fullmatch(r"(test_topics_are_their_own|orders)-[0-9a-f]{8}", name)]
 
 

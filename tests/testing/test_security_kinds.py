@@ -40,11 +40,11 @@ def test_another_user_has_the_rights_that_it_was_given(kafka: LocalKafka, kind: 
     client.produce(f"ann-{kind}", "hers")
 
     assert [message.value() for message in client.read(f"ann-{kind}")] == [b"hers"]
-    assert "t" not in client.admin().list_topics(timeout=10).topics
+    assert "t" not in client.admin().list_topics(timeout=60).topics
 
 
 def test_tls_alone_is_nobody_and_may_do_everything(kafka: LocalKafka) -> None:
-    assert "t" in kafka.through("ssl").admin().list_topics(timeout=10).topics
+    assert "t" in kafka.through("ssl").admin().list_topics(timeout=60).topics
 
 
 def test_a_client_without_a_certificate_is_refused_where_one_is_asked_for(kafka: LocalKafka) -> None:

@@ -65,7 +65,7 @@ def test_it_ends_with_its_owner_even_when_that_is_killed() -> None:
     owner.wait()
     owner.stdout.close()
 
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while processes_in(folder) and time.monotonic() < end:
         time.sleep(0.1)
     assert processes_in(folder) == []

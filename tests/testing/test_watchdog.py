@@ -26,6 +26,7 @@ watchdog = Watchdog()
 watchdog.start(remove=Path(sys.argv[1]))
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)", watchdog.mark], start_new_session=True)
 print(child.pid, flush=True)
+sys.stdin.readline()  # whoever reads the number looks at the process before it is ended
 {then}
 """
 
@@ -50,15 +51,30 @@ def marked() -> Iterator[list[psutil.Process]]:
 
 def _owner(folder: Path, then: str, marked: list[psutil.Process]) -> subprocess.Popen[str]:
     owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER.format(then=then), str(folder)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", OWNER.format(then=then), str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
+    assert owner.stdin is not None
     assert owner.stdout is not None
     marked.append(psutil.Process(int(owner.stdout.readline())))
+    owner.stdin.write("\n")
+    owner.stdin.flush()
     return owner
 
 
+def _child(mark: str) -> subprocess.Popen[bytes]:
+    """A process with a mark, which is under way."""
+    program = "import time; print('here', flush=True); time.sleep(300)"
+    child = subprocess.Popen([sys.executable, "-c", program, mark], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    return child
+
+
 def _gone(process: psutil.Process) -> bool:
-    for _ in range(600):
+    for _ in range(2400):
         try:
             if process.status() == psutil.STATUS_ZOMBIE:  # whose parent has not noticed yet
                 return True
@@ -69,7 +85,7 @@ def _gone(process: psutil.Process) -> bool:
 
 
 def _wait_until_removed(folder: Path) -> bool:
-    for _ in range(600):
+    for _ in range(2400):
         if not folder.exists():
             return True
         time.sleep(0.05)
@@ -82,7 +98,7 @@ def test_what_was_started_ends_with_an_owner_that_is_killed(
 ) -> None:
     with _owner(folder, "time.sleep(300)", marked) as owner:
         owner.send_signal(death)
-        owner.wait(30)
+        owner.wait(60)
 
     assert _gone(marked[0])
     assert _wait_until_removed(folder)
@@ -102,7 +118,7 @@ def test_a_forked_child_that_lives_longer_does_not_keep_it(folder: Path, marked:
         assert owner.stdout is not None
         marked.append(psutil.Process(int(owner.stdout.readline())))
         owner.kill()
-        owner.wait(30)
+        owner.wait(60)
 
     assert _gone(marked[0])
     assert marked[1].is_running()
@@ -119,17 +135,17 @@ def test_let_live_lets_it_live(folder: Path, marked: list[psutil.Process]) -> No
 def test_stop_ends_what_is_left_at_once(folder: Path, marked: list[psutil.Process]) -> None:
     watchdog = Watchdog()
     watchdog.start(remove=folder)
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)", watchdog.mark]) as child:
+    with _child(watchdog.mark) as child:
         watchdog.stop()
 
-        assert child.wait(30) == -signal.SIGKILL
+        assert child.wait(60) == -signal.SIGKILL
     assert not folder.exists()
 
 
 def test_others_are_not_touched(folder: Path) -> None:
     ours, theirs = Watchdog(), Watchdog()
     ours.start(remove=None)
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)", theirs.mark]) as child:
+    with _child(theirs.mark) as child:
         ours.stop()
 
         assert child.poll() is None
