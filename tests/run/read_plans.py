@@ -87,7 +87,9 @@ def read_plan(
     )
 
 
-def fetch(plan: ReadPlan, cluster: Cluster, ranges: Iterable[Range], *, patience: float = 20.0) -> list[dict[str, Any]]:
+def fetch(
+    plan: ReadPlan, cluster: Cluster, ranges: Iterable[Range], *, patience: float = 120.0
+) -> list[dict[str, Any]]:
     """The rows of some ranges, read as a task reads them."""
     decoder = RecordDecoder(plan)
     wanted = list(ranges)
@@ -124,7 +126,7 @@ def _arrow(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 
 def fetch_raw(consumer: KeptConsumer, needs: Iterable[str], ranges: Iterable[Range]) -> pa.Table:
     """The raw records of some ranges."""
-    return pa.Table.from_batches(Fetcher(consumer, "Orders", set(needs), 20.0).read(list(ranges)))
+    return pa.Table.from_batches(Fetcher(consumer, "Orders", set(needs), 120.0).read(list(ranges)))
 
 
 class Query:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,10 +19,12 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, RecordError
 from kdsl.plan.model import WritePlan
 from kdsl.run.librdkafka import producers
+from kdsl.run.librdkafka.producer import Producer
 from kdsl.run.librdkafka.sink import PIECE_BYTES, _settings, sizes, write_rows
 from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types.arrow import arrow_schema
+from tests.run.queries.queries import eventually
 from tests.run.write_plans import write_plan
 
 NAMES = {"k": "__raw_key__", "v": "__raw_value__"}
@@ -123,7 +126,6 @@ def test_timestamps_and_headers_are_written(kdsl_kafka: RunningKafka, kdsl_topic
     topic = kdsl_topic()
     plan = raw_plan(topic, h="headers", ts="timestamp")
     at = datetime(2020, 3, 8, 13, 12, 11, 123000, UTC)
-    before = int(time.time() * 1000)
 
     write_rows(
         plan,
@@ -144,7 +146,7 @@ def test_timestamps_and_headers_are_written(kdsl_kafka: RunningKafka, kdsl_topic
     assert (first.key(), first.value(), first.timestamp()) == (b"1", b"a", (1, 1583673131123))
     assert first.headers() == [("k1", b"\xc0\xff\xee"), ("k2", None), ("k3", b"")]
     assert (second.key(), second.value(), second.headers()) == (None, None, None)
-    assert before <= second.timestamp()[1] <= int(time.time() * 1000)
+    assert abs(second.timestamp()[1] / 1000 - time.time()) < 86_400, "the time of sending; a clock may be set meanwhile"
     assert (third.key(), third.value(), third.headers()) == (b"3", b"", None)
     assert third.timestamp() == (1, 1583673131123)
 
@@ -208,7 +210,7 @@ def test_topics_are_not_created_where_that_is_not_allowed(kdsl_topic: MakeTopic)
         write_rows(other, Cluster(kafka.bootstrap_servers), [rows(other, numbered(1))])
 
         assert [m.key() for m in kafka.read("other-topic")] == [b"0"]
-        topics = kafka.admin().list_topics(timeout=10).topics
+        topics = kafka.admin().list_topics(timeout=60).topics
         assert ("new-topic" in topics, "other-topic" in topics) == (False, True)
 
 
@@ -268,24 +270,36 @@ def test_a_header_name_that_would_be_cut_off_is_refused(kdsl_topic: MakeTopic, c
         write_rows(plan, cluster, [rows(plan, [{"h": [("a", b"")]}, {"h": [("a\0b", b"")]}])])
 
 
+LINGERING = {"linger.ms": "60000"}  # what is handed over is still in the queue when the task fails
+
+
+def no_producer_is_left() -> None:
+    """Wait until the producers of failed tasks have ended, after which nothing of theirs is sent."""
+    assert producers.take_kept() == []
+    for thread in threading.enumerate():
+        if thread.name == "kdsl-producer-close":
+            thread.join(120)
+            assert not thread.is_alive()
+
+
 def test_a_row_that_cannot_be_encoded_stops_what_is_queued(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic()
     plan = write_plan({"n": "INT NOT NULL"}, topics=(topic,))
-    lingering = Cluster(kdsl_kafka.bootstrap_servers, properties={"linger.ms": "3000"})
+    lingering = Cluster(kdsl_kafka.bootstrap_servers, properties=LINGERING)
     good = pa.record_batch({"n": pa.array([1, 2, 3], pa.int32())})
     bad = pa.record_batch({"n": pa.array([4, None], pa.int32())})
 
     with pytest.raises(RecordError, match="row 5 of the task: n is NULL"):
         write_rows(plan, lingering, [good, bad])
 
-    time.sleep(3.5)  # what was still in the queue would go by now
+    no_producer_is_left()
     assert kdsl_kafka.read(topic) == []
 
 
 def test_a_task_that_is_broken_off_sends_nothing_more(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic)
-    lingering = Cluster(kdsl_kafka.bootstrap_servers, properties={"linger.ms": "3000"})
+    lingering = Cluster(kdsl_kafka.bootstrap_servers, properties=LINGERING)
 
     def breaking() -> Iterable[pa.RecordBatch]:
         yield rows(plan, numbered(3))
@@ -294,7 +308,7 @@ def test_a_task_that_is_broken_off_sends_nothing_more(kdsl_kafka: RunningKafka, 
     with pytest.raises(KeyboardInterrupt):
         write_rows(plan, lingering, breaking())
 
-    time.sleep(3.5)
+    no_producer_is_left()
     assert kdsl_kafka.read(topic) == []
 
 
@@ -396,6 +410,11 @@ def test_large_batches_are_cut_into_pieces(kdsl_kafka: RunningKafka, kdsl_topic:
 def test_brokers_that_do_not_answer_are_told_with_the_reason() -> None:
     plan = raw_plan("orders")
     nowhere = Cluster("127.0.0.1:1", properties={"max.block.ms": "1500"})
+    settings = _settings(plan, nowhere)[1]
+    producer = Producer(settings)
+    while not producer.complaint:  # the client tells by itself that nobody is there
+        producer.poll(1000)
+    producers.give_back(settings, plan.delivery, producer)
 
     with pytest.raises(KdslError) as caught:
         write_rows(plan, nowhere, [rows(plan, numbered(1))])
@@ -423,7 +442,10 @@ def test_records_that_time_out_fail_the_task(kdsl_topic: MakeTopic) -> None:
             kafka.bootstrap_servers,
             properties={"delivery.timeout.ms": "2000", "request.timeout.ms": "1500", "linger.ms": "0"},
         )
-        write_rows(plan, hurried, [rows(plan, numbered(1))])
+        for _ in eventually():  # a machine that stands still may let even this one time out
+            with suppress(RecordError):
+                write_rows(plan, hurried, [rows(plan, numbered(1))])
+                break
         kafka.kill()
 
         with pytest.raises(RecordError) as caught:
@@ -441,7 +463,7 @@ def test_records_that_time_out_fail_the_task(kdsl_topic: MakeTopic) -> None:
 def test_nothing_is_lost_when_the_broker_dies_in_the_middle_and_returns(kill: str) -> None:
     with LocalKafka(topics={"orders": 3}) as kafka:
         plan = raw_plan("orders")
-        cluster = Cluster(kafka.bootstrap_servers)
+        cluster = Cluster(kafka.bootstrap_servers, properties={"delivery.timeout.ms": "300000"})
         total, size = 60, 2000
         down = threading.Event()
 
@@ -454,7 +476,7 @@ def test_nothing_is_lost_when_the_broker_dies_in_the_middle_and_returns(kill: st
                 yield rows(plan, values)
 
         def bring_back() -> None:
-            down.wait(60)
+            down.wait(300)
             time.sleep(2)
             kafka.start_broker() if kill == "kill" else kafka.resume()
 
@@ -505,7 +527,7 @@ write_rows(plan, Cluster({kdsl_kafka.bootstrap_servers!r}), [rows(plan, numbered
 """
 
     ended = subprocess.run(
-        [sys.executable, "-c", program], timeout=60, capture_output=True, env=os.environ, check=False
+        [sys.executable, "-c", program], timeout=300, capture_output=True, env=os.environ, check=False
     )
 
     assert (ended.returncode, ended.stderr) == (0, b"")

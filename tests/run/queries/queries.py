@@ -49,7 +49,7 @@ class Seen:
         return [value for kind, value in list(self.events) if kind == what and about(value)]
 
 
-def eventually(seconds: float = 20.0) -> Iterator[None]:
+def eventually(seconds: float = 120.0) -> Iterator[None]:
     """Attempts, until the caller leaves the loop; fails when they have taken too long."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -58,7 +58,7 @@ def eventually(seconds: float = 20.0) -> Iterator[None]:
     raise AssertionError(f"it did not come in {seconds:g} s")
 
 
-def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
+def until(holds: Callable[[], object], seconds: float = 120.0) -> None:
     """Wait until something holds."""
     for _ in eventually(seconds):
         if holds():
@@ -97,8 +97,8 @@ class Streams:
     def settle(self) -> None:
         """Wait until all events have arrived, and what follows from them was done."""
         context: Any = self.spark.sparkContext
-        context._jsc.sc().listenerBus().waitUntilEmpty(20_000)
-        assert wait_for_commits(20)
+        context._jsc.sc().listenerBus().waitUntilEmpty(120_000)
+        assert wait_for_commits(120)
 
     def committed(self) -> dict[TopicPartition, int]:
         """The offsets of the group."""
