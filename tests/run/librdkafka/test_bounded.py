@@ -19,6 +19,7 @@ from kdsl.run.librdkafka.stream import Limits
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.read_plans import Query, batch, batch_tasks, read_plan, texts
+from tests.transactions import settle
 
 LATEST = Stop("latest")
 COMMITTED = {"isolation.level": "read_committed"}
@@ -82,7 +83,8 @@ def transactional(kdsl_kafka: RunningKafka) -> Iterator[Callable[..., None]]:
 
     def write(topic: str, *values: str, commit: bool | None = True) -> None:
         if topic not in made:
-            made[topic] = Producer({**kdsl_kafka.client_properties, "transactional.id": f"tx-{topic}"})
+            own = {"transactional.id": f"tx-{topic}", "transaction.timeout.ms": 600_000}
+            made[topic] = Producer({**kdsl_kafka.client_properties, **own})
             made[topic].init_transactions()
         producer = made[topic]
         producer.begin_transaction()
@@ -91,6 +93,7 @@ def transactional(kdsl_kafka: RunningKafka) -> Iterator[Callable[..., None]]:
         producer.flush()
         if commit is not None:
             (producer.commit_transaction if commit else producer.abort_transaction)()
+            settle(kdsl_kafka, topic)
 
     yield write
     for producer in made.values():

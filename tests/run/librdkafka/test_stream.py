@@ -19,6 +19,7 @@ from kdsl.run.librdkafka.stream import Limits
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.read_plans import Query, read_plan, texts
+from tests.transactions import settle
 
 ALWAYS = timedelta(0)
 
@@ -561,7 +562,8 @@ class TestLimits:
 
 class TestTransactions:
     def transactional(self, kafka: RunningKafka, topic: str) -> Callable[..., None]:
-        producer = Producer({**kafka.client_properties, "transactional.id": f"tx-{topic}"})
+        own = {"transactional.id": f"tx-{topic}", "transaction.timeout.ms": 600_000}
+        producer = Producer({**kafka.client_properties, **own})
         producer.init_transactions()
 
         def write(*values: str, commit: bool | None) -> None:
@@ -571,6 +573,7 @@ class TestTransactions:
             producer.flush()
             if commit is not None:
                 (producer.commit_transaction if commit else producer.abort_transaction)()
+                settle(kafka, topic)
 
         return write
 
