@@ -13,6 +13,7 @@ import kdsl
 from kdsl.run.metrics import prometheus
 from kdsl.run.metrics.model import Kind, QueryMetrics, SinkMetrics, SourceMetrics, metrics_of
 from kdsl.run.metrics.prometheus import prometheus_name, serve_metrics
+from kdsl.testing.ports import free_port
 
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -58,13 +59,14 @@ def test_what_is_not_known_is_not_told(page: Page) -> None:
 
 
 def test_only_this_machine_reaches_it_by_default() -> None:
-    with kdsl.serve_metrics(port=0) as server:
+    port = free_port()  # not one that the system may give to a connection in between
+    with kdsl.serve_metrics(port=port) as server:
         assert server.host == "127.0.0.1"
-        assert server.url == f"http://127.0.0.1:{server.port}/metrics"
+        assert server.url == f"http://127.0.0.1:{port}/metrics"
         with pytest.raises(OSError, match="in use"):
-            serve_metrics(server.port)
+            serve_metrics(port)
     with socket.socket() as free:
-        free.bind(("127.0.0.1", server.port))
+        free.bind(("127.0.0.1", port))
 
 
 def test_names_follow_from_the_declared_ones_and_none_comes_twice() -> None:
