@@ -67,7 +67,7 @@ class UpsertProcessor(StatefulProcessor):
             self._check(schema)
             return
         columns = [a.name for a in attrs.fields(Packet)]
-        given = [Packet(*row) for frame in rows for row in frame[columns].itertuples(index=False)]
+        given = [Packet(*row) for frame in rows for row in zip(*(frame[name] for name in columns), strict=True)]
         upserts = unpacked(given, schema)
         if upserts is None:
             return
@@ -96,7 +96,7 @@ class UpsertProcessor(StatefulProcessor):
 
     def _stored(self) -> bytes | None:
         """What the state has of the bucket."""
-        stored = self._state.get() if self._state.exists() else None
+        stored = self._state.get()  # None where there is nothing, so that it need not be asked for first
         return None if stored is None else stored[0]
 
     def _check(self, schema: pa.Schema) -> None:
