@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from kdsl.errors import listing, nearest
 from kdsl.testing.errors import LocalKafkaError
 
-_SECONDS = 30.0
+_SECONDS = 60.0
 
 
 def allow(

@@ -93,7 +93,7 @@ class LocalKafka(RunningKafka):
         version: str | None = None,
         coordinates: Sequence[str] | None = None,
         jars: str | Path | None = None,
-        timeout: float = 120.0,
+        timeout: float = 300.0,
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__("")
@@ -304,12 +304,12 @@ class LocalKafka(RunningKafka):
         """End one broker in order: it hands its partitions over and writes everything down.
 
         Raises:
-            LocalKafkaError: It did not end within 30 s.
+            LocalKafkaError: It did not end within 60 s.
         """
         node = self._node(broker)
         node.terminate()
-        if not node.wait(30):
-            raise LocalKafkaError(f"Broker {broker} did not stop within 30 s; its log is {node.log}")
+        if not node.wait(60):
+            raise LocalKafkaError(f"Broker {broker} did not stop within 60 s; its log is {node.log}")
 
     def start_broker(self, broker: int = 1) -> None:
         """Start a broker again that was killed or stopped, with its port and data, and wait until it serves.
@@ -474,8 +474,24 @@ class LocalKafka(RunningKafka):
         return node_id in metadata.brokers and len(metadata.brokers) >= others and (led or not self.running)
 
     def _add_users(self) -> None:
-        if any(KINDS[kind].stored for kind in self.security):
+        stored: list[Security] = [kind for kind in self.security if KINDS[kind].stored]
+        if stored:
             store_users(self.through("plaintext"), self._users)
+        for kind in stored:
+            for user in self._users:
+                self._wait_for_login(self.through(kind, user).client_properties, user)
+
+    def _wait_for_login(self, settings: Mapping[str, str], user: str) -> None:
+        """Wait until the brokers go by what the controller has written down."""
+        end = time.monotonic() + self._timeout
+        while True:
+            try:
+                AdminClient({**settings, "log_level": 0}).list_topics(timeout=2)
+            except KafkaException:
+                if time.monotonic() > end:
+                    raise LocalKafkaError(f"User {user!r} cannot log in {self._timeout:g} s after the start") from None
+            else:
+                return
 
 
 def _kinds(security: Security | Sequence[Security]) -> tuple[Security, ...]:

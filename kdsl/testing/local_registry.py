@@ -59,7 +59,7 @@ class LocalRegistry:
         compatibility: str = "BACKWARD",
         heap: int = 256,
         version: str | None = None,
-        timeout: float = 120.0,
+        timeout: float = 300.0,
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
         self._wanted = port

@@ -26,7 +26,7 @@ from kdsl.testing.errors import LocalKafkaError
 
 _T = TypeVar("_T")
 
-_SECONDS = 30.0
+_SECONDS = 60.0
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _EAGER = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 250, "log_level": 0}

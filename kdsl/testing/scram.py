@@ -31,6 +31,6 @@ def store_users(kafka: RunningKafka, users: Users) -> None:
         ]
         for name, future in admin.alter_user_scram_credentials(wanted).items():
             try:
-                future.result(30)
+                future.result(60)
             except KafkaException as error:
                 raise LocalKafkaError(f"User {name!r} cannot be stored: {error}") from error

@@ -78,7 +78,7 @@ class SparkCluster:
         cores: int = 1,
         memory: str = "512m",
         python_path: Sequence[str | Path] = (),
-        timeout: float = 120.0,
+        timeout: float = 300.0,
     ) -> None:
         if workers < 1 or cores < 1:
             raise SparkClusterError(f"workers={workers!r}, cores={cores!r}: a cluster has at least 1 of each")
