@@ -145,7 +145,7 @@ def tls_server(pair: Pair, folder: Path) -> Iterator[str]:
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
         server.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
+    thread.join(60)
 
 
 @pytest.mark.parametrize(

@@ -353,6 +353,7 @@ class Brokers:
         if self._answered:
             return
         if self._refused is not None:
+            self._looked = False  # what the client was told says more than a port that was looked at before
             self._look_at_port()
             raise errors.refused_login(self._table, self.servers, self._refused.str())
         if self._last_error is not None and login.is_telling(self._last_error.str()):
