@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -155,11 +156,12 @@ def test_the_topic_of_each_row_says_where_it_goes(
     spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, form: str, by: str
 ) -> None:
     """A2, A3."""
-    one, two = kdsl_topic(f"several-{by}-{form}-one"), kdsl_topic(f"several-{by}-{form}-two")
+    begin = f"several-{uuid.uuid4().hex[:8]}"
+    one, two = kdsl_topic(f"{begin}-one"), kdsl_topic(f"{begin}-two")
     columns = ("topic STRING METADATA", *BEHAVIOUR)
 
     def over(*topics: str) -> Table:
-        pattern = topics[0] if len(topics) == 1 else f"several-{by}-{form}-.*"
+        pattern = topics[0] if len(topics) == 1 else f"{begin}-.*"
         where: Scalar = ";".join(topics) if by == "list" else pattern
         named: Any = {"topic" if by == "list" else "topic-pattern": where, "scan.bounded.mode": "latest-offset"}
         return table(form, *columns, **named)
@@ -174,7 +176,9 @@ def test_the_topic_of_each_row_says_where_it_goes(
 
 
 @both_formats
-def test_metadata(spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, form: str) -> None:
+def test_metadata(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, form: str
+) -> None:
     """A9: columns are mixed on purpose; a NULL map comes back as an empty one."""
     topic = kdsl_topic()
     given = table(
@@ -203,8 +207,10 @@ def test_metadata(spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, 
 
     write(spark, given, cluster, made, schema)
 
+    epochs = [record.leader_epoch() for record in kdsl_kafka.read(topic)]
     assert rows(given.read(spark, cluster)) == [
-        (f"data {n + 1}", n + 1, "CreateTime", times[n], 0, headers[n] or {}, 0, topic, n != 1) for n in range(3)
+        (f"data {n + 1}", n + 1, "CreateTime", times[n], epochs[n], headers[n] or {}, 0, topic, n != 1)
+        for n in range(3)
     ]
 
 

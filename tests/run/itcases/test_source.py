@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from kdsl.declare.config import ColumnConfig, Scalar, TableConfig, WatermarkConf
 from kdsl.table import Table
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.transactions import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -380,7 +382,8 @@ class TestLaunch:
 def numbers(kdsl_kafka: RunningKafka) -> list[str]:
     """Two topics of ten partitions; partition P had the values 0 to 9, and those below P are deleted."""
     made = []
-    for name in ("numbers-one", "numbers-two"):
+    own = uuid.uuid4().hex[:8]
+    for name in (f"numbers-one-{own}", f"numbers-two-{own}"):
         kdsl_kafka.create_topic(name, PARTITIONS)
         values = [Record(n.to_bytes(4, "big"), partition=p) for p in range(PARTITIONS) for n in range(10)]
         kdsl_kafka.produce(name, *values)
@@ -449,6 +452,7 @@ class TestProperties:
                 for partition in range(3):
                     producer.produce(topic, n.to_bytes(4, "big"), partition=partition)
             producer.commit_transaction()
+        settle(kdsl_kafka, topic)
         kdsl_kafka.delete_records(topic, {1: 1, 2: 2})
         over = Cluster(cluster.bootstrap_servers, properties={"isolation.level": level})
 

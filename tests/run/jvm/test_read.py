@@ -285,15 +285,16 @@ class TestStreams:
         plan = read_plan(filled, stop=stop, group_id=group(), transport=transport)
 
         query = read_stream(spark, plan, cluster).writeStream.format("noop").start()
-        ended = query.awaitTermination(90)
+        ended = query.awaitTermination(300)
         query.stop()
 
         assert ended
         assert query.exception() is None
         places = [(filled, 0), (filled, 1)]
         committed: dict[Any, int] = {}
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while not committed and time.monotonic() < until:  # the last commit comes after the end
+            time.sleep(0.05)
             committed = Brokers(cluster, "Orders").committed(str(plan.group_id), places)
         assert committed == {(filled, 0): 4, (filled, 1): 3}
 
@@ -318,7 +319,7 @@ class TestStreams:
             read(spark, lost, cluster)
         query = read_stream(spark, lost, cluster).writeStream.format("noop").start()
         with pytest.raises(Exception) as raised:  # Spark's own
-            query.awaitTermination(60)
+            query.awaitTermination(300)
         assert told in str(raised.value)
 
         assert len(run(spark, read_plan(filled, transport="jvm"), cluster, tmp_path / "checkpoint")) == 7

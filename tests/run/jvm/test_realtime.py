@@ -42,7 +42,7 @@ class TestFlow:
             query = write_stream(df, to, cluster, checkpoint=str(tmp_path), trigger={"realTime": "5 seconds"})
             try:
                 kdsl_kafka.produce(topic, *(Record(word, headers=[("h", b"1"), ("h", b"2")]) for word in words))
-                until = time.monotonic() + 90
+                until = time.monotonic() + 240
                 while not any(progress["numInputRows"] for progress in query.recentProgress):
                     assert time.monotonic() < until
                     assert query.exception() is None

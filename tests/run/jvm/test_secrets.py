@@ -114,7 +114,7 @@ def done(secure: RunningKafka, tmp_path_factory: pytest.TempPathFactory) -> tupl
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=540,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]

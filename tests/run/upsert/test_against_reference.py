@@ -144,7 +144,7 @@ def test_both_read_the_same_changes_of_each_key_in_the_same_order(
     streamed: list[Change] = []
     limited = sql(ddl("limited", topic, kdsl_kafka, formats, reading=True, limit=100))
     query = limited.read_stream(spark).writeStream.foreachBatch(lambda df, _: streamed.extend(rows(df)))
-    query.option("checkpointLocation", str(tmp_path)).start().awaitTermination(240)
+    assert query.option("checkpointLocation", str(tmp_path)).start().awaitTermination(300)
 
     assert {change[0] for changes in theirs.values() for change in changes} == {"+I", "-U", "+U", "-D"}
     assert batch == theirs
@@ -170,7 +170,7 @@ def test_both_write_the_same_upserts_and_tombstones_and_read_each_others(
     engine.do(f"INSERT INTO `{name_of(theirs)}_out` SELECT * FROM `{name_of(source)}`")
     read = sql(ddl("source", source, kdsl_kafka, formats, reading=True)).read_stream(spark)
     out = sql(ddl("target", ours, kdsl_kafka, formats, reading=False))
-    out.write_stream(read, checkpoint=str(tmp_path)).awaitTermination(240)
+    assert out.write_stream(read, checkpoint=str(tmp_path)).awaitTermination(300)
 
     written = messages(kdsl_kafka, ours)
     assert written == changing(messages(kdsl_kafka, theirs))

@@ -33,7 +33,7 @@ Users.write(spark.createDataFrame(rows, f"{ROW_KIND} string, id bigint, name str
 query = Copies.write_stream(
     Users.read_stream(spark, cluster), cluster, checkpoint=checkpoint, trigger={"availableNow": True}
 )
-assert query.awaitTermination(240)
+assert query.awaitTermination(300)
 left = Users.collect(Users.snapshot(spark, cluster))
 print(json.dumps({
     "copies": sorted(changelog_lines(Copies.read(spark, cluster).toArrow())),
