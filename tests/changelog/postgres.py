@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -45,7 +46,6 @@ class Postgres:
         self._user = _user() if os.geteuid() == 0 else None
         if self._user:
             shutil.chown(self._folder, self._user)
-        self.port = free_port()
         secret = self._folder / "password"
         secret.write_text(PASSWORD)
         secret.chmod(0o644)
@@ -53,6 +53,7 @@ class Postgres:
         self._run("initdb", "-D", data, "-U", "kdsl", f"--pwfile={secret}", "--auth=scram-sha-256", "--no-sync")
         program = _program("postgres")
         assert program is not None
+        self.port = free_port()
         settings = ("-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off")
         self._process = subprocess.Popen(
             [program, "-D", data, "-p", str(self.port), *settings],
@@ -67,8 +68,8 @@ class Postgres:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.terminate()
-        self._process.wait()
+        self._process.send_signal(signal.SIGINT)  # SIGTERM would wait until the last client has gone
+        self._process.wait(120)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
@@ -87,7 +88,7 @@ class Postgres:
     def _wait(self) -> None:
         ready = _program("pg_isready")
         assert ready is not None
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while subprocess.run([ready, "-q", "-h", "127.0.0.1", "-p", str(self.port)], check=False).returncode:
             assert self._process.poll() is None, "Postgres has ended"
             assert time.monotonic() < until, "Postgres does not answer"

@@ -263,12 +263,13 @@ class TestJdbc:
             newer.run(f"UPDATE {target.table} SET name = 'new'")
             thread = threading.Thread(target=late.apply_to, args=(target,), kwargs={"batch": Batch("job", 1)})
             thread.start()
-            until = time.monotonic() + 60
+            until = time.monotonic() + 120
             while not looking.number("SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
                 assert time.monotonic() < until
                 time.sleep(0.05)
             newer._java.commit()
-        thread.join(60)
+        thread.join(120)
+        assert not thread.is_alive()
 
         assert applied.rows() == [(1, "new", 0)]
         assert target.applied(spark, "job") == 2
