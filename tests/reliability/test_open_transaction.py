@@ -55,7 +55,7 @@ def test_nothing_behind_an_open_transaction_is_read_until_it_ends(
             assert query.isActive
         assert judge(before, look(kdsl_kafka, target)).exactly_once
         producer.commit_transaction()
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while len(look(kdsl_kafka, target)) < 60 and time.monotonic() < until:
             time.sleep(0.2)
     finally:

@@ -30,9 +30,8 @@ def test_a_run_that_fails_on_a_record_is_planned_alike_though_partitions_came(
         document.write_text(yaml.safe_dump(copy_tables(kdsl_kafka, source, target, per_batch=40, reading=reading)))
         tables = {table.name: table for table in load_tables(document)}
         rows = tables["source"].read_stream(spark)
-        tables["target"].write_stream(
-            rows, checkpoint=str(checkpoint.folder), trigger={"availableNow": True}
-        ).awaitTermination(60)
+        query = tables["target"].write_stream(rows, checkpoint=str(checkpoint.folder), trigger={"availableNow": True})
+        assert query.awaitTermination(300)
 
     for partitions in (None, 3, 4):
         if partitions:
