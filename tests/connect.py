@@ -1,7 +1,7 @@
 """Programs in sessions of Spark Connect: a process has sessions of one kind only, so each is a process of its own.
 
 They share one server, which is started when the first of them asks. Run as a program, this module is that server:
-``python -m tests.connect PORT``; it serves until its standard input closes.
+``python -m tests.connect``; it tells its port, and serves until its standard input closes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Self
-
-from kdsl.testing.ports import free_port
+from typing import Any, Self
 
 ROOT = Path(__file__).parents[1]
 _BEGIN = """
@@ -31,11 +29,10 @@ class ConnectServer:
         path = os.pathsep.join([str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH", "")])
         here = {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
         self._environment = {**os.environ, **here}
-        self._port = free_port(set())
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.connect", str(self._port)],
+            [sys.executable, "-m", "tests.connect"],
             env=self._environment,
             cwd=ROOT,
             stdin=subprocess.PIPE,
@@ -43,7 +40,9 @@ class ConnectServer:
             text=True,
         )
         assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "serves\n"
+        said, _, port = self._process.stdout.readline().partition(" ")
+        assert said == "serves"
+        self._port = int(port)
         return self
 
     def __exit__(
@@ -66,7 +65,7 @@ class ConnectServer:
             cwd=folder,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=540,
             check=False,
         )
         assert done.returncode == 0, done.stderr[-3000:]
@@ -83,10 +82,11 @@ def main() -> None:
     builder = builder.config("spark.sql.artifact.isolation.enabled", "true")
     builder = builder.config("spark.sql.artifact.isolation.alwaysApplyClassloader", "true")
     builder = builder.config("spark.connect.grpc.binding.address", "127.0.0.1")
-    builder = builder.config("spark.connect.grpc.binding.port", sys.argv[1])
+    builder = builder.config("spark.connect.grpc.binding.port", "0")
     builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    session = builder.config("spark.driver.memory", "1g").config("spark.log.level", "ERROR").getOrCreate()
-    sys.stdout.write("serves\n")
+    session: Any = builder.config("spark.driver.memory", "1g").config("spark.log.level", "ERROR").getOrCreate()
+    service = getattr(session._jvm.org.apache.spark.sql.connect.service, "SparkConnectService$")
+    sys.stdout.write(f"serves {getattr(service, 'MODULE$').localPort()}\n")
     sys.stdout.flush()
     sys.stdin.read()
     session.stop()
