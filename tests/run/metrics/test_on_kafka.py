@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.read_plans import part, read_plan
 from tests.run.write_plans import write_plan
+from tests.transactions import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +39,14 @@ NOW = {"availableNow": True}
 @pytest.fixture
 def cluster(kdsl_kafka: RunningKafka) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers)
+
+
+@pytest.fixture(autouse=True)
+def _never_idle(spark: SparkSession) -> Iterator[None]:
+    """A machine that stands still after a batch makes the query idle, and its rates are 0 then."""
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1h")
+    yield
+    spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
 
 
 @pytest.fixture
@@ -146,8 +155,8 @@ class TestSource:
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
     ) -> None:
         topic = kdsl_topic()
-        hour_ago = int(time.time() * 1000) - 3_600_000
-        kdsl_kafka.produce(topic, *[Record("12345678", None, (), 0, hour_ago)] * 10)
+        two_hours_ago = int(time.time() * 1000) - 7_200_000
+        kdsl_kafka.produce(topic, *[Record("12345678", None, (), 0, two_hours_ago)] * 10)
         seen: list[QueryMetrics] = []
         running: list[str] = []
 
@@ -180,7 +189,8 @@ class TestSource:
     ) -> None:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, "a", "b")
-        producer = Producer({"bootstrap.servers": kdsl_kafka.bootstrap_servers, "transactional.id": topic})
+        own = {"transactional.id": topic, "transaction.timeout.ms": 600_000}
+        producer = Producer({"bootstrap.servers": kdsl_kafka.bootstrap_servers, **own})
         producer.init_transactions()
         producer.begin_transaction()
         for n in range(3):
@@ -191,6 +201,7 @@ class TestSource:
         query = run(read_stream(spark, read_plan(topic), committed))
         open_ = only(query)
         producer.abort_transaction()
+        settle(kdsl_kafka, topic)
         after = only(run(read_stream(spark, read_plan(topic), committed)))
 
         assert (open_.num_records_in, open_.pending_records, open_.uncommitted_records) == (2, 0, 3)
@@ -297,7 +308,7 @@ class TestSource:
         assert only(query).num_records_in == 5
         lag = only(query).watermark_lag
         assert lag is not None
-        assert 3_300_000 < lag < 7_200_000
+        assert 1_800_000 < lag < 7_200_000
 
     def test_a_query_without_data_has_no_numbers_but_its_place(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
@@ -458,7 +469,7 @@ class TestClients:
 
         assert found.client
         assert all(id_.startswith("shop-consumer-") for id_ in found.client)
-        told = next(iter(found.client.values()))
+        told = max(found.client.values(), key=lambda one: one["records-consumed-total"])
         assert told["records-consumed-total"] > 0
         assert told["bytes-consumed-total"] >= told["records-consumed-total"] * 100
         assert told["connection-count"] >= 1
