@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -83,7 +83,7 @@ def runner(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> Runner:
 
 def wait_for(condition: Callable[[], bool], query: StreamingQuery | None = None) -> None:
     """Wait until something holds; a query that fails meanwhile fails the test."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < until
         if query is not None and (error := query.exception()) is not None:
@@ -406,7 +406,7 @@ class TestOutage:
 
     @pytest.mark.kafka
     def test_a_broker_that_is_killed_in_the_middle_of_a_batch_and_comes_back(
-        self, spark: SparkSession, own_kafka: LocalKafka
+        self, spark: SparkSession, own_kafka: LocalKafka, tmp_path: Path
     ) -> None:
         own_kafka.create_topic("orders", 2)
         producer = Producer({**own_kafka.client_properties, "queue.buffering.max.messages": 1_000_000})
@@ -416,16 +416,26 @@ class TestOutage:
                 producer.poll(0)
         producer.flush()
         plan = read_plan("orders", metadata={"at": "offset", "partition": "partition"})
-        df = read(spark, plan, Cluster(own_kafka.bootstrap_servers))
-        slow = df.mapInArrow(_slowly, df.schema)
+        patient = {"default.api.timeout.ms": "300000"}
+        df = read(spark, plan, Cluster(own_kafka.bootstrap_servers, properties=patient))
+        begun = tmp_path / "begun"
 
-        killer = threading.Timer(3.0, own_kafka.kill)
-        starter = threading.Timer(5.0, own_kafka.start_broker)
-        killer.start()
-        starter.start()
-        found = slow.groupBy("partition").agg({"at": "count", "*": "count"}).collect()
-        killer.join()
-        starter.join()
+        def slowly(batches: Any) -> Any:
+            for batch in batches:
+                begun.touch()
+                time.sleep(0.3)
+                yield batch
+
+        def outage() -> None:
+            wait_for(begun.exists)
+            own_kafka.kill()
+            time.sleep(2)
+            own_kafka.start_broker()
+
+        with ThreadPoolExecutor(1) as pool:
+            away = pool.submit(outage)
+            found = df.mapInArrow(slowly, df.schema).groupBy("partition").agg({"at": "count", "*": "count"}).collect()
+            away.result()
 
         assert sorted((r["partition"], r["count(at)"]) for r in found) == [(0, 150_000), (1, 150_000)]
 
@@ -437,14 +447,6 @@ class TestOutage:
             f"UnreachableError: Orders: no broker of 127.0.0.1:1 answered within {brokers.FIRST_ANSWER:.0f} s" in text
         )
         assert "Connection refused" in text
-
-
-def _slowly(batches: Any) -> Any:
-    import time
-
-    for batch in batches:
-        time.sleep(0.3)
-        yield batch
 
 
 class TestDecode:

@@ -17,6 +17,7 @@ from kdsl.plan.model import WritePlan
 from kdsl.run.write import write, write_stream
 from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.run.queries.queries import until
 from tests.run.write_plans import write_plan
 
 NOW = {"availableNow": True}
@@ -64,7 +65,7 @@ def test_a_stream_is_written_batch_by_batch(
     query = write_stream(
         stream(spark, files), plan_for(topic), cluster, checkpoint=str(tmp_path / "cp"), trigger=NOW, name="orders-out"
     )
-    query.awaitTermination(60)
+    query.awaitTermination(120)
 
     assert query.name == "orders-out"
     assert [p.batchId for p in query.recentProgress if p.numInputRows] == [0, 1, 2]
@@ -80,7 +81,7 @@ def test_a_restart_goes_on_behind_what_was_written(
         query = write_stream(
             stream(spark, files), plan_for(topic), cluster, checkpoint=str(tmp_path / "cp"), trigger=NOW
         )
-        query.awaitTermination(60)
+        query.awaitTermination(120)
 
     assert ids(kdsl_kafka, topic) == dict.fromkeys(range(20), 1)
 
@@ -95,14 +96,14 @@ def test_a_batch_that_was_cut_off_is_written_again(
         put(files, range(start, start + 10))
     write_stream(
         stream(spark, files), plan_for(topic), cluster, checkpoint=str(checkpoint), trigger=NOW
-    ).awaitTermination(60)
+    ).awaitTermination(120)
     for note in [checkpoint / "commits" / "1", checkpoint / "commits" / ".1.crc"]:
         note.unlink(missing_ok=True)
 
     put(files, range(20, 30))
     write_stream(
         stream(spark, files), plan_for(topic), cluster, checkpoint=str(checkpoint), trigger=NOW
-    ).awaitTermination(60)
+    ).awaitTermination(120)
 
     found = ids(kdsl_kafka, topic)
     assert set(found) == set(range(30))
@@ -125,12 +126,12 @@ def test_a_row_that_cannot_be_written_stops_the_query_until_it_is_mended(
         trigger=NOW,
     )
     with pytest.raises(Exception, match="row 1 of the task: id is NULL, but declared NOT NULL"):
-        query.awaitTermination(60)
+        query.awaitTermination(120)
 
     again = write_stream(
         stream(spark, files).where("id <> 7"), plan, cluster, checkpoint=str(tmp_path / "cp"), trigger=NOW
     )
-    again.awaitTermination(60)
+    again.awaitTermination(120)
     assert set(ids(kdsl_kafka, topic)) == {0, 1, 2, 3, 4, 8}
 
 
@@ -151,7 +152,7 @@ def test_foreach_batch_may_write(
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(60)
+    query.awaitTermination(120)
 
     assert ids(kdsl_kafka, even) == dict.fromkeys(range(0, 10, 2), 1)
     assert ids(kdsl_kafka, odd) == dict.fromkeys(range(1, 10, 2), 1)
@@ -161,12 +162,10 @@ def test_a_stream_outlives_a_broker_that_is_killed(spark: SparkSession, files: P
     with LocalKafka(topics={"orders": 2}) as kafka:
         for start in range(0, 4000, 1000):
             put(files, range(start, start + 1000))
-        query = write_stream(
-            stream(spark, files), plan_for("orders"), Cluster(kafka.bootstrap_servers), checkpoint=str(tmp_path / "cp")
-        )
-        until = time.monotonic() + 60
-        while sum(kafka.end_offsets("orders").values()) < 4000 and time.monotonic() < until:
-            time.sleep(0.1)
+        patient = {"delivery.timeout.ms": "300000", "max.block.ms": "300000"}
+        cluster = Cluster(kafka.bootstrap_servers, properties=patient)
+        query = write_stream(stream(spark, files), plan_for("orders"), cluster, checkpoint=str(tmp_path / "cp"))
+        until(lambda: sum(kafka.end_offsets("orders").values()) >= 4000)
         kafka.kill()
         for start in range(4000, 8000, 1000):
             put(files, range(start, start + 1000))
@@ -207,7 +206,7 @@ def test_a_thread_without_a_session_of_its_own_may_write(
             checkpoint=str(tmp_path / "cp"),
             trigger={"availableNow": True},
         ).result()
-        query.awaitTermination(60)
+        query.awaitTermination(120)
 
     assert sorted(json.loads(m.value() or b"")["id"] for m in kdsl_kafka.read(topic)) == [0, 0, 1, 1, 2, 2]
 
