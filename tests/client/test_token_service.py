@@ -40,7 +40,7 @@ def ask(at: Endpoint, secret: str | None = None, path: str = "") -> tuple[int, d
         at.url + path, data=b"grant_type=client_credentials", headers={"Authorization": f"Basic {login}"}
     )
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as e:
         with e:

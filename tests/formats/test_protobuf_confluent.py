@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from kdsl.cluster import Registry
 from kdsl.errors import KdslError
 from kdsl.formats import ALONE, Decoder, Direction, Encoder, Use
-from kdsl.registry import IncompatibleSchemaError, registry_client
+from kdsl.registry import IncompatibleSchemaError, RegistryClient, registry_client
 from kdsl.registry.model import RegisteredSchema, SchemaReference
 from kdsl.testing import LocalRegistry
 from kdsl.types import model as t
@@ -278,7 +278,10 @@ class TestWithARegistry:
             ("POST", f"/subjects/{topic}-value/versions"),
         ]
 
-    def test_what_cannot_be_read_is_asked_for_once(self, kdsl_registry: LocalRegistry) -> None:
+    def test_what_cannot_be_read_is_asked_for_once(
+        self, kdsl_registry: LocalRegistry, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(RegistryClient, "patience", 3600.0)
         plain = registry_client(Registry(kdsl_registry.url)).register(f"{next(TOPICS)}-v", RegisteredSchema('"string"'))
         messages = [b"\0" + number.to_bytes(4, "big") + b"\0x" for number in (plain, 987_654)]
         with Front(forwarded(kdsl_registry.url)) as front:

@@ -126,6 +126,7 @@ class TestWhatItDoesNotHold:
         self, front: Front, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         made = connected(front)
+        monkeypatch.setattr(RegistryClient, "patience", 3600.0)
         for _ in range(3):
             with pytest.raises(UnknownSchemaError, match="has no schema of the id 987655"):
                 made.schema(987655)
