@@ -60,7 +60,7 @@ class Streams:
 
         writer = source.read_stream(self._spark).writeStream.foreachBatch(keep)
         query = writer.option("checkpointLocation", str(self._folder / checkpoint)).trigger(availableNow=True).start()
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(300)
         return found
 
 
@@ -156,12 +156,12 @@ class TestBasicReads:
         """E9: the last offset of each partition is a marker."""
         topic = kdsl_topic(partitions=2)
         producer = Producer({**kdsl_kafka.client_properties, "transactional.id": topic})
-        producer.init_transactions(30)
+        producer.init_transactions(120)
         for n in range(4):
             producer.begin_transaction()
             for partition in (0, 1):
                 producer.produce(topic, f"{n}".encode(), partition=partition)
-            producer.commit_transaction(30) if n != 2 else producer.abort_transaction(30)
+            producer.commit_transaction(120) if n != 2 else producer.abort_transaction(120)
         kdsl_kafka.delete_records(topic, {1: 2})
         source = make(topics=topic, bounded=LATEST, properties={"isolation.level": "read_committed"})
 
