@@ -42,7 +42,7 @@ def test_a_python_of_spark_without_kdsl_is_told_with_the_way_out(tmp_path: Path)
         env={**environment, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=500,
         check=False,
     )
 

@@ -36,7 +36,7 @@ def told():
     return [read.num_records_in, read.num_bytes_in, read.pending_records, offsets, written.num_records_out]
 
 
-until = time.monotonic() + 30
+until = time.monotonic() + 120
 while told()[0] < 5 and time.monotonic() < until:
     time.sleep(0.1)
 found = metrics(query)

@@ -14,15 +14,17 @@ from tests.connect import ConnectServer
 SCRIPT = """
 from kdsl.cluster import Cluster
 from kdsl.resolve.model import Stop
+from kdsl.run.queries import commits, watch
 from kdsl.run.read import read_stream
 from tests.run.read_plans import read_plan
 
+watch.wait_for_commits = lambda: commits.wait_for_commits(120)  # as long as a busy machine may take
 servers, topic, checkpoint = sys.argv[1:]
 plan, found = read_plan(topic, group_id=f"group-of-{topic}", stop=Stop("latest"), max_records=1), []
 for _ in range(2):
     rows = read_stream(spark, plan, Cluster(servers))
     query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
-    found.append(query.awaitTermination(60))
+    found.append(query.awaitTermination(150))
 print(json.dumps(found))
 """
 

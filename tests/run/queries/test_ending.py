@@ -10,7 +10,7 @@ from kdsl.testing import RunningKafka
 from tests.run.queries.queries import Seen, Streams, until
 
 LATEST = Stop("latest")
-ENDS = 60
+ENDS = 120
 
 
 def test_a_stream_ends_when_it_has_read_up_to_its_end(streams: Streams, kdsl_kafka: RunningKafka) -> None:

@@ -10,7 +10,7 @@ from kdsl.run.queries.listener import Listener
 from kdsl.testing import RunningKafka
 from tests.run.queries.queries import Seen, Streams
 
-ENDS = 90
+ENDS = 120
 
 
 def test_the_offsets_of_reads_with_the_same_topics_go_to_the_group_of_each(

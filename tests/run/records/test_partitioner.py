@@ -231,7 +231,7 @@ class TestOwn:
             trigger={"availableNow": True},
         )
 
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(120)
         found = {(m.partition(), (m.value() or b"")[:16]) for m in kdsl_kafka.read(topic)}
         assert found == {(p, b'{"customer":%d,' % (100 + p)) for p in range(3)}
 
