@@ -54,7 +54,7 @@ def test_a_thousand_numbers_arrive(
     sink.write(spark.range(1000).toDF("n"))
     query = sink.write_stream(rows, checkpoint=f"{tmp_path}/c", trigger={"availableNow": True})
 
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(300)
     found = sorted(int.from_bytes(m.value() or b"", "big") for m in kdsl_kafka.read(topic))
     assert found == sorted([*range(1000), *range(1000)])
 
@@ -151,7 +151,7 @@ class TestWholeRecords:
         rows = spark.readStream.schema(df.schema).parquet(f"{tmp_path}/in")
 
         sink.write(df)
-        assert sink.write_stream(rows, checkpoint=f"{tmp_path}/c", trigger={"availableNow": True}).awaitTermination(90)
+        assert sink.write_stream(rows, checkpoint=f"{tmp_path}/c", trigger={"availableNow": True}).awaitTermination(300)
 
         found = sorted(
             (
@@ -208,6 +208,6 @@ def test_exactly_once_through_the_builder(
 
     query = sink.write_stream(rows, checkpoint=f"{tmp_path}/c", trigger={"availableNow": True})
 
-    assert query.awaitTermination(90)
+    assert query.awaitTermination(300)
     found = sorted(int.from_bytes(m.value() or b"", "big") for m in kdsl_kafka.read(topic))
     assert found == list(range(100))

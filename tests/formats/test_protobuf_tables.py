@@ -117,7 +117,7 @@ def test_a_round_trip_over_a_broker_in_batch_and_stream(
     source.write.parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema(source.schema).parquet(str(tmp_path / "in"))
     query = table.write_stream(stream, cluster, checkpoint=str(tmp_path / "out"), trigger={"availableNow": True})
-    query.awaitTermination(120)
+    assert query.awaitTermination(300)
 
     assert found(table.read(spark, cluster)) == ROWS
 
@@ -130,7 +130,7 @@ def test_a_round_trip_over_a_broker_in_batch_and_stream(
         .trigger(availableNow=True)
         .start()
     )
-    reading.awaitTermination(120)
+    assert reading.awaitTermination(300)
     assert found(spark.table(name)) == ROWS
     if form == "protobuf-confluent":
         assert {f"{topic}-key", f"{topic}-value"} <= set(kdsl_registry.client().subjects())

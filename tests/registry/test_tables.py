@@ -77,7 +77,7 @@ def streamed(spark: SparkSession, read: Callable[[], DataFrame], name: str, plac
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    assert query.awaitTermination(300)
     return sorted(tuple(row) for row in spark.table(name).collect())
 
 
@@ -174,7 +174,7 @@ class TestWriting:
         query = Keyed.write_stream(
             Keyed.read_stream(spark, cluster), cluster, checkpoint=str(tmp_path), trigger={"availableNow": True}
         )
-        query.awaitTermination(120)
+        assert query.awaitTermination(300)
 
         assert sorted(tuple(r) for r in Keyed.read(spark, cluster).collect()) == [(1, "one")] * 2 + [(2, None)] * 2
         client = kdsl_registry.client()
@@ -210,7 +210,7 @@ class TestWriting:
         query = table.write_stream(
             source.read_stream(spark, cluster), cluster, checkpoint=str(tmp_path), trigger={"availableNow": True}
         )
-        query.awaitTermination(180)
+        assert query.awaitTermination(300)
 
         assert [tuple(row) for row in table.read(spark, cluster).collect()] == [(1, "x", None)]
 
