@@ -266,13 +266,17 @@ class RunningJob:
         return found
 
     def kill(self) -> None:
-        """Kill all of it at once, Java first."""
-        for process in sorted(self.processes(), key=lambda p: p.pid == self.process.pid):
-            try:
-                process.send_signal(signal.SIGKILL)
-            except psutil.Error:
-                continue
-        self.process.wait(30)
+        """Kill all of it at once, the driver last, and wait until it is gone."""
+        end = time.monotonic() + 120
+        while found := self.processes():  # also what one of them had just started
+            for process in sorted(found, key=lambda p: p.pid == self.process.pid):
+                try:
+                    process.send_signal(signal.SIGKILL)
+                except psutil.Error:
+                    continue
+            assert time.monotonic() < end, f"they do not end: {found}"
+            time.sleep(0.01)
+        self.process.wait(120)
         if self.process.stdin is not None:
             self.process.stdin.close()
 

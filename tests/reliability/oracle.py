@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from kdsl.testing import Record, RunningKafka
+from tests.transactions import settle
 
 if TYPE_CHECKING:
     from tests.reliability.harness import Life
@@ -121,10 +122,11 @@ def judge(sent: Iterable[Mark], seen: Iterable[Seen], fates: Mapping[str, Fate] 
     )
 
 
-def ended_exactly_once(life: Life, sent: Iterable[Mark], seen: Iterable[Seen]) -> None:
-    """The last run of a job came to its end, and a reader saw what was sent once, in order."""
+def ended_exactly_once(life: Life, sent: Iterable[Mark], kafka: RunningKafka, topic: str) -> None:
+    """The last run of a job came to its end, and a reader of a topic sees what was sent once, in order."""
     assert life.code == 0, life.log[-4000:]
-    verdict = judge(sent, seen)
+    settle(kafka, topic)
+    verdict = judge(sent, look(kafka, topic))
     assert verdict.exactly_once, str(verdict)
 
 

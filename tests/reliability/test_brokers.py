@@ -75,7 +75,11 @@ def three() -> Iterator[LocalKafka]:
 
 def leader(kafka: LocalKafka, topic: str) -> int:
     """The broker that leads the first partition."""
-    return int(kafka.admin().list_topics(topic, timeout=10).topics[topic].partitions[0].leader)
+    until = time.monotonic() + 120
+    while (found := int(kafka.admin().list_topics(topic, timeout=60).topics[topic].partitions[0].leader)) < 0:
+        assert time.monotonic() < until, f"{topic} has no leader"
+        time.sleep(0.05)
+    return found
 
 
 @pytest.mark.reliability
@@ -142,7 +146,7 @@ def test_a_partition_without_a_leader_is_waited_for(tmp_path: Path) -> None:
         finally:
             running.kill()
 
-        ended_exactly_once(life, sent, look(kafka, target))
+        ended_exactly_once(life, sent, kafka, target)
 
 
 @pytest.mark.reliability
@@ -163,6 +167,7 @@ def test_a_partition_whose_leader_stays_away_fails_the_batch_which_is_written_la
         assert "not acknowledged within 'delivery.timeout.ms' (4000 ms)" in failed.log
         assert (job.checkpoint.planned, job.checkpoint.committed) == (0, -1)
         kafka.start_broker(2)
+        job.tables = copy_tables(kafka, source, target, per_batch=100)
         last = job.run()
         assert last.code == 0, last.log[-4000:]
         verdict = judge(sent, look(kafka, target))
@@ -189,9 +194,8 @@ def test_a_user_who_may_not_write_to_the_topic_is_told_so_and_the_batch_does_not
         def run() -> None:
             rows = tables["source"].read_stream(spark)
             checkpoint = str(tmp_path / "checkpoint")
-            tables["target"].write_stream(rows, checkpoint=checkpoint, trigger={"availableNow": True}).awaitTermination(
-                60
-            )
+            query = tables["target"].write_stream(rows, checkpoint=checkpoint, trigger={"availableNow": True})
+            assert query.awaitTermination(300)
 
         with pytest.raises(
             Exception, match=r"the user may not write to the topic; .*allow the operation Write on it"

@@ -7,12 +7,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability.harness import Job, copy_tables
-from tests.reliability.oracle import Mark, Seen, ended_exactly_once, judge, look, marks, send
+from tests.reliability.oracle import Mark, Seen, ended_exactly_once, judge, marks, send
+from tests.transactions import settle
 
 RECORDS, SIZE, KILLS = 100_000, 750, 20
 
@@ -22,27 +23,32 @@ class Reader:
 
     def __init__(self, kafka: RunningKafka, topic: str) -> None:
         self.seen: list[Seen] = []
-        self._over = threading.Event()
-        settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": f"{topic}-reader"}
-        self._consumer = Consumer({**settings, "isolation.level": "read_committed", "auto.offset.reset": "earliest"})
-        self._consumer.subscribe([topic])
+        self._kafka, self._topic = kafka, topic
+        self._ends: dict[int, int] | None = None
+        settings = {"group.id": f"{topic}-reader", "auto.offset.reset": "earliest", "enable.partition.eof": True}
+        self._consumer = Consumer({**kafka.client_properties, **settings, "isolation.level": "read_committed"})
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in kafka.end_offsets(topic)])
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
     def _read(self) -> None:
-        idle = 0
-        while not self._over.is_set() or idle < 5:
-            found = self._consumer.consume(1000, 1.0)
-            idle = 0 if found else idle + 1
-            for m in found:
-                assert m.error() is None, m.error()
-                self.seen.append(Seen(Mark.of(m.value()), m.partition() or 0, m.offset() or 0))
+        reached: dict[int, int] = {}
+        while self._ends is None or any(reached.get(partition, 0) < end for partition, end in self._ends.items()):
+            for m in self._consumer.consume(1000, 1.0):
+                error, partition, offset = m.error(), m.partition() or 0, m.offset() or 0
+                if error is None:
+                    self.seen.append(Seen(Mark.of(m.value()), partition, offset))
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    reached[partition] = offset
         self._consumer.close()
 
     def end(self) -> list[Seen]:
-        """Everything that it read."""
-        self._over.set()
-        self._thread.join(120)
+        """Everything that it read, to the end of the topic."""
+        settle(self._kafka, self._topic)
+        self._ends = self._kafka.end_offsets(self._topic)
+        self._thread.join(300)
+        assert not self._thread.is_alive(), "it does not come to the end of the topic"
         return self.seen
 
 
@@ -73,7 +79,7 @@ def test_a_copy_that_is_killed_twenty_times_is_a_copy(
         assert life.killed, life.log[-4000:]
     last = job.run(timeout=1800)
 
-    ended_exactly_once(last, sent, look(kdsl_kafka, target))
+    ended_exactly_once(last, sent, kdsl_kafka, target)
     along = judge(sent, reader.end())
     assert along.exactly_once, str(along)
 

@@ -27,6 +27,7 @@ from tests.reliability.upserts import (
     written,
     wrong,
 )
+from tests.transactions import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -185,6 +186,7 @@ def test_an_exactly_once_query_that_is_killed_upserts_each_change_once(
         assert life.killed, f"{point}: it did not die there:\n{life.log[-4000:]}"
     put_to_the_end(job)
 
+    settle(kdsl_kafka, job.topic("target"))
     seen = written(kdsl_kafka, job.topic("target"))
     assert seen == (expected(sent) if made is copied else counts(kdsl_kafka, job))
 
@@ -256,7 +258,7 @@ def test_a_compacted_topic_is_the_same_table_though_records_and_tombstones_are_g
         batches = [before]
         rows = Kept.read_stream(spark, cluster).writeStream.option("checkpointLocation", str(tmp_path / name))
         writer = rows.foreachBatch(lambda df, _: batches.append(final(batches[-1], df.toArrow().to_pylist())))
-        writer.trigger(availableNow=True).start().awaitTermination(120)
+        assert writer.trigger(availableNow=True).start().awaitTermination(300)
         return batches[-1]
 
     upserts = [*random_upserts(2000, 30, seed=6), *((key, None) for key in range(10))]
