@@ -45,17 +45,18 @@ def fault_of(error: ssl.SSLCertVerificationError) -> Fault:
     return next((fault for fault in Fault if error.verify_code in fault.value), Fault.OTHER)
 
 
-def connected(address: Address, seconds: float = PATIENCE) -> socket.socket:
+def connected(address: Address, seconds: float | None = None) -> socket.socket:
     """A connection to a port.
 
     Args:
         address: The port.
-        seconds: How long it may take, and how long each answer may.
+        seconds: How long it may take, and how long each answer may; `PATIENCE` if None.
 
     Raises:
         OSError: There is none.
     """
-    return socket.create_connection((address.host, address.port), timeout=seconds)
+    patience = PATIENCE if seconds is None else seconds
+    return socket.create_connection((address.host, address.port), timeout=patience)
 
 
 def spoken_at(address: Address) -> Spoken:
