@@ -70,7 +70,7 @@ def run(spark: SparkSession, name: str, cluster: Cluster, table: type[KafkaTable
         query = table.write_stream(
             table.read_stream(spark, cluster), cluster, checkpoint=str(place), trigger={"availableNow": True}
         )
-        query.awaitTermination(120)
+        assert query.awaitTermination(600)
         query.explain(True)
         print(query.recentProgress, query.lastProgress, query.status, query.exception())
 

@@ -52,12 +52,12 @@ def consume(kafka: LocalKafka, properties: dict[str, str], folder: Path, **envir
             *(str(node.java), *(f"-D{name}={text}" for name, text in made.system.items())),
             *("-Dlog4j2.level=ERROR", "-cp", node.kafka.classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer"),
             *("--bootstrap-server", kafka.bootstrap_servers, "--topic", "orders", "--from-beginning"),
-            *("--max-messages", "1", "--timeout-ms", "40000", "--consumer.config", str(config)),
+            *("--max-messages", "1", "--timeout-ms", "120000", "--consumer.config", str(config)),
         ],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     return done.stdout if done.returncode == 0 and done.stdout else done.stdout + done.stderr
@@ -73,6 +73,7 @@ def test_a_ticket_of_kinit_logs_a_java_client_in(kafka: LocalKafka, tmp_path: Pa
     cache = f"FILE:{tmp_path}/ticket"
     keytab = kafka.java_properties["connector.kerberos.keytab"]
     environment = {**kafka.realm.environment, "KRB5CCNAME": cache}
+    kafka.produce("orders", '{"id": 1}')
     subprocess.run(["kinit", "-k", "-t", keytab, "ann"], env=environment, check=True)
     given = {
         "security.protocol": "SASL_PLAINTEXT",

@@ -84,6 +84,7 @@ def secrets(kafka: LocalKafka) -> dict[str, str]:
     }
 
 
+@pytest.mark.timeout(1500)
 def test_no_secret_is_in_any_output(secure_kafka: LocalKafka, tmp_path: Path) -> None:
     given, out = tmp_path / "given", tmp_path / "out"
     for folder in (given, out, out / "events"):
@@ -109,7 +110,7 @@ def test_no_secret_is_in_any_output(secure_kafka: LocalKafka, tmp_path: Path) ->
         },
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=1200,
         check=False,
     )
 
