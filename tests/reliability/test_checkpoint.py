@@ -41,9 +41,10 @@ class Copy:
 
     def run(self) -> None:
         rows = self.tables["source"].read_stream(self.spark)
-        self.tables["target"].write_stream(
+        query = self.tables["target"].write_stream(
             rows, checkpoint=str(self.checkpoint.folder), trigger={"availableNow": True}
-        ).awaitTermination(60)
+        )
+        assert query.awaitTermination(300)
 
     def edit(self, name: str, edit: Callable[[str], str]) -> None:
         """Change a file of the checkpoint, whose checksum goes."""
@@ -149,7 +150,7 @@ def test_a_checkpoint_that_is_deleted_while_the_query_runs_stops_it_with_its_pat
     copy.send(10)
 
     with pytest.raises(StreamingQueryException) as raised:
-        query.awaitTermination(60)
+        query.awaitTermination(300)
 
     assert f"{copy.checkpoint.folder}/offsets does not exist" in str(raised.value)
 
@@ -217,7 +218,7 @@ def test_a_driver_killed_while_logs_are_cut_or_compacted_loses_and_repeats_nothi
     """S1, during checkpoint compaction. Spark's file sink is exactly-once by its own log, which is compacted every
     third batch; the logs of the query are cut to the last two batches. The driver dies at each of these in turn."""
     source = kdsl_topic("in", partitions=2)
-    sent = send(kdsl_kafka, source, marks("p", 2, 40 * PER_BATCH))
+    sent = send(kdsl_kafka, source, marks("p", 2, 400 * PER_BATCH))  # far more than what is read before it is killed
     job = Job(
         tmp_path / "job",
         copy_tables(kdsl_kafka, source, source, per_batch=PER_BATCH),
@@ -245,6 +246,7 @@ def test_a_driver_killed_while_logs_are_cut_or_compacted_loses_and_repeats_nothi
     for watch in (compacting, cutting, compacting, cutting):
         life = job.run(until=watch(job.checkpoint.planned))
         assert life.killed, life.log[-3000:]
+    job.tables = copy_tables(kdsl_kafka, source, source, per_batch=100 * PER_BATCH)
     last = job.run()
 
     assert last.code == 0, last.log[-3000:]
