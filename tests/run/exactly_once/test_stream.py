@@ -119,7 +119,7 @@ class TestBatch:
         topic = kdsl_topic()
         rows = spark.range(100, numPartitions=4).select(F.expr("if(id = 99, raise_error('no'), id)").alias("id"))
 
-        with pytest.raises(Exception, match="no"):
+        with pytest.raises(Exception, match=r"USER_RAISED_EXCEPTION\] no"):
             write(rows, plan_for(topic, parallelism=1), cluster)
 
         assert ids(kdsl_kafka, topic) == {}
