@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kdsl.queries")
 
-_EVENTS = 5_000
+_EVENTS = 20_000
 """How long the end of the process waits for events that are under way, in milliseconds."""
 
 
