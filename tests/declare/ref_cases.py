@@ -100,13 +100,18 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
+def shown(value: Any) -> str:
+    """A value as text; Spark gives instants in the time zone of the process."""
+    return str(value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value)
+
+
 def results(spark: SparkSession) -> dict[str, Any]:
     """The columns and rows of each case."""
     df = Orders.rows(ROWS, spark=spark)
     made: dict[str, Any] = {}
     for case, run in CASES.items():
         out = run(df)
-        made[case] = [out.columns, [[str(value) for value in row] for row in out.collect()]]
+        made[case] = [out.columns, [[shown(value) for value in row] for row in out.collect()]]
     made["a name in a schema"] = str(df.schema[user])
     made["a name in a row"] = [row[user] for row in df.collect()]
     pandas: Any = df.toPandas()
