@@ -15,6 +15,7 @@ from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.builders import functions
 from tests.run.records import partitioners
+from tests.transactions import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -209,5 +210,6 @@ def test_exactly_once_through_the_builder(
     query = sink.write_stream(rows, checkpoint=f"{tmp_path}/c", trigger={"availableNow": True})
 
     assert query.awaitTermination(300)
+    settle(kdsl_kafka, topic)
     found = sorted(int.from_bytes(m.value() or b"", "big") for m in kdsl_kafka.read(topic))
     assert found == list(range(100))

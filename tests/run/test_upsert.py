@@ -15,6 +15,7 @@ from kdsl.formats import ROW_KIND
 from kdsl.run.frames.changelog_text import changelog_lines
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.transactions import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +56,7 @@ class Stream:
             self.batches.append(lines(rows.drop(*drop)))
 
         writer = df.writeStream.foreachBatch(keep).option("checkpointLocation", str(self._folder))
-        writer.trigger(availableNow=True).start().awaitTermination(120)
+        assert writer.trigger(availableNow=True).start().awaitTermination(300)
         return [line for batch in self.batches[before:] for line in batch]
 
 
@@ -94,7 +95,7 @@ class TestWordCount:
         query = counted.write_stream(
             counts, cluster, checkpoint=str(tmp_path / "write"), trigger={"availableNow": True}
         )
-        query.awaitTermination(120)
+        assert query.awaitTermination(300)
 
         assert by_key(lines(counted.read(spark, cluster))) == COUNTS
         stream = Stream(tmp_path / "read")
@@ -134,7 +135,8 @@ class TestWordCount:
         signs = counted.read_stream(spark, cluster).selectExpr("count", f"{signed} AS one")
         df = signs.groupBy("count").sum("one")
         writer = df.toDF("count", "words").writeStream.outputMode("update").foreachBatch(keep)
-        writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start().awaitTermination(120)
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        assert query.awaitTermination(300)
 
         assert {count: n for count, n in found.items() if n < 2} == {3: 1, 2: 1}
         assert found[1] == 3
@@ -268,7 +270,7 @@ class TestBounds:
         assert short(lines(table.read(spark, cluster))) == expected
         seen: list[str] = []
         writer = table.read_stream(spark, cluster).writeStream.foreachBatch(lambda df, _: seen.extend(lines(df)))
-        writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination(120)
+        assert writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination(300)
         assert short(seen) == expected
 
 
@@ -417,7 +419,8 @@ class TestWrites:
         query = target.write_stream(
             source.read_stream(spark, cluster), cluster, checkpoint=str(tmp_path), trigger={"availableNow": True}
         )
-        query.awaitTermination(120)
+        assert query.awaitTermination(300)
+        settle(kdsl_kafka, out)
 
         by: dict[bytes, list[bytes | None]] = {}
         for message in kdsl_kafka.read(out):
@@ -429,7 +432,12 @@ class TestWrites:
         }
 
     def test_updates_of_an_aggregation_are_written_exactly_once(
-        self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        tmp_path: Path,
     ) -> None:
         class Clicks(
             KafkaTable, topic=kdsl_topic("clicks"), value=Json(), startup="earliest", max_records_per_trigger=3
@@ -437,11 +445,12 @@ class TestWrites:
             word: Col[str]
 
         Clicks.write(Clicks.rows([Clicks(word=w) for w in "aababa"], spark=spark).coalesce(1), cluster)
-        target = words(kdsl_topic("out"), delivery="exactly-once", transactional_id_prefix=kdsl_topic("p"))
+        out = kdsl_topic("out")
+        target = words(out, delivery="exactly-once", transactional_id_prefix=kdsl_topic("p"))
         counts = Clicks.read_stream(spark, cluster).groupBy("word").count()
-        target.write_stream(counts, cluster, checkpoint=str(tmp_path), trigger={"availableNow": True}).awaitTermination(
-            120
-        )
+        query = target.write_stream(counts, cluster, checkpoint=str(tmp_path), trigger={"availableNow": True})
+        assert query.awaitTermination(300)
+        settle(kdsl_kafka, out)
 
         assert by_key(lines(target.read(spark, cluster))) == {
             "a": ["+I[a, 2]", "-U[a, 2]", "+U[a, 4]"],

@@ -34,7 +34,7 @@ def _shake(check: str, address: Address, context: ssl.SSLContext) -> Finding:
             connected(address) as connection,
             context.wrap_socket(connection, server_hostname=address.host) as secured,
         ):
-            secured.settimeout(0.3)
+            secured.settimeout(1.0)
             with suppress(TimeoutError):
                 secured.recv(1)  # a broker refuses a client's certificate only after the handshake
             version, verified = secured.version(), context.verify_mode is not ssl.CERT_NONE
