@@ -77,9 +77,8 @@ def report_of(progress: Any) -> Mapping[str, Any]:
     Args:
         progress: PySpark's own object of it.
     """
-    document: Mapping[str, Any] | None = getattr(progress, "_jdict", None)  # what came over Spark Connect
-    if document is None:
-        document = orjson.loads(progress.json)
+    given = getattr(progress, "_jdict", None)  # what came over Spark Connect
+    document: Mapping[str, Any] = orjson.loads(progress.json) if given is None else given
     return document
 
 
