@@ -432,12 +432,7 @@ class TestWrites:
         }
 
     def test_updates_of_an_aggregation_are_written_exactly_once(
-        self,
-        spark: SparkSession,
-        cluster: Cluster,
-        kdsl_kafka: RunningKafka,
-        kdsl_topic: MakeTopic,
-        tmp_path: Path,
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         class Clicks(
             KafkaTable, topic=kdsl_topic("clicks"), value=Json(), startup="earliest", max_records_per_trigger=3
