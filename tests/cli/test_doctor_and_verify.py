@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from kdsl.cli.app import app
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.patience import wait_for_answers
 
 TABLE = """
 from kdsl import Col, KafkaTable, Key
@@ -27,10 +28,7 @@ def kdsl(*arguments: str, env: dict[str, str | None] | None = None) -> Result:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is found does not hang on how busy the machine is: nothing here is found because time has passed."""
-    for name in ("port.PATIENCE", "login._SECONDS", "brokers.FIRST_ANSWER"):
-        monkeypatch.setattr(f"kdsl.run.cluster.{name}", 60.0)
-    monkeypatch.setattr("kdsl.inspect.doctor.admin.ANSWER", 60.0)
+    wait_for_answers(monkeypatch)
 
 
 @pytest.fixture

@@ -22,14 +22,12 @@ from kdsl.run.cluster.lease import Lease, group_lease
 from kdsl.table import Table
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.patience import wait_for_answers
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is found does not hang on how busy the machine is: nothing here is found because time has passed."""
-    for name in ("port.PATIENCE", "login._SECONDS", "brokers.FIRST_ANSWER"):
-        monkeypatch.setattr(f"kdsl.run.cluster.{name}", 60.0)
-    monkeypatch.setattr("kdsl.inspect.doctor.admin.ANSWER", 60.0)
+    wait_for_answers(monkeypatch)
 
 
 @pytest.fixture
