@@ -290,10 +290,12 @@ class Brokers:
     def _stale_view(self, names: TopicCollection, seconds: float) -> KafkaError | None:
         """Look at topics anew, where that was long ago; an error that may pass where that did not go well."""
         if names.topic_names and time.monotonic() - self._viewed > _FRESH:
-            found = _passing(self._results(self._admin.describe_topics(names, request_timeout=seconds), seconds))
+            results = self._results(self._admin.describe_topics(names, request_timeout=seconds), seconds)
+            found = _passing(results)
             if found is not None:
                 return found
             self._viewed = time.monotonic()
+            self._answered |= any(not isinstance(r, KafkaError) or _is_theirs(r) for r in results.values())
         return None
 
     @cached_property
@@ -319,7 +321,8 @@ class Brokers:
             left = started + patience - time.monotonic()
             if left <= 0:
                 last = self._last_error.str() if self._last_error else None
-                raise errors.unreachable(self._table, self.servers, patience, last)
+                tell = errors.kept_waiting if self._answered else errors.unreachable
+                raise tell(self._table, self.servers, patience, last)
             error: KafkaError | None
             try:
                 result = once(min(left, attempt))  # the client goes on connecting between attempts
@@ -336,6 +339,7 @@ class Brokers:
                     return result
             attempt *= 2
             self._viewed = float("-inf")
+            self._answered |= _is_theirs(error)
             if self._last_error is None:
                 self._last_error = error
             self._look_at_errors()
@@ -394,6 +398,11 @@ def _passing_place(result: list[ClientPartition] | KafkaError) -> KafkaError | N
     """An error that may pass, of a request or of one of its partitions."""
     found = [result] if isinstance(result, KafkaError) else [place.error for place in result]
     return next((error for error in found if _if_passing(error) is not None), None)
+
+
+def _is_theirs(error: KafkaError) -> bool:
+    """Whether an error is a broker's answer; the client's own have numbers below zero."""
+    return error.code() > 0
 
 
 def _if_passing(error: KafkaError | None) -> KafkaError | None:

@@ -91,6 +91,16 @@ def unreachable(table: str, servers: str, waited: float, last: str | None) -> Un
     )
 
 
+def kept_waiting(table: str, servers: str, waited: float, last: str | None) -> UnreachableError:
+    """No answer from brokers of which at least one has answered before."""
+    told = f"; the client's last word: {last}" if last else ""
+    return UnreachableError(
+        f"{table}: the brokers {servers} did not answer within {waited:.0f} s, and had answered before{told}; check "
+        "that all of them run and that each partition has a leader; a longer wait is the client property "
+        "default.api.timeout.ms"
+    )
+
+
 def not_let_in(table: str, servers: str, reason: str) -> UnreachableError:
     """The brokers let nobody in with these settings, and it is known why (`kdsl.run.cluster.login`)."""
     return UnreachableError(f"{table}: the brokers {servers} do not accept the connection: {reason}")

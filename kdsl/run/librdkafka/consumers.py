@@ -86,6 +86,9 @@ def size_for(records: int) -> Size:
     return next(size for size in SIZES if records <= size.most)
 
 
+_LEADERS = 3.0
+"""How long brokers may take to tell the leaders of a topic, in seconds, before its offsets are asked for again."""
+
 OF_THE_GROUP = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.INVALID_GROUP_ID)
 """Errors that mean nothing here: the client looks for the group's coordinator, though partitions are assigned to it."""
 
@@ -142,23 +145,43 @@ class KeptConsumer:
         wanted = [TopicPartition(r.topic, r.partition, mark) for r in ranges]
         until = time.monotonic() + seconds
         while True:
+            unknown: list[tuple[Range, KafkaError | None]]
             try:
                 found = self._consumer.offsets_for_times(wanted, max(0.1, until - time.monotonic()))
             except KafkaException as e:
-                error = errors.kafka_error(e)
-                if error is not None and error.code() in PASSING and time.monotonic() < until:
-                    time.sleep(0.1)
-                    continue
-                raise errors.KafkaReadError(f"the offsets of {ranges[0]} cannot be asked of {self.servers}: {e}") from e
-            # A leader that stands still leaves its partitions without an offset, beside those of other leaders.
-            unknown = [r for r, place in zip(ranges, found, strict=True) if place.error is not None or place.offset < 0]
-            if not unknown:
-                return [place.offset for place in found]
-            refused = next((place.error for place in found if place.error and place.error.code() not in PASSING), None)
-            if refused is not None or time.monotonic() > until:
-                why = refused.str() if refused is not None else f"none within {seconds:.0f} s"
-                raise errors.KafkaReadError(f"the offsets of {unknown[0]} cannot be had from {self.servers}: {why}")
+                unknown = [(r, errors.kafka_error(e)) for r in ranges]
+            else:
+                # A leader that stands still leaves its partitions without an offset, beside those of other leaders.
+                told = zip(ranges, found, strict=True)
+                unknown = [(r, place.error) for r, place in told if place.error is not None or place.offset < 0]
+                if not unknown:
+                    return [place.offset for place in found]
+            late = time.monotonic() > until
+            gone = self._learn_leaders([r for r, _ in unknown])
+            for r, error in unknown:
+                lasting = error is not None and error.code() not in PASSING
+                if error is not None and errors.is_unknown_topic(error):
+                    lasting = (r.topic, r.partition) in gone
+                if lasting or late:
+                    waited = "" if lasting else f" within {seconds:.0f} s"
+                    why = f": {error.str()} ({error.name()})" if error is not None else ""
+                    raise errors.KafkaReadError(f"the offsets of {r} cannot be had from {self.servers}{waited}{why}")
             time.sleep(0.1)
+
+    def _learn_leaders(self, ranges: Sequence[Range]) -> set[tuple[str, int]]:
+        """Learn anew who leads the partitions of some ranges; gives those that do not exist.
+
+        Where the client has heard once that a partition has no leader, it asks nobody for its offsets for minutes, and
+        calls partitions unknown that all have none.
+        """
+        places = {(r.topic, r.partition) for r in ranges}
+        for topic in {r.topic for r in ranges}:
+            try:
+                there = self._consumer.list_topics(topic, timeout=_LEADERS).topics[topic].partitions
+            except KafkaException:  # nobody answers, so that nothing is known of them
+                there = {partition: None for name, partition in places if name == topic}
+            places -= {(topic, partition) for partition in there}
+        return places
 
     def take_statistics(self) -> dict[str, float] | None:
         """What librdkafka has told of the client since the last time; None where it has not."""

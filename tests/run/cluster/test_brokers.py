@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from kdsl.cluster import Cluster
 from kdsl.run.cluster import brokers as asking, login, native
 from kdsl.run.cluster.brokers import Brokers
-from kdsl.run.cluster.errors import NotAllowedError, UnreachableError
+from kdsl.run.cluster.errors import KafkaReadError, NotAllowedError, UnreachableError
 from kdsl.run.cluster.offsets import Range
 from kdsl.run.cluster.subscription import Subscription
 from kdsl.run.librdkafka.consumers import discard, lend, size_for
@@ -98,31 +98,82 @@ def test_a_coordinator_that_has_just_moved_is_asked_again(mock_cluster: MockClus
         assert brokers.committed("group", [("orders", 0)]) == {}  # the mock keeps no list of a group's offsets
 
 
-@pytest.mark.kafka
-def test_a_leader_that_stands_still_is_waited_for_and_not_taken_for_an_empty_partition() -> None:
-    """librdkafka then gives the partitions of the other leaders, and those of this one without an offset."""
+@pytest.fixture
+def two_brokers() -> Iterator[LocalKafka]:
     with LocalKafka(brokers=2, heap=256) as kafka:
-        topic = kafka.create_topic("in", 4, replication=1)
-        kafka.produce(topic, *(Record("x", None, [], n % 4, 1_700_000_000_000 + n) for n in range(8)))
-        places = [(topic, n) for n in range(4)]
-        brokers = Brokers(Cluster(kafka.bootstrap_servers, properties=PATIENT), "Orders")
-        assert brokers.latest(places, committed=False) == dict.fromkeys(places, 2)
-        consumer = lend(Cluster(kafka.bootstrap_servers), "test", size_for(8), {"group.id": "g", "client.id": "c"})
-        ranges = [Range(*place, 0, 2) for place in places]
-        assert consumer.latest(ranges, 240) == [2] * 4
+        yield kafka
 
-        asks: tuple[Callable[[], bool], ...] = (
-            lambda: brokers.latest(places, committed=False) == dict.fromkeys(places, 2),
-            lambda: brokers.at_time(places, 1_700_000_000_004) == dict.fromkeys(places, 1),
-            lambda: consumer.latest(ranges, 240) == [2] * 4,
-        )
-        for ask in asks:
-            kafka.pause(2)
-            again = threading.Timer(3, kafka.resume, [2])
-            again.start()
-            assert ask()
-            again.join()
-        discard(consumer)
+
+def two_each(kafka: LocalKafka) -> str:
+    """A topic of four partitions, each on one broker only and with two records."""
+    topic = kafka.create_topic("in", 4, replication=1)
+    kafka.produce(topic, *(Record("x", None, [], n % 4, 1_700_000_000_000 + n) for n in range(8)))
+    return topic
+
+
+def leaders(kafka: LocalKafka, topic: str) -> dict[int, int]:
+    """Who leads each partition, as the first broker has it; -1 where nobody does."""
+    first = kafka.client_of(f"127.0.0.1:{kafka.port(1)}")
+    described = first.admin().list_topics(topic, timeout=60).topics[topic]
+    return {n: partition.leader for n, partition in described.partitions.items()}
+
+
+def refusal(ask: Callable[[], object]) -> str:
+    """What a question that cannot be answered is answered with."""
+    with pytest.raises(KafkaReadError) as caught:
+        ask()
+    return str(caught.value)
+
+
+@pytest.mark.kafka
+def test_a_leader_that_stands_still_is_waited_for_and_not_taken_for_an_empty_partition(two_brokers: LocalKafka) -> None:
+    """librdkafka then gives the partitions of the other leaders, and those of this one without an offset."""
+    topic = two_each(two_brokers)
+    places = [(topic, n) for n in range(4)]
+    brokers = Brokers(Cluster(two_brokers.bootstrap_servers, properties=PATIENT), "Orders")
+    assert brokers.latest(places, committed=False) == dict.fromkeys(places, 2)
+    consumer = lend(Cluster(two_brokers.bootstrap_servers), "test", size_for(8), {"group.id": "g", "client.id": "c"})
+    ranges = [Range(*place, 0, 2) for place in places]
+    assert consumer.latest(ranges, 240) == [2] * 4
+
+    asks: tuple[Callable[[], bool], ...] = (
+        lambda: brokers.latest(places, committed=False) == dict.fromkeys(places, 2),
+        lambda: brokers.at_time(places, 1_700_000_000_004) == dict.fromkeys(places, 1),
+        lambda: consumer.latest(ranges, 240) == [2] * 4,
+    )
+    for ask in asks:
+        two_brokers.pause(2)
+        again = threading.Timer(3, two_brokers.resume, [2])
+        again.start()
+        assert ask()
+        again.join()
+    discard(consumer)
+
+
+@pytest.mark.kafka
+def test_a_client_that_begins_while_a_partition_has_no_leader_waits_for_one(two_brokers: LocalKafka) -> None:
+    """librdkafka keeps for minutes that there is none, and calls partitions unknown that all have none."""
+    topic = two_each(two_brokers)
+    places = [(topic, n) for n, leader in leaders(two_brokers, topic).items() if leader == 2]
+    ranges = [Range(topic, n, 0, 2) for n in range(4)]
+    two_brokers.pause(2)
+    try:
+        until(lambda: -1 in leaders(two_brokers, topic).values())
+        cluster = Cluster(two_brokers.bootstrap_servers, properties=PATIENT)
+        consumer = lend(cluster, "test", size_for(8), {"group.id": "g", "client.id": "c"})
+        until(lambda: "within 1 s: Broker: Leader not available" in refusal(lambda: consumer.latest(ranges, 1)))
+        led_by_none = [ranges[n] for _, n in places]
+        until(lambda: "(_UNKNOWN_PARTITION)" in refusal(lambda: consumer.latest(led_by_none, 1)))
+        with pytest.raises(KafkaReadError, match=r"partition 9, offsets 0 to 2 cannot be had from [\d.:,]*: .*Unknown"):
+            consumer.latest([*ranges, Range(topic, 9, 0, 2)], 240)
+        impatient = Brokers(Cluster(cluster.bootstrap_servers, properties={"default.api.timeout.ms": "2000"}), "Orders")
+        told = "did not answer within 2 s, and had answered before; the client's last word: "
+        until(lambda: told in refusal(lambda: impatient.latest(places, committed=False)))
+    finally:
+        two_brokers.resume(2)
+    assert consumer.latest(ranges, 240) == [2] * 4
+    assert Brokers(cluster, "Orders").latest(places, committed=False) == dict.fromkeys(places, 2)
+    discard(consumer)
 
 
 def without_an_answer(servers: str) -> Brokers:
