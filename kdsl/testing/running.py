@@ -28,6 +28,15 @@ _T = TypeVar("_T")
 
 _SECONDS = 60.0
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_MOVING = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError._NOENT,  # noqa: SLF001  # no leader is known
+)
+"""What is said of a partition until its leader is one everywhere."""
+
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _EAGER = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 250, "log_level": 0}
 
@@ -311,12 +320,19 @@ class RunningKafka:
         return self._producer
 
     def _offsets(self, name: str, spec: OffsetSpec, *, committed: bool = False) -> dict[int, int]:
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        end = time.monotonic() + _SECONDS
         with _told(f"Offsets of topic {name!r} cannot be read"):
-            described = _only(self.admin().describe_topics(TopicCollection([name])))
-            wanted = {TopicPartition(name, partition.id): spec for partition in described.partitions}
-            level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-            found = _all(self.admin().list_offsets(wanted, isolation_level=level))
-        return {place.partition: result.offset for place, result in sorted(found.items(), key=lambda f: f[0].partition)}
+            while True:
+                described = _only(self.admin().describe_topics(TopicCollection([name])))
+                wanted = {TopicPartition(name, partition.id): spec for partition in described.partitions}
+                try:
+                    found = _all(self.admin().list_offsets(wanted, isolation_level=level))
+                    return {p.partition: found[p].offset for p in sorted(found, key=lambda p: p.partition)}
+                except KafkaException as error:
+                    if error.args[0].code() not in _MOVING or time.monotonic() > end:
+                        raise
+                time.sleep(0.02)
 
     def _wait_for(self, name: str, partitions: int) -> None:
         for _ in _patiently(f"Topic {name!r} has no leader"):

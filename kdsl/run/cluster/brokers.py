@@ -7,6 +7,7 @@ until then.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
@@ -27,7 +28,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from kdsl.cluster import Cluster
 from kdsl.offsets import TopicPartition
 from kdsl.run.cluster import errors, login
-from kdsl.run.cluster.group_offsets import GroupOffsets
+from kdsl.run.cluster.group_offsets import CLIENT_AGE, GroupOffsets
+
+log = logging.getLogger("kdsl.brokers")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -41,6 +44,12 @@ _FRESH = 30.0
 A request for offsets neither connects again nor asks for new leaders: without a connection it may wait for ever, after
 a change of leaders it fails for ever. So the topics are asked for first, where the view is older, and after errors.
 """
+_RENEWING = 3.0
+"""How long the brokers may take to tell all that they have, in seconds, after an error."""
+_SETTLING = 5.0
+"""How long a leader may not know of a partition, in seconds, that the cluster has."""
+_LISTING = 15.0
+"""How long brokers that are away may be missing from a list of groups, in seconds."""
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -49,6 +58,7 @@ PASSING = frozenset(
     (
         KafkaError._TRANSPORT,  # noqa: SLF001
         KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
         KafkaError._WAIT_CACHE,  # noqa: SLF001
         KafkaError._WAIT_COORD,  # noqa: SLF001
@@ -121,9 +131,15 @@ class Brokers:
         self._last_error: KafkaError | None = None
         self._refused: KafkaError | None = None
         self._looked = False
-        settings: dict[str, Any] = {**cluster.admin({"log_level": 0}), "error_cb": self._on_error}
+        self._failed = False
+        self._renewed = float("-inf")
+        self._connect()
+
+    def _connect(self) -> None:
+        settings: dict[str, Any] = {**self._cluster.admin({"log_level": 0}), "error_cb": self._on_error}
         self._login = login.plain(settings)
         self._admin = AdminClient(settings)
+        self._made = time.monotonic()
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that exist."""
@@ -193,9 +209,18 @@ class Brokers:
 
     def groups(self) -> list[str]:
         """The ids of all consumer groups that this user may see."""
-        found = self._ask(lambda seconds: {"": self._admin.list_consumer_groups(request_timeout=seconds)})[""]
-        if isinstance(found, KafkaError):
-            raise self._told(found, "the list of groups")
+        until = time.monotonic() + _LISTING
+        while True:
+            found = self._ask(lambda seconds: {"": self._admin.list_consumer_groups(request_timeout=seconds)})[""]
+            if isinstance(found, KafkaError):
+                raise self._told(found, "the list of groups")
+            away = next(filter(None, (_if_passing(errors.kafka_error(e)) for e in found.errors)), None)
+            if away is None or time.monotonic() > until:
+                break
+            self._failed = True
+            time.sleep(0.1)
+        if away is not None:
+            log.warning("%s: the list of groups is without those of a broker: %s", self._table, away.str())
         return sorted(group.group_id for group in found.valid)
 
     def group_offsets(self, group: str, topics: Iterable[str] = ()) -> dict[TopicPartition, int]:
@@ -209,6 +234,7 @@ class Brokers:
         native = self._group_offsets
 
         def once(seconds: float) -> tuple[KafkaError | None, dict[TopicPartition, int]]:
+            self._renew(seconds)
             stale = self._stale_view(names, seconds)
             if stale is not None:
                 return stale, {}
@@ -220,9 +246,16 @@ class Brokers:
             raise self._told(error, f"the offsets of the group {group!r}")
         return found
 
-    def members(self, group: str) -> tuple[Member, ...]:
-        """The members that a consumer group has now."""
-        found = self._ask(lambda seconds: self._admin.describe_consumer_groups([group], request_timeout=seconds))[group]
+    def members(self, group: str, patience: float | None = None) -> tuple[Member, ...]:
+        """The members that a consumer group has now.
+
+        Args:
+            group: The group.
+            patience: How long to wait for an answer, in seconds; ``default.api.timeout.ms`` if None.
+        """
+        found = self._ask(
+            lambda seconds: self._admin.describe_consumer_groups([group], request_timeout=seconds), patience=patience
+        )[group]
         if isinstance(found, KafkaError):
             if found.code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return ()
@@ -247,11 +280,18 @@ class Brokers:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         specs = {ClientPartition(topic, partition): spec for (topic, partition), spec in wanted.items()}
-        found = self._ask(
-            lambda seconds: self._admin.list_offsets(specs, isolation_level=level, request_timeout=seconds),
-            (topic for topic, _ in wanted),
-            _told_offset,
-        )
+        names = {topic for topic, _ in wanted}
+        until = time.monotonic() + _SETTLING
+        while True:
+            found = self._ask(
+                lambda seconds: self._admin.list_offsets(specs, isolation_level=level, request_timeout=seconds),
+                names,
+                _told_offset,
+            )
+            unknown = [p for p, r in found.items() if isinstance(r, KafkaError) and errors.is_unknown_topic(r)]
+            if not unknown or time.monotonic() > until or not self._are_there(unknown):
+                break
+            time.sleep(0.1)
         offsets = {}
         for place, result in found.items():
             if isinstance(result, KafkaError):
@@ -269,6 +309,7 @@ class Brokers:
         ask: Callable[[float], Mapping[K, Future[Any]]],
         topics: Iterable[str] = (),
         read: Callable[[Any], Any] = lambda result: result,
+        patience: float | None = None,
     ) -> dict[K, Any]:
         """The result of each future, or its KafkaError; asked again as long as an error may pass.
 
@@ -276,16 +317,33 @@ class Brokers:
             ask: Sends the request; is given the seconds that it may take.
             topics: The topics whose leaders the request goes to.
             read: Makes of a result what it says: itself, or a KafkaError.
+            patience: How long, in seconds; ``default.api.timeout.ms`` if None.
         """
         names = TopicCollection(sorted(set(topics)))
 
         def once(seconds: float) -> dict[K, Any]:
+            self._renew(seconds)
             stale = self._stale_view(names, seconds)
             if stale is not None:
                 return {"": stale}  # type: ignore[dict-item]  # an error, after which it is tried again
             return {key: read(result) for key, result in self._results(ask(seconds), seconds).items()}
 
-        return self._patiently(once, _passing)
+        return self._patiently(once, _passing, patience)
+
+    def _are_there(self, places: Iterable[ClientPartition]) -> bool:
+        """Whether the cluster has partitions that a leader does not know: one that was made just now, say."""
+        topics = self.topics({place.topic for place in places})
+        return all(place.topic in topics and place.partition < topics[place.topic].partitions for place in places)
+
+    def _renew(self, seconds: float) -> None:
+        """After an error, learn anew from any broker who leads what and who is there.
+
+        Topics are asked of the controller that the client has last heard of, and while that one is away, nobody else
+        is asked who it is.
+        """
+        if self._failed and time.monotonic() - self._renewed > CLIENT_AGE:
+            self._admin.list_topics(timeout=min(_RENEWING, seconds))
+            self._failed, self._renewed = False, time.monotonic()
 
     def _stale_view(self, names: TopicCollection, seconds: float) -> KafkaError | None:
         """Look at topics anew, where that was long ago; an error that may pass where that did not go well."""
@@ -312,18 +370,25 @@ class Brokers:
                 self._look_at_errors()
         return {key: _result(future) for key, future in futures.items()}
 
-    def _patiently(self, once: Callable[[float], V], passing: Callable[[V], KafkaError | None] = lambda _: None) -> V:
+    def _patiently(
+        self,
+        once: Callable[[float], V],
+        passing: Callable[[V], KafkaError | None] = lambda _: None,
+        most: float | None = None,
+    ) -> V:
         """What a call gives within a time; called again, with more time, as long as its error may pass."""
         started = time.monotonic()
         attempt = _FIRST_ATTEMPT
+        most = self._patience if most is None else most
+        error: KafkaError | None = None
         while True:
-            patience = min(FIRST_ANSWER, self._patience) if not self._answered else self._patience
+            patience = most if self._answered else min(FIRST_ANSWER, most)
             left = started + patience - time.monotonic()
             if left <= 0:
-                last = self._last_error.str() if self._last_error else None
-                tell = errors.kept_waiting if self._answered else errors.unreachable
-                raise tell(self._table, self.servers, patience, last)
-            error: KafkaError | None
+                tell, last = errors.unreachable, self._last_error
+                if self._answered:
+                    tell, last = errors.kept_waiting, error or self._last_error
+                raise tell(self._table, self.servers, patience, last.str() if last else None)
             try:
                 result = once(min(left, attempt))  # the client goes on connecting between attempts
             except Exception as e:
@@ -338,7 +403,9 @@ class Brokers:
                     self._answered = True
                     return result
             attempt *= 2
-            self._viewed = float("-inf")
+            self._failed, self._viewed = True, float("-inf")
+            if error.code() == KafkaError.NOT_COORDINATOR and time.monotonic() - self._made > CLIENT_AGE:
+                self._connect()
             self._answered |= _is_theirs(error)
             if self._last_error is None:
                 self._last_error = error

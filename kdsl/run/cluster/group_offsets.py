@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 import weakref
 
 from confluent_kafka import KafkaError
@@ -16,8 +17,23 @@ from kdsl.cluster import Cluster
 from kdsl.run.cluster import native as n
 from kdsl.run.cluster.errors import KafkaReadError
 
+CLIENT_AGE = 1.0
+"""How old a client must be, in seconds, to be made anew when a broker is the coordinator of a group no more.
+
+A client asks the coordinator that it has found once, for as long as that broker is up.
+"""
+
 Found = tuple[tuple[str, int], int, str]
 """A partition, the offset that the group has committed for it, and the text beside that."""
+
+
+class _Handle:
+    """A consumer of librdkafka, destroyed when nobody uses it any more."""
+
+    def __init__(self, lib: ctypes.CDLL, pointer: int) -> None:
+        self.pointer = pointer
+        self.made = time.monotonic()
+        weakref.finalize(self, lib.rd_kafka_destroy, pointer).atexit = False
 
 
 class GroupOffsets:
@@ -29,7 +45,7 @@ class GroupOffsets:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._handle: int | None = None
+        self._handle: _Handle | None = None
         self._lib = n.library()
         self._lock = threading.Lock()
 
@@ -54,7 +70,15 @@ class GroupOffsets:
 
     def _asked(self, group: str, seconds: float, *, stable: bool) -> tuple[int, list[Found]]:
         with self._lock:
-            handle = self._handle or self._made(group)
+            kept = self._handle = self._handle or self._made(group)
+        code, found = self._asked_of(kept.pointer, group, seconds, stable=stable)
+        if code == KafkaError.NOT_COORDINATOR and time.monotonic() - kept.made > CLIENT_AGE:
+            with self._lock:
+                if self._handle is kept:
+                    self._handle = None
+        return code, found
+
+    def _asked_of(self, handle: int, group: str, seconds: float, *, stable: bool) -> tuple[int, list[Found]]:
         lib = self._lib
         options, queue = lib.rd_kafka_AdminOptions_new(handle, n.LIST_GROUP_OFFSETS), lib.rd_kafka_queue_new(handle)
         asked = ctypes.c_void_p(lib.rd_kafka_ListConsumerGroupOffsets_new(group.encode(), None))
@@ -98,7 +122,7 @@ class GroupOffsets:
                 found.append(((place.topic.decode(), int(place.partition)), int(place.offset), text))
         return int(KafkaError.NO_ERROR), found
 
-    def _made(self, group: str) -> int:
+    def _made(self, group: str) -> _Handle:
         lib, text = self._lib, ctypes.create_string_buffer(512)
         conf = lib.rd_kafka_conf_new()
         for key, value in self._cluster.consumer({"group.id": group, "log_level": 0}).items():
@@ -109,6 +133,4 @@ class GroupOffsets:
         if handle is None:
             lib.rd_kafka_conf_destroy(conf)
             raise KafkaReadError(f"librdkafka cannot make a consumer: {text.value.decode(errors='replace')}")
-        self._handle = handle
-        weakref.finalize(self, lib.rd_kafka_destroy, handle).atexit = False
-        return handle
+        return _Handle(lib, handle)

@@ -36,6 +36,7 @@ _PAUSE = 0.5
 _JOINING = 30.0
 _OFTEN = 10.0
 _STAYING = 2.5 * _OFTEN  # longer than anybody tries
+_LOOKING = 5.0
 _LEAVING = 10.0
 _OFFSETS = "__consumer_offsets"
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
@@ -272,7 +273,7 @@ class _Membership:
         assert self._brokers is not None
         assert self._taken is not None
         try:
-            others = [member for member in self._brokers.members(self._group) if member.client != self.client]
+            others = [m for m in self._brokers.members(self._group, _LOOKING) if m.client != self.client]
         except KdslError as e:
             log.warning("the lease %s: %s", self._group, e)
             return

@@ -13,7 +13,8 @@ from confluent_kafka import KafkaError
 from kdsl.cluster import Cluster
 from kdsl.run.cluster import brokers as asking, login, native
 from kdsl.run.cluster.brokers import Brokers
-from kdsl.run.cluster.errors import KafkaReadError, NotAllowedError, UnreachableError
+from kdsl.run.cluster.errors import KafkaReadError, NotAllowedError, TopicMissingError, UnreachableError
+from kdsl.run.cluster.group_offsets import GroupOffsets
 from kdsl.run.cluster.offsets import Range
 from kdsl.run.cluster.subscription import Subscription
 from kdsl.run.librdkafka.consumers import discard, lend, size_for
@@ -81,7 +82,7 @@ def mock_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockCluster]:
     cluster.close()
 
 
-OFFSET_COMMIT, OFFSET_FETCH = 8, 9
+LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH = 2, 8, 9
 
 
 @pytest.mark.parametrize(
@@ -98,9 +99,26 @@ def test_a_coordinator_that_has_just_moved_is_asked_again(mock_cluster: MockClus
         assert brokers.committed("group", [("orders", 0)]) == {}  # the mock keeps no list of a group's offsets
 
 
+def test_a_leader_that_does_not_know_a_partition_yet_is_asked_again(
+    mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = Brokers(Cluster(mock_cluster.servers), "Orders")
+    assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 0}
+
+    mock_cluster.fail_once(LIST_OFFSETS, KafkaError.UNKNOWN_TOPIC_OR_PART)
+    monkeypatch.setattr(Brokers, "topics", lambda *_: {"orders": asking.Topic("", 1)})
+    assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 0}
+    mock_cluster.fail_once(LIST_OFFSETS, KafkaError.UNKNOWN_TOPIC_OR_PART)
+    monkeypatch.setattr(Brokers, "topics", lambda *_: {})
+    with pytest.raises(TopicMissingError, match="partition 0 of the topic 'orders' is gone"):
+        brokers.latest([("orders", 0)], committed=False)
+
+
 @pytest.fixture
 def two_brokers() -> Iterator[LocalKafka]:
-    with LocalKafka(brokers=2, heap=256) as kafka:
+    """Two brokers, of which each leads again what it led before, once it is back."""
+    balance = {"leader.imbalance.check.interval.seconds": "1", "leader.imbalance.per.broker.percentage": "0"}
+    with LocalKafka(brokers=2, heap=256, properties=balance) as kafka:
         yield kafka
 
 
@@ -174,6 +192,51 @@ def test_a_client_that_begins_while_a_partition_has_no_leader_waits_for_one(two_
     assert consumer.latest(ranges, 240) == [2] * 4
     assert Brokers(cluster, "Orders").latest(places, committed=False) == dict.fromkeys(places, 2)
     discard(consumer)
+
+
+@pytest.mark.kafka
+def test_a_coordinator_that_moves_while_its_broker_lives_is_found_anew(two_brokers: LocalKafka) -> None:
+    """As after a rolling restart, when leaders go back to where they were. A client of librdkafka asks the old one."""
+    topic = two_each(two_brokers)
+    places = [(topic, n) for n in range(4)]
+    cluster = Cluster(two_brokers.bootstrap_servers, properties=PATIENT)
+    brokers, offsets = Brokers(cluster, "Orders"), GroupOffsets(cluster)
+    brokers.commit("any", dict.fromkeys(places, 0))  # after which there is a topic of offsets
+    led = leaders(two_brokers, "__consumer_offsets")
+    # The hash of one letter, which says where its group is kept, is its number.
+    group = next(letter for letter in "abcde" if led[ord(letter) % len(led)] == 2)
+    kept = ord(group) % len(led)
+
+    def all_tell(offset: int) -> None:
+        assert brokers.committed(group, places) == dict.fromkeys(places, offset)
+        assert brokers.members(group) == ()
+        until(lambda: offsets.read(group, 10, stable=True) == (KafkaError.NO_ERROR, [(offset, "")] * 4))
+
+    two_brokers.stop_broker(2)
+    until(lambda: leaders(two_brokers, "__consumer_offsets")[kept] == 1)
+    brokers.commit(group, dict.fromkeys(places, 1))
+    all_tell(1)
+    two_brokers.start_broker(2)
+    until(lambda: leaders(two_brokers, "__consumer_offsets")[kept] == 2)
+    brokers.commit(group, dict.fromkeys(places, 2))
+    all_tell(2)
+
+
+@pytest.mark.kafka
+def test_a_broker_that_is_gone_is_not_waited_for_where_others_lead_all(two_brokers: LocalKafka) -> None:
+    """A client asks one broker for topics, whom the cluster named at random, and whoever is dead stays the one."""
+    topic = two_brokers.create_topic("in", 4, replication=2)
+    places = [(topic, n) for n in range(4)]
+    cluster = Cluster(two_brokers.bootstrap_servers, properties=PATIENT)
+    clients = [Brokers(cluster, "Orders") for _ in range(8)]
+    empty = dict.fromkeys(places, 0)
+    assert [client.latest(places, committed=False) for client in clients] == [empty] * 8
+
+    two_brokers.kill(2)
+    until(lambda: set(leaders(two_brokers, topic).values()) == {1})
+    for client in clients:
+        client._viewed = float("-inf")  # as after half a minute
+    assert [client.latest(places, committed=False) for client in clients] == [empty] * 8
 
 
 def without_an_answer(servers: str) -> Brokers:
