@@ -7,12 +7,12 @@ that nothing that was fetched ahead survives a task: what is fetched ahead is si
 from __future__ import annotations
 
 import atexit
-import os
+import re
 import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import count
+from threading import Thread
 from typing import Any
 
 import attrs
@@ -22,6 +22,7 @@ from kdsl.cluster import Cluster
 from kdsl.run.cluster import errors
 from kdsl.run.cluster.brokers import PASSING
 from kdsl.run.cluster.offsets import Range
+from kdsl.run.librdkafka.kept import Kept
 from kdsl.run.metrics.statistics import client_metrics
 
 MOST_KEPT = 4
@@ -86,8 +87,19 @@ def size_for(records: int) -> Size:
     return next(size for size in SIZES if records <= size.most)
 
 
+_ATTEMPT = 3.0
+"""How long the first attempt to learn offsets may take, in seconds. Each has twice the time of the one before: it is
+bound to the leaders that are known when it begins, and one of them may stand still."""
 _LEADERS = 3.0
 """How long brokers may take to tell the leaders of a topic, in seconds, before its offsets are asked for again."""
+_REFUSED = 5.0
+"""How long nothing must have come after a refused login, in seconds, until it is final."""
+_PASSING_LOGIN = re.compile(
+    "handshake failed: Local: "  # the connection ended within the login, as it does where a broker goes down
+    "|Failed to acquire SASL OAUTHBEARER token"  # the token before may have some life left, and another try follows
+)
+_ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
+_BROKER = re.compile(r"^\w+://([^/]+)/")
 
 OF_THE_GROUP = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.INVALID_GROUP_ID)
 """Errors that mean nothing here: the client looks for the group's coordinator, though partitions are assigned to it."""
@@ -97,36 +109,81 @@ class KeptConsumer:
     """A consumer of one cluster and one size.
 
     Args:
-        settings: librdkafka's settings, secrets among them; they are not kept.
+        settings: librdkafka's settings, secrets among them; held in memory only, as long as the consumer is.
         servers: Where the cluster is, for messages.
 
     Attributes:
         servers: Where the cluster is.
         last_error: The last trouble since the last assignment, as text.
-        hopeless: The last trouble that waiting does not mend: a refused login, a topic that is gone or not allowed.
         client_id: Its client id.
     """
 
     def __init__(self, settings: Mapping[str, Any], servers: str) -> None:
         self.servers = servers
         self.last_error: str | None = None
-        self.hopeless: KafkaError | None = None
+        self._topic_error: KafkaError | None = None
+        self._refused: KafkaError | None = None
+        self._refused_at = 0.0
+        self._used = False
         self.client_id: str = settings.get("client.id", "")
         self._told: dict[str, float] | None = None
-        own: dict[str, Any] = {"error_cb": self._on_error, "enable.partition.eof": True}
+        own: dict[str, Any] = {"error_cb": self.hear, "enable.partition.eof": True}
         if int(settings.get("statistics.interval.ms", 0)):
             own["stats_cb"] = self._on_statistics
-        self._consumer = Consumer({**settings, **own})
+
+        def make() -> Consumer:
+            return Consumer({**settings, **own})
+
+        self._made = make
+        self._consumer = self._made()
         self.consume = self._consumer.consume
 
     def assign(self, ranges: Sequence[Range]) -> None:
         """Fetch from the starts of some ranges on; what was fetched for others is thrown away."""
-        self.last_error = self.hopeless = None
+        if self._used:  # what came while it lay unused is old news
+            self._consumer.unassign()
+            with suppress(KafkaException):
+                self._consumer.consume(1_000, 0)
+        self._used = True
+        self.last_error = self._topic_error = self._refused = None
         self._consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in ranges])
+
+    def renew(self, ranges: Sequence[Range]) -> None:
+        """Fetch as after `assign`, through new connections; the last trouble is kept in mind."""
+        last, old = self.last_error, self._consumer
+        # Whatever keeps a client from fetching may keep it from closing.
+        Thread(target=old.close, name="kdsl consumer that is given up", daemon=True).start()
+        self._consumer = self._made()
+        self.consume = self._consumer.consume
+        self.assign(ranges)
+        self.last_error = last
 
     def rest(self) -> None:
         """Fetch nothing."""
         self._consumer.unassign()
+
+    @property
+    def hopeless(self) -> KafkaError | None:
+        """The trouble that waiting does not mend: a topic that is gone or not allowed, a login that stays refused."""
+        lasting = self._refused is not None and time.monotonic() - self._refused_at > _REFUSED
+        return self._refused if lasting else self._topic_error
+
+    def succeeded(self) -> None:
+        """Something came, so that a login that was refused before is none any more."""
+        self._refused = None
+
+    def hear(self, error: KafkaError) -> None:
+        """Note a trouble that the client goes on from by itself, if it can."""
+        if error.code() in OF_THE_GROUP or (error.code() == _ALL_DOWN and self.last_error):  # which says why
+            return
+        self.last_error = error.str()
+        if errors.is_unknown_topic(error) or errors.is_not_allowed(error):
+            self._topic_error = error
+        elif errors.is_login_error(error) and not _PASSING_LOGIN.search(error.str()):
+            if self._refused is None:
+                self._refused, self._refused_at = error, time.monotonic()
+        elif self._refused and _broker(error) == _broker(self._refused):  # which does something else by now
+            self._refused = None
 
     def close(self) -> None:
         """End the consumer and its threads."""
@@ -143,11 +200,11 @@ class KeptConsumer:
     def _offsets(self, ranges: Sequence[Range], mark: int, seconds: float) -> list[int]:
         # The protocol's marks for the ends of a log stand in the place of a time, and pass.
         wanted = [TopicPartition(r.topic, r.partition, mark) for r in ranges]
-        until = time.monotonic() + seconds
+        until, attempt = time.monotonic() + seconds, _ATTEMPT
         while True:
             unknown: list[tuple[Range, KafkaError | None]]
             try:
-                found = self._consumer.offsets_for_times(wanted, max(0.1, until - time.monotonic()))
+                found = self._consumer.offsets_for_times(wanted, max(0.1, min(attempt, until - time.monotonic())))
             except KafkaException as e:
                 unknown = [(r, errors.kafka_error(e)) for r in ranges]
             else:
@@ -157,18 +214,20 @@ class KeptConsumer:
                 if not unknown:
                     return [place.offset for place in found]
             late = time.monotonic() > until
-            gone = self._learn_leaders([r for r, _ in unknown])
+            gone = self._learn_leaders([r for r, _ in unknown], until)
             for r, error in unknown:
-                lasting = error is not None and error.code() not in PASSING
+                # What waits for a connection whose login was cut off fails as if it had been refused.
+                lasting = error is not None and error.code() not in PASSING and not errors.is_login_error(error)
                 if error is not None and errors.is_unknown_topic(error):
                     lasting = (r.topic, r.partition) in gone
                 if lasting or late:
                     waited = "" if lasting else f" within {seconds:.0f} s"
                     why = f": {error.str()} ({error.name()})" if error is not None else ""
                     raise errors.KafkaReadError(f"the offsets of {r} cannot be had from {self.servers}{waited}{why}")
+            attempt *= 2
             time.sleep(0.1)
 
-    def _learn_leaders(self, ranges: Sequence[Range]) -> set[tuple[str, int]]:
+    def _learn_leaders(self, ranges: Sequence[Range], until: float) -> set[tuple[str, int]]:
         """Learn anew who leads the partitions of some ranges; gives those that do not exist.
 
         Where the client has heard once that a partition has no leader, it asks nobody for its offsets for minutes, and
@@ -176,10 +235,11 @@ class KeptConsumer:
         """
         places = {(r.topic, r.partition) for r in ranges}
         for topic in {r.topic for r in ranges}:
+            left = max(0.5, until - time.monotonic())
             try:
-                there = self._consumer.list_topics(topic, timeout=_LEADERS).topics[topic].partitions
-            except KafkaException:  # nobody answers, so that nothing is known of them
-                there = {partition: None for name, partition in places if name == topic}
+                there = self._consumer.list_topics(topic, timeout=min(_LEADERS, left)).topics[topic].partitions
+            except KafkaException:  # nobody answers, so that nothing is known to be gone
+                return set()
             places -= {(topic, partition) for partition in there}
         return places
 
@@ -191,15 +251,19 @@ class KeptConsumer:
     def _on_statistics(self, text: str) -> None:
         self._told = client_metrics(text)
 
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() in OF_THE_GROUP:
-            return
-        self.last_error = error.str()
-        if errors.is_login_error(error) or errors.is_unknown_topic(error) or errors.is_not_allowed(error):
-            self.hopeless = error
+
+def _broker(error: KafkaError) -> str:
+    """The broker that an error names, by its address."""
+    found = _BROKER.match(error.str())
+    return found[1] if found else ""
 
 
-_kept: OrderedDict[tuple[int, str, str], KeptConsumer] = OrderedDict()
+def _close(consumer: KeptConsumer) -> None:
+    with suppress(Exception):  # it is given up; why it does not end well helps nobody
+        consumer.close()
+
+
+_kept = Kept(MOST_KEPT, _close)
 _nth = count(1)
 
 
@@ -212,38 +276,27 @@ def lend(cluster: Cluster, cluster_key: str, size: Size, names: Mapping[str, str
         size: How much it fetches ahead.
         names: ``group.id`` where the user gives none, and how the ``client.id`` begins: a number makes it its own.
     """
-    key = (os.getpid(), cluster_key, size.name)
-    consumer = _kept.pop(key, None)
+    key = (cluster_key, size.name)
+    consumer = _kept.take(key)
     if consumer is None:
         settings = cluster.consumer({**names, **size.settings})
         if "client.id" in names:
             settings["client.id"] = f"{names['client.id']}-{next(_nth)}"
         consumer = KeptConsumer(settings, cluster.bootstrap_servers)
-    _kept[key] = consumer
-    while len(_kept) > MOST_KEPT:
-        _closed(_kept.popitem(last=False)[1])
+    _kept.keep(key, consumer)
     return consumer
 
 
 def discard(consumer: KeptConsumer) -> None:
     """End a consumer that has met an error."""
-    for key, kept in list(_kept.items()):
-        if kept is consumer:
-            del _kept[key]
-    _closed(consumer)
-
-
-def _closed(consumer: KeptConsumer) -> None:
-    with suppress(Exception):  # it is given up; why it does not end well helps nobody
-        consumer.close()
+    _kept.drop(consumer)
+    _close(consumer)
 
 
 @atexit.register
 def _close_all() -> None:
-    while _kept:
-        (pid, _, _), consumer = _kept.popitem()
-        if pid == os.getpid():
-            _closed(consumer)
+    for consumer in _kept.take_all():
+        _close(consumer)
 
 
 __all__ = ["KeptConsumer", "Size", "discard", "lend", "size_for"]

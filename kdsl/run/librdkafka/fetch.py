@@ -34,10 +34,15 @@ TOGETHER = 20_000
 WAIT = 0.05
 """How long the client is waited for at a time, in seconds."""
 
+SILENCE = 20.0
+"""How long nothing may come before the client is made anew, in seconds, again and again until the patience ends."""
+
 _ALWAYS = ("topic", "partition", "offset")
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001
 _TRUNCATED = KafkaError._LOG_TRUNCATION  # noqa: SLF001
 _EXPIRED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001
+_GOES_ON = frozenset((*PASSING, *OF_THE_GROUP, KafkaError.UNKNOWN))
+"""After these the client fetches on by itself; the last is a broker's that has met an error of its own."""
 _FALSE_ALARMS = 5
 
 
@@ -92,7 +97,8 @@ class Fetcher:
 
     def _chunks(self, places: Places) -> Iterator[list[pa.Array]]:
         self._consumer.assign(places.ranges)
-        heard, alarms = time.monotonic(), self._false_alarms
+        heard = renewed = time.monotonic()
+        alarms = self._false_alarms
         while left := places.left():
             chunk: list[pa.Array] | None = None
             with _no_collection():
@@ -102,6 +108,7 @@ class Fetcher:
                     messages, ended = self._without_events(messages, places)
                 if messages or ended:
                     heard = time.monotonic()
+                    self._consumer.succeeded()
                 if messages:
                     messages, columns = places.advance(messages)
                     if messages:
@@ -120,6 +127,9 @@ class Fetcher:
                 raise self._failed(error, at)
             elif time.monotonic() - heard > self._patience:
                 raise self._stalled(places, time.monotonic() - heard)
+            elif time.monotonic() - max(heard, renewed) > SILENCE:
+                self._consumer.renew(places.open())
+                renewed = time.monotonic()
         self._look_back(places)
 
     def _consume(self, most: int) -> Messages:
@@ -145,8 +155,10 @@ class Fetcher:
                     ended.append(place)
             elif error.code() in _EXPIRED and place is not None and self._is_there(places.rest(place)):
                 self._false_alarms += 1
-            elif error.fatal() or error.code() not in (*PASSING, *OF_THE_GROUP):
+            elif error.fatal() or error.code() not in _GOES_ON:
                 raise self._failed(error, None if place is None else places.rest(place))
+            else:
+                self._consumer.hear(error)
         return records, ended
 
     def _is_there(self, at: Range) -> bool:
@@ -164,6 +176,11 @@ class Fetcher:
             return errors.not_allowed(self._table, f"the topic {at.topic!r}" if at else "the topic", error)
         if errors.is_unknown_topic(error):
             return errors.TopicMissingError(f"{self._table}: the topic is gone while it is read{where}: {error.str()}")
+        if error.code() == KafkaError.INCONSISTENT_TOPIC_ID:
+            # The client would go on with the new topic as soon as it knows its id, and its records are others.
+            return errors.TopicRecreatedError(
+                f"{self._table}: the topic was deleted and made again while it was read{where}: {error.str()}"
+            )
         if at and error.code() in _EXPIRED:
             earliest = self._consumer.earliest([at], self._patience)[0]
             if earliest > at.start:

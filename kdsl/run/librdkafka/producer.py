@@ -28,6 +28,10 @@ FLUSH_MS = 100
 SYSLOG_ERROR, SYSLOG_WARNING = 3, 4
 _STEP = 1_000  # messages that are laid out at once: they stay in the processor's cache
 _WITHIN = re.compile(r"^(\[thrd:[^]]*\]: )?|( \(after [^()]*\))?$")  # thread and times make equal lines differ
+_ATTEMPT = 5.0
+"""How long an attempt to look up a topic may take, in seconds. librdkafka repeats a request with the same broker, even
+after the connection is given up because that one stands still; a new request goes to one that answers."""
+_UNANSWERED = (n.TIMED_OUT, n.TRANSPORT)
 _GIVEN_UP = (KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
 _log = logging.getLogger(__name__)
 _nth = itertools.count(1)
@@ -132,6 +136,15 @@ class Producer:
         self._heard: set[str] = set()
         self._closed = False
 
+    def renew(self) -> None:
+        """Begin anew for another task: what is told of the time before is old news.
+
+        Raises:
+            ProducerError: The producer cannot go on.
+        """
+        self.poll()
+        self.failed, self.failure, self.complaint = 0, None, ""
+
     def look_up(self, topic: str, timeout: float, *, creating: bool = True) -> int:
         """Ask the brokers for a topic, which also lets them create it where they do.
 
@@ -145,13 +158,14 @@ class Producer:
         """
         give_up, brief = monotonic() + timeout, monotonic() + 3
         while True:
-            code = self._look_up(topic, max(1, int((give_up - monotonic()) * 1000)))
+            code = self._look_up(topic, max(1, int(min(_ATTEMPT, give_up - monotonic()) * 1000)))
             self.poll()
             waiting = code == KafkaError.LEADER_NOT_AVAILABLE
             waiting |= code == KafkaError.UNKNOWN_TOPIC_OR_PART and creating
             if code == KafkaError.NO_ERROR:
                 self.known.add(topic)
-            if not waiting or monotonic() > brief:
+            unanswered = code in _UNANSWERED
+            if not (waiting or unanswered) or monotonic() > (give_up if unanswered else brief):
                 return code
             self.poll(FLUSH_MS)
 

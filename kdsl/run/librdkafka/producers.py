@@ -6,18 +6,14 @@ one that fails is emptied and closed, so that nothing is sent later on its behal
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from kdsl.run.librdkafka.kept import Kept
 from kdsl.run.librdkafka.producer import Producer
 
 KEPT = 4
-
-_Key = tuple[int, str, frozenset[tuple[str, str]]]
-_kept: dict[_Key, Producer] = {}
-_lock = threading.Lock()
+_kept = Kept(KEPT, Producer.close)
 
 
 @contextmanager
@@ -33,11 +29,9 @@ def leased(settings: Mapping[str, str], purpose: str = "") -> Iterator[Producer]
     Raises:
         ProducerError: There is no such producer.
     """
-    with _lock:
-        producer = _kept.pop(_key(settings, purpose), None)
-    producer = producer or Producer(settings)
-    producer.failed, producer.failure = 0, None
+    producer = _kept.take(_key(settings, purpose)) or Producer(settings)
     try:
+        producer.renew()
         yield producer
     except BaseException:
         producer.abandon()
@@ -47,22 +41,13 @@ def leased(settings: Mapping[str, str], purpose: str = "") -> Iterator[Producer]
 
 def give_back(settings: Mapping[str, str], purpose: str, producer: Producer) -> None:
     """Keep a producer; of too many, the one that was given back first is closed."""
-    key = _key(settings, purpose)
-    with _lock:
-        surplus = [_kept.pop(key)] if key in _kept else []
-        _kept[key] = producer
-        surplus += [_kept.pop(next(iter(_kept)))] if len(_kept) > KEPT else []
-    for one in surplus:
-        one.close()
+    _kept.keep(_key(settings, purpose), producer)
 
 
 def take_kept() -> list[Producer]:
     """All kept producers, which are kept no longer."""
-    with _lock:
-        taken = list(_kept.values())
-        _kept.clear()
-    return taken
+    return _kept.take_all()
 
 
-def _key(settings: Mapping[str, str], purpose: str) -> _Key:
-    return os.getpid(), purpose, frozenset(settings.items())  # librdkafka's threads do not outlive a fork
+def _key(settings: Mapping[str, str], purpose: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    return purpose, frozenset(settings.items())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kdsl.cluster import Cluster
-from kdsl.run.cluster import brokers as asking, login, native
+from kdsl.run.cluster import brokers as asking, login
 from kdsl.run.cluster.brokers import Brokers
 from kdsl.run.cluster.errors import KafkaReadError, NotAllowedError, TopicMissingError, UnreachableError
 from kdsl.run.cluster.group_offsets import GroupOffsets
@@ -20,6 +19,7 @@ from kdsl.run.cluster.subscription import Subscription
 from kdsl.run.librdkafka.consumers import discard, lend, size_for
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.mock_cluster import LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, MockCluster
 from tests.run.queries.queries import until
 from tests.run.read_plans import fetch, read_plan
 
@@ -47,32 +47,6 @@ def test_topics_offsets_and_times(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopi
     assert (brokers.topics([]), brokers.earliest([]), brokers.committed("g", [])) == ({}, {}, {})
 
 
-class MockCluster:
-    """librdkafka's own mock of a broker, which gives errors that a real one gives for moments only."""
-
-    def __init__(self, topic: str) -> None:
-        lib, text = native.library(), ctypes.create_string_buffer(512)
-        self._give = lib.rd_kafka_mock_push_request_errors
-        lib.rd_kafka_mock_cluster_new.restype = ctypes.c_void_p
-        lib.rd_kafka_mock_cluster_bootstraps.restype = ctypes.c_char_p
-        conf = lib.rd_kafka_conf_new()
-        assert lib.rd_kafka_conf_set(conf, b"log_level", b"0", text, len(text)) == 0
-        self._handle = ctypes.c_void_p(lib.rd_kafka_new(native.PRODUCER, conf, text, len(text)))
-        self._mock = ctypes.c_void_p(lib.rd_kafka_mock_cluster_new(self._handle, 1))
-        assert lib.rd_kafka_mock_topic_create(self._mock, topic.encode(), 1, 1) == 0
-        self.servers = lib.rd_kafka_mock_cluster_bootstraps(self._mock).decode()
-
-    def fail_once(self, request: int, error: int) -> None:
-        """Answer the next request of a kind with an error."""
-        self._give(self._mock, ctypes.c_int16(request), ctypes.c_size_t(1), ctypes.c_int(error))
-
-    def close(self) -> None:
-        """End it."""
-        lib = native.library()
-        lib.rd_kafka_mock_cluster_destroy(self._mock)
-        lib.rd_kafka_destroy(self._handle)
-
-
 @pytest.fixture
 def mock_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockCluster]:
     monkeypatch.setattr(asking, "_FRESH", float("inf"))  # the mock does not know the request for topics
@@ -82,33 +56,30 @@ def mock_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockCluster]:
     cluster.close()
 
 
-LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH = 2, 8, 9
-
-
 @pytest.mark.parametrize(
     "error",
     [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS],
 )
 def test_a_coordinator_that_has_just_moved_is_asked_again(mock_cluster: MockCluster, error: int) -> None:
-    brokers = Brokers(Cluster(mock_cluster.servers), "Orders")
+    brokers = Brokers(Cluster(mock_cluster.servers[0]), "Orders")
 
-    mock_cluster.fail_once(OFFSET_COMMIT, error)
+    mock_cluster.fail_any(OFFSET_COMMIT, error)
     brokers.commit("group", {("orders", 0): 7})
     for _ in range(2):
-        mock_cluster.fail_once(OFFSET_FETCH, error)
+        mock_cluster.fail_any(OFFSET_FETCH, error)
         assert brokers.committed("group", [("orders", 0)]) == {}  # the mock keeps no list of a group's offsets
 
 
 def test_a_leader_that_does_not_know_a_partition_yet_is_asked_again(
     mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    brokers = Brokers(Cluster(mock_cluster.servers), "Orders")
+    brokers = Brokers(Cluster(mock_cluster.servers[0]), "Orders")
     assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 0}
 
-    mock_cluster.fail_once(LIST_OFFSETS, KafkaError.UNKNOWN_TOPIC_OR_PART)
+    mock_cluster.fail_any(LIST_OFFSETS, KafkaError.UNKNOWN_TOPIC_OR_PART)
     monkeypatch.setattr(Brokers, "topics", lambda *_: {"orders": asking.Topic("", 1)})
     assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 0}
-    mock_cluster.fail_once(LIST_OFFSETS, KafkaError.UNKNOWN_TOPIC_OR_PART)
+    mock_cluster.fail_any(LIST_OFFSETS, KafkaError.UNKNOWN_TOPIC_OR_PART)
     monkeypatch.setattr(Brokers, "topics", lambda *_: {})
     with pytest.raises(TopicMissingError, match="partition 0 of the topic 'orders' is gone"):
         brokers.latest([("orders", 0)], committed=False)

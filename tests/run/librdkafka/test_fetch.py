@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
-from kdsl.run.cluster.errors import OffsetError, StalledError, TopicMissingError
+from kdsl.run.cluster.errors import OffsetError, StalledError, TopicMissingError, TopicRecreatedError
 from kdsl.run.cluster.offsets import Range
 from kdsl.run.librdkafka import fetch as fetching
 from kdsl.run.librdkafka.consumers import MOST_KEPT, SIZES, KeptConsumer, discard, lend, size_for
@@ -20,6 +20,7 @@ from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.records.metadata import RAW
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.mock_cluster import FETCH, MockCluster
 from tests.run.read_plans import fetch, fetch_raw, part, read_plan, texts
 
 PATIENCE = 300.0
@@ -35,6 +36,26 @@ def consumer(cluster: Cluster) -> Iterator[KeptConsumer]:
     made = lend(cluster, "test_fetch", SIZES[0], {"group.id": "tests"})
     yield made
     discard(made)
+
+
+def test_a_client_that_makes_no_progress_is_made_anew(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: KeptConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, "a", "b", "c")
+    assign, forgotten = consumer.assign, False
+
+    def forget_once(ranges: Sequence[Range]) -> None:
+        nonlocal forgotten
+        assign(ranges)
+        if not forgotten:
+            consumer.rest()
+        forgotten = True
+
+    monkeypatch.setattr(consumer, "assign", forget_once)
+    monkeypatch.setattr(fetching, "SILENCE", 0.5)
+    found = fetch_raw(consumer, {"value"}, [Range(topic, 0, 0, 3)])
+    assert found["value"].to_pylist() == [b"a", b"b", b"c"]
 
 
 class TestRecords:
@@ -241,6 +262,33 @@ class TestFailures:
 
         assert lend(cluster, str(cluster.settings()), size_for(1), {"group.id": "tests"}) is not before
         assert texts(fetch(plan, cluster, [Range(topic, 0, 0, 3)])) == ["a", "b", "c"]
+
+
+class TestErrorsOfPartitions:
+    """Errors in the answer to a fetch, of which a real broker gives the first at odd moments."""
+
+    @pytest.fixture
+    def mock_cluster(self) -> Iterator[MockCluster]:
+        mock = MockCluster("orders")
+        mock.produce("orders", "a", "b", "c")
+        yield mock
+        mock.close()
+
+    def test_a_broker_that_met_an_error_of_its_own_is_asked_again(self, mock_cluster: MockCluster) -> None:
+        mock_cluster.fail("orders", FETCH, KafkaError.UNKNOWN, times=3)
+        consumer = lend(Cluster(mock_cluster.servers[0]), "mock", SIZES[0], {"group.id": "tests"})
+
+        read = list(Fetcher(consumer, "Orders", {"value"}, PATIENCE).read([Range("orders", 0, 0, 3)]))
+        discard(consumer)
+
+        assert [value for batch in read for value in batch.column("value").to_pylist()] == [b"a", b"b", b"c"]
+        assert "Unknown broker error" in str(consumer.last_error)
+
+    def test_a_topic_that_has_another_id_by_now_is_not_read_on(self, mock_cluster: MockCluster) -> None:
+        mock_cluster.fail("orders", FETCH, KafkaError.INCONSISTENT_TOPIC_ID)
+
+        with pytest.raises(TopicRecreatedError, match="made again while it was read at topic orders, partition 0"):
+            fetch(read_plan("orders"), Cluster(mock_cluster.servers[0]), [Range("orders", 0, 0, 3)])
 
 
 @pytest.mark.kafka

@@ -7,8 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -407,14 +407,17 @@ def test_large_batches_are_cut_into_pieces(kdsl_kafka: RunningKafka, kdsl_topic:
     assert [int(m.key() or b"-1") for m in kdsl_kafka.read(topic)] == list(range(count))
 
 
-def test_brokers_that_do_not_answer_are_told_with_the_reason() -> None:
+def test_brokers_that_do_not_answer_are_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def complaining(settings: Mapping[str, str], purpose: str) -> Iterator[Producer]:
+        with producers.leased(settings, purpose) as producer:
+            while not producer.complaint:  # the client tells by itself that nobody is there
+                producer.poll(1000)
+            yield producer
+
+    monkeypatch.setattr("kdsl.run.librdkafka.sink.leased", complaining)
     plan = raw_plan("orders")
     nowhere = Cluster("127.0.0.1:1", properties={"max.block.ms": "1500"})
-    settings = _settings(plan, nowhere)[1]
-    producer = Producer(settings)
-    while not producer.complaint:  # the client tells by itself that nobody is there
-        producer.poll(1000)
-    producers.give_back(settings, plan.delivery, producer)
 
     with pytest.raises(KdslError) as caught:
         write_rows(plan, nowhere, [rows(plan, numbered(1))])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -21,6 +20,7 @@ import pyarrow as pa
 
 from kdsl.cluster import Cluster
 from kdsl.errors import RecordError
+from kdsl.run.librdkafka.kept import Kept
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.arrival import all_of
 from kdsl.run.librdkafka.transactions.errors import exactly_once_error
@@ -48,10 +48,12 @@ class OwnedProducer:
     producer: TransactionalProducer
     token: Token
 
+    def close(self) -> None:
+        """End the producer."""
+        self.producer.close()
 
-_Key = tuple[int, str, frozenset[tuple[str, str]]]
-_kept: dict[_Key, OwnedProducer] = {}
-_lock = threading.Lock()
+
+_kept = Kept(KEPT, OwnedProducer.close)
 
 
 def write_part(
@@ -109,7 +111,7 @@ def write_part(
             raise exactly_once_error(work, seat.producer.id, batch, reason) from e
         raise
     if kept is not None:
-        _keep(settings, kept)
+        _kept.keep(_key(settings), kept)
     return result
 
 
@@ -125,7 +127,7 @@ def _begun(work: TransactionalWrite, cluster: Cluster, settings: Mapping[str, st
                 seat.producer.close()
                 raise
             if step == "skip":
-                _keep(settings, seat)
+                _kept.keep(_key(settings), seat)
                 return None
         assert seat is not None
         producer, last = seat.producer, seat.token
@@ -231,31 +233,22 @@ def give_up(producer: TransactionalProducer) -> None:
 
 def _take(settings: Mapping[str, str], work: TransactionalWrite, batch: int) -> OwnedProducer | None:
     """A kept producer that has written the batch just before; any other may have been fenced since, and is closed."""
-    with _lock:
-        seat = _kept.pop(_key(settings), None)
-    if seat is None or (seat.token.writer.same(work.writer) and seat.token.batch == batch - 1):
-        return seat
-    seat.producer.close()
+    seat = _kept.take(_key(settings))
+    if seat is None:
+        return None
+    if seat.token.writer.same(work.writer) and seat.token.batch == batch - 1:
+        with suppress(ProducerError):  # one that cannot go on; whoever takes the id anew is told why
+            seat.producer.renew()
+            return seat
+    seat.close()
     return None
-
-
-def _keep(settings: Mapping[str, str], seat: OwnedProducer) -> None:
-    seat.producer.failed, seat.producer.failure = 0, None
-    with _lock:
-        _kept[_key(settings)] = seat
-        surplus = [_kept.pop(next(iter(_kept)))] if len(_kept) > KEPT else []
-    for one in surplus:
-        one.producer.close()
 
 
 def take_kept() -> list[TransactionalProducer]:
     """All kept producers, which are kept no longer."""
-    with _lock:
-        found = [seat.producer for seat in _kept.values()]
-        _kept.clear()
-    return found
+    return [seat.producer for seat in _kept.take_all()]
 
 
-def _key(settings: Mapping[str, str]) -> _Key:
+def _key(settings: Mapping[str, str]) -> tuple[str, frozenset[tuple[str, str]]]:
     told_apart = frozenset(item for item in settings.items() if item[0] != "client.id")
-    return os.getpid(), settings["transactional.id"], told_apart
+    return settings["transactional.id"], told_apart

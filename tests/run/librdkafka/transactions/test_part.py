@@ -13,6 +13,8 @@ from kdsl.cluster import Cluster
 from kdsl.errors import RecordError
 from kdsl.plan.model import Transactions, WritePlan
 from kdsl.run.exactly_once.claim import abort_open, claim, refresh
+from kdsl.run.librdkafka import kept
+from kdsl.run.librdkafka.consumers import SIZES, discard, lend
 from kdsl.run.librdkafka.sink import Written, write_transaction
 from kdsl.run.librdkafka.transactions import part
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer, TransactionError
@@ -74,15 +76,31 @@ def test_batches_follow_one_another_through_one_producer(
 
     for batch in range(3):
         assert put(topic, cluster, batch, rows(b"a", b"b")).records == 2
-    (kept,) = part.take_kept()
+    (last,) = part.take_kept()
 
     assert seen(kdsl_kafka, topic) == {b"a": 3, b"b": 3}
     found = token(cluster, topic)
     assert found is not None
     assert (found.batch, found.number) == (2, 4)
-    kept.begin()  # the one producer of all three, fenced by nobody
-    kept.abort(120)
-    kept.close()
+    last.begin()  # the one producer of all three, fenced by nobody
+    last.abort(120)
+    last.close()
+
+
+def test_an_id_whose_producer_nobody_asks_for_is_taken_anew(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kdsl_topic()
+    claim(work_for(topic, 0), cluster, LogProgress())
+    put(topic, cluster, 0, rows(b"a"))
+
+    with monkeypatch.context() as soon:
+        soon.setattr(kept, "UNUSED", 0.0)
+        discard(lend(cluster, "test_part", SIZES[0], {"group.id": "tests"}))
+    assert part.take_kept() == []
+
+    put(topic, cluster, 1, rows(b"b"))
+    assert seen(kdsl_kafka, topic) == {b"a": 1, b"b": 1}
 
 
 def test_a_batch_is_written_once_and_one_without_rows_needs_no_transaction(

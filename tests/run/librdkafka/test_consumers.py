@@ -1,0 +1,196 @@
+"""Kept consumers, where brokers stand still, cut off logins or do not answer: what is waited for, and for how long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from kdsl.cluster import Cluster
+from kdsl.run.cluster.errors import KafkaReadError, StalledError
+from kdsl.run.cluster.offsets import Range
+from kdsl.run.librdkafka import consumers, kept
+from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer, discard, lend
+from kdsl.run.librdkafka.fetch import Fetcher
+from tests.mock_cluster import MockCluster
+from tests.run.librdkafka.ports import CuttingPort
+from tests.run.queries.queries import until
+
+RANGE = Range("orders", 0, 0, 5)
+LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
+TOKENS = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.method": "oidc",
+    "sasl.oauthbearer.client.id": "c",
+    "sasl.oauthbearer.client.secret": "s",
+    "sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:9/token",
+}
+
+
+def consumer_of(servers: str, **settings: Any) -> KeptConsumer:
+    own = {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "error", "log_level": 0}
+    return KeptConsumer({**own, **settings}, servers)
+
+
+def stalled(consumer: KeptConsumer, word: str) -> str:
+    """What a read says that waits until the client has said something, and no longer."""
+    fetcher = Fetcher(consumer, "Orders", {"value"}, 600.0)
+
+    def lose_patience() -> None:
+        until(lambda: word in (consumer.last_error or ""))
+        fetcher._patience = 0.0
+
+    impatient = threading.Thread(target=lose_patience)
+    impatient.start()
+    with pytest.raises(StalledError) as raised:
+        list(fetcher.read([RANGE]))
+    impatient.join()
+    return str(raised.value)
+
+
+class TestLogins:
+    @pytest.fixture
+    def port(self) -> Iterator[CuttingPort]:
+        port = CuttingPort()
+        yield port
+        port.close()
+
+    def test_one_that_the_broker_cut_off_is_tried_again(
+        self, port: CuttingPort, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(consumers, "_REFUSED", 0.0)
+        consumer = consumer_of(port.servers, **LOGIN)
+
+        assert "handshake failed: Local: " in stalled(consumer, "handshake failed")
+        consumer.close()
+
+    def test_a_token_that_the_identity_provider_does_not_give_is_asked_for_again(
+        self, port: CuttingPort, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(consumers, "_REFUSED", 0.0)
+        consumer = consumer_of(port.servers, **TOKENS)
+
+        told = stalled(consumer, "token")
+        assert "the client's last word: Failed to acquire SASL OAUTHBEARER token: Failed to connect to" in told
+        consumer.close()
+
+    def test_what_came_while_the_consumer_lay_unused_is_forgotten(self, port: CuttingPort) -> None:
+        consumer = consumer_of(port.servers, **LOGIN)
+        consumer.assign([RANGE])
+        consumer.rest()
+        until(lambda: port.cuts > 1)  # so that the client has seen the first
+        port.close()
+
+        consumer.assign([RANGE])
+        consumer.consume(1, 0)
+        assert "handshake" not in (consumer.last_error or "")
+        consumer.close()
+
+    def test_one_that_is_refused_is_final_when_nothing_comes_for_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        consumer = consumer_of("127.0.0.1:1")
+        refused = KafkaError(KafkaError._AUTHENTICATION, "sasl_plaintext://a:1/bootstrap: Authentication failed")
+        elsewhere = KafkaError(KafkaError._TRANSPORT, "sasl_plaintext://b:1/2: Connection refused")
+        later = KafkaError(KafkaError._TRANSPORT, "sasl_plaintext://a:1/1: Connection refused")
+
+        monkeypatch.setattr(consumers, "_REFUSED", 3600.0)
+        consumer.hear(refused)
+        assert consumer.hopeless is None
+        monkeypatch.setattr(consumers, "_REFUSED", 0.0)
+        assert consumer.hopeless is refused
+        consumer.hear(elsewhere)
+        assert consumer.hopeless is refused
+        consumer.hear(later)
+        assert consumer.hopeless is None
+        consumer.hear(refused)
+        consumer.succeeded()
+        assert consumer.hopeless is None
+        consumer.close()
+
+
+class Asked:
+    """A client, and how long each of its questions was allowed to take."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.offsets: list[float] = []
+        self.leaders: list[float] = []
+
+    def offsets_for_times(self, places: Any, timeout: float) -> Any:
+        self.offsets.append(timeout)
+        return self._client.offsets_for_times(places, timeout)
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        self.leaders.append(timeout)
+        return self._client.list_topics(topic, timeout)
+
+
+class TestOffsets:
+    def test_where_nobody_answers_no_question_outlasts_the_patience(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(consumers, "_ATTEMPT", 0.1)
+        consumer = consumer_of("127.0.0.1:1")
+        asked = Asked(consumer._consumer)
+        consumer._consumer = asked  # type: ignore[assignment]
+
+        with pytest.raises(KafkaReadError, match=r"cannot be had from 127\.0\.0\.1:1 within 1 s: "):
+            consumer.latest([Range(f"orders{n}", 0, 0, 5) for n in range(4)], 1.0)
+
+        assert asked.offsets[0] == 0.1
+        assert max(asked.offsets) <= 1.0
+        assert max(asked.leaders) <= 1.0
+        assert len(asked.leaders) == len(asked.offsets)  # the first topic tells that nobody answers
+        asked._client.close()
+
+    def test_a_leader_that_stands_still_is_not_waited_for_when_there_is_a_new_one(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(consumers, "_ATTEMPT", 0.5)
+        mock = MockCluster("orders", brokers=2)
+        mock.lead("orders", 1)
+        consumer = consumer_of(mock.servers[1], **{"socket.timeout.ms": 3000})
+        assert consumer.latest([RANGE], 120) == [0]
+        asked = Asked(consumer._consumer)
+        consumer._consumer = asked  # type: ignore[assignment]
+
+        mock.delay(1, 600_000)
+        mock.lead("orders", 2)
+        assert consumer.latest([RANGE], 120) == [0]
+        assert asked.offsets[:2] == [0.5, 1.0]
+        asked._client.close()
+        mock.close()
+
+    def test_a_question_that_fails_with_a_login_is_asked_again(self) -> None:
+        """As it does where it waits for a connection whose login takes too long; the error says no more than that."""
+
+        class CutOff(Asked):
+            def offsets_for_times(self, places: Any, timeout: float) -> Any:
+                if not self.offsets:
+                    self.offsets.append(timeout)
+                    raise KafkaException(KafkaError(KafkaError._AUTHENTICATION))
+                return super().offsets_for_times(places, timeout)
+
+        mock = MockCluster("orders")
+        consumer = consumer_of(mock.servers[0])
+        cut_off = CutOff(consumer._consumer)
+        consumer._consumer = cut_off  # type: ignore[assignment]
+
+        assert consumer.latest([RANGE], 120) == [0]
+        cut_off._client.close()
+        mock.close()
+
+
+class TestKept:
+    def test_a_consumer_that_nobody_asks_for_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        cluster = Cluster("127.0.0.1:1")
+        first = lend(cluster, "first", SIZES[0], {"group.id": "tests"})
+        assert lend(cluster, "first", SIZES[0], {"group.id": "tests"}) is first
+
+        monkeypatch.setattr(kept, "UNUSED", 0.0)
+        second = lend(cluster, "second", SIZES[0], {"group.id": "tests"})
+        assert lend(cluster, "second", SIZES[0], {"group.id": "tests"}) is second
+        with pytest.raises(RuntimeError, match="closed"):
+            first.consume(1, 0)
+        discard(second)
