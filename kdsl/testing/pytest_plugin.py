@@ -72,7 +72,9 @@ def kdsl_kafka(pytestconfig: pytest.Config) -> Iterator[RunningKafka]:
         return
     brokers = pytestconfig.getoption("--kdsl-brokers") or int(pytestconfig.getini("kdsl_brokers"))
     lines = [line.partition("=") for line in pytestconfig.getini("kdsl_properties")]
-    with LocalKafka(brokers, properties={key.strip(): value.strip() for key, _, value in lines}) as kafka:
+    own = {key.strip(): value.strip() for key, _, value in lines}
+    # No test kills it, and a machine that stands still for some seconds shall take no partition's leader away.
+    with LocalKafka(brokers, properties={"broker.session.timeout.ms": "60000", **own}) as kafka:
         yield kafka
 
 

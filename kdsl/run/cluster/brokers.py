@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
+    KafkaException,
     TopicCollection,
     TopicPartition as ClientPartition,
 )
@@ -45,7 +47,7 @@ A request for offsets neither connects again nor asks for new leaders: without a
 a change of leaders it fails for ever. So the topics are asked for first, where the view is older, and after errors.
 """
 _RENEWING = 3.0
-"""How long the brokers may take to tell all that they have, in seconds, after an error."""
+"""How long a broker may take to tell who is there, in seconds, after an error."""
 _SETTLING = 5.0
 """How long a leader may not know of a partition, in seconds, that the cluster has."""
 _LISTING = 15.0
@@ -53,7 +55,8 @@ _LISTING = 15.0
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"})
+_OFFSETS = "__consumer_offsets"
+_INTERNAL = frozenset({_OFFSETS, "__transaction_state", "__share_group_state", "__cluster_metadata"})
 PASSING = frozenset(
     (
         KafkaError._TRANSPORT,  # noqa: SLF001
@@ -209,7 +212,7 @@ class Brokers:
 
     def groups(self) -> list[str]:
         """The ids of all consumer groups that this user may see."""
-        until = time.monotonic() + _LISTING
+        until = time.monotonic() + min(_LISTING, self._patience)
         while True:
             found = self._ask(lambda seconds: {"": self._admin.list_consumer_groups(request_timeout=seconds)})[""]
             if isinstance(found, KafkaError):
@@ -281,7 +284,7 @@ class Brokers:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         specs = {ClientPartition(topic, partition): spec for (topic, partition), spec in wanted.items()}
         names = {topic for topic, _ in wanted}
-        until = time.monotonic() + _SETTLING
+        until = time.monotonic() + min(_SETTLING, self._patience)
         while True:
             found = self._ask(
                 lambda seconds: self._admin.list_offsets(specs, isolation_level=level, request_timeout=seconds),
@@ -336,13 +339,14 @@ class Brokers:
         return all(place.topic in topics and place.partition < topics[place.topic].partitions for place in places)
 
     def _renew(self, seconds: float) -> None:
-        """After an error, learn anew from any broker who leads what and who is there.
+        """After an error, learn anew from any broker who is there.
 
         Topics are asked of the controller that the client has last heard of, and while that one is away, nobody else
         is asked who it is.
         """
         if self._failed and time.monotonic() - self._renewed > CLIENT_AGE:
-            self._admin.list_topics(timeout=min(_RENEWING, seconds))
+            with suppress(KafkaException):  # what is asked next says what is wrong
+                self._admin.list_topics(_OFFSETS, timeout=min(_RENEWING, seconds))  # any topic: all brokers come along
             self._failed, self._renewed = False, time.monotonic()
 
     def _stale_view(self, names: TopicCollection, seconds: float) -> KafkaError | None:
@@ -387,7 +391,8 @@ class Brokers:
             if left <= 0:
                 tell, last = errors.unreachable, self._last_error
                 if self._answered:
-                    tell, last = errors.kept_waiting, error or self._last_error
+                    tell = errors.kept_waiting
+                    last = error if error is not None and _is_theirs(error) else self._last_error
                 raise tell(self._table, self.servers, patience, last.str() if last else None)
             try:
                 result = once(min(left, attempt))  # the client goes on connecting between attempts
@@ -400,7 +405,7 @@ class Brokers:
             else:
                 error = passing(result)
                 if error is None:
-                    self._answered = True
+                    self._answered, self._failed, self._last_error = True, False, None
                     return result
             attempt *= 2
             self._failed, self._viewed = True, float("-inf")

@@ -276,6 +276,7 @@ class _Membership:
             others = [m for m in self._brokers.members(self._group, _LOOKING) if m.client != self.client]
         except KdslError as e:
             log.warning("the lease %s: %s", self._group, e)
+            self._next_look = time.monotonic() + _OFTEN
             return
         now = time.monotonic()
         self._seen = {member.client: self._seen.get(member.client, now) for member in others}

@@ -151,9 +151,9 @@ class KeptConsumer:
     def renew(self, ranges: Sequence[Range]) -> None:
         """Fetch as after `assign`, through new connections; the last trouble is kept in mind."""
         last, old = self.last_error, self._consumer
+        self._consumer = self._made()
         # Whatever keeps a client from fetching may keep it from closing.
         Thread(target=old.close, name="kdsl consumer that is given up", daemon=True).start()
-        self._consumer = self._made()
         self.consume = self._consumer.consume
         self.assign(ranges)
         self.last_error = last

@@ -35,7 +35,10 @@ WAIT = 0.05
 """How long the client is waited for at a time, in seconds."""
 
 SILENCE = 20.0
-"""How long nothing may come before the client is made anew, in seconds, again and again until the patience ends."""
+"""How long nothing may come before the client is made anew, in seconds; the next one has twice the time.
+
+It may be that nothing comes because the client skips what transactions have given up, of which it tells nothing.
+"""
 
 _ALWAYS = ("topic", "partition", "offset")
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001
@@ -98,7 +101,7 @@ class Fetcher:
     def _chunks(self, places: Places) -> Iterator[list[pa.Array]]:
         self._consumer.assign(places.ranges)
         heard = renewed = time.monotonic()
-        alarms = self._false_alarms
+        silence, alarms = SILENCE, self._false_alarms
         while left := places.left():
             chunk: list[pa.Array] | None = None
             with _no_collection():
@@ -107,7 +110,7 @@ class Fetcher:
                 if any(map(Message.error, messages)):
                     messages, ended = self._without_events(messages, places)
                 if messages or ended:
-                    heard = time.monotonic()
+                    heard, silence = time.monotonic(), SILENCE
                     self._consumer.succeeded()
                 if messages:
                     messages, columns = places.advance(messages)
@@ -127,9 +130,9 @@ class Fetcher:
                 raise self._failed(error, at)
             elif time.monotonic() - heard > self._patience:
                 raise self._stalled(places, time.monotonic() - heard)
-            elif time.monotonic() - max(heard, renewed) > SILENCE:
+            elif time.monotonic() - max(heard, renewed) > silence:
                 self._consumer.renew(places.open())
-                renewed = time.monotonic()
+                renewed, silence = time.monotonic(), 2 * silence
         self._look_back(places)
 
     def _consume(self, most: int) -> Messages:

@@ -29,8 +29,11 @@ SYSLOG_ERROR, SYSLOG_WARNING = 3, 4
 _STEP = 1_000  # messages that are laid out at once: they stay in the processor's cache
 _WITHIN = re.compile(r"^(\[thrd:[^]]*\]: )?|( \(after [^()]*\))?$")  # thread and times make equal lines differ
 _ATTEMPT = 5.0
-"""How long an attempt to look up a topic may take, in seconds. librdkafka repeats a request with the same broker, even
-after the connection is given up because that one stands still; a new request goes to one that answers."""
+"""How long the first attempt to look up a topic may take, in seconds; each has twice the time of the one before.
+
+librdkafka repeats a request with the same broker, even after the connection is given up because that one stands still;
+a new request goes to one that answers.
+"""
 _UNANSWERED = (n.TIMED_OUT, n.TRANSPORT)
 _GIVEN_UP = (KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
 _log = logging.getLogger(__name__)
@@ -156,9 +159,10 @@ class Producer:
         Returns:
             A number of `confluent_kafka.KafkaError`; 0 is a topic that can be written to.
         """
-        give_up, brief = monotonic() + timeout, monotonic() + 3
+        give_up, brief, attempt = monotonic() + timeout, monotonic() + 3, _ATTEMPT
         while True:
-            code = self._look_up(topic, max(1, int(min(_ATTEMPT, give_up - monotonic()) * 1000)))
+            code = self._look_up(topic, max(1, int(min(attempt, give_up - monotonic()) * 1000)))
+            attempt *= 2
             self.poll()
             waiting = code == KafkaError.LEADER_NOT_AVAILABLE
             waiting |= code == KafkaError.UNKNOWN_TOPIC_OR_PART and creating
