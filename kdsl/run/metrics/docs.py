@@ -67,8 +67,8 @@ def reference() -> str:
         "`register.consumer.metrics` and `register.producer.metrics` turn it off with `false`. A client id is "
         "`client.id.prefix` (else `kdsl-` and the table), the kind of client, the machine, the process and a number: "
         "no two clients share one. Clients live as long as Spark keeps a Python worker, unless nobody asks for them "
-        "for ten minutes; one that is silent for so long is left out. A client that makes no progress is replaced by one "
-        "of the same id, whose totals begin at 0.",
+        "for ten minutes; one that is silent for so long is left out. A client that makes no progress is replaced by "
+        "one of the same id, whose totals begin at 0.",
         "\n".join(["| consumer | meaning |", "| --- | --- |", *(f"| `{n}` | {r.doc} |" for n, r in CONSUMER.items())]),
         "\n".join(["| producer | meaning |", "| --- | --- |", *(f"| `{n}` | {r.doc} |" for n, r in PRODUCER.items())]),
     ]
