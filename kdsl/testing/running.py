@@ -28,6 +28,8 @@ _T = TypeVar("_T")
 
 _SECONDS = 60.0
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_EAGER = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 250, "log_level": 0}
 _MOVING = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -36,9 +38,6 @@ _MOVING = (
     KafkaError._NOENT,  # noqa: SLF001  # no leader is known
 )
 """What is said of a partition until its leader is one everywhere."""
-
-_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_EAGER = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 250, "log_level": 0}
 
 
 @attrs.frozen

@@ -30,7 +30,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from kdsl.cluster import Cluster
 from kdsl.offsets import TopicPartition
 from kdsl.run.cluster import errors, login
-from kdsl.run.cluster.group_offsets import CLIENT_AGE, GroupOffsets
+from kdsl.run.cluster.group_offsets import GroupOffsets, asks_former_coordinator
 
 log = logging.getLogger("kdsl.brokers")
 
@@ -46,6 +46,8 @@ _FRESH = 30.0
 A request for offsets neither connects again nor asks for new leaders: without a connection it may wait for ever, after
 a change of leaders it fails for ever. So the topics are asked for first, where the view is older, and after errors.
 """
+_AGAIN = 1.0
+"""How long what a broker has told after an error is taken for good, in seconds, while errors go on."""
 _RENEWING = 3.0
 """How long a broker may take to tell who is there, in seconds, after an error."""
 _SETTLING = 5.0
@@ -55,8 +57,8 @@ _LISTING = 15.0
 
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_OFFSETS = "__consumer_offsets"
-_INTERNAL = frozenset({_OFFSETS, "__transaction_state", "__share_group_state", "__cluster_metadata"})
+OFFSETS_TOPIC = "__consumer_offsets"
+_INTERNAL = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state", "__cluster_metadata"})
 PASSING = frozenset(
     (
         KafkaError._TRANSPORT,  # noqa: SLF001
@@ -237,7 +239,6 @@ class Brokers:
         native = self._group_offsets
 
         def once(seconds: float) -> tuple[KafkaError | None, dict[TopicPartition, int]]:
-            self._renew(seconds)
             stale = self._stale_view(names, seconds)
             if stale is not None:
                 return stale, {}
@@ -325,7 +326,6 @@ class Brokers:
         names = TopicCollection(sorted(set(topics)))
 
         def once(seconds: float) -> dict[K, Any]:
-            self._renew(seconds)
             stale = self._stale_view(names, seconds)
             if stale is not None:
                 return {"": stale}  # type: ignore[dict-item]  # an error, after which it is tried again
@@ -344,13 +344,16 @@ class Brokers:
         Topics are asked of the controller that the client has last heard of, and while that one is away, nobody else
         is asked who it is.
         """
-        if self._failed and time.monotonic() - self._renewed > CLIENT_AGE:
+        if self._failed and time.monotonic() - self._renewed > _AGAIN:
             with suppress(KafkaException):  # what is asked next says what is wrong
-                self._admin.list_topics(_OFFSETS, timeout=min(_RENEWING, seconds))  # any topic: all brokers come along
+                self._admin.list_topics(
+                    OFFSETS_TOPIC, timeout=min(_RENEWING, seconds)
+                )  # any topic: all brokers come along
             self._failed, self._renewed = False, time.monotonic()
 
     def _stale_view(self, names: TopicCollection, seconds: float) -> KafkaError | None:
         """Look at topics anew, where that was long ago; an error that may pass where that did not go well."""
+        self._renew(seconds)
         if names.topic_names and time.monotonic() - self._viewed > _FRESH:
             results = self._results(self._admin.describe_topics(names, request_timeout=seconds), seconds)
             found = _passing(results)
@@ -409,7 +412,7 @@ class Brokers:
                     return result
             attempt *= 2
             self._failed, self._viewed = True, float("-inf")
-            if error.code() == KafkaError.NOT_COORDINATOR and time.monotonic() - self._made > CLIENT_AGE:
+            if asks_former_coordinator(error.code(), self._made):
                 self._connect()
             self._answered |= _is_theirs(error)
             if self._last_error is None:

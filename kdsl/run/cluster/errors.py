@@ -82,22 +82,25 @@ def is_not_allowed(error: KafkaError) -> bool:
     return error.code() in _NOT_ALLOWED
 
 
+def last_word(last: str | None) -> str:
+    """What the client said last, to be put into a message; nothing where it said nothing."""
+    return f"; the client's last word: {last}" if last else ""
+
+
 def unreachable(table: str, servers: str, waited: float, last: str | None) -> UnreachableError:
     """No answer from any broker."""
-    told = f"; the client's last word: {last}" if last else ""
     return UnreachableError(
-        f"{table}: no broker of {servers} answered within {waited:.0f} s{told}; check that Kafka runs there and that "
-        "its advertised listeners can be reached from this machine"
+        f"{table}: no broker of {servers} answered within {waited:.0f} s{last_word(last)}; check that Kafka runs "
+        "there and that its advertised listeners can be reached from this machine"
     )
 
 
 def kept_waiting(table: str, servers: str, waited: float, last: str | None) -> UnreachableError:
     """No answer from brokers of which at least one has answered before."""
-    told = f"; the client's last word: {last}" if last else ""
     return UnreachableError(
-        f"{table}: the brokers {servers} did not answer within {waited:.0f} s, and had answered before{told}; check "
-        "that all of them run and that each partition has a leader; a longer wait is the client property "
-        "default.api.timeout.ms"
+        f"{table}: the brokers {servers} did not answer within {waited:.0f} s, and had answered before"
+        f"{last_word(last)}; check that all of them run and that each partition has a leader; a longer wait is the "
+        "client property default.api.timeout.ms"
     )
 
 

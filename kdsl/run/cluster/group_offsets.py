@@ -17,14 +17,21 @@ from kdsl.cluster import Cluster
 from kdsl.run.cluster import native as n
 from kdsl.run.cluster.errors import KafkaReadError
 
-CLIENT_AGE = 1.0
-"""How old a client must be, in seconds, to be made anew when a broker is the coordinator of a group no more.
-
-A client asks the coordinator that it has found once, for as long as that broker is up.
-"""
+_CLIENT_AGE = 1.0
+"""How old a client must be, in seconds, to be made anew when a broker is the coordinator of a group no more."""
 
 Found = tuple[tuple[str, int], int, str]
 """A partition, the offset that the group has committed for it, and the text beside that."""
+
+
+def asks_former_coordinator(code: int, made: float) -> bool:
+    """Whether a client must be made anew: it asks the coordinator that it has found once for as long as that one is up.
+
+    Args:
+        code: What it was answered, a number of `confluent_kafka.KafkaError`.
+        made: When it was made, by `time.monotonic`.
+    """
+    return code == KafkaError.NOT_COORDINATOR and time.monotonic() - made > _CLIENT_AGE
 
 
 class _Handle:
@@ -72,7 +79,7 @@ class GroupOffsets:
         with self._lock:
             kept = self._handle = self._handle or self._made(group)
         code, found = self._asked_of(kept.pointer, group, seconds, stable=stable)
-        if code == KafkaError.NOT_COORDINATOR and time.monotonic() - kept.made > CLIENT_AGE:
+        if asks_former_coordinator(code, kept.made):
             with self._lock:
                 if self._handle is kept:
                     self._handle = None

@@ -25,7 +25,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
-from kdsl.run.cluster.brokers import Brokers, Member
+from kdsl.run.cluster.brokers import OFFSETS_TOPIC, Brokers, Member
 
 log = logging.getLogger("kdsl.lease")
 
@@ -38,7 +38,6 @@ _OFTEN = 10.0
 _STAYING = 2.5 * _OFTEN  # longer than anybody tries
 _LOOKING = 5.0
 _LEAVING = 10.0
-_OFFSETS = "__consumer_offsets"
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -109,7 +108,7 @@ class Lease:
         self.name = name
         self._cluster = cluster
         self._brokers = Brokers(cluster, who)
-        self._topics = [*dict.fromkeys([*topics, _OFFSETS])]
+        self._topics = [*dict.fromkeys([*topics, OFFSETS_TOPIC])]
         self._who = _UNFIT.sub("-", f"{who}-{socket.gethostname()}-{os.getpid()}")
         self._meaning, self._lost = meaning, lost
         self.lost_to: LeaseHeldError | None = None

@@ -124,19 +124,18 @@ class KeptConsumer:
         self._topic_error: KafkaError | None = None
         self._refused: KafkaError | None = None
         self._refused_at = 0.0
-        self._used = False
         self.client_id: str = settings.get("client.id", "")
         self._told: dict[str, float] | None = None
         own: dict[str, Any] = {"error_cb": self.hear, "enable.partition.eof": True}
         if int(settings.get("statistics.interval.ms", 0)):
             own["stats_cb"] = self._on_statistics
+        self._settings = {**settings, **own}
+        self._connect()
 
-        def make() -> Consumer:
-            return Consumer({**settings, **own})
-
-        self._made = make
-        self._consumer = self._made()
+    def _connect(self) -> None:
+        self._consumer = Consumer(self._settings)
         self.consume = self._consumer.consume
+        self._used = False
 
     def assign(self, ranges: Sequence[Range]) -> None:
         """Fetch from the starts of some ranges on; what was fetched for others is thrown away."""
@@ -151,10 +150,9 @@ class KeptConsumer:
     def renew(self, ranges: Sequence[Range]) -> None:
         """Fetch as after `assign`, through new connections; the last trouble is kept in mind."""
         last, old = self.last_error, self._consumer
-        self._consumer = self._made()
+        self._connect()
         # Whatever keeps a client from fetching may keep it from closing.
         Thread(target=old.close, name="kdsl consumer that is given up", daemon=True).start()
-        self.consume = self._consumer.consume
         self.assign(ranges)
         self.last_error = last
 

@@ -208,7 +208,7 @@ class Fetcher:
     def _stalled(self, places: Places, waited: float) -> errors.StalledError:
         open_ones = places.open()
         more = f" (and {len(open_ones) - 1} more partitions)" if len(open_ones) > 1 else ""
-        told = f"; the client's last word: {self._consumer.last_error}" if self._consumer.last_error else ""
+        told = errors.last_word(self._consumer.last_error)
         return errors.StalledError(
             f"{self._table}: nothing came from {self._consumer.servers} for {waited:.0f} s at {open_ones[0]}{more}"
             f"{told}; a longer wait is the client property default.api.timeout.ms"

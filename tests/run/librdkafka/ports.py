@@ -7,9 +7,10 @@ import struct
 import threading
 from contextlib import suppress
 
-_FETCH, _METADATA = 1, 3
+from tests.mock_cluster import FETCH, METADATA
+
 _SASL_HANDSHAKE, _API_VERSIONS = 17, 18
-_APIS = ((_FETCH, 0, 4), (_METADATA, 0, 4), (_SASL_HANDSHAKE, 0, 1), (_API_VERSIONS, 0, 0), (36, 0, 1))
+_APIS = ((FETCH, 0, 4), (METADATA, 0, 4), (_SASL_HANDSHAKE, 0, 1), (_API_VERSIONS, 0, 0), (36, 0, 1))
 
 
 class CuttingPort:
