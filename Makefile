@@ -1,11 +1,13 @@
-# Every target but `clean` and `help` begins with `setup`, which does nothing the second time.
+# Every target but `clean` and `help` begins with `setup`, which does nothing the second time; `test-spark` has its own.
 # PYTHON=/path/to/python3 chooses the Python that the virtual environment is made with.
 
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
+# Each Python process that a test starts would compile kdsl anew.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 
-.PHONY: help setup demo test test-fast test-reliability bench bench-formats bench-scale check format docs clean
+.PHONY: help setup demo test test-fast test-spark test-reliability test-debezium bench bench-formats bench-scale check format docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,13 +19,21 @@ demo: setup ## Start a real Kafka, let orders flow through Spark, stop it again
 	@$(BIN)/kdsl demo
 
 test: setup ## Run all tests but the long reliability scenarios
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not reliability'
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not reliability and not debezium'
 
 test-fast: setup ## Run the tests that need neither a JVM nor a broker (seconds)
-	@$(BIN)/python -m pytest -q -m 'not spark and not kafka and not reliability'
+	@$(BIN)/python -m pytest -q -m 'not spark and not kafka and not reliability and not debezium'
+
+test-spark: ## Run all tests but the long ones on another Spark: make test-spark VERSION=4.3.0 [ARGS=…]
+	@[[ -n '$(VERSION)' ]] || { echo 'say which Spark: make test-spark VERSION=4.3.0' >&2; exit 2; }
+	@SPARK='$(VERSION)' PYTHON='$(PYTHON)' .ci/setup
+	@.venv-spark-$(VERSION)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not reliability and not debezium' $(ARGS)
 
 test-reliability: setup ## Run the long scenarios with real kills, and print what held
 	@$(BIN)/python -m pytest -m reliability
+
+test-debezium: setup ## Run the tests behind a real Postgres, Kafka Connect and Debezium (fetched once, about 110 MB)
+	@$(BIN)/python -m pytest -m 'debezium and not reliability' tests/debezium $(ARGS)
 
 bench: setup ## Measure kdsl against hand-written PySpark, paired in one run (the formats alone: make bench-formats)
 	@$(BIN)/python -m bench $(ARGS)
@@ -39,15 +49,15 @@ check: setup ## What must pass before a commit: ruff, mypy, pyright, the fast te
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/pyright
-	@$(BIN)/python -m pytest -q -m 'not spark and not kafka and not reliability'
+	@$(BIN)/python -m pytest -q -m 'not spark and not kafka and not reliability and not debezium'
 
 format: setup ## Put the code into its form, and mend what ruff can mend
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
 docs: setup ## Write the generated pages of docs/
-	@$(BIN)/python -m kdsl.docs docs
+	@$(BIN)/python -m docs.generate
 
 clean: ## Remove .venv, caches and what was built
-	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build spark-warehouse metastore_db derby.log
+	@rm -rf .venv .venv-spark-* .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

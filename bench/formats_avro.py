@@ -120,12 +120,12 @@ def main() -> None:
     def read(row: t.Row, bodies: list[bytes], writer: Any = None, *, by_reference: bool = False) -> float:
         messages = pa.array(bodies, pa.binary())
         schema = avro_schema(row)
-        reader = AvroDecoder(writer or schema, row, schema, few=ALL if by_reference else 32)
+        reader = AvroDecoder(writer or schema, row, schema, min_batch=ALL if by_reference else 32)
         return rate(lambda: reader.decode(messages), len(bodies), 2 if by_reference else args.times)
 
     def write(row: t.Row, values: list[dict[str, Any]], *, by_reference: bool = False) -> float:
         rows = pa.array(values, arrow_type(row))
-        writer = AvroEncoder(avro_schema(row), row, few=ALL if by_reference else 16)
+        writer = AvroEncoder(avro_schema(row), row, min_batch=ALL if by_reference else 16)
         return rate(lambda: writer.encode(rows), len(values), 2 if by_reference else args.times)
 
     def bodies(row: t.Row, values: list[dict[str, Any]]) -> list[bytes]:

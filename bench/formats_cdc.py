@@ -22,7 +22,7 @@ from kdsl.formats import Use
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
-from kdsl_formats.cdc_json.format import ChangeJson
+from kdsl_formats.cdc_json.formats import ChangeJson
 from kdsl_formats.csv import Csv
 
 ROW = t.row(
@@ -191,19 +191,19 @@ def main() -> None:
         texts = [message(i, r) for i in range(count)]
         theirs = 0.0 if spark is None else from_json_rate(spark, texts, schema)
         batch = pa.array([text.encode() for text in texts], pa.binary())
-        for what, use, few in (
+        for what, use, min_batch in (
             ("", Use(), 48),
             (", metadata", Use(metadata=keys), 48),
             (", reference", Use(), count + 1),
         ):
-            decoder = ChangeDecoder(made.meaning(ROW, use), few=few)
-            shown = rate(lambda d=decoder, b=batch: d.decode(b), count, 3 if few > 48 else times)  # type: ignore[misc]
+            decoder = ChangeDecoder(made.change_rules(ROW, use), min_batch=min_batch)
+            shown = rate(lambda d=decoder, b=batch: d.decode(b), count, 3 if min_batch > 48 else times)  # type: ignore[misc]
             rows = shown * len(decoder.decode(batch).rows) / count
             line(
-                f"read {made.identifier}{' with schema' * made.meaning(ROW).payload}{what}",
+                f"read {made.identifier}{' with schema' * made.change_rules(ROW).payload}{what}",
                 rows,
                 shown,
-                theirs if few == 48 else 0.0,
+                theirs if min_batch == 48 else 0.0,
             )
         decoded = decoder.decode(batch)
         encoder = made.encoder(ROW)

@@ -123,14 +123,14 @@ def main() -> None:
 
     def read(name: str, row: t.Row, texts: list[str], *, by_reference: bool = False) -> None:
         messages = pa.array([text.encode() for text in texts], pa.binary())
-        decoder = JsonDecoder(row, Json().reading_rules(), few=len(texts) + 1 if by_reference else 48)
+        decoder = JsonDecoder(row, Json().reading_rules(), min_batch=len(texts) + 1 if by_reference else 48)
         shown = rate(lambda: decoder.decode(messages), count, 3 if by_reference else args.times)
         print(f"{name:44s} {shown / 1e6:7.3f} M/s")
 
     def write(name: str, row: t.Row, texts: list[str], *, by_reference: bool = False) -> None:
         messages = pa.array([text.encode() for text in texts], pa.binary())
         rows = JsonDecoder(row, Json().reading_rules()).decode(messages).rows
-        encoder = JsonEncoder(row, Json().writing_rules(), few=len(texts) + 1 if by_reference else 48)
+        encoder = JsonEncoder(row, Json().writing_rules(), min_batch=len(texts) + 1 if by_reference else 48)
         shown = rate(lambda: encoder.encode(rows), count, 3 if by_reference else args.times)
         print(f"{name:44s} {shown / 1e6:7.3f} M/s")
 

@@ -15,8 +15,8 @@ import psutil
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from kdsl.demo import quiet
-from kdsl.run.jvm.jars import attach
+from kdsl.run.java_clients.jars import attach_connector
+from kdsl.run.session import hide_jvm_output
 
 CORES = 2
 
@@ -37,10 +37,10 @@ def session(name: str) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", str(CORES))
         .config("spark.sql.session.timeZone", "UTC")
     )
-    with quiet():
+    with hide_jvm_output():
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    attach(spark, everywhere=True)
+    attach_connector(spark, everywhere=True)
     try:
         yield spark
     finally:

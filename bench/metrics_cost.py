@@ -19,8 +19,8 @@ from bench.machine import facts, fill, session
 from bench.paired import compare
 from bench.tables import Orders, OrdersOut
 from kdsl import Cluster, metrics
+from kdsl.run.listeners.listener import _listeners
 from kdsl.run.metrics.source_reports import SWITCH
-from kdsl.run.queries.listener import _listeners
 from kdsl.testing import LocalKafka
 
 PARTITIONS = 4

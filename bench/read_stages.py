@@ -18,10 +18,10 @@ from bench.machine import fill
 from bench.paired import timed
 from bench.tables import Messages, Orders
 from kdsl import Cluster
-from kdsl.run.cluster.offsets import Range
 from kdsl.run.librdkafka import fetch as fetching
-from kdsl.run.librdkafka.consumers import SIZES, Size, discard, lend
+from kdsl.run.librdkafka.consumers import SIZES, FetchSize, borrow_consumer, discard
 from kdsl.run.librdkafka.fetch import Fetcher
+from kdsl.run.offsets.stored import Range
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW
 from kdsl.table import Table
@@ -39,20 +39,20 @@ class Stages:
         each = records // PARTITIONS
         self.ranges = [Range(TOPIC, p, 0, each) for p in range(PARTITIONS)]
 
-    def raw(self, needs: Iterable[str], size: Size = SIZES[-1]) -> list[pa.RecordBatch]:
+    def raw(self, needs: Iterable[str], size: FetchSize = SIZES[-1]) -> list[pa.RecordBatch]:
         """The raw batches with some fields."""
-        consumer = lend(self.cluster, f"{size}", size, {"group.id": "bench"})
+        consumer = borrow_consumer(self.cluster, f"{size}", size, {"group.id": "bench"})
         return list(Fetcher(consumer, "Orders", set(needs), 60.0).read(self.ranges))
 
     def consume(self) -> None:
         """The client alone: its message objects, looked at by nobody."""
-        consumer = lend(self.cluster, f"{SIZES[-1]}", SIZES[-1], {"group.id": "bench"})
+        consumer = borrow_consumer(self.cluster, f"{SIZES[-1]}", SIZES[-1], {"group.id": "bench"})
         for r in self.ranges:
             consumer.assign([r])
             left = len(r)
             while left > 0:
                 left -= len(consumer.consume(min(left, fetching.CHUNK_RECORDS), 1.0))
-        consumer.rest()
+        consumer.pause()
 
     def decoded(self, table: type[Orders] | type[Messages]) -> Callable[[], object]:
         """Fetching and decoding for a table."""
@@ -60,7 +60,7 @@ class Stages:
         decoder = RecordDecoder(plan)
 
         def run() -> None:
-            consumer = lend(self.cluster, f"{SIZES[-1]}", SIZES[-1], {"group.id": "bench"})
+            consumer = borrow_consumer(self.cluster, f"{SIZES[-1]}", SIZES[-1], {"group.id": "bench"})
             for raw in Fetcher(consumer, plan.table, decoder.needs, 60.0).read(self.ranges):
                 decoder.decode(raw)
 
@@ -85,7 +85,7 @@ class Stages:
 
         def run() -> None:
             self.raw({"value"}, size)
-            discard(lend(self.cluster, f"{size}", size, {"group.id": "bench"}))
+            discard(borrow_consumer(self.cluster, f"{size}", size, {"group.id": "bench"}))
 
         return run
 

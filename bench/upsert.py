@@ -1,5 +1,8 @@
 """Upsert tables beside a hand-written ``transformWithState`` by key, and the upsert sink beside the append sink.
 
+Change data that is compared with the last row of each key (``cdc-events-duplicate``) stands beside the upsert table of
+the same rows: as debezium-json with the row after each update alone, and with whole rows before.
+
 ``python -m bench.upsert [--records N] [--batch N] [--keys N,N] [--theirs N] [--pairs N]``. Both read JSON, 2,000,000
 upserts by default in steady micro-batches, keep the last row of each key in RocksDB, and give changes with rows before
 to nothing. The rate is that of the batches behind the first, which starts workers. The hand-written query gets fewer
@@ -29,7 +32,7 @@ from rich.console import Console
 from bench.machine import facts, session
 from bench.paired import Pair, compare, timed
 from bench.reference_engine import ReferenceEngine, missing
-from kdsl import Cluster, Col, Json, KafkaTable, Key, PrimaryKey, UpsertTable
+from kdsl import Cluster, Col, DebeziumJson, Json, KafkaTable, Key, PrimaryKey, UpsertTable
 from kdsl.testing import LocalKafka
 
 PARTITIONS = 4
@@ -44,6 +47,23 @@ class Users(UpsertTable, topic="users", key=Json(), value=Json()):
     """Users, by their number."""
 
     user_id: PrimaryKey[int]
+    name: Col[str | None]
+    region: Col[str | None]
+    score: Col[float | None]
+    visits: Col[int | None]
+
+
+class Changes(
+    KafkaTable,
+    topic="changes",
+    value=DebeziumJson(),
+    primary_key=["user_id"],
+    cdc_events_duplicate=True,
+    startup="earliest",
+):
+    """The same users as changes of a database."""
+
+    user_id: Col[int]
     name: Col[str | None]
     region: Col[str | None]
     score: Col[float | None]
@@ -98,17 +118,31 @@ class Rate:
     state: int
 
 
-def fill(bootstrap: str, topic: str, records: int, keys: int) -> None:
-    """Fill a topic with upserts of random keys."""
+ROW = b'{"user_id":%d,"name":"customer-%06d","region":"region-%02d","score":%d.5,"visits":%d}'
+CHANGE_DATA = {"default": b'{"before":null,"after":%b,"op":"u"}', "full": b'{"before":%b,"after":%b,"op":"u"}'}
+"""Changes as Debezium writes them where PostgreSQL's REPLICA IDENTITY of the table is DEFAULT, and where it is FULL."""
+
+
+def fill(bootstrap: str, topic: str, records: int, keys: int, change: bytes = b"%b") -> None:
+    """Fill a topic with upserts of random keys.
+
+    Args:
+        bootstrap: The brokers.
+        topic: The topic.
+        records: How many upserts.
+        keys: How many keys.
+        change: What stands around a row, once or twice.
+    """
     settings = {"linger.ms": 50, "batch.size": 1_000_000, "queue.buffering.max.messages": 3_000_000}
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", **settings})
     chance = random.Random(7)
     for i in range(records):
         k = chance.randrange(keys)
-        value = b'{"user_id":%d,"name":"customer-%06d","region":"region-%02d","score":%d.5,"visits":%d}'
+        row = ROW % (k, k, i % 50, i % 1000, i)
+        value = change % ((row,) * change.count(b"%b"))
         while True:
             try:
-                producer.produce(topic, value % (k, k, i % 50, i % 1000, i), b'{"user_id":%d}' % k)
+                producer.produce(topic, value, b'{"user_id":%d}' % k)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -116,9 +150,9 @@ def fill(bootstrap: str, topic: str, records: int, keys: int) -> None:
         raise RuntimeError(f"{topic} was not filled")
 
 
-def ours(spark: SparkSession, bootstrap: str, topic: str, batch: int) -> DataFrame:
+def ours(spark: SparkSession, bootstrap: str, topic: str, batch: int, base: type[KafkaTable] = Users) -> DataFrame:
     """kdsl's changelog."""
-    table: Any = type("Users", (Users,), {}, topic=topic, max_records_per_trigger=batch)
+    table: Any = type("Users", (base,), {}, topic=topic, max_records_per_trigger=batch)
     return table.read_stream(spark, Cluster(bootstrap))  # type: ignore[no-any-return]
 
 
@@ -154,7 +188,7 @@ def rate(df: DataFrame) -> Rate:
 
 
 def _records(progress: dict[str, Any]) -> int:
-    """How many records a batch has read; kdsl's source gives packets of them, which Spark counts."""
+    """Return how many records a batch has read; kdsl's source returns chunks of them, which Spark counts as rows."""
     observed = [
         row["metrics"]["numRecordsIn"] for row in progress.get("observedMetrics", {}).values() if "metrics" in row
     ]
@@ -183,6 +217,25 @@ def reference(engine: ReferenceEngine, bootstrap: str, topic: str, records: int)
         runs = [timed(insert).wall for _ in range(3)]
         seconds.append(statistics.median(runs[1:]))
     return records / (seconds[0] - seconds[1])
+
+
+def normalized(
+    spark: SparkSession, bootstrap: str, users: str, records: int, keys: int, batch: int, pairs: int
+) -> Iterator[str]:
+    """Change data against state beside the upsert table of the same rows, in pairs."""
+    for identity, change in CHANGE_DATA.items():
+        topic = f"changes-{identity}-{keys}"
+        fill(bootstrap, topic, records, keys, change)
+        made = [
+            (rate(ours(spark, bootstrap, topic, batch, Changes)), rate(ours(spark, bootstrap, users, batch)))
+            for _ in range(pairs)
+        ]
+        ratio = statistics.median(changes.records / upserts.records for changes, upserts in made)
+        ours_rate = statistics.median(changes.records for changes, _ in made)
+        yield (
+            f"{keys:,} keys, change data (REPLICA IDENTITY {identity.upper()}) against state: {ours_rate:,.0f} "
+            f"records/s, {ratio:.2f} times the upsert table, goal 0.8"
+        )
 
 
 def sinks(spark: SparkSession, bootstrap: str, records: int, pairs: int) -> Pair:
@@ -222,6 +275,8 @@ def main() -> None:
         servers = kafka.bootstrap_servers
         for keys in map(int, filter(None, given.keys.split(","))):
             topic = f"users-{keys}"
+            for name in CHANGE_DATA:
+                kafka.create_topic(f"changes-{name}-{keys}", PARTITIONS)
             for name, records in ((topic, given.records), (f"{topic}-fewer", given.theirs)):
                 kafka.create_topic(name, PARTITIONS)
                 fill(servers, name, records, keys)
@@ -242,6 +297,8 @@ def main() -> None:
                     engines = reference(engine, servers, topic, given.records)
                 told += f"; reference engine {engines:,.0f}, ratio {ours_rate / engines:.2f}"
             out.print(told, highlight=False, soft_wrap=True)
+            for line in normalized(spark, servers, topic, given.records, keys, given.batch, given.pairs):
+                out.print(line, highlight=False, soft_wrap=True)
         pair = sinks(spark, servers, given.records, given.pairs)
         out.print(
             f"sink: {pair.rate(pair.ours):,.0f} upserts/s, {pair.rate(pair.theirs):,.0f} appended/s; ratio "

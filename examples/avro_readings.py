@@ -46,10 +46,11 @@ def run(spark: SparkSession, cluster: Cluster) -> tuple[DataFrame, DataFrame]:
     Readings.write(Readings.rows(rows, spark=spark), cluster)
 
     hottest = Readings.read(spark, cluster).groupBy(Readings.sensor).agg(F.max(Readings.degrees).alias("degrees"))
-    kept = Messages.read(spark, cluster)  # .write.parquet("archive"), and months later spark.read.parquet("archive")
-    return hottest, Readings.decode(kept)
+    # months later, archived would be spark.read.parquet("archive"), after .write.parquet("archive")
+    archived = Messages.read(spark, cluster)
+    return hottest, Readings.decode(archived)
 
 
 if __name__ == "__main__":
-    for shown in run(SparkSession.builder.getOrCreate(), Cluster(sys.argv[1])):
-        shown.show()
+    for df in run(SparkSession.builder.getOrCreate(), Cluster(sys.argv[1])):
+        df.show()

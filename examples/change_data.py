@@ -14,8 +14,18 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from kdsl import ROW_KIND, CanalJson, Cluster, Col, DebeziumJson, Json, KafkaTable, Key, Virtual, virtual
 
 
-class Products(KafkaTable, topic="shop.products", value=DebeziumJson(), primary_key=["id"], startup="earliest-offset"):
-    """The shop's products, each change a row: the first column, ``_row_kind``, says which."""
+class Products(
+    KafkaTable,
+    topic="shop.products",
+    value=DebeziumJson(),
+    primary_key=["id"],
+    cdc_events_duplicate=True,
+    startup="earliest-offset",
+):
+    """The shop's products, each change a row: the first column, ``_row_kind``, says which.
+
+    Debezium sends events again after a failure. Changes are therefore compared with the last row of each product.
+    """
 
     id: Col[int]
     name: Col[str]

@@ -19,7 +19,7 @@ class Lines(
     value=Csv(field_delimiter=";", ignore_parse_errors=True),
     startup="earliest",
 ):
-    """Lines with semicolons. A value that is none is NULL, and a line with too many of them is no row."""
+    """Lines with semicolons. An invalid value is NULL, and a line with too many values is skipped."""
 
     article: Col[Int32 | None]
     name: Col[str | None]

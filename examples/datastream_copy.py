@@ -1,4 +1,4 @@
-"""The jobs of Flink's DataStream pages on Spark: texts of one topic, worked over, go to another.
+"""The job of Flink's DataStream pages on Spark: copy the strings of one topic to another, in capitals.
 
 Run it with ``python examples/datastream_copy.py host:port``; it reads ``input-topic`` and writes ``output-topic``.
 """
@@ -21,8 +21,8 @@ from kdsl import (
 
 
 def source(brokers: str) -> KafkaSource:
-    """The texts of ``input-topic`` with the times of their records, to what is there now."""
-    texts = KafkaRecordDeserializationSchema.value_only(SimpleStringSchema(), metadata=["timestamp"])
+    """The strings of ``input-topic`` with the timestamps of their records, up to the present end."""
+    strings = KafkaRecordDeserializationSchema.value_only(SimpleStringSchema(), metadata=["timestamp"])
     return (
         KafkaSource.builder()
         .set_bootstrap_servers(brokers)
@@ -30,13 +30,13 @@ def source(brokers: str) -> KafkaSource:
         .set_group_id("my-group")
         .set_starting_offsets(OffsetsInitializer.earliest())
         .set_bounded(OffsetsInitializer.latest())
-        .set_deserializer(texts)
+        .set_deserializer(strings)
         .build()
     )
 
 
 def sink(brokers: str) -> KafkaSink:
-    """Texts to ``output-topic``: keyed by their first word, at the times that they had."""
+    """Strings to ``output-topic``: keyed by their first word, with the timestamps of the records that were read."""
     return (
         KafkaSink.builder()
         .set_bootstrap_servers(brokers)
@@ -55,9 +55,11 @@ def sink(brokers: str) -> KafkaSink:
 
 
 def copy(spark: SparkSession, brokers: str, checkpoint: str) -> None:
-    """Copy everything that is there, in capitals; called again, what has come since."""
-    texts = source(brokers).read_stream(spark)
-    copies = texts.withColumn("key", F.split_part("value", F.lit(" "), F.lit(1))).withColumn("value", F.upper("value"))
+    """Copy all records in capitals; when called again, copy the records that were added since."""
+    strings = source(brokers).read_stream(spark)
+    copies = strings.withColumn("key", F.split_part("value", F.lit(" "), F.lit(1))).withColumn(
+        "value", F.upper("value")
+    )
     query = sink(brokers).write_stream(copies, checkpoint=checkpoint, trigger={"availableNow": True})
     query.awaitTermination()
 

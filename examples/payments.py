@@ -2,9 +2,9 @@
 
 Written by kdsl codegen: changes are lost when it runs again.
 
-To know:
+Notes:
 - the format 'avro', which derives the schema from the columns, cannot read messages
-  of this one: class is of the type enum, which would be string
+  of this schema: class has the type enum, but string would be derived
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Item:
     """How many of it."""
 
 
-class Payment(KafkaTable, topic="payments", value=AvroConfluent()):
+class Payment(KafkaTable, topic="payments", value=AvroConfluent(), startup="earliest"):
     """A payment as the till writes it."""
 
     id: Col[str]

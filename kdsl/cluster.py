@@ -1,46 +1,47 @@
-"""Where a Kafka cluster is and how to talk to it: a value apart from any table, from code, YAML or the environment.
+"""Where a Kafka cluster is and how to connect to it: a value apart from any table, from code, YAML or the environment.
 
-A cluster is declared on the driver. What travels to executors is its detached form, in which every secret is a
-reference; `Cluster.consumer`, `producer` and `admin` resolve them, in the process that makes the client.
+A cluster is declared on the driver. Executors get it with every secret replaced by a reference (`split_literals`);
+`Cluster.consumer`, `producer` and `admin` resolve references in the process that creates the client.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import unquote
 
 import attrs
-import yaml
 
-from kdsl.client.connector import ConnectorSettings, connector_settings
-from kdsl.client.hiding import LOGIN, without_login
-from kdsl.client.java import JavaSettings, java_settings
-from kdsl.client.machine import Machine, ThisMachine
-from kdsl.client.model import Client
-from kdsl.client.properties import Properties, Value, value_problems
-from kdsl.client.translate import Translated, admin_settings, consumer_settings, producer_settings
-from kdsl.errors import Problem, ProblemError, ResolveError, Where, fail_on, listing, nearest
-from kdsl.secrets import SecretError, resolve
+from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
+from kdsl.client_settings.machine import Machine, ThisMachine
+from kdsl.client_settings.model import Client
+from kdsl.client_settings.properties import Properties, Value, check_property_type
+from kdsl.client_settings.to_java import JavaSettings, java_settings
+from kdsl.client_settings.to_librdkafka import LibrdkafkaSettings, admin_settings, consumer_settings, producer_settings
+from kdsl.documents import YamlDocument, read_text
+from kdsl.errors import Problem, ProblemError, ResolveError, SecretError, Where, fail_on, listing, nearest
+from kdsl.secrets import resolve
+from kdsl.secrets.hiding import LOGIN, remove_login
 
 SERVERS = "bootstrap.servers"
 _PREFIX = "properties."
 _REGISTRY = "registry."
 
 
-def _joined(given: str | Sequence[str]) -> str:
-    entries = given.split(",") if isinstance(given, str) else given
+def _join_servers(servers: str | Sequence[str]) -> str:
+    entries = servers.split(",") if isinstance(servers, str) else servers
     return ",".join(part for entry in entries if (part := entry.strip()))
 
 
 @attrs.frozen
 class Registry:
-    """Where a schema registry is.
+    """A schema registry.
 
     Attributes:
-        url: Its address; several are separated by commas. A user and a password within it become the property
+        url: Its URL; several are separated by commas. A user and a password within it become the property
             ``basic-auth.user-info``.
         properties: Further settings of its client, such as ``basic-auth.user-info``.
     """
@@ -49,15 +50,23 @@ class Registry:
     properties: Properties = attrs.field(factory=Properties, converter=Properties)
 
     def __attrs_post_init__(self) -> None:
-        user_info = [f"{unquote(m['user'])}:{unquote(m['password'])}" for m in LOGIN.finditer(self.url)]
-        if user_info:
-            object.__setattr__(self, "url", without_login(self.url))
-            given = Properties({"basic-auth.user-info": user_info[0]})
-            object.__setattr__(self, "properties", given.merged(self.properties))
+        user_info = login_of(self.url)
+        if user_info is not None:
+            object.__setattr__(self, "url", remove_login(self.url))
+            login = Properties({"basic-auth.user-info": user_info})
+            object.__setattr__(self, "properties", login.merge(self.properties))
 
 
-def _registry(given: Registry | str | None) -> Registry | None:
-    return Registry(given) if isinstance(given, str) else given
+def login_of(url: str) -> str | None:
+    """The login in a URL, as ``user:password``; that of the first if there are several."""
+    if login := LOGIN.search(url):
+        return f"{unquote(login['user'])}:{unquote(login['password'])}"
+    user = re.search(r"(?<=://)[^/@\s]+(?=@)", url)  # which may be a token
+    return None if user is None else f"{unquote(user[0])}:"
+
+
+def _registry(registry: Registry | str | None) -> Registry | None:
+    return Registry(registry) if isinstance(registry, str) else registry
 
 
 @attrs.frozen
@@ -65,17 +74,17 @@ class Cluster:
     """A Kafka cluster.
 
     Attributes:
-        bootstrap_servers: Brokers to begin with: ``host:port``, several with commas between them or as a sequence.
-        properties: Settings of the Kafka clients by Java's names, as ``{"security.protocol": "SASL_SSL"}``. Secrets
-            are best written as references (``${env:NAME}``, ``${file:PATH}``, ``${secret_values.NAME}``); those that
-            are written out never print and never pickle.
-        name: What messages call it.
-        registry: The schema registry that goes with it, or its address.
+        bootstrap_servers: The bootstrap servers: ``host:port``, several separated by commas or as a sequence.
+        properties: Settings of the Kafka clients by Java's names, as ``{"security.protocol": "SASL_SSL"}``. Write
+            secrets as references (``${env:NAME}``, ``${file:PATH}``, ``${secret_values.NAME}``); secrets that are
+            written out are never printed or pickled.
+        name: Its name in messages.
+        registry: The schema registry of the cluster, or its URL.
 
-    Two clusters are equal when all of that is. Nothing is judged until `problems`, or until a table is resolved.
+    Clusters are equal if all attributes are equal. Settings are checked by `problems`, or when a table is resolved.
     """
 
-    bootstrap_servers: str = attrs.field(converter=_joined)
+    bootstrap_servers: str = attrs.field(converter=_join_servers)
     properties: Properties = attrs.field(factory=Properties, converter=Properties, kw_only=True)
     name: str | None = attrs.field(default=None, kw_only=True)
     registry: Registry | None = attrs.field(default=None, converter=_registry, kw_only=True)
@@ -97,8 +106,8 @@ class Cluster:
 
         def under(start: str) -> dict[str, Value]:
             start = f"{prefix}{start}"
-            found = {key.removeprefix(start): value for key, value in os.environ.items() if key.startswith(start)}
-            return {key.lower().replace("_", "."): value for key, value in sorted(found.items())}
+            variables = {key.removeprefix(start): value for key, value in os.environ.items() if key.startswith(start)}
+            return {key.lower().replace("_", "."): value for key, value in sorted(variables.items())}
 
         variable = f"{prefix}BOOTSTRAP_SERVERS"
         servers = os.environ.get(variable)
@@ -132,66 +141,72 @@ class Cluster:
             name: Which cluster; not needed where there is one.
 
         Raises:
-            ResolveError: The document has no such cluster, or it is written wrongly; all problems are told.
+            ResolveError: The document is not valid YAML, has no such cluster, or describes it wrongly; all problems are
+                reported, and none of them quotes the document, which may hold passwords.
+            OSError: The file cannot be read.
         """
-        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        return cls(**_from_document(document, name, str(path)))
+        document = YamlDocument(read_text(Path(path), "document", "yaml"), str(path), _is_setting)
+        fail_on(document.problems, str(path))
+        return cls(**_from_document(document, name))
 
     def with_properties(self, properties: Mapping[str, Value]) -> Self:
-        """The cluster with more client properties, such as a table's own; they win over the cluster's."""
-        return attrs.evolve(self, properties=self.properties.merged(properties))
+        """The cluster with further client properties, such as a table's own, which override the cluster's."""
+        return attrs.evolve(self, properties=self.properties.merge(properties))
 
     def settings(self) -> dict[str, str]:
-        """The client properties with the brokers among them, literal secrets in the open: never print this."""
-        return {**self.properties.revealed(), SERVERS: self.bootstrap_servers}
+        """The client properties including the bootstrap servers and literal secrets: never print them."""
+        return {**self.properties.reveal(), SERVERS: self.bootstrap_servers}
 
     def problems(self, transport: Literal["librdkafka", "jvm"] = "librdkafka") -> tuple[Problem, ...]:
-        """Everything that is wrong with the cluster's settings, or left out by a transport.
+        """Everything that is wrong with the cluster's settings, or ignored by a transport.
 
-        References are looked at but not resolved; see `unresolved` for those.
+        References are checked but not resolved; see `check_references` for those.
 
         Args:
             transport: The transport whose clients get the settings.
         """
-        found = [*self._twice()]
+        problems = [*self._check_conflict()]
         clients: tuple[Client, ...] = ("consumer", "producer", "admin")
         if transport == "jvm":
-            return tuple(dict.fromkeys([*found, *(p for client in clients for p in self.java(client).problems)]))
+            return tuple(dict.fromkeys([*problems, *(p for client in clients for p in self.java(client).problems)]))
         for make in (consumer_settings, producer_settings, admin_settings):
-            found += make(self.settings()).problems
-        return tuple(dict.fromkeys(found))
+            problems += make(self.settings()).problems
+        return tuple(dict.fromkeys(problems))
 
-    def _twice(self) -> Iterable[Problem]:
+    def _check_conflict(self) -> Iterable[Problem]:
         again = self.properties.get(SERVERS)
-        if isinstance(again, str) and _joined(again) != self.bootstrap_servers:
+        if isinstance(again, str) and _join_servers(again) != self.bootstrap_servers:
             yield Problem(
                 "bootstrap-servers-twice",
                 f"bootstrap_servers is {self.bootstrap_servers!r}, but the properties have {SERVERS!r} {again!r}",
                 f"remove {SERVERS!r} from the properties",
             )
 
-    def unresolved(self) -> tuple[Problem, ...]:
-        """The references that this process cannot resolve; values never show."""
-        texts = {**self.settings(), **(self.registry.properties.revealed() if self.registry else {})}
-        found = []
+    def check_references(self) -> tuple[Problem, ...]:
+        """Check that this process can resolve all references; problems never contain values."""
+        texts = {**self.settings(), **(self.registry.properties.reveal() if self.registry else {})}
+        problems = []
         for key, text in texts.items():
             try:
                 resolve(text)
             except SecretError as e:
-                found.append(
-                    Problem("secret-reference", f"the value of {key!r} cannot be had: {e}", "correct the reference")
+                problems.append(
+                    Problem(
+                        "secret-reference", f"the value of {key!r} cannot be resolved: {e}", "correct the reference"
+                    )
                 )
-        return tuple(found)
+        return tuple(problems)
 
-    def connector(self) -> ConnectorSettings:
-        """What the connector itself takes from the properties, with references unresolved."""
-        return connector_settings(self.settings())
+    def kdsl_settings(self) -> KdslSettings:
+        """The settings that kdsl keeps for itself, with references unresolved."""
+        return kdsl_settings(self.settings())
 
-    def detached(self) -> tuple[Self, dict[str, str]]:
-        """The cluster without literal secrets, and the literals apart.
+    def split_literals(self) -> tuple[Self, dict[str, str]]:
+        """Separate the literal secrets from the cluster.
 
-        The first may be pickled, printed and sent anywhere: each literal is the reference ``${given:KEY}``. The second
-        travels beside it (as an option whose name Spark redacts); `attached` puts the two together again.
+        The returned cluster may be pickled, printed and sent anywhere: each literal is replaced by the reference
+        ``${given:KEY}``. The literals are sent separately (as an option whose name Spark redacts); `with_literals` puts
+        the two together again.
         """
         properties, literals = self.properties.split()
         registry = self.registry
@@ -200,84 +215,86 @@ class Cluster:
             registry, literals = attrs.evolve(registry, properties=apart), {**literals, **more}
         return attrs.evolve(self, properties=properties, registry=registry), literals
 
-    def attached(self, literals: Mapping[str, str]) -> Self:
-        """The cluster with the literal secrets that `detached` took out."""
+    def with_literals(self, literals: Mapping[str, str]) -> Self:
+        """The cluster with the literal secrets that `split_literals` separated."""
         registry = self.registry
         if registry is not None:
-            registry = attrs.evolve(registry, properties=registry.properties.joined(literals, _REGISTRY))
-        return attrs.evolve(self, properties=self.properties.joined(literals), registry=registry)
+            registry = attrs.evolve(registry, properties=registry.properties.with_literals(literals, _REGISTRY))
+        return attrs.evolve(self, properties=self.properties.with_literals(literals), registry=registry)
 
     def consumer(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, str]:
         """The settings for a ``confluent_kafka.Consumer``, secrets resolved in this process: never print or keep them.
 
-        Java's defaults hold, then ``sizes``, then what the user chose, then what the connector fixes.
+        Java's defaults are overridden by ``sizes``, these by the user's settings, and these by what kdsl fixes.
 
         Args:
-            sizes: What the transport would choose, by librdkafka's names (``queued.min.messages``).
-            machine: Finds key files, reads Java's stores, serves tokens; this one where it is None.
+            sizes: The transport's preferences, by librdkafka's names (``queued.min.messages``).
+            machine: Finds key files, reads Java's stores, serves tokens; None means this machine.
 
         Raises:
             ResolveError: The settings have errors, or a reference cannot be resolved here.
         """
-        return self._made(consumer_settings, sizes, machine)
+        return self._create_config(consumer_settings, sizes, machine)
 
     def producer(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, str]:
         """The settings for a ``confluent_kafka.Producer``; see `consumer`."""
-        return self._made(producer_settings, sizes, machine)
+        return self._create_config(producer_settings, sizes, machine)
 
     def admin(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, str]:
         """The settings for a ``confluent_kafka.admin.AdminClient``; see `consumer`."""
-        return self._made(admin_settings, sizes, machine)
+        return self._create_config(admin_settings, sizes, machine)
 
     def java(self, client: Client) -> JavaSettings:
         """The settings for a client of Java's, on the transport ``jvm``, references unresolved; see `java_settings`."""
         return java_settings(self.settings(), client)
 
-    def _made(
-        self, make: Callable[..., Translated], sizes: Mapping[str, str | int] | None, machine: Machine | None
+    def _create_config(
+        self, make: Callable[..., LibrdkafkaSettings], sizes: Mapping[str, str | int] | None, machine: Machine | None
     ) -> dict[str, str]:
         translated = make(self.settings(), resolve, machine or ThisMachine())
         subject = f"the cluster {self.name!r}" if self.name else "the cluster"
-        fail_on((*self._twice(), *translated.problems), subject)
-        return translated.merged(sizes)
+        fail_on((*self._check_conflict(), *translated.problems), subject)
+        return translated.client_config(sizes)
 
 
 _KEYS = ("bootstrap_servers", "properties", "registry")
 
 
-def _from_document(document: object, name: str | None, file: str) -> dict[str, Any]:
+def _is_setting(path: str) -> bool:
+    """Whether a value of a document is a client setting, which is always read as a string."""
+    return ".properties." in path
+
+
+def _from_document(document: YamlDocument, name: str | None) -> dict[str, Any]:
     """The arguments of the cluster that a YAML document describes."""
-    clusters = document.get("clusters") if isinstance(document, dict) else None
+
+    def wrong_document(path: str, message: str, fix: str) -> ResolveError:
+        problem = Problem("cluster-document", message, fix, document.where(path))
+        return ResolveError(f"{document.file} describes no such cluster", [ProblemError(problem)])
+
+    clusters = document.value.get("clusters") if isinstance(document.value, dict) else None
     if not isinstance(clusters, dict) or not clusters:
-        raise _wrong_document(
-            file, "$.clusters", "there is no mapping of clusters by name", "write clusters: {name: …}"
-        )
+        raise wrong_document("$.clusters", "there is no mapping of clusters by name", "write clusters: {name: …}")
     if name is None and len(clusters) > 1:
-        known = listing(map(str, clusters))
-        raise _wrong_document(file, "$.clusters", "there are several clusters", f"name one of {known}")
+        raise wrong_document("$.clusters", "there are several clusters", f"name one of {listing(clusters)}")
     name = next(iter(clusters)) if name is None else name
     if name not in clusters:
-        message = f"there is no cluster {name!r}{nearest(name, map(str, clusters))}"
-        raise _wrong_document(file, "$.clusters", message, f"name one of {listing(map(str, clusters))}")
+        message = f"there is no cluster {name!r}{nearest(name, clusters)}"
+        raise wrong_document("$.clusters", message, f"name one of {listing(clusters)}")
     place = f"$.clusters.{name}"
-    given = clusters[name]
-    if not isinstance(given, dict):
-        raise _wrong_document(file, place, "the cluster is no mapping", f"write {listing(_KEYS)} under its name")
-    arguments, problems = _read_cluster(given, place)
+    declared = clusters[name]
+    if not isinstance(declared, dict):
+        raise wrong_document(place, "the cluster is not a mapping", f"write {listing(_KEYS)} under its name")
+    arguments, problems = _read_cluster(declared, place)
     if problems:
-        where = Where(file=file)
         raise ResolveError(
-            f"the cluster {name!r} cannot be read", [ProblemError(problem.at(where)) for problem in problems]
+            f"the cluster {name!r} cannot be read",
+            [ProblemError(problem.at(document.where(problem.where.path or place))) for problem in problems],
         )
     return {**arguments, "name": name}
 
 
-def _wrong_document(file: str, path: str, message: str, fix: str) -> ResolveError:
-    problem = Problem("cluster-document", message, fix, Where(file=file, path=path))
-    return ResolveError(f"{file} describes no such cluster", [ProblemError(problem)])
-
-
-def _read_cluster(given: Mapping[Any, Any], place: str) -> tuple[dict[str, Any], list[Problem]]:
+def _read_cluster(declared: Mapping[Any, Any], place: str) -> tuple[dict[str, Any], list[Problem]]:
     arguments: dict[str, Any] = {}
     problems: list[Problem] = []
     properties: dict[Any, Any] = {}
@@ -287,18 +304,22 @@ def _read_cluster(given: Mapping[Any, Any], place: str) -> tuple[dict[str, Any],
 
     def texts(values: object, path: str) -> dict[Any, Any]:
         if not isinstance(values, dict):
-            wrong(path, "this is no mapping", "write settings by their names")
+            wrong(path, "this is not a mapping", "write settings by their names")
             return {}
         for key, value in values.items():
-            problems.extend(p.at(Where(path=f"{path}.{key}")) for p in value_problems(key, value))
+            problems.extend(p.at(Where(path=f"{path}.{key}")) for p in check_property_type(key, value))
         return values
 
-    for key, value in given.items():
+    for key, value in declared.items():
         path = f"{place}.{key}"
         if key in ("bootstrap_servers", SERVERS):
             entries = value if isinstance(value, list) else [value]
             if not all(isinstance(entry, str) for entry in entries):
-                wrong(path, "this is no text and no list of texts", "write host:port, several with commas between them")
+                wrong(
+                    path,
+                    "this is neither a string nor a list of strings",
+                    "write host:port, several separated by commas",
+                )
             else:
                 arguments["bootstrap_servers"] = entries
         elif key == "properties":
@@ -323,11 +344,13 @@ def _read_registry(
     wrong: Callable[[str, str, str], None],
 ) -> Registry | None:
     if not isinstance(value, dict) or not isinstance(value.get("url"), str):
-        wrong(path, "this is no address of a registry", "write registry: https://…, or url and properties under it")
+        wrong(path, "this is not the URL of a registry", "write registry: https://…, or url and properties under it")
         return None
     for key in value:
         if key not in ("url", "properties"):
             fix = "it has 'url' and 'properties'"
             wrong(f"{path}.{key}", f"a registry has no {key!r}{nearest(str(key), ['url', 'properties'])}", fix)
-    found = texts(value.get("properties", {}), f"{path}.properties")
-    return None if any(list(value_problems(k, v)) for k, v in found.items()) else Registry(value["url"], found)
+    settings = texts(value.get("properties", {}), f"{path}.properties")
+    return (
+        None if any(list(check_property_type(k, v)) for k, v in settings.items()) else Registry(value["url"], settings)
+    )

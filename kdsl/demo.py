@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import os
-import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -18,6 +14,7 @@ from rich.syntax import Syntax
 from rich.table import Table as Grid
 
 from kdsl import Cluster, Col, Json, KafkaTable, Key, Virtual, col, metadata, virtual
+from kdsl.run.session import start_local_session
 from kdsl.testing import LocalKafka
 
 if TYPE_CHECKING:
@@ -53,7 +50,7 @@ class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest"):
 class BigOrders(
     KafkaTable, topic="big-orders", key=Json(), value=Json(), value_fields="EXCEPT_KEY", startup="earliest"
 ):
-    """Orders of 100 and more by channel, with the place that each came from."""
+    """Orders of 100 and more by channel, with the partition and offset that each came from."""
 
     order_channel: Key[str]
     order_id: Col[str]
@@ -92,39 +89,7 @@ def run(console: Console | None = None) -> None:
 
 def session() -> SparkSession:
     """A Spark session on this machine that listens on loopback only."""
-    from pyspark.sql import SparkSession
-
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .appName("kdsl demo")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.log.level", "ERROR")
-    )
-    with quiet():
-        return builder.getOrCreate()
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Keep what the JVM says while it starts off the screen; shown after all if it does not start."""
-    screen = os.dup(2)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            said.seek(0)
-            os.write(screen, said.read())
-            raise
-        finally:
-            os.dup2(screen, 2)
-            os.close(screen)
+    return start_local_session("kdsl demo", {"spark.sql.session.timeZone": "UTC"})
 
 
 def job(spark: SparkSession, cluster: Cluster, console: Console) -> None:

@@ -21,46 +21,48 @@ _NAMES = {
     **dict.fromkeys(("ms", "milli", "millis", "millisecond", "milliseconds"), "ms"),
     **dict.fromkeys(("us", "µs", "micro", "micros", "microsecond", "microseconds"), "us"),
 }
-_SIMPLE = re.compile(r"(\d+)\s*([a-zµ]*)", re.IGNORECASE)
+_SIMPLE = re.compile(r"(-?\d+)\s*([a-zµ]*)", re.IGNORECASE)
 _ISO = re.compile(
     r"([-+])?P(?:([-+]?\d+)D)?(?:T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+(?:[.,]\d{1,9})?)S)?)?", re.IGNORECASE
 )
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration.
+    """Parse a duration.
 
     Args:
-        text: A whole number with a unit (``d h min s ms us`` or their long names), a bare number of milliseconds, or
-            ISO-8601 (``PT5M``, also negative: ``PT-1S``).
+        text: An integer with a unit (``d h min s ms us`` or their long names), a bare number of milliseconds, or
+            ISO-8601 (``PT5M``). Each may be negative: ``-1 ms``, ``PT-1S``.
 
     Raises:
-        ValueError: The text is none of them.
+        ValueError: The string has another form.
     """
     try:
         return _parse(text)
     except OverflowError:
-        raise ValueError(f"{text!r} is no duration that can be: it is too long") from None
+        raise ValueError(f"{text!r} is too long for a duration") from None
 
 
 def _parse(text: str) -> timedelta:
-    given = text.strip()
-    if found := _SIMPLE.fullmatch(given):
-        unit = found[2].lower()
+    stripped = text.strip()
+    if simple := _SIMPLE.fullmatch(stripped):
+        unit = simple[2].lower()
         if unit and unit not in _NAMES:
-            raise ValueError(f"{found[2]!r} is no unit of time; the units are {', '.join(_UNITS)}")
-        return timedelta(microseconds=int(found[1]) * _UNITS[_NAMES[unit or "ms"]])
-    if (iso := _ISO.fullmatch(given)) and any(iso.groups()[1:]):
+            raise ValueError(f"{simple[2]!r} is not a unit of time; the units are {', '.join(_UNITS)}")
+        return timedelta(microseconds=int(simple[1]) * _UNITS[_NAMES[unit or "ms"]])
+    if (iso := _ISO.fullmatch(stripped)) and any(iso.groups()[1:]):
         days, hours, minutes = (int(part or 0) for part in iso.groups()[1:4])
         seconds, _, fraction = (iso[5] or "0").replace(",", ".").partition(".")
         micros = int(f"{fraction:<06.6}") * (-1 if seconds.startswith("-") else 1)
         length = timedelta(days=days, hours=hours, minutes=minutes, seconds=int(seconds), microseconds=micros)
         return -length if iso[1] == "-" else length
-    raise ValueError(f"{text!r} is no duration; write a number and a unit, as '5 min', or ISO-8601, as 'PT5M'")
+    raise ValueError(
+        f"{text!r} is not a duration; write a number and a unit such as '5 min', or ISO-8601 such as 'PT5M'"
+    )
 
 
 def duration_text(length: timedelta) -> str:
-    """Write a duration in the largest unit that fits without a rest, so that it reads back equal."""
+    """The string of a duration in the largest unit without a remainder, so parsing it gives an equal duration."""
     micros = length // timedelta(microseconds=1)
     if micros < 0:
         return f"PT-{-micros // 1_000_000}.{-micros % 1_000_000:06d}S"

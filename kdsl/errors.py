@@ -1,29 +1,42 @@
 """What kdsl raises, and the problems that a declaration can have.
 
-A problem is data (code, place, message, fix); text is made at the edge, by ``str()`` or by the command line.
+A problem is data (code, location, message, fix); ``str()`` and the command line turn it into a message.
 
 ```
 KdslError
-├── ResolveError      every problem of one or more declarations, an ExceptionGroup of ProblemError
-│   └── ProblemError  one of them
-├── RecordError       a record that cannot be read or written: topic, partition, offset, reason
-└── (one subclass beside each part that has errors of its own)
+├── ResolveError             every problem of one or more declarations, an ExceptionGroup of ProblemError
+│   └── ProblemError         one of them
+├── RecordError              a record that cannot be read or written: topic, partition, offset, reason
+├── SecretError              a reference to a secret that cannot be read or resolved
+├── KafkaReadError           the cluster keeps a read from going on
+│   ├── UnreachableError     no broker answers, or none accepts the login
+│   ├── TopicMissingError    a topic does not exist
+│   ├── TopicRecreatedError  a topic was deleted and created again
+│   └── OffsetError          an offset does not exist, or no start is known
+├── LeaseHeldError           somebody else holds an exclusive right
+├── WriteError               a task of a batch write failed
+├── ExactlyOnceError         an exactly-once write cannot be guaranteed
+├── CheckpointError          the files of a checkpoint do not fit the table
+├── ChangelogError           a changelog cannot be applied to its target
+├── RowError                 typed rows and a DataFrame do not fit each other
+└── (errors of single parts, such as UnknownFormatError, beside those parts)
 ```
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from textwrap import indent
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import attrs
 
 Severity = Literal["error", "warning"]
 WIDEST = 100
-"""How much of a line an excerpt shows."""
+"""The most characters of a line that an excerpt shows."""
 
 
 class KdslError(Exception):
@@ -32,16 +45,16 @@ class KdslError(Exception):
 
 @attrs.frozen
 class Where:
-    """The place of a declaration.
+    """The location of a declaration.
 
     Attributes:
         table: The table's name (the class name, the name in the DDL or in the YAML document).
-        column: The column's name, where one column is meant.
-        file: The file that holds the declaration.
+        column: The column's name, if the location is a column.
+        file: The file of the declaration.
         line: The line in that file, from 1.
-        path: The place inside a document, as ``$.tables.orders.columns[2]``.
-        position: The place in that line, from 1.
-        excerpt: The line as it stands there, without its secrets, and a second one with carets under the place.
+        path: The path inside a document, such as ``$.tables.orders.columns[2]``.
+        position: The column in that line, from 1.
+        excerpt: The line without its secrets, and a second one with carets under the position.
     """
 
     table: str | None = None
@@ -59,7 +72,7 @@ class Where:
 
     @property
     def place(self) -> str:
-        """File, line, place in the line and path; a file below the working directory is named from there."""
+        """File, line, column and path; a file below the working directory is shown relative to it."""
         file = self.file or ""
         if file.startswith(os.sep) and not (near := os.path.relpath(file)).startswith(os.pardir):
             file = near
@@ -79,10 +92,12 @@ class Problem:
 
     Attributes:
         code: A stable name of the rule, as ``key-prefix``.
-        message: What was declared and why it cannot work.
+        message: What was declared, and why it cannot work.
         fix: What to write instead.
-        where: The place; a rule that does not know it leaves it to the caller.
-        severity: ``"error"`` stops; ``"warning"`` is told and goes on.
+        where: The location; a rule that does not know it leaves it to the caller.
+        severity: An ``"error"`` stops; a ``"warning"`` is only logged.
+        option: The option that the problem is about: its Python name, or its Flink key if it has none.
+        property: The client property that the problem is about, by the name that the user wrote.
     """
 
     code: str
@@ -90,16 +105,18 @@ class Problem:
     fix: str
     where: Where = attrs.field(factory=Where)
     severity: Severity = "error"
+    option: str | None = attrs.field(default=None, kw_only=True)
+    property: str | None = attrs.field(default=None, kw_only=True)
 
     def __str__(self) -> str:
-        place, excerpt = str(self.where), self.where.excerpt
-        told = f"{place}: {self.message}; {self.fix}" if place else f"{self.message}; {self.fix}"
-        return f"{told}\n{indent(excerpt, '    ')}" if excerpt else told
+        location, excerpt = str(self.where), self.where.excerpt
+        sentence = f"{location}: {self.message}; {self.fix}" if location else f"{self.message}; {self.fix}"
+        return f"{sentence}\n{indent(excerpt, '    ')}" if excerpt else sentence
 
     def at(self, where: Where) -> Problem:
-        """The same problem with every part of the place that it lacks taken from ``where``."""
-        filled = {a.name: getattr(self.where, a.name) or getattr(where, a.name) for a in attrs.fields(Where)}
-        return attrs.evolve(self, where=Where(**filled))
+        """The same problem, with the missing parts of its location taken from ``where``."""
+        parts = {a.name: getattr(self.where, a.name) or getattr(where, a.name) for a in attrs.fields(Where)}
+        return attrs.evolve(self, where=Where(**parts))
 
 
 class ProblemError(KdslError):
@@ -114,7 +131,7 @@ class ProblemError(KdslError):
 
 
 class ResolveError(ExceptionGroup[ProblemError], KdslError):
-    """All problems of one or more declarations, told at once.
+    """All problems of one or more declarations.
 
     Raised by ``resolve`` and by everything that resolves first (``schema``, ``read``, ``write``, ``explain``).
     """
@@ -145,14 +162,14 @@ class RecordError(KdslError):
     """A record that cannot be read, or a row that cannot be written.
 
     Args:
-        action: What was tried, as ``read`` or ``write``.
+        action: What failed: ``read`` or ``write``.
         table: The table's name.
         reason: Why it failed.
         topic: The record's topic.
-        partition: The record's partition, where it is known.
-        offset: The record's offset, where it is known.
+        partition: The record's partition, if it is known.
+        offset: The record's offset, if it is known.
         data: The first bytes of the message; shown as hex.
-        more: How many further records of the same batch failed.
+        more: The number of other records of the batch that failed.
         fix: What can be done.
     """
 
@@ -177,14 +194,14 @@ class RecordError(KdslError):
         self.data, self.more, self.fix = data, more, fix
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_record_error, (self.action, self.table, self.reason, self._named()))
+        return (_record_error, (self.action, self.table, self.reason, self._details()))
 
-    def _named(self) -> dict[str, object]:
+    def _details(self) -> dict[str, object]:
         return {k: getattr(self, k) for k in ("topic", "partition", "offset", "data", "more", "fix")}
 
     def __str__(self) -> str:
         place = [
-            f"{k} {v}" for k, v in self._named().items() if k in ("topic", "partition", "offset") and v is not None
+            f"{k} {v}" for k, v in self._details().items() if k in ("topic", "partition", "offset") and v is not None
         ]
         text = f"{self.table}: cannot {self.action} the record at {', '.join(place)}" if place else ""
         text = text or f"{self.table}: cannot {self.action} a record"
@@ -201,13 +218,71 @@ def _record_error(action: str, table: str, reason: str, named: dict[str, object]
     return RecordError(action, table, reason, **named)  # type: ignore[arg-type]
 
 
-class TextError(KdslError, ValueError):
-    """Something in a text is wrong.
+class SecretError(KdslError):
+    """A reference to a secret that cannot be read or resolved. The message names the reference, never a value."""
+
+
+class KafkaReadError(KdslError):
+    """The cluster keeps a read from starting or going on."""
+
+
+class UnreachableError(KafkaReadError):
+    """No broker answers, or none accepts the login."""
+
+
+class TopicMissingError(KafkaReadError):
+    """A topic that the table names does not exist, or a topic that was read was deleted."""
+
+
+class TopicRecreatedError(KafkaReadError):
+    """A topic was deleted and created again since its offsets were planned or stored in a checkpoint."""
+
+
+class OffsetError(KafkaReadError):
+    """An offset to be read does not exist (no longer, or not yet), or no start offset is known."""
+
+
+class LeaseHeldError(KdslError):
+    """Somebody else holds a lease: the exclusive right to a transactional-id prefix or a consumer group.
 
     Attributes:
-        reason: Why, in a sentence.
-        text: The whole text.
-        position: The place in the text, from 0.
+        lease: The name of the lease.
+        holders: The members of the lease's consumer group, with their client ids and hosts.
+    """
+
+    def __init__(self, lease: str, holders: Iterable[Any], message: str | None = None) -> None:
+        self.lease = lease
+        self.holders: tuple[Any, ...] = tuple(holders)
+        super().__init__(message or f"the lease {lease!r} is held by {'; '.join(map(str, self.holders))}")
+
+
+class WriteError(KdslError):
+    """A task of a batch write failed. The message is the task's own error; the cause holds Spark's exception."""
+
+
+class ExactlyOnceError(KdslError):
+    """An exactly-once write cannot be guaranteed; nothing was written."""
+
+
+class CheckpointError(KdslError):
+    """The files that kdsl stores in a checkpoint cannot be read or written, or no longer fit the table."""
+
+
+class ChangelogError(KdslError):
+    """A changelog cannot be applied to its target."""
+
+
+class RowError(KdslError, ValueError):
+    """Typed rows that cannot become a DataFrame, or a DataFrame whose rows are not rows of the table."""
+
+
+class TextError(KdslError, ValueError):
+    """A mistake at a position in a string.
+
+    Attributes:
+        reason: The mistake, in a sentence.
+        text: The whole string.
+        position: The index in the string, from 0.
     """
 
     def __init__(self, reason: str, text: str, position: int) -> None:
@@ -226,24 +301,24 @@ class TextError(KdslError, ValueError):
 
     @property
     def place(self) -> str:
-        """The place in words; the line only where there are several."""
+        """The position in words; the line only if there are several."""
         return f"line {self.line}, column {self.column}" if "\n" in self.text else f"column {self.column}"
 
 
 def line_and_column(text: str, index: int) -> tuple[int, int]:
-    """The line and the column of a place in a text, from 1."""
+    """The line and the column of an index in a string, from 1."""
     return text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index)
 
 
 def excerpt(text: str, start: int, length: int = 1, hidden: Sequence[tuple[int, int]] = (), mark: str = "") -> str:
-    """The line of a place with carets under it; of a long line the part around the place.
+    """The line of a position with carets under it; of a long line the part around the position.
 
     Args:
-        text: The whole text.
-        start: Where the place begins, from 0.
-        length: How many characters are meant; those beyond the line are not.
-        hidden: Parts of the text that may hold secrets, from one index up to another, in their order.
-        mark: What stands there instead.
+        text: The whole string.
+        start: The first index, from 0.
+        length: The number of characters to mark, at most to the end of the line.
+        hidden: Ranges of the string that may contain secrets, in order, each from a first index to a last, excluded.
+        mark: The replacement of a hidden range.
     """
     begin = text.rfind("\n", 0, start) + 1
     end = text.find("\n", start)
@@ -269,30 +344,41 @@ def excerpt(text: str, start: int, length: int = 1, hidden: Sequence[tuple[int, 
     return f"{before}{part}{after}\n{' ' * caret}{marks}"
 
 
+def place_in_file(problem: Problem) -> tuple[int, int]:
+    """A key that sorts the problems of one file by their location; those without one come last."""
+    where = problem.where
+    return (where.line or sys.maxsize, where.position or 0)
+
+
+def closest(name: str, valid: Iterable[str]) -> str | None:
+    """The valid name that is closest to a wrong one; None where none is close."""
+    lower = {n.lower(): n for n in valid}
+    matches = get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    return lower[matches[0]] if matches else None
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """A hint at the valid name that is closest to a wrong one: ``" (did you mean 'x'?)"``, or nothing."""
-    names = list(valid)
-    lower = {n.lower(): n for n in names}
-    found = get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
-    return f" (did you mean {lower[found[0]]!r}?)" if found else ""
+    meant = closest(name, valid)
+    return f" (did you mean {meant!r}?)" if meant is not None else ""
 
 
-def listing(names: Iterable[str]) -> str:
+def listing(names: Iterable[object]) -> str:
     """Names in a sentence: ``'a', 'b' and 'c'``."""
     quoted = [repr(n) for n in names]
     return quoted[0] if len(quoted) == 1 else " and ".join([", ".join(quoted[:-1]), quoted[-1]]) if quoted else "none"
 
 
 def fail_on(problems: Iterable[Problem], subject: str) -> tuple[Problem, ...]:
-    """Raise ResolveError if any problem is an error; otherwise give back the warnings.
+    """Raise ResolveError if any problem is an error; otherwise return the warnings.
 
     Args:
-        problems: All problems that were found.
-        subject: What was judged, for the first line of the message.
+        problems: The problems.
+        subject: What was checked, for the first line of the message.
     """
-    found = tuple(problems)
-    errors = [p for p in found if p.severity == "error"]
+    every = tuple(problems)
+    errors = [p for p in every if p.severity == "error"]
     if errors:
         count = "1 problem" if len(errors) == 1 else f"{len(errors)} problems"
         raise ResolveError(f"{subject} has {count}", errors)
-    return found
+    return every

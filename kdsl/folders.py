@@ -1,18 +1,29 @@
-"""Where kdsl keeps what can be fetched again (cache) and what it has running (state) on this machine."""
+"""The folders of kdsl on this machine: downloads that can be repeated (cache), and running brokers (state)."""
 
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from kdsl.errors import KdslError
+
+
+class FolderError(KdslError):
+    """A folder for kdsl's files that other users could write to."""
+
 
 def cache_dir() -> Path:
-    """The folder of things that can be fetched again.
+    """The folder for downloads that can be repeated.
 
-    ``$KDSL_CACHE``, else ``$XDG_CACHE_HOME/kdsl``, else ``~/.cache/kdsl``.
+    ``$KDSL_CACHE``, else ``$XDG_CACHE_HOME/kdsl``, else ``~/.cache/kdsl``; for a user without a home
+    ``kdsl-UID`` in the folder of temporary files.
+
+    Raises:
+        FolderError: Other users could write to the last of these.
     """
     return _own() or _under("XDG_CACHE_HOME", ".cache")
 
@@ -20,7 +31,11 @@ def cache_dir() -> Path:
 def state_dir() -> Path:
     """The folder that remembers running brokers.
 
-    ``$KDSL_CACHE/state``, else ``$XDG_STATE_HOME/kdsl``, else ``~/.local/state/kdsl``.
+    ``$KDSL_CACHE/state``, else ``$XDG_STATE_HOME/kdsl``, else ``~/.local/state/kdsl``; for a user without a home as
+    `cache_dir`.
+
+    Raises:
+        FolderError: As for `cache_dir`.
     """
     own = _own()
     return own / "state" if own else _under("XDG_STATE_HOME", ".local/state")
@@ -28,17 +43,17 @@ def state_dir() -> Path:
 
 @contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
-    """Let one process of this machine at a time go on, as far as the operating system can (Windows cannot).
+    """Let only one process of this machine enter at a time, if the operating system supports it (Windows does not).
 
     Args:
-        path: The file that they agree on; where its folder cannot be written to, nobody waits.
+        path: The lock file; if its folder is not writable, no process waits.
     """
-    with ExitStack() as held:
+    with ExitStack() as stack:
         with suppress(ImportError, OSError):
             import fcntl
 
             path.parent.mkdir(parents=True, exist_ok=True)
-            fcntl.flock(held.enter_context(path.open("w")), fcntl.LOCK_EX)
+            fcntl.flock(stack.enter_context(path.open("w")), fcntl.LOCK_EX)
         yield
 
 
@@ -54,4 +69,27 @@ def _under(variable: str, folder: str) -> Path:
     try:
         return Path.home() / folder / "kdsl"
     except RuntimeError:  # a container user without a home
-        return Path(tempfile.gettempdir()) / f"kdsl-{os.getuid()}"
+        return _temporary()
+
+
+def _temporary() -> Path:
+    """A folder among the temporary files, where another user may have created it first.
+
+    kdsl runs files from it (jars, scripts of brokers), so it refuses a folder that another user could write to.
+    """
+    path = Path(tempfile.gettempdir()) / f"kdsl-{os.getuid()}"
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
+        reason = "it is not a folder"
+    elif status.st_uid != os.getuid():
+        reason = f"it belongs to another user (uid {status.st_uid})"
+    elif status.st_mode & 0o022:
+        reason = f"other users can write to it (mode {stat.S_IMODE(status.st_mode):o})"
+    else:
+        return path
+    raise FolderError(
+        f"{path} cannot be used for files that kdsl runs: {reason}; set KDSL_CACHE to a folder of your "
+        "own, or give this user a home (HOME)"
+    )

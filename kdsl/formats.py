@@ -39,12 +39,23 @@ BUILT_IN = {
     "raw": "kdsl_formats.raw:Raw",
 }
 
+READ_ONLY: Final = "format-read-only"
+"""The code of a problem of a format that can read a table with its options, but not write it."""
+
 ROW_KIND = "_row_kind"
 """The first column of a changelog's DataFrame."""
+UNAVAILABLE = "_unavailable"
+"""The last column of a changelog's DataFrame whose format has ``unavailable='keep'``: for each row the names of the
+columns whose values the writer of the change did not have."""
 RowKind = Literal["+I", "-U", "+U", "-D"]
 ROW_KINDS: Final[tuple[RowKind, ...]] = ("+I", "-U", "+U", "-D")
 """What a row of a changelog says, in the order of the numbers by which formats name it: a row that is new, a row as it
 was before a change and after it, a row that is gone."""
+STATE_HAS_ROWS: Final = (
+    ", or declare the primary key and the table option cdc-events-duplicate (cdc_events_duplicate=True), with which "
+    "the row before comes from state"
+)
+"""How the message of a decoder goes on about an update without the row before."""
 
 
 @attrs.frozen
@@ -56,12 +67,16 @@ class Use:
         metadata: The format's metadata that is wanted, by its keys (without ``value.``).
         topics: The topics that the table names; none where it has a pattern.
         registry: The schema registry of the cluster, secrets and all.
+        keyed: The primary key of a table that is read by key, by the names on the wire; empty for other tables. A
+            decoder of changes then accepts an update or a delete without the row before, or with the key alone in it:
+            of rows before a change and of deleted rows, only the key columns count.
     """
 
     side: Side = "value"
     metadata: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
     registry: Registry | None = None
+    keyed: tuple[str, ...] = ()
 
 
 ALONE: Final = Use()
@@ -91,6 +106,13 @@ class Decoded:
         bad: The messages that failed; they give no rows.
         kinds: For each row what it says, as a place in `ROW_KINDS` (int8); None where each row is new.
         metadata: For each key of `Use.metadata` its values, one per row, of the Arrow type that `Format.metadata` says.
+        infinite: How many values in the rows are NULL because they stand for infinity, which their types cannot hold.
+        unavailable: By the names of columns that have any: for each row whether the message says that the writer does
+            not have the value (boolean, without null). The row has NULL there.
+        undeclared: Names of columns that the messages hold and the row type does not, and how often each was met, at
+            least. Formats of change data say them.
+        truncates: The indexes of messages, ascending, that say that the table was emptied; they give no rows. A decoder
+            says them only for a table that is read by key (`Use.keyed`).
     """
 
     rows: pa.StructArray
@@ -98,6 +120,10 @@ class Decoded:
     bad: tuple[BadRecord, ...] = ()
     kinds: pa.Array | None = None
     metadata: Mapping[str, pa.Array] = attrs.field(factory=dict)
+    infinite: int = 0
+    unavailable: Mapping[str, pa.BooleanArray] = attrs.field(factory=dict)
+    undeclared: Mapping[str, int] = attrs.field(factory=dict)
+    truncates: tuple[int, ...] = ()
 
 
 @attrs.frozen(eq=False)
@@ -128,9 +154,9 @@ class Encoder(Protocol):
         """Write rows.
 
         Args:
-            rows: A struct array of the row type's Arrow type, no element of which is null.
-            kinds: For each row what it says, as a place in `ROW_KINDS` (int8); None where each row is new, and always
-                for a format that only inserts.
+            rows: A struct array of the row type's Arrow type, without null elements.
+            kinds: The kind of each row, as an index into `ROW_KINDS` (int8); None if each row is new, and always for a
+                format that only inserts.
         """
         ...
 
@@ -144,10 +170,10 @@ class Format(Options):
     Attributes:
         identifier: The format's name.
         insert_only: Whether every row is new; otherwise rows may be changes (`ROW_KINDS`).
-        metadata: What a message says beside its row, by key, and of what type; a table shows it as ``value.<key>``.
+        metadata: The types of what a message contains besides its row, by key; a table shows it as ``value.<key>``.
         needs_registry: Whether messages name their schema by its id in a schema registry.
-        connection: How the keys of the options begin that only say how something outside is reached; a query may go
-            on with others.
+        connection: The prefixes of the options that only say how an external service is reached; a restarted query may
+            change them.
     """
 
     identifier: ClassVar[str]
@@ -162,20 +188,20 @@ class Format(Options):
 
     @classmethod
     def column_types(cls) -> str | None:
-        """The column types in Markdown, for the reference page of a format whose types hang on more than options."""
+        """The column types in Markdown, for the reference page of a format whose types depend on more than options."""
         return None
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """The problems of this format with a row type and a direction, each without its place.
+        """Yield the problems of this format with a row type and a direction, each without its location.
 
-        Options that are wrong by themselves are told by `problems`; this tells what concerns the columns and the
+        Options that are wrong by themselves are reported by `problems`; this reports what concerns the columns and the
         combinations of options.
         """
         del row, direction
         return ()
 
     def check_use(self, row: t.Row, use: Use, direction: Direction) -> Iterable[Problem]:
-        """The problems of this format with how a table uses it: its side and its topics.
+        """Yield the problems of this format with how a table uses it: its side and its topics.
 
         The registry is not known here; see `check_registry`.
         """
@@ -183,47 +209,60 @@ class Format(Options):
         return ()
 
     def check_registry(self, registry: Registry | None) -> Iterable[Problem]:
-        """The problems of this format with the cluster's schema registry, or with there being none.
+        """Yield the problems of this format with the cluster's schema registry, or with its absence.
 
-        Told when the cluster is known, before anything runs. References to secrets are not resolved.
+        It is called once the cluster is known, before anything runs. References to secrets are not resolved.
         """
         del registry
         return ()
 
-    def registry(self, given: Registry | None) -> Registry | None:
-        """The schema registry that this format asks; None where it asks none.
+    def registry(self, cluster_registry: Registry | None) -> Registry | None:
+        """Return the schema registry that this format uses; None if it uses none.
 
         Args:
-            given: That of the cluster, whose login it may share.
+            cluster_registry: The registry of the cluster, whose login it may share.
         """
-        del given
+        del cluster_registry
         return None
 
     def prunable(self) -> bool:
-        """Whether a decoder for some of the columns gives for them what one for all columns gives.
+        """Whether a decoder for some of the columns returns the same values for them as a decoder for all columns.
 
-        So for formats that find columns by name; not for those that count positions or look at all of them.
+        This is true of formats that find columns by name, and not of those that count positions or read all columns.
         """
         return False
 
-    def portable(self) -> Self:
-        """The format as it travels: what it reads from files or classes of this process is inside it.
+    def alternatives(self) -> Iterable[Format]:
+        """Yield this format with other options that its messages may need.
 
-        A plan holds this one. Only asked of a format that `check` has nothing against.
+        If a message cannot be read, they are tried in this order, and the error names the first that reads it. They
+        must not lose data.
+        """
+        return ()
+
+    def portable(self) -> Self:
+        """Return the format as a plan contains it: with the contents of files and classes of this process.
+
+        It is called only if `check` has found no problem.
         """
         return self
 
-    def shown_options(self) -> Mapping[str, str]:
-        """The options that differ from their defaults, for people; what is long may be cut or told by its digest."""
+    def display_options(self) -> Mapping[str, str]:
+        """Return the options that differ from their defaults, for display; long values may be cut or digested."""
         return self.to_strings()
 
     @abstractmethod
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder that makes rows of this type; the names are those on the wire."""
+        """Return a decoder that makes rows of this type, whose names are those on the wire."""
 
     @abstractmethod
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type; the names are those on the wire."""
+        """Return an encoder for rows of this type, whose names are those on the wire."""
+
+
+def keeps_unavailable(format_: Format) -> bool:
+    """Whether rows name the columns whose values the writer of a change did not have (`UNAVAILABLE`)."""
+    return getattr(format_, "unavailable", "error") == "keep"
 
 
 class UnknownFormatError(KdslError):
@@ -231,31 +270,31 @@ class UnknownFormatError(KdslError):
 
 
 @cache
-def _registered() -> dict[str, EntryPoint]:
-    found = {name: EntryPoint(name, target, GROUP) for name, target in BUILT_IN.items()}
+def _load_entry_points() -> dict[str, EntryPoint]:
+    points = {name: EntryPoint(name, target, GROUP) for name, target in BUILT_IN.items()}
     for point in entry_points(group=GROUP):
-        if point.name in found and found[point.name].value != point.value:
+        if point.name in points and points[point.name].value != point.value:
             raise KdslError(
-                f"two packages register the format {point.name!r}: {found[point.name].value} and {point.value}; "
+                f"two packages register the format {point.name!r}: {points[point.name].value} and {point.value}; "
                 "uninstall one of them"
             )
-        found[point.name] = point
-    return found
+        points[point.name] = point
+    return points
 
 
 def format_names() -> tuple[str, ...]:
     """The names of all formats, sorted."""
-    return tuple(sorted(_registered()))
+    return tuple(sorted(_load_entry_points()))
 
 
 @cache
 def format_class(identifier: str) -> type[Format]:
-    """The format of a name.
+    """Return the format class of an identifier.
 
     Raises:
-        UnknownFormatError: There is none of that name, or its package fails to import.
+        UnknownFormatError: No format has this identifier, or its package cannot be imported.
     """
-    point = _registered().get(identifier)
+    point = _load_entry_points().get(identifier)
     if point is None:
         names = format_names()
         raise UnknownFormatError(
@@ -266,5 +305,5 @@ def format_class(identifier: str) -> type[Format]:
     except (ImportError, AttributeError) as e:
         raise UnknownFormatError(f"the format {identifier!r} ({point.value}) cannot be imported: {e}") from e
     if not (isinstance(loaded, type) and issubclass(loaded, Format)):
-        raise UnknownFormatError(f"the format {identifier!r} ({point.value}) is no subclass of kdsl.Format")
+        raise UnknownFormatError(f"the format {identifier!r} ({point.value}) is not a subclass of kdsl.Format")
     return loaded

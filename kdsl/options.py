@@ -1,7 +1,8 @@
 """An option is declared once: Python name, Flink key, type, default, doc, check.
 
-The declaration serves the typed constructor, the reading of DDL and YAML, the messages and the reference pages. A group
-of options (`Options`) records what it is given and never fails: `Options.problems` judges, and the resolver tells.
+The typed constructor, the reader of DDL and YAML, the messages and the reference pages all use the declaration. A group
+of options (`Options`) accepts any value and never fails: `Options.problems` finds the mistakes, which the resolver
+reports.
 """
 
 from __future__ import annotations
@@ -27,22 +28,35 @@ from typing import (
 
 import attrs
 
-from kdsl.client.hiding import USER_INFO, shown
-from kdsl.client.properties import Properties, value_problems
+from kdsl.client_settings.properties import Properties, check_property_type
 from kdsl.durations import duration_text, parse_duration
 from kdsl.errors import Problem, listing, nearest
 from kdsl.secrets import HIDDEN, Secret, is_reference
+from kdsl.secrets.hiding import find_secrets_in_addresses, redact_value
 
 T = TypeVar("T")
 Check = Callable[[Any], str | None]
 Secrecy = bool | Literal["address"]
 _ADDRESS: Secrecy = "address"
 _FREE = ".*"
-_GIVEN = "${{given:{}}}"
+_PLACEHOLDER = "${{given:{}}}"
+
+
+@attrs.frozen
+class Codec:
+    """How DDL and YAML spell the values of an option.
+
+    Attributes:
+        parse: Turns a string into a value.
+        format: Turns a value into a string.
+    """
+
+    parse: Callable[[str], Any]
+    format: Callable[[Any], str]
 
 
 class Spelling(Enum):
-    """The way in which a declaration names its options; messages speak the same."""
+    """How a declaration spells its options; messages use the same spelling."""
 
     PYTHON = "python"
     DDL = "ddl"
@@ -60,6 +74,7 @@ def option(
     secret: Secrecy = False,
     aliases: tuple[str, ...] = (),
     side: Literal["read", "write"] | None = None,
+    codec: Codec | None = None,
 ) -> T: ...
 @overload
 def option(
@@ -71,6 +86,7 @@ def option(
     secret: Secrecy = False,
     aliases: tuple[str, ...] = (),
     side: Literal["read", "write"] | None = None,
+    codec: Codec | None = None,
 ) -> Any: ...
 def option(
     key: str,
@@ -82,20 +98,22 @@ def option(
     secret: Secrecy = False,
     aliases: tuple[str, ...] = (),
     side: Literal["read", "write"] | None = None,
+    codec: Codec | None = None,
 ) -> Any:
     """Declare an option of an `Options` class.
 
     Args:
         key: Flink's key, without the prefix that the group has in a ``WITH`` clause. One that ends in ``.*`` stands for
-            all keys that begin so: the option is a mapping of the rest of their names to texts (`Properties`).
+            all keys with that prefix: the option maps the rest of each key to a string (`Properties`).
         doc: What it means, one or two sentences, with units.
-        default: The value when it is not given; without one the option is required.
-        check: Gives the reason why a value of the right type is still wrong, or None.
+        default: The default value; without one the option is required.
+        check: Returns what to write instead if a value of the right type is still wrong, or None.
         ignore_case: Whether the values of a ``Literal`` option are matched in any letter case.
-        secret: Whether the text is a secret: written out it becomes a `kdsl.secrets.Secret`, which never shows and
-            never pickles; a reference (``${env:NAME}``) stays text. ``"address"``: only a password within it is one.
-        aliases: Older keys that mean the same.
-        side: The only direction that looks at it; in the other one a wrong value is told as a warning.
+        secret: Whether the string is a secret: a literal one becomes a `kdsl.secrets.Secret`, which is never printed or
+            pickled; a reference (``${env:NAME}``) stays a string. ``"address"``: only a password inside it is secret.
+        aliases: Older keys with the same meaning.
+        side: The only direction that uses the option; in the other one a wrong value is a warning.
+        codec: How DDL and YAML spell the value, if its type alone does not say it.
     """
     metadata = {
         "key": key,
@@ -105,6 +123,7 @@ def option(
         "secret": secret,
         "aliases": aliases,
         "side": side,
+        "codec": codec,
     }
     return attrs.field(default=default, metadata=metadata)
 
@@ -113,21 +132,21 @@ def option(
 class Options:
     """A group of options; a format is one.
 
-    The constructor takes the options by their Python names and records everything, also what is wrong: unknown names
-    and values of the wrong type become problems that the resolver tells together with all others.
+    The constructor takes the options by their Python names and never fails: unknown names and values of the wrong type
+    become problems, which the resolver reports together with all others.
     """
 
     __attrs_attrs__: ClassVar[Any]
     title: ClassVar[str] = "option group"
     without: ClassVar[Mapping[str, str]] = {}
-    """Options of the group that it is made from which it has not, by their Python names; they keep their defaults.
+    """Options of the parent class that this group does not have, by Python name; they keep their defaults.
 
-    Each with the reason, for messages; empty where there is none to tell.
+    The values are the reasons, for messages; empty if there is no reason to mention.
     """
 
     @classmethod
-    def declared(cls) -> tuple[attrs.Attribute[Any], ...]:
-        """The declarations of the group's options."""
+    def declarations(cls) -> tuple[attrs.Attribute[Any], ...]:
+        """The declarations of the group's options, in order."""
         return tuple(a for a in attrs.fields(cls) if a.name not in cls.without)
 
     def __init_subclass__(cls) -> None:
@@ -136,194 +155,229 @@ class Options:
 
     if not TYPE_CHECKING:  # type checkers make the constructor from the fields
 
-        def __init__(self, **given: Any) -> None:
-            known = {a.name: a for a in self.declared()}
+        def __init__(self, **values: Any) -> None:
+            known = {a.name: a for a in self.declarations()}
             for a in attrs.fields(type(self)):  # ``attrs.evolve`` gives all of them
-                if a.name in self.without and given.get(a.name, a.default) == a.default:
-                    given.pop(a.name, None)
-            recorded = [self._unknown(name, known, "{}=") for name in given if name not in known]
+                if a.name in self.without and values.get(a.name, a.default) == a.default:
+                    values.pop(a.name, None)
+            mistakes = [self._unknown_option(name, known, "{}=") for name in values if name not in known]
             for name, a in known.items():
-                if name in given:
-                    given[name] = _held(given[name], a, recorded)
+                if name in values:
+                    values[name] = _normalize(values[name], a, mistakes)
             for a in known.values():
-                if a.default is attrs.NOTHING and a.name not in given:
-                    recorded.append(_problem("option-missing", a, "is required", f"add {{}}: {a.metadata['doc']}"))
-                    given[a.name] = None
-            object.__setattr__(self, "_recorded", tuple(recorded))
-            self.__attrs_init__(**{name: value for name, value in given.items() if name in known})
+                if a.default is attrs.NOTHING and a.name not in values:
+                    fix = ("add ", f": {a.metadata['doc']}")
+                    mistakes.append(_Mistake("option-missing", "is required", fix, a.name))
+                    values[a.name] = None
+            object.__setattr__(self, "_mistakes", tuple(mistakes))
+            self.__attrs_init__(**{name: value for name, value in values.items() if name in known})
 
     @classmethod
-    def _unknown(cls, name: str, valid: Mapping[str, Any], form: str) -> Problem:
+    def _unknown_option(cls, name: str, valid: Mapping[str, Any], form: str) -> _Mistake:
         message = f"{cls.title} has no option {form.format(name) if form == '{}=' else repr(name)}"
         known = listing(sorted(valid)) if valid else "none"
-        return Problem("option-unknown", message + nearest(name, valid), f"use one of its options: {known}")
+        fix = (f"use one of its options: {known}",)
+        return _Mistake("option-unknown", message + nearest(name, valid), fix, name, declared=False)
 
     @classmethod
-    def from_strings(cls, given: Mapping[str, str]) -> Self:
-        """Make the group from Flink's keys and texts, as a ``WITH`` clause or a YAML document holds them.
+    def from_strings(cls, strings: Mapping[str, str]) -> Self:
+        """The group with the values of a ``WITH`` clause or a YAML document; a string that cannot be read is a problem.
 
-        What cannot be read is recorded and told by `problems`.
+        Args:
+            strings: The values by Flink's keys.
         """
-        by_key = {a.metadata["key"]: a for a in cls.declared()}
+        by_key = {a.metadata["key"]: a for a in cls.declarations()}
         by_any = {**{alias: a for a in by_key.values() for alias in a.metadata["aliases"]}, **by_key}
         free = {key.removesuffix("*"): a for key, a in by_any.items() if key.endswith(_FREE)}
         values: dict[str, Any] = {}
         written: dict[str, str] = {}
-        recorded: list[Problem] = []
-        for key, text in given.items():
+        mistakes: list[_Mistake] = []
+        for key, text in strings.items():
             a = by_any.get(key)
             start = next((s for s in free if key.startswith(s) and key != s and not key.startswith(f"{s}*")), None)
             if a is None and start is not None:
                 values.setdefault(free[start].name, {})[key.removeprefix(start)] = text
                 continue
             if a is None or key.endswith(_FREE):
-                recorded.append(cls._unknown(key, by_key, "{}"))
+                mistakes.append(cls._unknown_option(key, by_key, "{}"))
                 continue
             if written.setdefault(a.name, text) != text:
                 message = f"and its older key{'s' if len(a.metadata['aliases']) > 1 else ''} "
                 message += f"{listing(a.metadata['aliases'])} have different values"
-                recorded.append(_problem("option-twice", a, message, "keep {}"))
+                mistakes.append(_Mistake("option-twice", message, ("keep ", ""), a.name))
             try:
-                values[a.name] = _read(text, a.type, ignore_case=a.metadata["ignore_case"])
+                values[a.name] = _parse(text, a)
             except ValueError as e:
-                recorded.append(
-                    _problem("option-value", a, f"has the value {text!r}: {e}", f"give {{}} {_kind(a.type)}")
-                )
+                mistakes.append(_value_mistake(a, f"has the value {text!r}: {e}"))
                 values.setdefault(a.name, None if a.default is attrs.NOTHING else a.default)
-        made = cls(**values)
-        object.__setattr__(made, "_recorded", (*made._recorded, *recorded))  # type: ignore[attr-defined]
-        return made
+        options = cls(**values)
+        object.__setattr__(options, "_mistakes", (*options._mistakes, *mistakes))  # type: ignore[attr-defined]
+        return options
 
     def to_strings(self) -> dict[str, str]:
-        """The options that differ from their defaults, as Flink's keys and texts."""
-        found: dict[str, str] = {}
-        for a in self.declared():
+        """The options that differ from their defaults, as strings by Flink's keys."""
+        strings: dict[str, str] = {}
+        for a in self.declarations():
             value, key = getattr(self, a.name), a.metadata["key"]
             if value == a.default or value is None:
                 continue
             if isinstance(value, Properties):
-                found.update({key.removesuffix("*") + name: text for name, text in value.redacted().items()})
+                strings.update({key.removesuffix("*") + name: text for name, text in value.redact().items()})
             else:
-                found[key] = _shown(value, a)
-        return found
+                strings[key] = _display(value, a)
+        return strings
 
-    def split(self, prefix: str = "") -> tuple[Self, dict[str, str]]:
-        """Take the literal secrets out, as `kdsl.client.properties.Properties.split` does.
+    def spell_changes(self, other: Options, prefix: str = "") -> tuple[str, str]:
+        """How to write the options that differ in another group.
 
         Args:
-            prefix: Goes before the keys of the literals.
+            other: The other group, of the same class.
+            prefix: The prefix of Flink's keys.
 
         Returns:
-            The group with ``${given:KEY}`` in the place of each literal secret, and the literals by key.
+            The arguments of the constructor, and the options in SQL.
         """
-        kept: dict[str, Any] = {}
-        literals: dict[str, str] = {}
-        for a in self.declared():
-            value, key = getattr(self, a.name), prefix + a.metadata["key"]
-            if isinstance(value, Secret):
-                kept[a.name], literals[key] = _GIVEN.format(key), value.reveal()
-            elif isinstance(value, Properties):
-                kept[a.name], found = value.split(key.removesuffix("*"))
-                literals.update(found)
-            else:
-                kept[a.name] = value
-        return (type(self)(**kept) if literals else self), literals
+        changed = [a for a in self.declarations() if getattr(self, a.name) != getattr(other, a.name)]
+        arguments = (f"{a.name}={getattr(other, a.name)!r}" for a in changed)
+        settings = (
+            f"'{prefix}{a.metadata['key']}' = {_sql_string(_display(getattr(other, a.name), a))}" for a in changed
+        )
+        return ", ".join(arguments), ", ".join(settings)
 
-    def joined(self, literals: Mapping[str, str], prefix: str = "") -> Self:
-        """Put the literal secrets back that `split` took out."""
-        if not any(key.startswith(prefix) for key in literals):
-            return self
-        made: dict[str, Any] = {}
-        for a in self.declared():
-            value, key = getattr(self, a.name), prefix + a.metadata["key"]
-            if isinstance(value, Properties):
-                value = value.joined(literals, key.removesuffix("*"))
-            elif key in literals and value == _GIVEN.format(key):
-                value = Secret(literals[key])
-            made[a.name] = value
-        return type(self)(**made)
-
-    def complaints(
-        self, name: Callable[[str, str], str] = lambda name, _key: f"{name}="
-    ) -> Iterator[tuple[str | None, Problem]]:
-        """Everything that is wrong with the values, each by itself, with the Python name of the option.
+    def split(self, prefix: str = "") -> tuple[Self, dict[str, str]]:
+        """Separate the literal secrets, as `kdsl.client_settings.properties.Properties.split` does.
 
         Args:
-            name: Gives an option's name in the user's spelling, from its Python name and its Flink key.
+            prefix: The prefix of the keys of the literals.
+
+        Returns:
+            The group with ``${given:KEY}`` in place of each literal secret, and the literals by key.
         """
-        for problem in self._recorded:  # type: ignore[attr-defined]
-            attribute = problem.code.partition(":")[2]
-            yield attribute or None, _spelled(problem, type(self), name)
+        values: dict[str, Any] = {}
+        literals: dict[str, str] = {}
+        for a in self.declarations():
+            value, key = getattr(self, a.name), prefix + a.metadata["key"]
+            if isinstance(value, Secret):
+                values[a.name], literals[key] = _PLACEHOLDER.format(key), value.reveal()
+            elif isinstance(value, Properties):
+                values[a.name], of_value = value.split(key.removesuffix("*"))
+                literals.update(of_value)
+            else:
+                values[a.name] = value
+        return (type(self)(**values) if literals else self), literals
+
+    def with_literals(self, literals: Mapping[str, str], prefix: str = "") -> Self:
+        """The group with the literal secrets that `split` separated.
+
+        Args:
+            literals: The literal secrets by key.
+            prefix: The prefix of their keys.
+        """
+        if not any(key.startswith(prefix) for key in literals):
+            return self
+        values: dict[str, Any] = {}
+        for a in self.declarations():
+            value, key = getattr(self, a.name), prefix + a.metadata["key"]
+            if isinstance(value, Properties):
+                value = value.with_literals(literals, key.removesuffix("*"))
+            elif key in literals and value == _PLACEHOLDER.format(key):
+                value = Secret(literals[key])
+            values[a.name] = value
+        return type(self)(**values)
+
+    def problems(self, name: Callable[[str, str], str] = lambda name, _key: f"{name}=") -> Iterator[Problem]:
+        """The problems of the values, each checked by itself; `Problem.option` is the Python name of the option.
+
+        Args:
+            name: Returns an option's name in the user's spelling, from its Python name and its Flink key.
+        """
+        for mistake in self._all_mistakes():
+            yield mistake.problem(name, attrs.fields_dict(type(self)))
+
+    def _all_mistakes(self) -> Iterator[_Mistake]:
+        yield from self._mistakes  # type: ignore[attr-defined]
         for a in attrs.fields(type(self)):
             value = getattr(self, a.name)
             if value is None and a.default is attrs.NOTHING:
                 continue
             if isinstance(value, Secret) and a.metadata["secret"]:
                 continue
-            if not _fits(value, a.type):
-                seen = HIDDEN if a.metadata["secret"] or a.metadata["key"].endswith(_FREE) else repr(value)
-                near = "" if seen == HIDDEN else _nearest(value, a.type)
-                found = _problem("option-value", a, f"has the value {seen}{near}", f"give {{}} {_kind(a.type)}")
-                yield a.name, _spelled(found, type(self), name)
-            elif a.metadata["check"] and not isinstance(value, Secret) and (complaint := a.metadata["check"](value)):
-                found = _problem("option-value", a, f"has the value {value!r}", complaint)
-                yield a.name, _spelled(found, type(self), name)
-
-    def problems(self, name: Callable[[str, str], str] = lambda name, _key: f"{name}=") -> Iterator[Problem]:
-        """The problems of `complaints`."""
-        yield from (problem for _, problem in self.complaints(name))
+            if not _matches(value, a.type):
+                shown = HIDDEN if a.metadata["secret"] or a.metadata["key"].endswith(_FREE) else repr(value)
+                hint = "" if shown == HIDDEN else _nearest(value, a.type)
+                yield _value_mistake(a, f"has the value {shown}{hint}")
+            elif a.metadata["check"] and not isinstance(value, Secret) and (fix := a.metadata["check"](value)):
+                yield _Mistake("option-value", f"has the value {value!r}", (fix,), a.name)
 
     def valid(self) -> Self:
-        """The group with the default in the place of every wrong value, so that other rules can go on."""
-        wrong = {attribute for attribute, _ in self.complaints() if attribute}
+        """The group with the default in place of every wrong value, so that other rules can be checked."""
+        wrong = {mistake.option for mistake in self._all_mistakes() if mistake.declared}
         if not wrong:
             return self
-        fields = {a.name: a.default for a in self.declared() if a.default is not attrs.NOTHING}
-        kept = {a.name: getattr(self, a.name) for a in self.declared() if a.name not in wrong}
-        return type(self)(**{**fields, **kept})
+        defaults = {a.name: a.default for a in self.declarations() if a.default is not attrs.NOTHING}
+        right = {a.name: getattr(self, a.name) for a in self.declarations() if a.name not in wrong}
+        return type(self)(**{**defaults, **right})
 
     def __repr__(self) -> str:
         values = ((a, getattr(self, a.name)) for a in attrs.fields(type(self)))
-        told = (f"{a.name}={_told(value, a)}" for a, value in values if value != a.default)
-        return f"{type(self).__name__}({', '.join(told)})"
+        arguments = (f"{a.name}={_repr(value, a)}" for a, value in values if value != a.default)
+        return f"{type(self).__name__}({', '.join(arguments)})"
 
     @classmethod
     def reference(cls, prefix: str = "") -> str:
         """The table of the options in Markdown, for the reference pages."""
         rows = ["| option | Python | type | default | meaning |", "| --- | --- | --- | --- | --- |"]
-        for a in cls.declared():
+        for a in cls.declarations():
             default = "none" if a.default is None or a.default == Properties() else f"`{_write(a.default)}`"
             default = "required" if a.default is attrs.NOTHING else default
-            kind = ("a secret" if a.metadata["secret"] is True else _kind(a.type)).replace("|", "\\|")
+            kind = ("a secret" if a.metadata["secret"] is True else _describe(a.type)).replace("|", "\\|")
             older = "".join(f" Older key: `{prefix}{alias}`." for alias in a.metadata["aliases"])
             doc = (a.metadata["doc"] + older).replace("|", "\\|")
             rows.append(f"| `{prefix}{a.metadata['key']}` | `{a.name}` | {kind} | {default} | {doc} |")
         return "\n".join(rows)
 
 
-# A problem of an option is recorded with the placeholder {} for its name, filled in when it is told.
-def _problem(code: str, a: attrs.Attribute[Any], message: str, fix: str) -> Problem:
-    return Problem(f"{code}:{a.name}", f"{{}} {_escaped(message)}", fix if "{}" in fix else _escaped(fix))
+@attrs.frozen
+class _Mistake:
+    """A mistake in a group of options; how the user spells the option is known only when it is reported.
+
+    Attributes:
+        code: The stable name of the rule.
+        message: What is wrong; the name of a declared option goes before it.
+        fix: The parts of the fix; the name of a declared option goes between them.
+        option: The Python name of the option; of an unknown one the name that the user wrote.
+        declared: Whether the group has the option.
+    """
+
+    code: str
+    message: str
+    fix: tuple[str, ...]
+    option: str
+    declared: bool = True
+
+    def problem(self, name: Callable[[str, str], str], options: Mapping[str, attrs.Attribute[Any]]) -> Problem:
+        """The problem, with the option's name in the user's spelling.
+
+        Args:
+            name: Returns that spelling, from the Python name and the Flink key.
+            options: The options of the group by Python name.
+        """
+        if not self.declared:
+            return Problem(self.code, self.message, "".join(self.fix), option=self.option)
+        shown = name(self.option, options[self.option].metadata["key"])
+        return Problem(self.code, f"{shown} {self.message}", shown.join(self.fix), option=self.option)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")
-
-
-def _spelled(problem: Problem, cls: type[Options], name: Callable[[str, str], str]) -> Problem:
-    code, _, attribute = problem.code.partition(":")
-    if not attribute:
-        return problem
-    shown = name(attribute, getattr(attrs.fields(cls), attribute).metadata["key"])
-    return attrs.evolve(problem, code=code, message=problem.message.format(shown), fix=problem.fix.format(shown))
+def _value_mistake(a: attrs.Attribute[Any], message: str) -> _Mistake:
+    return _Mistake("option-value", message, ("set ", f" to {_describe(a.type)}"), a.name)
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
-def _kind(kind: Any) -> str:
-    """A type of an option in words."""
+def _describe(kind: Any) -> str:
+    """The type of an option in words."""
     words = []
     for one in _alternatives(kind):
         if get_origin(one) is Literal:
@@ -331,41 +385,44 @@ def _kind(kind: Any) -> str:
         elif get_origin(one) is tuple:
             words.append("a list separated by ';'")
         elif _is_mapping(one):
-            words.append("settings by their names")
+            words.append(_WORDS.get(one, "a mapping of settings"))
         elif one is not NoneType:
             words.append(_WORDS.get(one, getattr(one, "__name__", str(one))))
     return " or ".join(words)
 
 
-_WHOLE = re.compile(r"[-+]?[0-9]{1,1000}")
+_INTEGERS = Mapping[int, int]
+_INTEGER = re.compile(r"[-+]?[0-9]{1,1000}")
 _WORDS: dict[Any, str] = {
     bool: "true or false",
-    int: "a whole number",
-    str: "a text",
-    timedelta: "a duration (as '5 min')",
+    int: "an integer",
+    str: "a string",
+    timedelta: "a duration such as '5 min'",
+    _INTEGERS: "a mapping of integers",
 }
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def _matches(value: Any, kind: Any) -> bool:
     for one in _alternatives(kind):
         match get_origin(one):
             case _ if one is NoneType:
-                good = value is None
+                matches = value is None
             case origin if origin is Literal:
-                good = value in get_args(one)
+                matches = value in get_args(one)
             case origin if origin is tuple:
-                good = isinstance(value, tuple) and all(isinstance(v, get_args(one)[0]) for v in value)
+                matches = isinstance(value, tuple) and all(isinstance(v, get_args(one)[0]) for v in value)
             case _ if _is_mapping(one):
-                good = isinstance(value, Properties)
+                numbers = [number for pair in value.items() for number in pair] if isinstance(value, Mapping) else [""]
+                matches = all(type(n) is int for n in numbers) if one == _INTEGERS else isinstance(value, Properties)
             case _:
-                good = isinstance(value, one) and (one is bool or not isinstance(value, bool))
-        if good:
+                matches = isinstance(value, one) and (one is bool or not isinstance(value, bool))
+        if matches:
             return True
     return False
 
 
 def _nearest(value: Any, kind: Any) -> str:
-    """The accepted value that is meant, where it can be guessed."""
+    """A hint at the accepted value that is closest to a wrong one, or nothing."""
     literals = (one for one in _alternatives(kind) if get_origin(one) is Literal)
     return nearest(str(value), (str(v) for one in literals for v in get_args(one)))
 
@@ -374,26 +431,24 @@ def _is_mapping(kind: Any) -> bool:
     return isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping)
 
 
-def _held(value: Any, a: attrs.Attribute[Any], recorded: list[Problem]) -> Any:
-    """A value as the group keeps it.
+def _normalize(value: Any, a: attrs.Attribute[Any], mistakes: list[_Mistake]) -> Any:
+    """A value as the group stores it; problems of a mapping are added to the mistakes.
 
-    That is: in the letter case of its declaration where any will do, as `Properties` where it is a free-form mapping,
-    as a `Secret` where it is one that was written out.
+    Values that ignore case get the case of their declaration, free-form mappings become `Properties`, and literal
+    secrets become a `Secret`.
     """
     if a.metadata["key"].endswith(_FREE) and isinstance(value, Mapping):
-        given: dict[Any, Any] = dict(value)
-        wrong = {name: told for name, one in given.items() for told in value_problems(name, one)}
-        recorded.extend(
-            _problem("option-value", a, f"has an odd value of {name!r}", "give texts, numbers, true or false in {}")
-            for name in wrong
-        )
-        return Properties({str(name): one for name, one in given.items() if name not in wrong})
+        entries: dict[Any, Any] = dict(value)
+        wrong = {name: problem for name, one in entries.items() for problem in check_property_type(name, one)}
+        for name in wrong:
+            fix = ("use only strings, numbers, true and false in ", "")
+            mistakes.append(_Mistake("option-value", f"has a value of the wrong type for {name!r}", fix, a.name))
+        return Properties({str(name): one for name, one in entries.items() if name not in wrong})
     if not isinstance(value, str):
         return value
     match a.metadata["secret"]:
         case "address":
-            literal = any(not is_reference(found["password"]) for found in USER_INFO.finditer(value))
-            return Secret(value) if literal or _is_odd(value) else value
+            return Secret(value) if find_secrets_in_addresses(value) or _may_hide_password(value) else value
         case True if value and not is_reference(value):
             return Secret(value)
     if not a.metadata["ignore_case"]:
@@ -402,40 +457,55 @@ def _held(value: Any, a: attrs.Attribute[Any], recorded: list[Problem]) -> Any:
     return next((one for one in accepted if one.lower() == value.lower()), value)
 
 
-def _shown(value: Any, a: attrs.Attribute[Any]) -> str:
-    """A value as text that may be printed; of an address all but the password."""
+def _display(value: Any, a: attrs.Attribute[Any]) -> str:
+    """A value as a string that may be printed: an address without its password, no other secret."""
     if not isinstance(value, Secret):
-        return _write(value)
+        codec: Codec | None = a.metadata["codec"]
+        return codec.format(value) if codec else _write(value)
     address = value.reveal()
-    return shown("", address) if a.metadata["secret"] == _ADDRESS and not _is_odd(address) else HIDDEN
+    return redact_value("", address) if a.metadata["secret"] == _ADDRESS and not _may_hide_password(address) else HIDDEN
 
 
-def _is_odd(address: str) -> bool:
-    """Whether there may be a password in an address that is none, as it has no scheme."""
+def _sql_string(text: str) -> str:
+    """A string literal of SQL."""
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def _may_hide_password(address: str) -> bool:
+    """Whether an address without a scheme has an ``@``, so that a password cannot be found in it."""
     return any("@" in part and "://" not in part for part in address.split(","))
 
 
-def _told(value: Any, a: attrs.Attribute[Any]) -> str:
-    return repr(_shown(value, a)) if isinstance(value, Secret) else repr(value)
+def _repr(value: Any, a: attrs.Attribute[Any]) -> str:
+    return repr(_display(value, a)) if isinstance(value, Secret) else repr(value)
 
 
-def _read(text: str, kind: Any, *, ignore_case: bool) -> Any:
-    for one in _alternatives(kind):
+def _parse(text: str, a: attrs.Attribute[Any]) -> Any:
+    """The value of a string in DDL or YAML.
+
+    Raises:
+        ValueError: The string is not a value of the option's type.
+    """
+    codec: Codec | None = a.metadata["codec"]
+    if codec is not None:
+        return codec.parse(text)
+    for one in _alternatives(a.type):
         if one is bool:
             if text.strip().lower() not in ("true", "false"):
                 raise ValueError("expected true or false")
             return text.strip().lower() == "true"
         if one is int:
-            if not _WHOLE.fullmatch(text.strip()):
-                raise ValueError("expected a whole number")
+            if not _INTEGER.fullmatch(text.strip()):
+                raise ValueError("expected an integer")
             return int(text)
         if one is timedelta:
             return parse_duration(text)
         if get_origin(one) is Literal:
             for value in get_args(one):
-                if str(value) == text or (ignore_case and str(value).lower() == text.lower()):
+                if str(value) == text or (a.metadata["ignore_case"] and str(value).lower() == text.lower()):
                     return value
-            raise ValueError(f"expected {_kind(one)}{nearest(text, map(str, get_args(one)))}")
+            raise ValueError(f"expected {_describe(one)}{nearest(text, map(str, get_args(one)))}")
         if get_origin(one) is tuple:
             return tuple(part.strip() for part in text.split(";"))
     return text

@@ -6,13 +6,17 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.class_archive import java_options, write_archive
+from tests.python_workers.fork_server import fork_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,8 +27,13 @@ ROOT = Path(__file__).parent.parent
 LONGEST = ("tests/security/", "tests/typing/")
 
 os.environ.pop("COLUMNS", None)  # a console keeps the width that it finds when it is made; tests say their own
-# Brokers and sessions of tests live for seconds or minutes: what the second compiler makes of them is not earned back.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# Brokers and sessions of tests live for seconds or minutes, too short to earn back the second compiler. Without it the
+# code cache has 48 MB, which a Spark session fills; the JVM then sweeps the cache and compiles the same methods again.
+JAVA_OPTIONS = os.environ.setdefault(
+    "KDSL_TEST_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
+)
+os.environ["JDK_JAVA_OPTIONS"] = f"{JAVA_OPTIONS} {java_options()}"
+_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 # How long an example takes says how busy a machine is, and nothing of the code.
 settings.register_profile(
@@ -57,14 +66,54 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def python_workers() -> Iterator[None]:
+    """Lets all Python processes that Spark starts for the tests start fast, also those of other Spark sessions."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    path = [str(ROOT / "tests/python_workers"), str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(folder for folder in path if folder)  # a bare checkout works, too
+    with fork_server() as address:
+        os.environ["KDSL_TEST_FORK_SERVER"] = address
+        yield
+        del os.environ["KDSL_TEST_FORK_SERVER"]
+
+
+@contextmanager
+def remember_jvm_names() -> Iterator[None]:
+    """Look up the names of the JVM's classes and packages once.
+
+    Every `F.col` asks for some, and the JVM searches all jars of its class path for each name that is not a class.
+    """
+    from py4j.java_gateway import JavaPackage, JVMView  # type: ignore[import-untyped]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for owner in (JVMView, JavaPackage):
+            patch.setattr(owner, "__getattr__", _remember(owner.__getattr__))
+        yield
+
+
+def _remember(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    from py4j.java_gateway import JavaPackage
+
+    def get(self: Any, name: str) -> Any:
+        known = vars(self).setdefault("_kdsl_known", {})
+        if name in known:
+            return known[name]
+        member = look_up(self, name)
+        if name.islower() or not isinstance(member, JavaPackage):  # a class may come with a jar that is added later
+            known[name] = member
+        return member
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory, python_workers: None) -> Iterator[SparkSession]:
     """A Spark session with two cores, as small and as quiet as possible, in UTC; ANSI mode is Spark's default (on)."""
     from pyspark.sql import SparkSession
 
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    path = [str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(folder for folder in path if folder)  # a bare checkout works, too
+    write_archive()
+    os.environ["JDK_JAVA_OPTIONS"] = f"{JAVA_OPTIONS} {java_options()}"
     session = (
         SparkSession.builder.master("local[2]")
         .appName("kdsl tests")
@@ -78,15 +127,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.streaming.metricsEnabled", "false")
+        # Spark's default starts a process of `readlink` four times for each file of a checkpoint in a local folder.
+        .config("spark.sql.streaming.checkpointFileManagerClass", _RENAMES)
+        .config("spark.databricks.delta.snapshotPartitions", "2")  # 50 tasks for each look at a log of a few files
         .config(map=json.loads(os.environ.get("KDSL_TEST_SPARK", "{}")))  # a cluster's, to run the same tests there
         .getOrCreate()
     )
-    yield session
+    with remember_jvm_names():
+        yield session
     session.stop()
 
 
 @pytest.fixture(scope="session")
-def connect() -> Iterator[ConnectServer]:
+def connect(python_workers: None) -> Iterator[ConnectServer]:
     """A Spark Connect server, on which programs run in processes of their own."""
     pytest.importorskip("grpc_status", reason="pyspark's Connect client is not installed")
     from tests.connect import ConnectServer

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from confluent_kafka import Producer
 
-from kdsl.run.cluster import native
+from kdsl.run import ffi as native
 
 FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH = 1, 2, 3, 8, 9
 """Kinds of requests, by Kafka's numbers."""

@@ -21,3 +21,8 @@ def first_table(path: Path, *, used: bool = False) -> str:
     body, _, rest = code.partition("\n\nshop = ")
     job = f"\ndef job(spark: SparkSession) -> None:\n    shop = {rest.strip()}\n".replace("\nbig", "\n    big")
     return f"{_IMPORTS}{body}{job if used and rest else ''}\n"
+
+
+def code_of(path: Path, language: str = "python") -> str:
+    """All code of a page in one language, as one program."""
+    return "\n".join(re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL))

@@ -6,15 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
+from traceback import format_exception
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kdsl.client.properties import Properties, Value
+from kdsl.client_settings.properties import Properties, Value
 from kdsl.cluster import Cluster, Registry
-from kdsl.errors import ResolveError
-from kdsl.secrets import SecretError
+from kdsl.errors import ResolveError, SecretError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LITERAL = f'{PLAIN} required username="u" password="HUSH";'
@@ -66,22 +66,22 @@ def test_a_detached_cluster_travels_without_the_literals_that_travel_apart() -> 
         registry=Registry("http://r", Properties({"basic-auth.user-info": "HUSH:HUSH"})),
     )
 
-    detached, literals = cluster.detached()
+    detached, literals = cluster.split_literals()
 
     assert b"HUSH" not in pickle.dumps(detached)
     assert "HUSH" not in repr(detached)
     assert literals == {"sasl.jaas.config": LITERAL, "registry.basic-auth.user-info": "HUSH:HUSH"}
-    assert pickle.loads(pickle.dumps(detached)).attached(literals) == cluster
-    assert detached.attached(literals).consumer() == cluster.consumer()
+    assert pickle.loads(pickle.dumps(detached)).with_literals(literals) == cluster
+    assert detached.with_literals(literals).consumer() == cluster.consumer()
 
 
 def test_a_detached_cluster_without_its_literals_says_what_is_missing() -> None:
-    detached, _ = Cluster("a:1", properties=login(LITERAL)).detached()
+    detached, _ = Cluster("a:1", properties=login(LITERAL)).split_literals()
 
     with pytest.raises(ResolveError) as e:
         detached.consumer()
 
-    assert "the value of 'sasl.jaas.config' was written out on the driver and did not travel here" in str(e.value)
+    assert "the value of 'sasl.jaas.config' was written out on the driver and is not available here" in str(e.value)
     assert detached.problems() == ()
 
 
@@ -89,7 +89,7 @@ def test_a_user_and_a_password_in_a_registry_s_address_become_a_property() -> No
     registry = Registry("https://me:p%40w@one:8081,https://two")
 
     assert registry.url == "https://one:8081,https://two"
-    assert registry.properties.revealed() == {"basic-auth.user-info": "me:p@w"}
+    assert registry.properties.reveal() == {"basic-auth.user-info": "me:p@w"}
     assert "p@w" not in repr(registry)
 
 
@@ -125,11 +125,13 @@ def test_references_that_this_process_cannot_resolve_are_told(monkeypatch: pytes
     registry = Registry("http://r", Properties({"bearer-auth.token": "${file:/no/such/file}"}))
     cluster = Cluster("a:1", properties={**login(REFERRED), "ssl.key.password": "HUSH"}, registry=registry)
 
-    found = [problem.message for problem in cluster.unresolved()]
+    found = [problem.message for problem in cluster.check_references()]
 
     assert len(found) == 2
-    assert found[0].startswith("the value of 'sasl.jaas.config' cannot be had: ${env:KDSL_TEST_PW} cannot be resolved")
-    assert found[1].startswith("the value of 'bearer-auth.token' cannot be had: ${file:/no/such/file} cannot be")
+    assert found[0].startswith(
+        "the value of 'sasl.jaas.config' cannot be resolved: ${env:KDSL_TEST_PW} cannot be resolved"
+    )
+    assert found[1].startswith("the value of 'bearer-auth.token' cannot be resolved: ${file:/no/such/file} cannot be")
 
 
 def test_all_problems_are_told_at_once_and_none_before_they_are_asked_for() -> None:
@@ -158,7 +160,7 @@ def test_a_wrong_cluster_makes_no_client() -> None:
         "the cluster 'prod' has 2 problems:",
         "  bootstrap_servers is 'a:1', but the properties have 'bootstrap.servers' 'b:2'; "
         "remove 'bootstrap.servers' from the properties",
-        "  'acks' has the value 'some'; give one of 'all', '-1', '0' and '1'",
+        "  'acks' has the value 'some'; use one of 'all', '-1', '0' and '1'",
     ]
 
 
@@ -175,7 +177,7 @@ def test_a_table_s_properties_win_over_the_cluster_s() -> None:
 def test_the_connector_s_and_java_s_settings_come_from_the_same_properties() -> None:
     cluster = Cluster("a:1", properties={"group.id": "g", "fetch.max.wait.ms": 5, "client.id.prefix": "p"})
 
-    assert cluster.connector().client_id_prefix == "p"
+    assert cluster.kdsl_settings().client_id_prefix == "p"
     assert cluster.java("consumer").settings == {"group.id": "g", "fetch.max.wait.ms": "5", "bootstrap.servers": "a:1"}
 
 
@@ -280,7 +282,11 @@ PLACES = ("bootstrap.servers", "propertys", "properties.a", "properties.b", "c",
         ("clusters: []", None, "$.clusters: there is no mapping of clusters by name; write clusters: {name: …}"),
         ("clusters: {a: {}, b: {}}", None, "$.clusters: there are several clusters; name one of 'a' and 'b'"),
         ("clusters: {prod: {}}", "prd", "there is no cluster 'prd' (did you mean 'prod'?); name one of 'prod'"),
-        ("clusters: {a: x}", "a", "$.clusters.a: the cluster is no mapping; write 'bootstrap_servers', 'properties'"),
+        (
+            "clusters: {a: x}",
+            "a",
+            "$.clusters.a: the cluster is not a mapping; write 'bootstrap_servers', 'properties'",
+        ),
         (
             "clusters: {a: {}}",
             "a",
@@ -310,5 +316,69 @@ def test_a_password_in_an_address_may_hold_a_comma() -> None:
     registry = Registry("http://me:hu,sh@host:8081")
 
     assert registry.url == "http://host:8081"
-    assert registry.properties.revealed() == {"basic-auth.user-info": "me:hu,sh"}
+    assert registry.properties.reveal() == {"basic-auth.user-info": "me:hu,sh"}
     assert "sh@" not in repr(registry)
+
+
+BROKEN_DOCUMENTS = (
+    "sasl.jaas.config: a.PlainLoginModule required username=u password: HUSH;",
+    "ssl.key.password: *HUSH",
+    'ssl.key.password: "HUSH',
+    "ssl.key.password: 'HUSH",
+    "ssl.key.password: !HUSH",
+    "ssl.key.password: !HU!SH",
+    "ssl.key.password: {HUSH",
+    "ssl.key.password: [HUSH",
+    "ssl.key.password: @HUSH",
+    "ssl.key.password: `HUSH",
+    "ssl.key.password: %HUSH",
+    "ssl.key.password: &HUSH\n      ssl.keystore.password: &HUSH x",
+    'ssl.key.password: "HUSH\\q"',
+    'ssl.key.password: "HUSH\\xZZ"',
+    "ssl.key.password: HUSH\n   more: HUSH",
+    "ssl.key.password: |HUSH",
+    "ssl.key.password: HUSH\x07",
+    "ssl.key.password: !!binary HUSHü",
+    "ssl.key.password: {HUSH: HUSH}",
+    "ssl.key.password: [HUSH, HUSH]",
+    "<<: HUSH",
+    "? [HUSH]\n      : HUSH",
+)
+
+
+@pytest.mark.parametrize("text", BROKEN_DOCUMENTS)
+def test_an_error_in_a_document_names_the_line_and_quotes_nothing(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "clusters.yaml"
+    path.write_text(
+        f"clusters:\n  prod:\n    bootstrap_servers: k:1\n    properties:\n      {text}\n", encoding="utf-8"
+    )
+
+    with pytest.raises(ResolveError) as e:
+        Cluster.from_yaml(path)
+
+    assert f"{path}:" in str(e.value).replace(f"{path}: ", "")
+    assert "HU" not in "".join(format_exception(e.value)) + repr(e.value)
+
+
+def test_the_values_of_settings_are_texts_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "clusters.yaml"
+    path.write_text(
+        "clusters: {a: {bootstrap_servers: k:1, properties: {ssl.key.password: 0123, sasl.password: 1e5, b: yes},\n"
+        "  registry: {url: http://r, properties: {basic-auth.user-info: 12:30}}}}"
+    )
+
+    cluster = Cluster.from_yaml(path)
+
+    assert cluster.properties.reveal() == {"ssl.key.password": "0123", "sasl.password": "1e5", "b": "yes"}
+    assert cluster.registry is not None
+    assert cluster.registry.properties.reveal() == {"basic-auth.user-info": "12:30"}
+
+
+def test_a_setting_that_stands_twice_in_a_document_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "clusters.yaml"
+    path.write_text("clusters: {a: {bootstrap_servers: k:1, properties: {acks: all, acks: all}}}")
+
+    with pytest.raises(ResolveError) as e:
+        Cluster.from_yaml(path)
+
+    assert "'acks' is declared twice, first in line 1; remove one" in str(e.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kdsl import Cluster
-from kdsl.run.frames.changelog_text import changelog_lines
+from kdsl.run.dataframes.changelog_text import changelog_lines
 from kdsl.testing import RunningKafka
 from tests.test_examples import program
 

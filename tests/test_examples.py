@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from kdsl import Cluster, Registry
 from kdsl.cli.app import app
-from kdsl.declare.ddl.parser import read_script
 from kdsl.demo import MESSAGES
-from kdsl.script.plan import plan_script
-from kdsl.script.run import Ways, run_script
+from kdsl.flink_sql.ddl.script_reader import read_script
+from kdsl.flink_sql.scripts.planner import plan_script
+from kdsl.flink_sql.scripts.run import RunOptions, run_script
 from kdsl.testing import LocalKafka, LocalRegistry, Record
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_key_prefix_as_a_script(spark: SparkSession, kdsl_kafka: LocalKafka, cap
     topic = kdsl_kafka.create_topic("user-behavior-of-the-script", partitions=1)
     text = (EXAMPLES / "sql" / "key_prefix.sql").read_text(encoding="utf-8").replace("'user-behavior'", f"'{topic}'")
 
-    run_script(plan_script(read_script(text), cluster), spark, Ways(cluster, once=True))
+    run_script(plan_script(read_script(text), cluster), spark, RunOptions(cluster, once=True))
 
     printed = sorted(line for line in capfd.readouterr().out.splitlines() if line.startswith("+I"))
     assert printed == ["+I[10, 100, VIEW]", "+I[11, 101, BUY]"]
@@ -85,7 +85,7 @@ def test_orders_by_their_key_as_scripts_and_as_a_program(
 
     for name in ("upsert_orders", "upsert_print"):
         text = (EXAMPLES / "sql" / f"{name}.sql").read_text(encoding="utf-8").replace("'orders'", f"'{orders}'")
-        run_script(plan_script(read_script(text), cluster), spark, Ways(cluster, once=True))
+        run_script(plan_script(read_script(text), cluster), spark, RunOptions(cluster, once=True))
     shown = [line for line in capfd.readouterr().out.splitlines() if line[2:3] == "["]
     seen: list[tuple[str | None, ...]] = []
     query = program("upsert_orders").changes(spark, cluster).writeStream.option("checkpointLocation", str(tmp_path))
@@ -136,7 +136,7 @@ def test_page_views_by_region_as_a_script(
     for some in (VIEWS[:2], VIEWS[2:]):
         kdsl_kafka.produce(views, *map(json.dumps, some))
         plan = plan_script(read_script(text), cluster)
-        run_script(plan, spark, Ways(cluster, once=True, checkpoint=str(tmp_path)))
+        run_script(plan, spark, RunOptions(cluster, once=True, checkpoint=str(tmp_path)))
 
     lines = sorted(line for line in capfd.readouterr().out.splitlines() if line[2:3] == "[")
     assert lines == [

@@ -1,4 +1,4 @@
-"""The public names: what type checkers see is what there is."""
+"""The public names: the stub lists them once, and each is imported on first use."""
 
 from __future__ import annotations
 
@@ -9,29 +9,39 @@ from pathlib import Path
 
 import kdsl
 
-
-def seen_by_type_checkers() -> dict[str, str]:
-    tree = ast.parse(Path(kdsl.__file__).read_text(encoding="utf-8"))
-    guarded = next(node for node in tree.body if isinstance(node, ast.If))
-    imports = [node for node in guarded.body if isinstance(node, ast.ImportFrom)]
-    assert all(a.asname == a.name for node in imports for a in node.names)
-    return {alias.name: str(node.module) for node in imports for alias in node.names}
+STUB = Path(kdsl.__file__).with_suffix(".pyi")
+NAMES: list[str] = kdsl.__all__  # type: ignore[attr-defined]
 
 
-def test_both_lists_name_the_same() -> None:
-    assert seen_by_type_checkers() == kdsl._PUBLIC
-    assert sorted(kdsl._PUBLIC) == sorted(kdsl.__all__)
+def test_every_name_of_the_stub_can_be_imported() -> None:
+    imports = [node for node in ast.parse(STUB.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]
+    names = {alias.name: node.module for node in imports for alias in node.names if node.module != "__future__"}
+
+    assert all(alias.asname == alias.name for node in imports[1:] for alias in node.names)
+    assert sorted(names) == NAMES == dir(kdsl)
+    assert [name for name in names if getattr(kdsl, name, None) is None] == []
 
 
-def test_every_name_can_be_imported() -> None:
-    assert [name for name in kdsl.__all__ if getattr(kdsl, name, None) is None] == []
-    assert dir(kdsl) == sorted(kdsl.__all__)
+def test_a_star_import_gives_every_name() -> None:
+    namespace: dict[str, object] = {}
+
+    exec("from kdsl import *", namespace)
+
+    assert set(NAMES) <= set(namespace)
+
+
+def test_all_public_exceptions_are_in_one_module() -> None:
+    import kdsl.errors
+
+    exceptions = [name for name in NAMES if name.endswith("Error")]
+
+    assert len(exceptions) >= 15
+    assert [name for name in exceptions if getattr(kdsl.errors, name, None) is not getattr(kdsl, name)] == []
 
 
 def test_importing_kdsl_is_cheap() -> None:
-    code = (
-        "import sys, kdsl; print([m for m in ('pyspark', 'pyarrow', 'polars', 'confluent_kafka') if m in sys.modules])"
-    )
+    heavy = "('pyspark', 'pyarrow', 'polars', 'confluent_kafka')"
+    code = f"import sys, kdsl, kdsl.errors; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from kdsl.folders import one_at_a_time
+from kdsl.folders import FolderError, cache_dir, one_at_a_time, state_dir
 
 WAITING = """
 import sys
@@ -45,3 +47,47 @@ def test_nobody_waits_where_there_can_be_no_lock(tmp_path: Path) -> None:
 
     with one_at_a_time(tmp_path / "file" / "lock"):
         pass
+
+
+@pytest.fixture
+def homeless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the folder of a user without a home is."""
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")  # what Path.home() says of such a user
+
+    monkeypatch.setattr(Path, "home", no_home)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for name in ("KDSL_CACHE", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / f"kdsl-{os.getuid()}"
+
+
+def test_a_user_without_a_home_has_a_folder_of_its_own(homeless: Path) -> None:
+    assert cache_dir() == state_dir() == homeless
+    assert homeless.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_of_another_user_is_refused(homeless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    homeless.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "getuid", lambda: int(homeless.name.partition("-")[2]) + 1)
+    homeless.rename(homeless.with_name(f"kdsl-{os.getuid()}"))
+
+    with pytest.raises(FolderError, match=r"belongs to another user .*; set KDSL_CACHE to a folder of your own"):
+        cache_dir()
+
+
+def test_a_folder_that_others_can_write_to_is_refused(homeless: Path) -> None:
+    homeless.mkdir()
+    homeless.chmod(0o777)
+
+    with pytest.raises(FolderError, match=r"other users can write to it \(mode 777\)"):
+        state_dir()
+
+
+def test_a_link_in_the_place_of_the_folder_is_refused(homeless: Path) -> None:
+    (homeless.parent / "elsewhere").mkdir()
+    homeless.symlink_to(homeless.parent / "elsewhere")
+
+    with pytest.raises(FolderError, match="it is not a folder"):
+        cache_dir()

@@ -50,16 +50,16 @@ class TestConstructor:
     @pytest.mark.parametrize(
         ("given", "told"),
         [
-            ({"ripe": "yes"}, "ripe= has the value 'yes'; give ripe= true or false"),
-            ({"seeds": True}, "seeds= has the value True; give seeds= a whole number"),
+            ({"ripe": "yes"}, "ripe= has the value 'yes'; set ripe= to true or false"),
+            ({"seeds": True}, "seeds= has the value True; set seeds= to an integer"),
             ({"seeds": -1}, "seeds= has the value -1; give none or more"),
-            ({"colour": "blue"}, "colour= has the value 'blue'; give colour= 'red' or 'GREEN'"),
+            ({"colour": "blue"}, "colour= has the value 'blue'; set colour= to 'red' or 'GREEN'"),
             (
                 {"colour": "gren"},
-                "colour= has the value 'gren' (did you mean 'GREEN'?); give colour= 'red' or 'GREEN'",
+                "colour= has the value 'gren' (did you mean 'GREEN'?); set colour= to 'red' or 'GREEN'",
             ),
-            ({"names": ["a"]}, "names= has the value ['a']; give names= a list separated by ';'"),
-            ({"note": 3}, "note= has the value 3; give note= a text"),
+            ({"names": ["a"]}, "names= has the value ['a']; set names= to a list separated by ';'"),
+            ({"note": 3}, "note= has the value 3; set note= to a string"),
         ],
     )
     def test_it_records_values_of_the_wrong_kind(self, given: dict[str, Any], told: str) -> None:
@@ -98,13 +98,13 @@ class TestStrings:
     def test_a_whole_number_is_written_in_digits(self, text: str) -> None:
         made = Fruit.from_strings({"weight": "1", "seed-count": text})
 
-        assert "expected a whole number" in next(made.problems()).message
+        assert "expected an integer" in next(made.problems()).message
 
     def test_messages_use_the_spelling_of_the_user(self) -> None:
         made = Fruit.from_strings({"ripe": "maybe", "weight": "1"})
 
         told = [str(p) for p in made.problems(lambda _, key: f"'value.{key}'")]
-        assert told == ["'value.ripe' has the value 'maybe': expected true or false; give 'value.ripe' true or false"]
+        assert told == ["'value.ripe' has the value 'maybe': expected true or false; set 'value.ripe' to true or false"]
 
 
 def test_a_group_is_a_value() -> None:
@@ -119,8 +119,8 @@ def test_the_reference_page_has_every_option() -> None:
     lines = Fruit.reference("fruit.").splitlines()
 
     assert len(lines) == 2 + 7
-    assert lines[4] == "| `fruit.seed-count` | `seeds` | a whole number | `3` | How many. |"
-    assert lines[-1] == "| `fruit.weight` | `weight` | a whole number | required | Grams. |"
+    assert lines[4] == "| `fruit.seed-count` | `seeds` | an integer | `3` | How many. |"
+    assert lines[-1] == "| `fruit.weight` | `weight` | an integer | required | Grams. |"
 
 
 def test_a_value_of_any_letter_case_is_kept_as_it_is_declared() -> None:

@@ -42,6 +42,10 @@ def test_it_is_typed(wheel: zipfile.ZipFile) -> None:
     assert {"kdsl/py.typed", "kdsl_formats/py.typed"} <= set(wheel.namelist())
 
 
+def test_it_does_not_contain_the_generator_of_the_documentation(wheel: zipfile.ZipFile) -> None:
+    assert [name for name in wheel.namelist() if "generate" in name or name.endswith("/docs.py")] == []
+
+
 def test_it_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> None:
     tracked = [
         path.relative_to(root).as_posix()

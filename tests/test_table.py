@@ -40,7 +40,7 @@ def test_warnings_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     table = Table(Odd.definition())
     with caplog.at_level(logging.WARNING, logger="kdsl"):
         for _ in range(2):
-            table._resolved("read", None, tell=True)
+            table._resolve("read", None, log=True)
 
     assert [r.getMessage().split(": ", 1)[1] for r in caplog.records] == [
         "key_prefix='k_' has no effect, because the table has no key columns; declare key columns and a key format, or "

@@ -1,4 +1,4 @@
--- Orders by their key from a cluster that logs in with Kerberos, which the transport jvm can.
+-- Orders by their key from a cluster that logs in with Kerberos: kdsl goes through Spark's own connector, which can.
 --   kdsl run examples/sql/upsert_kerberos.sql
 
 CREATE TABLE orders (
@@ -18,7 +18,6 @@ CREATE TABLE orders (
   'properties.bootstrap.servers' = 'broker:9092',
   'key.format' = 'csv',
   'value.format' = 'json',
-  'transport' = 'jvm',
   'properties.security.protocol' = 'SASL_PLAINTEXT',
   'properties.sasl.mechanism' = 'GSSAPI',
   'properties.sasl.kerberos.service.name' = 'kafka',

@@ -20,22 +20,23 @@ from kdsl_formats._columns.arrays import bitmap, content
 from kdsl_formats._text.charsets import Charset, charset, unknown_charset
 
 NUMBERS = {t.TinyInt: "i1", t.SmallInt: "i2", t.Int: "i4", t.BigInt: "i8", t.Float: "f4", t.Double: "f8"}
-TEXTS = (t.Char, t.VarChar)
+STRINGS = (t.Char, t.VarChar)
 BYTES = (t.Binary, t.VarBinary)
 
 
 def _check_charset(name: str) -> str | None:
+    """What is wrong with the name of a charset."""
     return None if charset(name) else unknown_charset(name)
 
 
 class Raw(Format):
     """The message itself as the only column (Flink's format ``raw``).
 
-    A text is in the charset, BYTES are as they are, a number has its binary form (1, 2, 4 or 8 bytes), BOOLEAN is one
+    A string is in the charset, BYTES are as they are, a number has its binary form (1, 2, 4 or 8 bytes), BOOLEAN is one
     byte, false when it is zero. A null message is NULL, and NULL is written as a null message; with a line delimiter a
     null or empty message gives no row.
 
-    Bytes that are no text of the charset become U+FFFD; a character that the charset lacks is an error on writing, and
+    Bytes that are invalid in the charset become U+FFFD; a character that the charset lacks is an error on writing, and
     so is a message of the wrong size on reading. Lengths are not enforced.
     """
 
@@ -43,7 +44,7 @@ class Raw(Format):
 
     charset: str = option(
         "charset",
-        "The charset of a text column, as Java spells its name (UTF-8, ISO-8859-1, GBK, UTF-16, …).",
+        "The charset of a string column, as Java spells its name (UTF-8, ISO-8859-1, GBK, UTF-16, …).",
         default="UTF-8",
         check=_check_charset,
     )
@@ -55,23 +56,22 @@ class Raw(Format):
     )
     line_delimiter: str | None = option(
         "line-delimiter",
-        "What stands between the values of a message. Read: each part is a row, an empty last part is none; write: it "
-        "is put behind the value. It is taken as it is given: a line break is one character, not a backslash and an n.",
+        "What separates the values of a message. Read: each part is a row, but an empty last part is not; write: it is "
+        "added after the value. It is used as it is: a line break is one character, not a backslash and an n.",
         default=None,
-        check=lambda given: "give at least one character, or leave the option out" if given == "" else None,
+        check=lambda value: "write at least one character, or leave the option out" if value == "" else None,
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rules F-8 and F-9; the values of the options are judged by `problems` (F-10)."""
-        del direction
+        """Rules F-8 and F-9; the values of the options are checked by `problems` (F-10)."""
         if len(row.fields) != 1:
             yield Problem(
                 "raw-one-column",
-                f"the format 'raw' holds one column, and there are {len(row.fields)}: {', '.join(row.names) or 'none'}",
+                f"the format 'raw' holds one column, but there are {len(row.fields)}: {', '.join(row.names) or 'none'}",
                 "keep one column, or use the format 'csv' or 'json'",
             )
         for field in row.fields:
-            if not isinstance(field.type, (*NUMBERS, *TEXTS, *BYTES, t.Boolean)):
+            if not isinstance(field.type, (*NUMBERS, *STRINGS, *BYTES, t.Boolean)):
                 yield Problem(
                     "raw-type",
                     f"the format 'raw' has no form for the type {field.type}",
@@ -81,20 +81,23 @@ class Raw(Format):
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        return RawDecoder(row.fields[0], self._wire())
+        return RawDecoder(row.fields[0], self._wire_options())
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""
-        return RawEncoder(row.fields[0], self._wire())
+        return RawEncoder(row.fields[0], self._wire_options())
 
-    def _wire(self) -> _Wire:
-        found = charset(self.charset)
-        assert found, self.charset
-        return _Wire(found, "<" if self.endianness.lower() == "little-endian" else ">", self.line_delimiter)
+    def _wire_options(self) -> _WireOptions:
+        """What the options mean for decoder and encoder."""
+        java_charset = charset(self.charset)
+        assert java_charset, self.charset
+        return _WireOptions(
+            java_charset, "<" if self.endianness.lower() == "little-endian" else ">", self.line_delimiter
+        )
 
 
 @attrs.frozen
-class _Wire:
+class _WireOptions:
     """What the options mean: the charset, numpy's mark of the byte order, and the text between values."""
 
     charset: Charset
@@ -106,14 +109,14 @@ class _Wire:
         return self.charset.codec == "utf-8"
 
     def holds_text(self, data: npt.NDArray[np.uint8]) -> bool:
-        """Whether bytes of the charset are their own UTF-8 (UTF-8 is judged by the caller)."""
+        """Whether bytes of the charset are their own UTF-8 (the caller checks UTF-8)."""
         return self.utf8 or (self.charset.keeps_ascii and (not data.size or int(data.max()) < 0x80))
 
 
 class RawDecoder:
-    """Makes the only column of the messages; every value at once, but for texts of other charsets."""
+    """Makes the only column of the messages; every value at once, except strings of other charsets."""
 
-    def __init__(self, field: t.Field, wire: _Wire) -> None:
+    def __init__(self, field: t.Field, wire: _WireOptions) -> None:
         self.kind, self.wire = field.type, wire
         self.field = arrow_field(field.name, field.type)
 
@@ -121,40 +124,41 @@ class RawDecoder:
         """Read an array of messages; see `kdsl.formats.Decoder`."""
         owners: npt.NDArray[np.int64] | None = None
         if self.wire.delimiter is not None:
-            messages, owners = self._split(messages, self.wire.delimiter)
-        column, wrong = self._column(messages)
+            messages, owners = self._split_messages(messages, self.wire.delimiter)
+        column, wrong = self._convert_column(messages)
         bad: tuple[BadRecord, ...] = ()
         if wrong is not None:
-            places = np.arange(len(messages)) if owners is None else owners
-            broken = np.unique(places[wrong])
-            bad = tuple(BadRecord(int(i), self._size_reason(messages, places, wrong, i)) for i in broken)
-            kept = np.flatnonzero(~np.isin(places, broken))
-            column, owners = column.take(pa.array(kept)), places[kept]
+            message_of = np.arange(len(messages)) if owners is None else owners
+            broken = np.unique(message_of[wrong])
+            bad = tuple(BadRecord(int(i), self._size_reason(messages, message_of, wrong, i)) for i in broken)
+            good = np.flatnonzero(~np.isin(message_of, broken))
+            column, owners = column.take(pa.array(good)), message_of[good]
         rows = pa.StructArray.from_arrays([column], fields=[self.field])
         return Decoded(rows, None if owners is None else pa.array(owners, pa.int64()), bad)
 
-    def _size_reason(self, messages: pa.Array, places: Any, wrong: Any, index: int) -> str:
-        part = messages[int(np.flatnonzero(wrong & (places == index))[0])].as_py()
+    def _size_reason(self, messages: pa.Array, message_of: Any, wrong: Any, index: int) -> str:
+        """Why a message of the wrong size is bad."""
+        part = messages[int(np.flatnonzero(wrong & (message_of == index))[0])].as_py()
         size = 1 if isinstance(self.kind, t.Boolean) else np.dtype(NUMBERS[type(self.kind)]).itemsize
         what = "a part between line delimiters has" if self.wire.delimiter is not None else "the message has"
         unit = "byte" if size == 1 else "bytes"
-        return f"{what} {len(part)} bytes, and the type {self.kind.spelling} takes {size} {unit}"
+        return f"{what} {len(part)} bytes, but the type {self.kind.spelling} takes {size} {unit}"
 
-    def _column(self, messages: pa.BinaryArray) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
+    def _convert_column(self, messages: pa.BinaryArray) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
         """The column's values, and which messages have the wrong size."""
         if isinstance(self.kind, BYTES):
             return messages, None
-        if isinstance(self.kind, TEXTS):
-            return self._texts(messages), None
+        if isinstance(self.kind, STRINGS):
+            return self._convert_strings(messages), None
         if isinstance(self.kind, t.Boolean):
-            values, wrong = _fixed(messages, np.dtype("u1"))
-            made = pa.array(values != 0, mask=np.asarray(messages.is_null()))
+            values, wrong = _read_numbers(messages, np.dtype("u1"))
+            array = pa.array(values != 0, mask=np.asarray(messages.is_null()))
         else:
-            values, wrong = _fixed(messages, np.dtype(self.wire.order + NUMBERS[type(self.kind)]))
-            made = pa.array(values, self.field.type, mask=np.asarray(messages.is_null()))
-        return made, wrong if wrong.any() else None
+            values, wrong = _read_numbers(messages, np.dtype(self.wire.order + NUMBERS[type(self.kind)]))
+            array = pa.array(values, self.field.type, mask=np.asarray(messages.is_null()))
+        return array, wrong if wrong.any() else None
 
-    def _texts(self, messages: pa.Array) -> pa.StringArray:
+    def _convert_strings(self, messages: pa.Array) -> pa.StringArray:
         if pa.types.is_string(messages.type):
             return messages
         if self.wire.holds_text(content(messages)):
@@ -165,23 +169,23 @@ class RawDecoder:
         decode = self.wire.charset.decode
         return pa.array([None if m is None else decode(m) for m in messages.to_pylist()], pa.string())
 
-    def _split(self, messages: pa.BinaryArray, delimiter: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    def _split_messages(self, messages: pa.BinaryArray, delimiter: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         """The parts of all messages, and the message of each part."""
-        if isinstance(self.kind, TEXTS) and not self.wire.utf8:
-            parts = pc.split_pattern(self._texts(messages), delimiter)
+        if isinstance(self.kind, STRINGS) and not self.wire.utf8:
+            parts = pc.split_pattern(self._convert_strings(messages), delimiter)
         else:
             parts = pc.split_pattern(messages, self.wire.charset.bare(delimiter))
         owners = np.asarray(pc.list_parent_indices(parts))
         flat = pc.list_flatten(parts)
         last = np.append(owners[1:] != owners[:-1], [True]) if len(owners) else np.zeros(0, dtype=bool)
-        kept = ~(last & (np.asarray(pc.binary_length(flat)) == 0))
-        return flat.take(pa.array(np.flatnonzero(kept))), owners[kept]
+        non_empty = ~(last & (np.asarray(pc.binary_length(flat)) == 0))
+        return flat.take(pa.array(np.flatnonzero(non_empty))), owners[non_empty]
 
 
 class RawEncoder:
-    """Writes the only column of the rows; every value at once, but for texts of other charsets."""
+    """Writes the only column of the rows; every value at once, except strings of other charsets."""
 
-    def __init__(self, field: t.Field, wire: _Wire) -> None:
+    def __init__(self, field: t.Field, wire: _WireOptions) -> None:
         self.kind, self.wire = field.type, wire
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
@@ -190,31 +194,31 @@ class RawEncoder:
         column = rows.field(0)
         if isinstance(self.kind, BYTES):
             messages = column
-        elif isinstance(self.kind, TEXTS):
-            messages, bad = self._texts(column)
+        elif isinstance(self.kind, STRINGS):
+            messages, bad = self._convert_strings(column)
         elif isinstance(self.kind, t.Boolean):
-            messages = _packed(column.cast(pa.uint8()), np.dtype("u1"))
+            messages = _write_numbers(column.cast(pa.uint8()), np.dtype("u1"))
         else:
-            messages = _packed(column, np.dtype(self.wire.order + NUMBERS[type(self.kind)]))
+            messages = _write_numbers(column, np.dtype(self.wire.order + NUMBERS[type(self.kind)]))
         if self.wire.delimiter is not None:
             messages = pc.binary_join_element_wise(messages, self.wire.charset.bare(self.wire.delimiter), b"")
         return Encoded(messages, bad)
 
-    def _texts(self, column: pa.StringArray) -> tuple[pa.BinaryArray, tuple[BadRecord, ...]]:
+    def _convert_strings(self, column: pa.StringArray) -> tuple[pa.BinaryArray, tuple[BadRecord, ...]]:
         if self.wire.holds_text(content(column)):
             return column.cast(pa.binary()), ()
-        made: list[bytes | None] = []
+        messages: list[bytes | None] = []
         bad = []
         for i, text in enumerate(column.to_pylist()):
             try:
-                made.append(None if text is None else self.wire.charset.encode(text))
+                messages.append(None if text is None else self.wire.charset.encode(text))
             except ValueError as e:
-                made.append(None)
+                messages.append(None)
                 bad.append(BadRecord(i, str(e)))
-        return pa.array(made, pa.binary()), tuple(bad)
+        return pa.array(messages, pa.binary()), tuple(bad)
 
 
-def _fixed(messages: pa.BinaryArray, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
+def _read_numbers(messages: pa.BinaryArray, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
     """The number that each message holds, and the messages whose size is wrong (theirs and a null's are 0)."""
     lengths = np.asarray(pc.fill_null(pc.binary_length(messages), -1))
     right = lengths == dtype.itemsize
@@ -226,7 +230,7 @@ def _fixed(messages: pa.BinaryArray, dtype: np.dtype[Any]) -> tuple[npt.NDArray[
     return values.astype(dtype.newbyteorder("=")), ~right & (lengths >= 0)
 
 
-def _packed(column: pa.Array, dtype: np.dtype[Any]) -> pa.BinaryArray:
+def _write_numbers(column: pa.Array, dtype: np.dtype[Any]) -> pa.BinaryArray:
     """The bytes of each number."""
     present = np.asarray(column.is_valid())
     values = np.asarray(column.drop_null()).astype(dtype)

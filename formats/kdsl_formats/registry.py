@@ -1,4 +1,4 @@
-"""Formats whose schemas stand in a schema registry, for those who are no such format, or make one: what all share."""
+"""What all formats with a schema registry share, for other modules and for plug-ins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A changelog at work: the last change of each key, and the table that it is applied to."""
+"""A changelog: the last change of each key, and how it is applied to a target."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
-from kdsl.changelog.target import Batch, ChangelogError, Target
-from kdsl.declare.classes.table import KafkaTable
-from kdsl.errors import listing, nearest
-from kdsl.run.checkpoint.kept import Folder, folder_of, last_batches
-from kdsl.run.exactly_once.stream import started
-from kdsl.run.frames.last import last_changes
-from kdsl.run.frames.output_mode import aggregates
+from kdsl.changelog.target import Batch, Target
+from kdsl.errors import ChangelogError, listing, nearest
+from kdsl.kafka_table import KafkaTable
+from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.dataframes.latest import last_changes
+from kdsl.run.dataframes.output_mode import aggregates
+from kdsl.run.listeners.start import start_query
+from kdsl.run.session import check_spark
 from kdsl.table import OutputMode, Table, key_of_changes
 
 if TYPE_CHECKING:
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class Changelog:
-    """The changes of a table by key, as a read of it gives them.
+    """The changes of a table by key, as a read returns them.
 
     Args:
-        df: The changes, a stream or not: ``_row_kind`` and the table's columns. Without ``_row_kind`` each row is the
-            one that its key has now, as those of an aggregation are.
-        table: The table whose changes they are, which says the key: its primary key, or else its message key.
-        keys: The columns of the key, where the table does not say them.
-        order_by: The columns that say which of two changes of a key is later. Needed where the DataFrame's own order
-            does not: its rows were shuffled, or a key comes from several partitions of the topic.
+        df: The changes, a batch or a stream: ``_row_kind`` and the table's columns. Without ``_row_kind`` each row is
+            the current row of its key, as in an aggregation.
+        table: The table of the changes, which determines the key: its primary key, or else its message key.
+        keys: The columns of the key, if there is no table, or to use others.
+        order_by: The columns that order the changes of a key. Required if the DataFrame's own order is not that of the
+            changes: its rows were shuffled, or a key comes from several partitions of the topic.
 
     Raises:
         KdslError: There is no key, or columns are missing.
@@ -56,15 +57,15 @@ class Changelog:
                 )
 
     def dedupe(self) -> DataFrame:
-        """The last change of each key: ``+U`` with the row that it has now, or ``-D``.
+        """The last change of each key: ``+U`` with the current row of the key, or ``-D``.
 
         Raises:
-            ChangelogError: The DataFrame is a stream: what is last there is known for each batch alone.
+            ChangelogError: The DataFrame is a stream, whose last changes are known only within a batch.
         """
         if self.df.isStreaming:
             raise ChangelogError(
-                f"{self._name} is a stream, which has a last change of each key in each batch; call dedupe() on the "
-                "batches in foreachBatch, or declare changelog='upsert' for an upsert table"
+                f"{self._name} is a stream, and the last change of a key is known only within a batch; call dedupe() "
+                "on the batches in foreachBatch, or declare changelog='upsert' for an upsert table"
             )
         return last_changes(self.df, self.keys, self.order_by)
 
@@ -94,86 +95,98 @@ class Changelog:
     ) -> StreamingQuery | None:
         """Apply the changes to a table, which then has the last row of each key.
 
-        Of a stream each batch goes into the table in one transaction with its number; one that comes again after a
-        failure, or from a driver that was thought to be gone, changes nothing.
+        Each batch of a stream is written in one transaction with its number. A batch that is repeated after a failure,
+        or by a driver that was presumed dead, changes nothing.
 
         Args:
-            target: `delta`, `jdbc`, `memory`, or anything that is a `Target`.
-            batch: For a batch DataFrame that may come again, as in a ``foreachBatch`` of your own: which one it is.
-            checkpoint: For a stream: the folder of the query's progress.
+            target: `delta`, `jdbc`, `memory`, or any other `Target`.
+            batch: For a batch DataFrame that may be repeated, as in your own ``foreachBatch``: its identity.
+            checkpoint: For a stream: the checkpoint folder of the query.
             trigger: For a stream: arguments of Spark's ``trigger``.
             name: For a stream: the query's name.
-            output_mode: For a stream: Spark's output mode; None is ``append``, and ``update`` where it aggregates.
+            output_mode: For a stream: Spark's output mode; None means ``update`` for an aggregation, else ``append``.
 
         Returns:
             The query of a stream, else None.
 
         Raises:
-            ChangelogError: The target cannot take the changes; or an older checkpoint was restored than the table has
-                seen.
+            SparkVersionError: kdsl does not support the session's Spark.
+            ChangelogError: The target does not support the changes; or the checkpoint and the table do not belong
+                together.
         """
         spark = self.df.sparkSession
+        check_spark(spark)
         if not self.df.isStreaming:
-            given = {"checkpoint": checkpoint, "trigger": trigger, "name": name, "output_mode": output_mode}
-            if surplus := [f"{key}=" for key, value in given.items() if value is not None]:
-                raise ChangelogError(f"{self._name} is no stream, and {listing(surplus)} is a stream's; leave it out")
+            options = {"checkpoint": checkpoint, "trigger": trigger, "name": name, "output_mode": output_mode}
+            if surplus := [f"{key}=" for key, value in options.items() if value is not None]:
+                raise ChangelogError(
+                    f"{self._name} is not a stream; omit {listing(surplus)}, which is only for streams"
+                )
             target.check(spark, streaming=False)
             self._apply(self.df, target, batch)
             return None
         if checkpoint is None:
-            raise ChangelogError(f"{self._name} is a stream; give checkpoint=, the folder of the query's progress")
+            raise ChangelogError(f"{self._name} is a stream; pass checkpoint=, the checkpoint folder of the query")
         if batch is not None:
-            raise ChangelogError(f"{self._name} is a stream, which numbers its batches itself; leave batch= out")
+            raise ChangelogError(f"{self._name} is a stream, which numbers its batches itself; omit batch=")
         if output_mode == "complete":
             raise ChangelogError(
-                f"{self._name}: the output mode 'complete' gives all rows with each batch, and no change; use 'update'"
+                f"{self._name}: the output mode 'complete' returns all rows in each batch, not changes; use 'update'"
             )
         target.check(spark, streaming=True)
-        folder = folder_of(spark, checkpoint)
-        self._check_progress(folder, target)
+        opened = Checkpoint.open(spark, checkpoint)
+        self._check_progress(opened, target)
         mode = output_mode or ("update" if aggregates(self.df) else "append")
         writer: list[str] = []
 
         def apply(rows: DataFrame, number: int) -> None:
             if not writer:
-                writer.append(_query_id(folder) or "")
+                writer.append(_query_id(opened) or "")
             self._apply(rows, target, Batch(writer[0], number))
 
-        return started(self.df.writeStream.outputMode(mode).foreachBatch(apply), checkpoint, trigger, name)
+        return start_query(self.df.writeStream.outputMode(mode).foreachBatch(apply), checkpoint, trigger, name)
 
-    def _check_progress(self, folder: Folder, target: Target) -> None:
-        """See that checkpoint and table know of the same batches, but for the one that was cut off."""
-        id_ = _query_id(folder)
+    def _check_progress(self, checkpoint: Checkpoint, target: Target) -> None:
+        """Check that checkpoint and table have the same batches, except one that was interrupted.
+
+        Args:
+            checkpoint: The checkpoint.
+            target: The table.
+
+        Raises:
+            ChangelogError: They do not belong together.
+        """
+        id_ = _query_id(checkpoint)
         if id_ is None:
             return
-        planned, done = last_batches(folder)
-        found = target.applied(self.df.sparkSession, id_)
-        applied = -1 if found is None else found
-        fix = "begin with a new checkpoint, which applies all changes from the start of the read"
+        planned, done = checkpoint.last_batches()
+        last = target.last_batch(self.df.sparkSession, id_)
+        applied = -1 if last is None else last
+        fix = "start with a new checkpoint, which applies all changes from the start of the read"
         if applied > planned:
             raise ChangelogError(
-                f"{self._name}: {target!r} has batch {applied} of the query of {folder.place}, and this checkpoint "
-                f"knows {planned} at most: an older copy of it was restored, and batches of the same numbers would "
-                f"have other rows; restore the newest copy, or {fix}"
+                f"{self._name}: {target!r} has batch {applied} of the query of {checkpoint.location}, but the last "
+                f"batch of this checkpoint is {planned}: an older copy of it was restored, and batches with the same "
+                f"numbers would have other rows; restore the newest copy, or {fix}"
             )
         if applied < done:
-            has = "no batch" if found is None else f"batch {applied}, and no later one,"
+            has = "no batch" if last is None else f"batch {applied}, and no later one,"
             raise ChangelogError(
-                f"{self._name}: {target!r} has {has} of the query of {folder.place}, and this checkpoint says that "
-                f"{done} is done: it is another table, or one that was emptied or set back, and would lack the changes "
-                f"between; go on with the table that has them, or {fix}"
+                f"{self._name}: {target!r} has {has} of the query of {checkpoint.location}, but this checkpoint "
+                f"records that batch {done} was applied: it is another table, or one that was emptied or restored, and "
+                f"would miss the changes between; continue with the table that has them, or {fix}"
             )
 
     def _apply(self, rows: DataFrame, target: Target, batch: Batch | None) -> None:
         last = last_changes(rows, self.keys, self.order_by).persist()
         try:
-            last.count()  # works it out once, whatever the target does with it
+            last.count()  # computes the changes once, however often the target reads them
             target.apply(last, self.keys, batch)
         finally:
             last.unpersist()
 
 
-def _query_id(folder: Folder) -> str | None:
+def _query_id(checkpoint: Checkpoint) -> str | None:
     """The id of a checkpoint's query; None before its first start."""
-    text = folder.read("metadata")
+    text = checkpoint.folder.read("metadata")
     return None if text is None else str(json.loads(text)["id"])

@@ -1,5 +1,5 @@
 # ruff: noqa: S608  # names are quoted, tables are named by the user's own code
-"""A connection to a database through Java, and the transaction that applies a batch."""
+"""A database connection through Java, and the transaction that applies a batch."""
 
 from __future__ import annotations
 
@@ -7,13 +7,38 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+import attrs
 
 from kdsl.changelog.target import Batch
+from kdsl.errors import ChangelogError
+from kdsl.spark_internals.errors import GatewayError, JavaError
+
+
+@attrs.frozen
+class CountedStatement:
+    """A statement that must change an exact number of rows.
+
+    Attributes:
+        sql: The statement.
+        rows: The number of rows that it must change.
+        error: The message of the error if it changes another number.
+    """
+
+    sql: str
+    rows: int
+    error: str
+
+
+def is_unique_violation(error: Exception) -> bool:
+    """Whether a database rejected a statement because of a unique constraint (SQLSTATE 23505)."""
+    java = getattr(error, "java_exception", None)
+    with suppress(GatewayError):  # only an SQLException has a state
+        return java is not None and str(java.getSQLState()) == "23505"
+    return False
 
 
 class Connection:
-    """A connection to a database, through Java."""
+    """A database connection, through Java."""
 
     def __init__(self, java: Any) -> None:
         self._java = java
@@ -25,89 +50,137 @@ class Connection:
         return f"{self._mark}{name.replace(self._mark, self._mark * 2)}{self._mark}" if self._mark else name
 
     def run(self, statement: str, *values: str | int) -> int:
-        """Run a statement; how many rows it changed."""
+        """Run a statement.
+
+        Args:
+            statement: The statement.
+            values: The values of its parameters.
+
+        Returns:
+            The number of rows that it changed.
+        """
         if not values:
             plain = self._java.createStatement()
             try:
                 return int(plain.executeUpdate(statement))
             finally:
                 plain.close()
-        prepared = self._prepared(statement, values)
+        prepared = self._prepare(statement, values)
         try:
             return int(prepared.executeUpdate())
         finally:
             prepared.close()
 
-    def number(self, query: str, *values: str | int) -> int | None:
-        """The one number that a query gives; None where it gives no row."""
-        prepared = self._prepared(query, values)
+    def query_number(self, query: str, *values: str | int) -> int | None:
+        """The single number that a query returns; None if it returns no row."""
+        prepared = self._prepare(query, values)
         try:
-            found = prepared.executeQuery()
-            return int(found.getLong(1)) if found.next() else None
+            rows = prepared.executeQuery()
+            return int(rows.getLong(1)) if rows.next() else None
         finally:
             prepared.close()
 
-    def _prepared(self, statement: str, values: Sequence[str | int]) -> Any:
+    def _prepare(self, statement: str, values: Sequence[str | int]) -> Any:
         prepared = self._java.prepareStatement(statement)
-        for place, value in enumerate(values, 1):
-            prepared.setObject(place, value)
+        for index, value in enumerate(values, 1):
+            prepared.setObject(index, value)
         return prepared
 
-    def columns(self, table: str) -> list[str]:
-        """The names of a table's columns."""
+    def columns(self, table: str) -> dict[str, str]:
+        """The names of a table's columns, with the driver's names of their types."""
         prepared = self._java.prepareStatement(f"SELECT * FROM {table} WHERE 1 = 0")
         try:
-            found = prepared.executeQuery().getMetaData()
-            return [str(found.getColumnName(i)) for i in range(1, found.getColumnCount() + 1)]
+            metadata = prepared.executeQuery().getMetaData()
+            indexes = range(1, metadata.getColumnCount() + 1)
+            return {str(metadata.getColumnName(i)): str(metadata.getColumnTypeName(i)) for i in indexes}
         finally:
             prepared.close()
 
-    def tables(self, begin: str) -> list[str]:
-        """The names, in small letters, of the tables that begin with a text of small letters."""
-        found = []
-        for pattern in (f"{begin}%", f"{begin.upper()}%"):
+    def unique_columns(self, table: str) -> dict[str, tuple[str, bool]]:
+        """The columns of a Postgres table's unique constraints that are checked row by row, except the primary key.
+
+        Returns:
+            By name, the types in Postgres' spelling, and whether the columns are nullable.
+        """
+        prepared = self._prepare(
+            "SELECT DISTINCT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull FROM pg_index i "
+            "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
+            "WHERE i.indrelid = to_regclass(?) AND i.indisunique AND i.indimmediate AND NOT i.indisprimary",
+            [table],
+        )
+        try:
+            rows = prepared.executeQuery()
+            columns: dict[str, tuple[str, bool]] = {}
+            while rows.next():
+                columns[str(rows.getString(1))] = (str(rows.getString(2)), not rows.getBoolean(3))
+            return columns
+        finally:
+            prepared.close()
+
+    def tables(self, prefix: str) -> list[str]:
+        """The names of the tables with a prefix, in lower case; the prefix must be in lower case, too."""
+        names = []
+        for pattern in (f"{prefix}%", f"{prefix.upper()}%"):
             rows = self._java.getMetaData().getTables(None, None, pattern, None)
             while rows.next():
-                found.append(str(rows.getString("TABLE_NAME")).lower())
+                names.append(str(rows.getString("TABLE_NAME")).lower())
             rows.close()
-        return [name for name in dict.fromkeys(found) if name.startswith(begin)]
+        return [name for name in dict.fromkeys(names) if name.startswith(prefix)]
 
-    def is_there(self, table: str) -> bool:
+    def exists(self, table: str) -> bool:
         """Whether a table can be read."""
         try:
             self.columns(table)
-        except Py4JJavaError:
+        except JavaError:
             return False
         return True
 
     def drop(self, table: str) -> None:
-        """Drop a table, if it is there."""
-        if self.is_there(table):
+        """Drop a table if it exists."""
+        if self.exists(table):
             self.run(f"DROP TABLE {table}")
 
-    def make_batches(self, table: str) -> None:
-        """Make the table of batches, unless another one was quicker."""
+    def create_batches_table(self, table: str) -> None:
+        """Create the table of batches, unless another process has just created it."""
         columns = (
             "writer VARCHAR(128) NOT NULL, target VARCHAR(128) NOT NULL, batch_id BIGINT NOT NULL, "
             "PRIMARY KEY (writer, target)"
         )
         try:
             self.run(f"CREATE TABLE {table} ({columns})")
-        except Py4JJavaError:
-            if not self.is_there(table):
+        except JavaError:
+            if not self.exists(table):
                 raise
 
-    def batch(self, batches: str, writer: str, target: str) -> int | None:
-        """The last batch of a writer."""
-        return self.number(f"SELECT batch_id FROM {batches} WHERE writer = ? AND target = ?", writer, target)
+    def last_batch(self, batches: str, writer: str, target: str) -> int | None:
+        """The number of a writer's last batch; None if there is none.
 
-    def transaction(self, statements: Sequence[str], batches: str, target: str, batch: Batch | None) -> None:
-        """Run statements, all or none, unless the table has a batch that is not older."""
+        Args:
+            batches: The table of batches.
+            writer: The writer.
+            target: The table to which the writer applies its batches.
+        """
+        return self.query_number(f"SELECT batch_id FROM {batches} WHERE writer = ? AND target = ?", writer, target)
+
+    def run_transaction(
+        self, statements: Sequence[str | CountedStatement], batches: str, target: str, batch: Batch | None
+    ) -> None:
+        """Run statements, all or none; run none if the target has this batch already, or a later one.
+
+        Args:
+            statements: The statements.
+            batches: The table of batches.
+            target: The table to which the batch is applied.
+            batch: The identity of the batch; None runs the statements in any case.
+
+        Raises:
+            ChangelogError: A statement changed another number of rows than it must change.
+        """
         self._java.setAutoCommit(False)
         try:
-            if batch is None or self._take(batches, target, batch):
+            if batch is None or self._store_number(batches, target, batch):
                 for statement in statements:
-                    self.run(statement)
+                    self._execute(statement)
                 self._java.commit()
             else:
                 self._java.rollback()
@@ -118,13 +191,23 @@ class Connection:
         finally:
             self._java.setAutoCommit(True)
 
-    def _take(self, batches: str, target: str, batch: Batch) -> bool:
-        """Take the number of a batch; the row is locked until the transaction ends."""
+    def _execute(self, statement: str | CountedStatement) -> None:
+        if isinstance(statement, str):
+            self.run(statement)
+        elif self.run(statement.sql) != statement.rows:
+            raise ChangelogError(statement.error)
+
+    def _store_number(self, batches: str, target: str, batch: Batch) -> bool:
+        """Store the number of a batch in its row, which is then locked until the transaction ends.
+
+        Returns:
+            Whether the batch is newer than the last one of its writer.
+        """
         own = "writer = ? AND target = ?"
         newer = f"UPDATE {batches} SET batch_id = ? WHERE {own} AND batch_id < ?"
         if self.run(newer, batch.number, batch.writer, target, batch.number):
             return True
-        if self.batch(batches, batch.writer, target) is not None:
+        if self.last_batch(batches, batch.writer, target) is not None:
             return False
         self.run(f"INSERT INTO {batches} VALUES (?, ?, ?)", batch.writer, target, batch.number)
         return True

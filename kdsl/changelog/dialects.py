@@ -1,12 +1,13 @@
 # ruff: noqa: S608  # names are quoted, tables are named by the user's own code
-"""The SQL by which changes go from staging tables into a table, in the words of its database.
+"""The SQL that applies changes from staging tables to a table, in the dialect of its database.
 
 Pure functions over names that are quoted already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import attrs
@@ -35,55 +36,122 @@ def product(url: str) -> str:
 
 
 def dialect_of(url: str) -> Dialect:
-    """The dialect of a JDBC address: ``MERGE``, which the standard has, unless the database is known to lack it."""
+    """The dialect of a JDBC address: standard SQL's ``MERGE``, unless the database is known not to support it."""
     return _BY_URL.get(product(url), "merge")
+
+
+_STRING_TYPES = ("text", "varchar", "bpchar", "char", "name")
+
+
+def cast_type(url: str, spark: str, database: str) -> str | None:
+    """The type to which the strings of a column must be cast, because Spark's JDBC writer cannot write that type.
+
+    Args:
+        url: The JDBC address.
+        spark: The type of the DataFrame's column, as ``string`` or ``array<string>``.
+        database: The driver's name of the type in the database: ``jsonb``, ``_uuid``, ``"shop"."mood"``.
+
+    Returns:
+        The type; None if the strings need no cast.
+    """
+    strings = {"string": _STRING_TYPES, "array<string>": tuple(f"_{name}" for name in _STRING_TYPES)}.get(spark, ())
+    if product(url) != "postgresql" or not strings or database in strings:
+        return None
+    return database if re.fullmatch(r'[a-z_][a-z0-9_]*|".+"', database) else '"{}"'.format(database.replace('"', '""'))
+
+
+def _staging_type(kind: str) -> str:
+    """The type of a staging column for a type that needs a cast; names of Postgres' arrays begin with an underscore."""
+    return "text[]" if kind.rpartition(".")[2].strip('"').startswith("_") else "text"
+
+
+def _find_unused_value(column: str, kind: str, table: str) -> str | None:
+    """An expression for a value of a type that no row of a table has, different for each number ``p.kdsl_n``.
+
+    Args:
+        column: The column.
+        kind: Its type, in Postgres' spelling.
+        table: The table.
+
+    Returns:
+        The expression; None if none is known for the type.
+    """
+    least = f"(SELECT MIN({column}) FROM {table})"
+    name = kind.partition("(")[0].strip()
+    match name:
+        case "smallint" | "integer" | "bigint" | "numeric":
+            return f"LEAST({least}, 0) - p.kdsl_n"
+        case "date":
+            return f"{least} - p.kdsl_n::integer"
+        case "text":
+            return "md5(random()::text || p.kdsl_n::text)"
+        case "character varying":
+            size = kind.partition("(")[2].rstrip(")") or "32"
+            return f"left(md5(random()::text || p.kdsl_n::text), {size})"
+        case "uuid":
+            return "gen_random_uuid()"
+        case _ if name.startswith("timestamp"):
+            return f"{least} - p.kdsl_n * interval '1 day'"
+        case _:
+            return None
 
 
 @attrs.frozen
 class Statements:
-    """What is said to the database.
+    """The SQL statements for some columns of a table.
 
     Attributes:
         url: The JDBC address, which names the database.
         dialect: How rows are upserted.
         table: The table.
         keys: The columns of the key.
-        columns: All columns that are written, those of the key among them.
+        columns: All columns that are written, including those of the key.
+        casts: The types of columns, such as ``jsonb`` and ``uuid``, that are staged as strings and then cast.
     """
 
-    url: str
+    url: str = attrs.field(repr=False)
     dialect: Dialect
     table: str
     keys: Sequence[str]
     columns: Sequence[str]
+    casts: Mapping[str, str] = attrs.field(factory=dict)
 
     @property
-    def others(self) -> list[str]:
-        """The columns that are not of the key."""
+    def begin(self) -> list[str]:
+        """The first statements of a transaction: they make Postgres check deferrable constraints at its end."""
+        return ["SET CONSTRAINTS ALL DEFERRED"] if product(self.url) == "postgresql" else []
+
+    @property
+    def non_key_columns(self) -> list[str]:
+        """The columns that are not part of the key."""
         return [name for name in self.columns if name not in self.keys]
 
     def staging(self, stage: str, columns: Sequence[str]) -> str:
-        """Makes an empty table with columns as those of the table."""
-        return _EMPTY_COPY.get(product(self.url), _STANDARD_COPY).format(stage, ", ".join(columns), self.table)
+        """Create an empty staging table with some columns of the table."""
+        casts = {name: f"CAST({name} AS {_staging_type(kind)}) AS {name}" for name, kind in self.casts.items()}
+        selected = ", ".join(casts.get(name, name) for name in columns)
+        return _EMPTY_COPY.get(product(self.url), _STANDARD_COPY).format(stage, selected, self.table)
 
     def deletes(self, stage: str) -> str:
-        """Deletes the rows whose keys stand in a staging table."""
-        return f"DELETE FROM {self.table} WHERE EXISTS ({self._staged('1', stage, self.table)})"
+        """Delete the rows whose keys are in a staging table."""
+        matching = self._select_matching("1", self._cast_stage(stage, self.keys), self.table)
+        return f"DELETE FROM {self.table} WHERE EXISTS ({matching})"
 
     def upserts(self, stage: str) -> list[str]:
-        """Inserts or updates the rows of a staging table."""
+        """Insert or update the rows of a staging table."""
         names = ", ".join(self.columns)
+        stage = self._cast_stage(stage, self.columns)
         match self.dialect:
             case "on-conflict":
-                sets = ", ".join(f"{name} = EXCLUDED.{name}" for name in self.others)
+                sets = ", ".join(f"{name} = EXCLUDED.{name}" for name in self.non_key_columns)
                 action = f"UPDATE SET {sets}" if sets else "NOTHING"
                 return [
-                    f"INSERT INTO {self.table} ({names}) SELECT {names} FROM {stage} "
+                    f"INSERT INTO {self.table} ({names}) SELECT {names} FROM {stage}{' s' if self.casts else ''} "
                     f"ON CONFLICT ({', '.join(self.keys)}) DO {action}"
                 ]
             case "merge":
                 on = " AND ".join(f"t.{key} = s.{key}" for key in self.keys)
-                sets = ", ".join(f"{name} = s.{name}" for name in self.others)
+                sets = ", ".join(f"{name} = s.{name}" for name in self.non_key_columns)
                 update = f" WHEN MATCHED THEN UPDATE SET {sets}" if sets else ""
                 values = ", ".join(f"s.{name}" for name in self.columns)
                 end = ";" if product(self.url) == "sqlserver" else ""
@@ -93,17 +161,65 @@ class Statements:
                     f"WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values}){end}"
                 ]
             case "update-insert":
-                sets = ", ".join(f"{name} = ({self._staged(f's.{name}', stage, self.table)})" for name in self.others)
-                there = f"EXISTS ({self._staged('1', stage, self.table)})"
-                first = [f"UPDATE {self.table} SET {sets} WHERE {there}"] if sets else []
+                sets = self._set_clauses(stage, self.non_key_columns)
+                exists = f"EXISTS ({self._select_matching('1', stage, self.table)})"
+                first = [f"UPDATE {self.table} SET {sets} WHERE {exists}"] if sets else []
                 values = ", ".join(f"s.{name}" for name in self.columns)
-                known = " AND ".join(f"{self.table}.{key} = s.{key}" for key in self.keys)
+                same_key = " AND ".join(f"{self.table}.{key} = s.{key}" for key in self.keys)
                 return [
                     *first,
                     f"INSERT INTO {self.table} ({names}) SELECT {values} FROM {stage} s "
-                    f"WHERE NOT EXISTS (SELECT 1 FROM {self.table} WHERE {known})",
+                    f"WHERE NOT EXISTS (SELECT 1 FROM {self.table} WHERE {same_key})",
                 ]
 
-    def _staged(self, wanted: str, stage: str, table: str) -> str:
+    def updates(self, stage: str) -> str:
+        """Update the rows whose keys are in a staging table, and insert none."""
+        stage = self._cast_stage(stage, self.columns)
+        columns = self.non_key_columns or self.keys[:1]  # an update that changes nothing still counts the row
+        match self.dialect:
+            case "on-conflict":
+                sets = ", ".join(f"{name} = s.{name}" for name in columns)
+                on = " AND ".join(f"{self.table}.{key} = s.{key}" for key in self.keys)
+                return f"UPDATE {self.table} SET {sets} FROM {stage} s WHERE {on}"
+            case _:
+                exists = self._select_matching("1", stage, self.table)
+                return f"UPDATE {self.table} SET {self._set_clauses(stage, columns)} WHERE EXISTS ({exists})"
+
+    def free_unique_values(self, stage: str, column: str, kind: str, *, nullable: bool) -> str | None:
+        """Give rows whose value of a unique column changes a value that no row has; then values can be swapped.
+
+        Only Postgres needs this: it compares each row with the others when it is written.
+
+        Args:
+            stage: The staging table.
+            column: The column.
+            kind: Its type, in Postgres' spelling.
+            nullable: Whether it is nullable.
+
+        Returns:
+            The statement; None if no unused value of the type is known.
+        """
+        unused = "NULL" if nullable else _find_unused_value(column, kind, self.table)
+        if unused is None:
+            return None
+        keys = ", ".join(f"t.{key}" for key in self.keys)
+        on = " AND ".join(f"t.{key} = s.{key}" for key in self.keys)
+        changing = f"{self._cast_stage(stage, self.columns)} s ON {on} AND t.{column} IS DISTINCT FROM s.{column}"
+        numbered = f"SELECT {keys}, row_number() OVER () AS kdsl_n FROM {self.table} t JOIN {changing}"
+        same_key = " AND ".join(f"{self.table}.{key} = p.{key}" for key in self.keys)
+        return f"UPDATE {self.table} SET {column} = {unused} FROM ({numbered}) p WHERE {same_key}"
+
+    def _cast_stage(self, stage: str, columns: Sequence[str]) -> str:
+        """A staging table, or a subquery that casts its strings to the types of the table."""
+        if not any(name in self.casts for name in columns):
+            return stage
+        casts = (f"CAST({name} AS {self.casts[name]}) AS {name}" if name in self.casts else name for name in columns)
+        return f"(SELECT {', '.join(casts)} FROM {stage})"
+
+    def _set_clauses(self, stage: str, columns: Sequence[str]) -> str:
+        return ", ".join(f"{name} = ({self._select_matching(f's.{name}', stage, self.table)})" for name in columns)
+
+    def _select_matching(self, expression: str, stage: str, table: str) -> str:
+        """A subquery over the rows of a staging table that have the key of the outer row."""
         on = " AND ".join(f"s.{key} = {table}.{key}" for key in self.keys)
-        return f"SELECT {wanted} FROM {stage} s WHERE {on}"
+        return f"SELECT {expression} FROM {stage} s WHERE {on}"

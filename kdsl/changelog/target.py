@@ -1,4 +1,4 @@
-"""What a changelog is applied to, and what tells one batch from another."""
+"""The interface of targets, to which changelogs are applied, and the identity of a batch."""
 
 from __future__ import annotations
 
@@ -7,52 +7,63 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from kdsl.errors import KdslError
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class ChangelogError(KdslError):
-    """A changelog that cannot be applied."""
-
-
 @attrs.frozen
 class Batch:
-    """A batch of changes that may come again.
+    """The identity of a batch of changes that may be repeated.
 
     Attributes:
-        writer: Whose batches are counted: the id of a query's checkpoint, or a name.
-        number: Its number; each next batch has a greater one.
+        writer: The id of a query's checkpoint, or a name; the batches of each writer are counted separately.
+        number: The batch's number; later batches have greater ones.
     """
 
     writer: str
     number: int
 
 
+def explain_missing_row(columns: str) -> str:
+    """The message for a change that does not have all values, if the target has no row with its key.
+
+    Args:
+        columns: The columns without a value.
+    """
+    return (
+        f"a change has no value for {columns}, and the table has no row with its key to keep the value of: the changes "
+        "were not read from their beginning; start with a snapshot, or read with unavailable='null'"
+    )
+
+
 class Target(Protocol):
-    """A table that takes changes by key."""
+    """A table to which changes are applied by key."""
 
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Refuse a session that cannot do it.
+        """Raise an error if the target does not support a session.
+
+        Args:
+            spark: The session.
+            streaming: Whether the changes are a stream.
 
         Raises:
-            ChangelogError: It cannot, with the reason.
+            ChangelogError: The session is not supported; the message has the reason.
         """
         ...
 
-    def applied(self, spark: SparkSession, writer: str) -> int | None:
-        """The number of the last batch of a writer that is in the table; None where there is none."""
+    def last_batch(self, spark: SparkSession, writer: str) -> int | None:
+        """The number of the last batch of a writer that was applied to the table; None if there is none."""
         ...
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
-        """Put changes into the table, all of them or none.
+        """Apply changes to the table, all of them or none.
 
-        A batch that is not newer than the last one of its writer is left out.
+        A batch that is not newer than the last one of its writer is skipped.
 
         Args:
-            changes: At most one row for each key: ``_row_kind`` (``+U`` or ``-D``), then the columns.
+            changes: At most one row for each key: ``_row_kind`` (``+U`` or ``-D``), then the columns. A column
+                ``_unavailable``, if present, names the columns of the row that keep their values in the table.
             keys: The columns of the key.
-            batch: Which batch it is; None applies it in any case.
+            batch: The identity of the batch; None applies it in any case.
         """
         ...

@@ -1,33 +1,34 @@
-"""A Delta table that takes changes: one ``MERGE`` for each batch.
+"""A Delta table as a target: one ``MERGE`` for each batch.
 
-Delta is spoken to through its Java API, which a classic session has at hand. A session that was started without Delta
-gets it: its jars, and a session beside it that has Delta's rules and catalog, in which the ``MERGE`` runs.
+kdsl calls Delta's Java API, which needs a classic session. To a session that was started without Delta, kdsl adds its
+jars, and uses a second session with Delta's rules and catalog, in which the ``MERGE`` runs.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kdsl.changelog.target import Batch, ChangelogError
-from kdsl.errors import listing
-from kdsl.formats import ROW_KIND
-from kdsl.run.jvm.jars import ConnectorMissingError, Package, bring
-from kdsl.run.session import is_connect
-from kdsl.types.sql import quoted
+from kdsl.changelog.target import Batch, explain_missing_row
+from kdsl.errors import ChangelogError, listing
+from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
+from kdsl.spark_internals.jars import has_class
+from kdsl.spark_internals.session import active_session, is_connect, java_dataframe, java_session, jvm_of, scala_none
+from kdsl.spark_versions import TESTED, spark_version
+from kdsl.types.sql import literal, quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-TESTED: Mapping[str, Package] = {"4.2": Package("io.delta:delta-spark_4.2_2.13:4.4.0")}
-"""Delta by the version of Spark: what a session gets that has none."""
 
 _CONFIGURE = (
     f"start the session with Delta's package in spark.jars.packages, spark.sql.extensions={EXTENSION} and "
@@ -41,26 +42,26 @@ _log = logging.getLogger(__name__)
 def delta(table: str | os.PathLike[str], *, schema_evolution: bool = True) -> DeltaTarget:
     """A Delta table, by its path or its name, to which changelogs are applied.
 
-    One that is not there is made with the first changes. Columns go by name; one of the table that the changelog has
-    not stays as it is, and is NULL in new rows.
+    The first changes create a table that does not exist. Columns are matched by name; a column of the table that the
+    changelog does not have keeps its values, and is NULL in new rows.
 
     Args:
         table: A path (``/lake/users``, ``s3a://lake/users``), or the name of a table in the catalog (``lake.users``).
-        schema_evolution: Whether the table gets the columns, also those within structs, that the changelog has and it
-            has not; else they are an error.
+        schema_evolution: Whether new columns of the changelog, also fields of structs, are added to the table;
+            otherwise they are an error.
     """
-    text = os.fspath(table)
-    return DeltaTarget(text, not isinstance(table, str) or "/" in text or os.sep in text, schema_evolution)
+    path = os.fspath(table)
+    return DeltaTarget(path, not isinstance(table, str) or "/" in path or os.sep in path, schema_evolution)
 
 
 @attrs.frozen
 class DeltaTarget:
-    """A Delta table that takes changes; see `delta`.
+    """A Delta table as a target; see `delta`.
 
     Attributes:
         table: Its path, or its name.
-        is_path: Which of both it is.
-        schema_evolution: Whether it gets new columns.
+        is_path: Whether ``table`` is a path.
+        schema_evolution: Whether new columns are added to it.
     """
 
     table: str
@@ -68,150 +69,198 @@ class DeltaTarget:
     schema_evolution: bool
 
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Refuse sessions of Spark Connect, and bring Delta into one that has none."""
+        """Raise an error for sessions of Spark Connect, and add Delta to a session without it."""
         del streaming
         if is_connect(spark):
             raise ChangelogError(
-                f"delta({self.table!r}): a session of Spark Connect has no JVM at hand, through which kdsl speaks to "
-                "Delta; use a classic session, or MERGE Changelog(rows, table).dedupe() with SQL in a foreachBatch"
+                f"delta({self.table!r}): kdsl calls Delta through the session's JVM, and a session of Spark Connect "
+                "has none; use a classic session, or MERGE Changelog(rows, table).dedupe() with SQL in a foreachBatch"
             )
         _Delta(spark)
 
-    def applied(self, spark: SparkSession, writer: str) -> int | None:
-        """The last batch of a writer that the table's log has."""
+    def last_batch(self, spark: SparkSession, writer: str) -> int | None:
+        """The number of the last batch of a writer, from the table's log; None if there is none."""
         session = _Delta(spark)
-        return session.applied(session.found(self), writer)
+        with session.active():
+            return session.last_batch(session.open(self), writer)
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
         """Merge changes into the table."""
         session = _Delta(changes.sparkSession)
-        found = session.found(self)
-        if found is None:
-            session.create(self, changes)
-            found = session.found(self)
-        if batch is not None and (last := session.applied(found, batch.writer)) is not None and last >= batch.number:
-            _log.info("%s has batch %s of %s already", self.table, batch.number, batch.writer)
-            return
-        names = _matched(self, changes, [str(n) for n in found.toDF().columns()])
-        with session.counted(batch):
-            _merge(found, changes, keys, names, evolve=self.schema_evolution).execute()
+        with session.active():
+            table = session.open(self)
+            if table is None:
+                session.create(self, changes)
+                table = session.open(self)
+            last = None if batch is None else session.last_batch(table, batch.writer)
+            if batch is not None and last is not None and last >= batch.number:
+                _log.info("%s has batch %s of %s already", self.table, batch.number, batch.writer)
+                return
+            names = _match_columns(self, changes, [str(name) for name in table.toDF().columns()])
+        own = session if batch is None else session.for_batch(batch)
+        with own.active():
+            _merge(own.open(self), changes, keys, names, evolve=self.schema_evolution).execute()
 
 
-def _matched(target: DeltaTarget, changes: DataFrame, there: Sequence[str]) -> list[str]:
-    """The columns of the changelog; refuses those that the table has not and does not get."""
-    names = [name for name in changes.columns if name != ROW_KIND]
-    known = {name.lower() for name in there}
+def _match_columns(target: DeltaTarget, changes: DataFrame, existing: Sequence[str]) -> list[str]:
+    """The columns of the changelog.
+
+    Args:
+        target: The table.
+        changes: The changes.
+        existing: The columns of the table.
+
+    Raises:
+        ChangelogError: The table does not have one of them, and it is not to be added.
+    """
+    names = [name for name in changes.columns if name not in (ROW_KIND, UNAVAILABLE)]
+    known = {name.lower() for name in existing}
     missing = [name for name in names if name.lower() not in known]
     if missing and not target.schema_evolution:
         raise ChangelogError(
             f"delta({target.table!r}) has no column {listing(missing)}, which the changelog has; it has "
-            f"{listing(there)}; pass schema_evolution=True to add it, or leave it out of the changelog"
+            f"{listing(existing)}; pass schema_evolution=True to add it, or drop it from the changelog"
         )
     return names
 
 
-def _merge(found: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[str], *, evolve: bool) -> Any:
-    source: Any = changes
-    on = " AND ".join(f"target.{quoted(key)} = source.{quoted(key)}" for key in keys)
-    gone = f"source.{ROW_KIND} = '-D'"
-    values = {quoted(name): f"source.{quoted(name)}" for name in names}
-    updated = {quoted(name): values[quoted(name)] for name in names if name not in keys}
-    merge = found.alias("target").merge(source._jdf.alias("source"), on)  # noqa: SLF001
+def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[str], *, evolve: bool) -> Any:
+    """Delta's merge builder for a batch of changes.
+
+    Args:
+        table: Delta's object of the table.
+        changes: The changes.
+        keys: The columns of the key.
+        names: The columns of the changelog.
+        evolve: Whether new columns are added to the table.
+    """
+    on = " AND ".join(f"target.{quote_name(key)} = source.{quote_name(key)}" for key in keys)
+    is_delete = f"source.{ROW_KIND} = '-D'"
+    values = {quote_name(name): f"source.{quote_name(name)}" for name in names}
+    updated = {quote_name(name): values[quote_name(name)] for name in names if name not in keys}
+    if UNAVAILABLE in changes.columns:
+        existing = {str(name).lower() for name in table.toDF().columns()}
+        for name in (name for name in names if name not in keys):
+            value = values[quote_name(name)]
+            unavailable = f"array_contains(source.{quote_name(UNAVAILABLE)}, {literal(name)[0]})"
+            if name.lower() in existing:
+                updated[quote_name(name)] = f"CASE WHEN {unavailable} THEN target.{quote_name(name)} ELSE {value} END"
+            values[quote_name(name)] = f"CASE WHEN {unavailable} THEN {_raise_missing_row(name, keys)} ELSE {value} END"
+    merge = table.alias("target").merge(java_dataframe(changes).alias("source"), on)
     if evolve:
         merge = merge.withSchemaEvolution()
-    merge = merge.whenMatched(gone).delete()
+    merge = merge.whenMatched(is_delete).delete()
     if updated:
         merge = merge.whenMatched().updateExpr(updated)
-    return merge.whenNotMatched(f"NOT ({gone})").insertExpr(values)
+    return merge.whenNotMatched(f"NOT ({is_delete})").insertExpr(values)
+
+
+def _raise_missing_row(name: str, keys: Sequence[str]) -> str:
+    """The SQL that fails a change without a value for a column, if the table does not have its row."""
+    parts = [f"concat({literal(f'{key} = ')[0]}, CAST(source.{quote_name(key)} AS STRING))" for key in keys]
+    reason = explain_missing_row(name)
+    return f"raise_error(concat({literal(f'{reason}: ')[0]}, concat_ws(', ', {', '.join(parts)})))"
 
 
 class _Delta:
-    """Delta in a session, or in one beside it.
+    """Delta in a session, or in a clone of it.
 
     Args:
         spark: A classic session.
 
     Raises:
-        ChangelogError: The session has no Delta, and gets none.
+        ChangelogError: The session has no Delta, and Delta cannot be added.
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        classic: Any = spark
-        self._jvm: Any = classic._jvm  # noqa: SLF001
-        session = classic._jsparkSession  # noqa: SLF001
+        self._jvm = jvm_of(spark)
+        session = java_session(spark)
         extended = EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "")
         cataloged = spark.conf.get("spark.sql.catalog.spark_catalog", None) is not None
         if not (extended and cataloged):
-            _bring(spark, known=extended)
             if not extended:
-                _extend(self._jvm, session)
+                _attach_jars(spark)
+                _add_rules(self._jvm, session)
             session = session.cloneSession()
             if not cataloged:
                 session.conf().set("spark.sql.catalog.spark_catalog", CATALOG)
         self._session = session
         self._api: Any = getattr(self._jvm.io.delta.tables, "DeltaTable")  # noqa: B009
 
-    def found(self, target: DeltaTarget) -> Any:
-        """Delta's object of a table; None where there is no such table."""
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Make the session Spark's active one in this thread; Delta takes its rules and its catalog from there."""
+        with active_session(self._jvm, self._session):
+            yield
+
+    def open(self, target: DeltaTarget) -> Any:
+        """Delta's object of a table; None if there is no such table."""
         if target.is_path:
-            there = self._api.isDeltaTable(self._session, target.table)
-            return self._api.forPath(self._session, target.table) if there else None
-        there = self._session.catalog().tableExists(target.table)
-        return self._api.forName(self._session, target.table) if there else None
+            exists = self._api.isDeltaTable(self._session, target.table)
+            return self._api.forPath(self._session, target.table) if exists else None
+        exists = self._session.catalog().tableExists(target.table)
+        return self._api.forName(self._session, target.table) if exists else None
 
     def create(self, target: DeltaTarget, changes: DataFrame) -> None:
-        """Make a table with the columns of a changelog, each of which may be NULL."""
-        columns: Any = changes.drop(ROW_KIND)
+        """Create a table with the columns of a changelog, all of them nullable."""
+        columns = java_dataframe(changes.drop(ROW_KIND, UNAVAILABLE))
         builder = self._api.createIfNotExists(self._session)
         builder = builder.location(target.table) if target.is_path else builder.tableName(target.table)
-        builder.addColumns(columns._jdf.schema().asNullable()).execute()  # noqa: SLF001
+        builder.addColumns(columns.schema().asNullable()).execute()
 
-    def applied(self, found: Any, writer: str) -> int | None:
-        """The number of the last batch of a writer."""
-        if found is None:
+    def last_batch(self, table: Any, writer: str) -> int | None:
+        """The number of the last batch of a writer; None if there is none.
+
+        Args:
+            table: Delta's object of the table, or None.
+            writer: The writer.
+        """
+        if table is None:
             return None
-        log = found.deltaLog()
-        log.update(False, _none(self._jvm), _none(self._jvm))
+        log = table.deltaLog()
+        log.update(False, scala_none(self._jvm), scala_none(self._jvm))
         number = log.unsafeVolatileSnapshot().transactions().get(writer)
         return int(number.get()) if number.isDefined() else None
 
-    @contextmanager
-    def counted(self, batch: Batch | None) -> Iterator[None]:
-        """Let Delta write the number of the batch with what is written meanwhile, or nothing if it has it already."""
-        conf = self._session.conf()
-        ours = {} if batch is None else {"txnAppId": batch.writer, "txnVersion": str(batch.number)}
-        for name, value in ours.items():
-            conf.set(f"{_TXN}.{name}", value)
-        try:
-            yield
-        finally:
-            for name in ours:
-                conf.unset(f"{_TXN}.{name}")
+    def for_batch(self, batch: Batch) -> _Delta:
+        """Delta in a new session that stores the number of a batch with each write.
+
+        Delta skips a write whose number is in the table's log already. The number is a setting of the session; in a
+        shared session, other writes at the same time would get it, too.
+        """
+        session = self._session.cloneSession()
+        for name, value in {"txnAppId": batch.writer, "txnVersion": str(batch.number)}.items():
+            session.conf().set(f"{_TXN}.{name}", value)
+        own = copy(self)
+        own._session = session  # noqa: SLF001  # of the same class
+        return own
 
 
-def _bring(spark: SparkSession, *, known: bool) -> None:
-    package = TESTED.get(".".join(spark.version.split(".")[:2]))
-    if known:
+def _attach_jars(spark: SparkSession) -> None:
+    """Add Delta's jars to a session without them."""
+    if has_class(spark, _API):
         return
-    if package is None:
-        raise ChangelogError(f"the session has no Delta, and none is known for Spark {spark.version}; {_CONFIGURE}")
+    tested = spark_version(spark.version)
+    assert tested is not None  # check_spark refuses other versions
+    if tested.delta is None:
+        working = [f"{one.version} ({one.delta.coordinate})" for one in TESTED if one.delta is not None]
+        raise ChangelogError(
+            f"the session has no Delta, and no published Delta works with Spark {spark.version}; use Spark "
+            f"{' or '.join(working)}, or a session that has a Delta built for this Spark: {_CONFIGURE}"
+        )
     try:
-        bring(spark, package, _API, "Delta")
+        attach_library(spark, tested.delta, _API, "Delta")
     except ConnectorMissingError as e:
-        raise ChangelogError(f"the session has no Delta; {_CONFIGURE}; kdsl would bring it, but {e}") from e
+        raise ChangelogError(f"the session has no Delta; {_CONFIGURE}; kdsl tried to add it, but {e}") from e
 
 
 _extended: set[str] = set()
 
 
-def _extend(jvm: Any, session: Any) -> None:
-    """Give Delta's rules to the sessions that are cloned from now on."""
+def _add_rules(jvm: Any, session: Any) -> None:
+    """Add Delta's rules to the sessions that are cloned from now on."""
     application = str(session.sparkContext().applicationId())
     if application not in _extended:
         _log.info("Delta is attached to the Spark application, which was started without it")
         getattr(jvm.io.delta.sql, "DeltaSparkSessionExtension")().apply(session.extensions())  # noqa: B009
         _extended.add(application)
-
-
-def _none(jvm: Any) -> Any:
-    return getattr(getattr(jvm.scala, "None$"), "MODULE$")

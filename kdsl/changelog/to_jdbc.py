@@ -1,9 +1,9 @@
-"""A table of a database that takes changes: Spark's writer fills staging tables, one transaction does the rest.
+"""A database table as a target: Spark's writer fills staging tables, one transaction does the rest.
 
-A batch is written in parallel by Spark's own JDBC writer, into staging tables beside the table; rows that a task writes
-twice show there, and nowhere else. Then one transaction on the driver, through the same JDBC driver, takes the batch's
-number, deletes and upserts. The numbers stand in a table of the database (`BATCHES`), whose row of the writer is locked
-by the transaction: a batch that comes late waits, sees that it is not newer, and changes nothing.
+Spark's own JDBC writer writes a batch in parallel, into staging tables in the same schema; rows that a task writes
+twice are only there. Then one transaction on the driver, through the same JDBC driver, stores the batch's number,
+deletes and upserts. The numbers are in a table of the database (`BATCHES`). The transaction locks the writer's row
+there: a batch that comes late waits, finds that it is not newer, and changes nothing.
 """
 
 from __future__ import annotations
@@ -12,22 +12,26 @@ import hashlib
 import logging
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import attrs
 
-from kdsl.changelog.connection import Connection
-from kdsl.changelog.dialects import DIALECTS, Dialect, Statements, dialect_of, product
-from kdsl.changelog.target import Batch, ChangelogError
-from kdsl.client.hiding import is_secret
-from kdsl.errors import listing, nearest
-from kdsl.formats import ROW_KIND
-from kdsl.run.jvm.jars import ConnectorMissingError, Package, bring
-from kdsl.run.session import is_connect
-from kdsl.secrets import HIDDEN, Secret, has_reference, resolve
-from kdsl.types.sql import quoted
+from kdsl.changelog.address import has_literal_secret, hide_login, resolve_references, secrets_in_address
+from kdsl.changelog.connection import Connection, CountedStatement, is_unique_violation
+from kdsl.changelog.dialects import DIALECTS, Dialect, Statements, cast_type, dialect_of, product
+from kdsl.changelog.target import Batch, explain_missing_row
+from kdsl.errors import ChangelogError, listing, nearest
+from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
+from kdsl.secrets import Secret, resolve
+from kdsl.secrets.hiding import contains_secret, hide_secrets, is_secret
+from kdsl.spark_internals.errors import GatewayError, JavaError
+from kdsl.spark_internals.session import is_connect, open_jdbc_connection
+from kdsl.spark_versions import Package
+from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,205 +41,228 @@ BATCHES = "kdsl_changelog_batches"
 
 _TRIES = 3
 _DRIVERS = {"postgresql": ("org.postgresql.Driver", Package("org.postgresql:postgresql:42.7.7", alone=True))}
-"""The classes of drivers that are brought into a session that does not have them."""
-_IN_URL = re.compile(r"//[^/@:]*:([^/@]*)@|(?:pass\w*|pwd|secret|token)=([^&;]*)", re.IGNORECASE)
+"""Drivers that kdsl adds to a session without them."""
 _log = logging.getLogger(__name__)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def jdbc(
     url: str, table: str, properties: Mapping[str, str] | None = None, *, dialect: Dialect | None = None
 ) -> JdbcTarget:
-    """A table of a database, to which changelogs are applied.
+    """A database table, to which changelogs are applied.
 
-    The table must be there, with the changelog's columns; for Postgres with a primary key or unique constraint on the
-    columns of the key. Beside it, in its schema, kdsl makes staging tables, which it drops again, and the table
+    The table must exist and have the changelog's columns; for Postgres also a primary key or unique constraint on the
+    columns of the key. In the table's schema kdsl creates staging tables, which it drops again, and the table
     ``kdsl_changelog_batches``.
 
     Args:
-        url: The JDBC address, as ``jdbc:postgresql://host/shop``.
-        table: The table, as ``sales.users``, spelled as in SQL.
-        properties: Properties of the JDBC driver, as ``user``, ``password``, and options of Spark's JDBC writer, as
-            ``driver`` and ``batchsize``. Values may be references to secrets: ``${env:NAME}``.
+        url: The JDBC address, such as ``jdbc:postgresql://host/shop``.
+        table: The table, such as ``sales.users``, as it is written in SQL.
+        properties: Properties of the JDBC driver, such as ``user`` and ``password``, and options of Spark's JDBC
+            writer, such as ``driver`` and ``batchsize``. Values may be references to secrets: ``${env:NAME}``.
         dialect: How rows are upserted: ``"on-conflict"`` (INSERT … ON CONFLICT), ``"merge"`` (MERGE), or
-            ``"update-insert"`` (UPDATE, then INSERT: any database). By default what suits the database of the address.
+            ``"update-insert"`` (UPDATE, then INSERT: any database). By default the one that suits the database.
 
     Raises:
-        ValueError: There is no such dialect, or the address is none of JDBC.
+        ValueError: There is no such dialect, or the address is not a JDBC address.
     """
     if not re.match(r"jdbc:\w+:", url):
-        raise ValueError("the address is none of JDBC; write it as jdbc:postgresql://host/database")
+        raise ValueError("the address is not a JDBC address; write it as jdbc:postgresql://host/database")
     if dialect is not None and dialect not in DIALECTS:
         raise ValueError(f"there is no dialect {dialect!r}{nearest(dialect, DIALECTS)}; there are {listing(DIALECTS)}")
     return JdbcTarget(url, table, properties or {}, dialect or dialect_of(url))
 
 
-def _held(properties: Mapping[str, object]) -> Mapping[str, str | Secret]:
-    """Properties whose secrets are references, or are held so that they do not show."""
-    given = {name: str(value) for name, value in properties.items()}
-    return {n: Secret(text) if is_secret(n) and not has_reference(text) else text for n, text in given.items()}
+def _wrap_secrets(properties: Mapping[str, object]) -> Mapping[str, str | Secret]:
+    """Properties, with each plain-text secret in a `Secret`, which is never shown."""
+    plain = {name: value.reveal() if isinstance(value, Secret) else str(value) for name, value in properties.items()}
+    return {name: Secret(value) if contains_secret(name, value) else value for name, value in plain.items()}
+
+
+def _wrap_url(url: str | Secret) -> str | Secret:
+    """An address; a `Secret` if it contains a plain-text password."""
+    return Secret(url) if isinstance(url, str) and has_literal_secret(url) else url
+
+
+def _translate_java_errors(method: Callable[Concatenate[JdbcTarget, P], T]) -> Callable[Concatenate[JdbcTarget, P], T]:
+    """Decorate a method to raise `ChangelogError` for Java's errors, in which a driver may quote a login."""
+
+    @wraps(method)
+    def wrapper(self: JdbcTarget, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        from pyspark.errors import PySparkException
+
+        try:
+            return method(self, *args, **kwargs)
+        except (GatewayError, PySparkException) as e:
+            error = self.describe_error(e)
+        raise error  # outside the handler: Java's error must not be its context either
+
+    return wrapper
 
 
 @attrs.frozen(repr=False)
 class JdbcTarget:
-    """A table of a database that takes changes; see `jdbc`.
+    """A database table as a target; see `jdbc`.
 
     Attributes:
-        url: The JDBC address.
+        url: The JDBC address; one that contains a password can be neither printed nor pickled.
         table: The table.
-        properties: The properties; a secret that was written out neither prints nor pickles.
+        properties: The properties; a plain-text secret can be neither printed nor pickled.
         dialect: How rows are upserted.
     """
 
-    url: str
+    url: str | Secret = attrs.field(converter=_wrap_url)
     table: str
-    properties: Mapping[str, str | Secret] = attrs.field(converter=_held)
+    properties: Mapping[str, str | Secret] = attrs.field(converter=_wrap_secrets)
     dialect: Dialect
 
     def __repr__(self) -> str:
-        return f"jdbc({_shown(self.url)!r}, {self.table!r})"
+        return f"jdbc({hide_login(_unwrap(self.url))!r}, {self.table!r})"
 
+    @_translate_java_errors
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Refuse sessions of Spark Connect, and see that the table can be reached."""
+        """Raise an error for sessions of Spark Connect, and check that the table can be read."""
         del streaming
         if is_connect(spark):
             raise ChangelogError(
-                f"{self!r}: a session of Spark Connect has no JVM at hand, in which the transaction of a batch runs "
-                "through the JDBC driver; use a classic session"
+                f"{self!r}: the transaction of a batch runs through the JDBC driver in the session's JVM, and a "
+                "session of Spark Connect has none; use a classic session"
             )
-        self._bring(spark)
-        with self._told(), self._connected(spark) as connection:
+        self._attach_driver(spark)
+        with self._connect(spark) as connection:
             connection.columns(self.table)
 
-    def applied(self, spark: SparkSession, writer: str) -> int | None:
-        """The last batch of a writer that the database knows; what a batch that was cut off has left is dropped."""
-        with self._told(), self._connected(spark) as connection:
+    @_translate_java_errors
+    def last_batch(self, spark: SparkSession, writer: str) -> int | None:
+        """The number of the last batch of a writer; also drops the staging tables of an interrupted batch."""
+        batches = self._in_schema(BATCHES)
+        with self._connect(spark) as connection:
             for name in connection.tables(self._stage_prefix(writer)):
-                connection.drop(self._beside(name))
-            return connection.batch(self._beside(BATCHES), writer, self.table) if self._knows(connection) else None
+                connection.drop(self._in_schema(name))
+            return connection.last_batch(batches, writer, self.table) if connection.exists(batches) else None
 
+    @_translate_java_errors
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
-        """Stage changes, and bring them into the table in one transaction."""
-        from pyspark.sql import functions as F
-
-        spark = changes.sparkSession
-        with self._told(), self._connected(spark) as connection:
+        """Stage changes, and apply them to the table in one transaction."""
+        spark, batches = changes.sparkSession, self._in_schema(BATCHES)
+        with self._connect(spark) as connection:
             if batch is not None:
-                if not self._knows(connection):
-                    connection.make_batches(self._beside(BATCHES))
-                last = connection.batch(self._beside(BATCHES), batch.writer, self.table)
+                if not connection.exists(batches):
+                    connection.create_batches_table(batches)
+                last = connection.last_batch(batches, batch.writer, self.table)
                 if last is not None and last >= batch.number:
                     _log.info("%r has batch %s of %s already", self, batch.number, batch.writer)
                     return
-            names = self._names(connection, changes)
-            said = Statements(
-                self.url,
-                self.dialect,
-                self.table,
-                [connection.quote(names[key]) for key in keys],
-                [connection.quote(name) for name in names.values()],
-            )
-            kind = F.col(ROW_KIND)
-            upserts = changes.where(kind == "+U").select(*(F.col(quoted(n)).alias(there) for n, there in names.items()))
-            deletes = changes.where(kind == "-D").select(*(F.col(quoted(n)).alias(names[n]) for n in keys))
-            begin = self._stage_prefix("" if batch is None else batch.writer)
-            stages = [self._beside(f"{begin}{uuid.uuid4().hex[:8]}{end}") for end in "ud"]
+            existing = connection.columns(self.table)
+            names = self._match_columns(list(existing), changes)
+            staging = _Staging(self, connection, changes, keys, names, existing, "" if batch is None else batch.writer)
             try:
-                self._stage(connection, said.staging(stages[0], said.columns), stages[0], upserts)
-                self._stage(connection, said.staging(stages[1], said.keys), stages[1], deletes)
-                todo = [said.deletes(stages[1]), *said.upserts(stages[0])]
-                connection.transaction(todo, self._beside(BATCHES), self.table, batch)
+                deletes, upserts = staging.fill()
+                try:
+                    connection.run_transaction([*deletes, *upserts], batches, self.table, batch)
+                except JavaError as e:
+                    swaps = staging.free_unique_values() if is_unique_violation(e) else []
+                    if not swaps:
+                        raise
+                    _log.info("%r: the batch may swap unique values; it is applied again in two steps", self)
+                    connection.run_transaction([*deletes, *swaps, *upserts], batches, self.table, batch)
             finally:
-                for stage in stages:
-                    with suppress(Exception):  # what is left is dropped at the next start
-                        connection.drop(stage)
+                staging.drop()
 
-    def _stage(self, connection: Connection, statement: str, stage: str, rows: DataFrame) -> None:
-        """Fill a staging table; a task that was tried again after it had written shows by the number of rows."""
-        wanted = rows.count()
-        for left in reversed(range(_TRIES)):
+    def _fill_table(self, connection: Connection, statement: str, stage: str, rows: DataFrame) -> int:
+        """Fill a staging table; repeat that if a task that Spark retried has written rows twice.
+
+        Args:
+            connection: The connection.
+            statement: Creates the table.
+            stage: The table's name.
+            rows: The rows.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            ChangelogError: The number of rows in the table was wrong each time.
+        """
+        expected = rows.count()
+        for remaining in reversed(range(_TRIES)):
             connection.drop(stage)
             connection.run(statement)
-            if wanted:
+            if expected:
                 writer = rows.write.format("jdbc").mode("append").options(**self._options())
-                writer.option("url", resolve(self.url)).option("dbtable", stage).save()
-            found = connection.number(f"SELECT COUNT(*) FROM {stage}")  # noqa: S608  # a name of its own
-            if found == wanted:
-                return
-            if not left:
+                writer.option("url", _reveal(self.url)).option("dbtable", stage).save()
+            count = connection.query_number(f"SELECT COUNT(*) FROM {stage}")  # noqa: S608  # kdsl's own name
+            if count == expected:
+                return expected
+            if not remaining:
                 raise ChangelogError(
-                    f"{self!r}: Spark wrote {found} rows of {wanted} into a staging table, {_TRIES} times; a task is "
-                    "written twice where spark.speculation is on: switch it off"
+                    f"{self!r}: Spark wrote {count} rows instead of {expected} to a staging table, {_TRIES} times; "
+                    "with spark.speculation a task may be written twice: turn it off"
                 )
+        raise AssertionError  # the last try returns or raises
 
-    def _names(self, connection: Connection, changes: DataFrame) -> dict[str, str]:
-        """The table's columns by those of the changelog."""
-        there = connection.columns(self.table)
-        by_fold = {name.lower(): name for name in there}
-        names = [name for name in changes.columns if name != ROW_KIND]
-        missing = [name for name in names if name.lower() not in by_fold]
+    def _match_columns(self, existing: Sequence[str], changes: DataFrame) -> dict[str, str]:
+        """The table's columns, by the names of the changelog's.
+
+        Args:
+            existing: The columns of the table.
+            changes: The changes.
+
+        Raises:
+            ChangelogError: The table does not have a column of the changelog.
+        """
+        by_lower = {name.lower(): name for name in existing}
+        names = [name for name in changes.columns if name not in (ROW_KIND, UNAVAILABLE)]
+        missing = [name for name in names if name.lower() not in by_lower]
         if missing:
             raise ChangelogError(
-                f"{self!r} has no column {listing(missing)}, which the changelog has; it has {listing(there)}; add it "
-                "with ALTER TABLE, or leave it out of the changelog"
+                f"{self!r} has no column {listing(missing)}, which the changelog has; it has {listing(existing)}; add "
+                "it with ALTER TABLE, or drop it from the changelog"
             )
-        return {name: name if name in there else by_fold[name.lower()] for name in names}
+        return {name: name if name in existing else by_lower[name.lower()] for name in names}
 
-    def _beside(self, name: str) -> str:
-        """A table in the schema of the table."""
+    def _in_schema(self, name: str) -> str:
+        """The full name of a table in the schema of the target."""
         schema, dot, _ = self.table.rpartition(".")
         return f"{schema}{dot}{name}"
 
     def _stage_prefix(self, writer: str) -> str:
         return f"kdsl_{hashlib.sha256(f'{writer} {self.table}'.encode()).hexdigest()[:8]}_"
 
-    def _knows(self, connection: Connection) -> bool:
-        return connection.is_there(self._beside(BATCHES))
-
     def _options(self) -> dict[str, str]:
-        driver, _ = _DRIVERS.get(product(self.url), (None, None))
-        given = {name: _revealed(value) for name, value in self.properties.items()}
-        return {**({"driver": driver} if driver else {}), **given}
+        driver, _ = _DRIVERS.get(product(_unwrap(self.url)), (None, None))
+        properties = {name: _reveal(value) for name, value in self.properties.items()}
+        return {**({"driver": driver} if driver else {}), **properties}
 
-    def _bring(self, spark: SparkSession) -> None:
-        driver, package = _DRIVERS.get(product(self.url), (None, None))
+    def _attach_driver(self, spark: SparkSession) -> None:
+        driver, package = _DRIVERS.get(product(_unwrap(self.url)), (None, None))
         if driver is None or package is None or "driver" in self.properties:
             return
         try:
-            bring(spark, package, driver, f"the JDBC driver {driver}")
+            attach_library(spark, package, driver, f"the JDBC driver {driver}")
         except ConnectorMissingError as e:
             raise ChangelogError(
-                f"{self!r}: the session has no JDBC driver for this address, and kdsl cannot bring it: {e}; start the "
+                f"{self!r}: the session has no JDBC driver for this address, and kdsl cannot add it: {e}; start the "
                 f"session with {package.coordinate} in spark.jars.packages"
             ) from e
 
     @contextmanager
-    def _connected(self, spark: SparkSession) -> Iterator[Connection]:
-        classic: Any = spark
-        jvm = classic._jvm  # noqa: SLF001
-        given = jvm.PythonUtils.toScalaMap(self._options())
-        url = resolve(self.url)
-        options = jvm.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(url, self.table, given)
-        java = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(url).createConnectionFactory(options).apply(-1)
+    def _connect(self, spark: SparkSession) -> Iterator[Connection]:
+        java = open_jdbc_connection(spark, _reveal(self.url), self.table, self._options())
         try:
             yield Connection(java)
         finally:
             with suppress(Exception):
                 java.close()
 
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Turn what Java raises into an error that shows no secret."""
-        from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-        from pyspark.errors import PySparkException
-
-        try:
-            yield
-        except (Py4JJavaError, PySparkException) as e:
-            java = getattr(e, "java_exception", None)
-            reason = str(e) if java is None else str(java.getMessage() or java)
-            lines = (line.strip() for line in reason.splitlines())
-            told = " ".join(line for line in lines if line and not line.startswith(("at ", "...", "Driver stacktrace")))
-            raise ChangelogError(f"{self!r}: {self._without_secrets(told)}{self._advice(reason)}") from None
+    def describe_error(self, error: Exception) -> ChangelogError:
+        """An error of Java as an error of kdsl, whose message contains no secret."""
+        java = getattr(error, "java_exception", None)
+        reason = str(error) if java is None else str(java.getMessage() or java)
+        lines = (line.strip() for line in reason.splitlines())
+        message = " ".join(line for line in lines if line and not line.startswith(("at ", "...", "Driver stacktrace")))
+        return ChangelogError(f"{self!r}: {self._hide_secrets(message)}{self._advice(reason)}")
 
     def _advice(self, reason: str) -> str:
         if "No suitable driver" in reason or "ClassNotFoundException" in reason:
@@ -244,26 +271,155 @@ class JdbcTarget:
                 "spark.jars.packages, and name its class in the property 'driver'"
             )
         if "no unique or exclusion constraint" in reason:
-            return f"; give {self.table} a PRIMARY KEY or a UNIQUE constraint of the key, or pass dialect='merge'"
+            return f"; add a PRIMARY KEY or a UNIQUE constraint on the key to {self.table}, or pass dialect='merge'"
         return ""
 
-    def _without_secrets(self, text: str) -> str:
-        url = resolve(self.url)
-        secrets = [found[1] or found[2] for found in _IN_URL.finditer(url)]
+    def _hide_secrets(self, message: str) -> str:
+        url, unresolved = _reveal(self.url), _unwrap(self.url)
+        secrets = secrets_in_address(url) | resolve_references(unresolved)
         for name, value in self.properties.items():
-            if isinstance(value, Secret) or is_secret(name) or has_reference(value):
-                secrets.append(_revealed(value))
-        shown = text.replace(url, _shown(self.url))
-        for secret in sorted(filter(None, secrets), key=len, reverse=True):
-            shown = shown.replace(secret, HIDDEN)
-        return shown
+            if isinstance(value, Secret) or is_secret(name):
+                secrets.add(_reveal(value))
+            else:
+                secrets |= resolve_references(value)
+        for form in (url, url.removeprefix("jdbc:")):
+            message = message.replace(form, hide_login(url))
+        return hide_secrets(message, secrets)
 
 
-def _revealed(value: str | Secret) -> str:
-    return value.reveal() if isinstance(value, Secret) else resolve(value)
+class _Staging:
+    """The staging tables of a batch, and the statements that apply their rows to the table.
+
+    Args:
+        target: The table.
+        connection: The connection.
+        changes: The batch.
+        keys: The columns of the key.
+        names: The table's columns, by the names of the changelog's.
+        existing: The types of the table's columns.
+        writer: The writer of the batch.
+    """
+
+    def __init__(
+        self,
+        target: JdbcTarget,
+        connection: Connection,
+        changes: DataFrame,
+        keys: Sequence[str],
+        names: Mapping[str, str],
+        existing: Mapping[str, str],
+        writer: str,
+    ) -> None:
+        self._target, self._connection, self._changes = target, connection, _times_as_strings(changes)
+        self._keys, self._names = keys, names
+        url = _unwrap(target.url)
+        kinds = {name: self._changes.schema[name].dataType.simpleString() for name in names}
+        casts = {connection.quote(to): cast_type(url, kinds[name], existing[to]) for name, to in names.items()}
+        self._casts = {name: kind for name, kind in casts.items() if kind is not None}
+        self._prefix = f"{target._stage_prefix(writer)}{uuid.uuid4().hex[:8]}"  # noqa: SLF001  # of the same module
+        self._stages: list[str] = []
+        self._upserted: list[tuple[Statements, str]] = []
+
+    def fill(self) -> tuple[list[str], list[str | CountedStatement]]:
+        """Fill the staging tables.
+
+        Returns:
+            The statements that delete, and those that update and insert.
+        """
+        from pyspark.sql import functions as F
+
+        is_delete, is_upsert = F.col(ROW_KIND) == "-D", F.col(ROW_KIND) == "+U"
+        statements = self._statements(list(self._names))
+        deletes, _ = self._load(statements.keys, self._keys, self._changes.where(is_delete), statements)
+        first = [*statements.begin, statements.deletes(deletes)]
+        if UNAVAILABLE not in self._changes.columns:
+            return first, [*self._upsert(statements, self._changes.where(is_upsert))]
+        unavailable = F.array_sort(F.array_intersect(F.col(UNAVAILABLE), F.array(*map(F.lit, self._names))))
+        complete = self._changes.where(is_upsert & (F.size(unavailable) == 0))
+        upserts: list[str | CountedStatement] = [*self._upsert(statements, complete)]
+        incomplete = self._changes.where(is_upsert & (F.size(unavailable) > 0))
+        for (columns,) in incomplete.select(unavailable).distinct().collect():
+            known = [name for name in self._names if name not in columns]
+            rows = incomplete.where(unavailable == F.array(*map(F.lit, columns)))
+            partial = self._statements(known)
+            stage, count = self._load(partial.columns, known, rows, partial)
+            self._upserted.append((partial, stage))
+            error = f"{self._target!r}: {explain_missing_row(listing(columns))}"
+            upserts.append(CountedStatement(partial.updates(stage), count, error))
+        return first, upserts
+
+    def free_unique_values(self) -> list[str]:
+        """Statements that remove unique values which rows of the batch may swap; empty if that is not possible."""
+        if product(_unwrap(self._target.url)) != "postgresql":
+            return []
+        unique = self._connection.unique_columns(self._target.table)
+        updates = []
+        for statements, stage in self._upserted:
+            for name, (kind, nullable) in unique.items():
+                column = self._connection.quote(name)
+                if column in statements.non_key_columns:
+                    update = statements.free_unique_values(stage, column, kind, nullable=nullable)
+                    updates += [update] if update else []
+        return updates
+
+    def drop(self) -> None:
+        """Drop the staging tables."""
+        for stage in self._stages:
+            with suppress(Exception):  # the next start drops the remaining ones
+                self._connection.drop(stage)
+
+    def _statements(self, names: Sequence[str]) -> Statements:
+        quote, to = self._connection.quote, self._names
+        return Statements(
+            _unwrap(self._target.url),
+            self._target.dialect,
+            self._target.table,
+            [quote(to[key]) for key in self._keys],
+            [quote(to[name]) for name in names],
+            self._casts,
+        )
+
+    def _upsert(self, statements: Statements, rows: DataFrame) -> list[str]:
+        stage, _ = self._load(statements.columns, list(self._names), rows, statements)
+        self._upserted.append((statements, stage))
+        return statements.upserts(stage)
+
+    def _load(
+        self, columns: Sequence[str], names: Sequence[str], rows: DataFrame, statements: Statements
+    ) -> tuple[str, int]:
+        """Create and fill a staging table.
+
+        Args:
+            columns: The table's columns, quoted.
+            names: The changelog's columns.
+            rows: The rows.
+            statements: The statements for these columns.
+
+        Returns:
+            The name of the staging table, and its number of rows.
+        """
+        from pyspark.sql import functions as F
+
+        stage = self._target._in_schema(f"{self._prefix}_{len(self._stages)}")  # noqa: SLF001
+        self._stages.append(stage)
+        selected = rows.select(*(F.col(quote_name(name)).alias(self._names[name]) for name in names))
+        create = statements.staging(stage, columns)
+        return stage, self._target._fill_table(self._connection, create, stage, selected)  # noqa: SLF001
 
 
-def _shown(url: str) -> str:
-    """An address without what may be a secret: its login and its parameters."""
-    plain = re.sub(r"//[^/@]*@", "//", url)
-    return re.sub(r"[?;].*", "", plain, flags=re.DOTALL)
+def _times_as_strings(changes: DataFrame) -> DataFrame:
+    """Cast times of the day to strings, since Spark's JDBC writer cannot write them."""
+    kinds = {field.name: field.dataType.simpleString() for field in changes.schema.fields}
+    casts = {name: re.sub(r"\btime\(\d\)", "string", kind) for name, kind in kinds.items()}
+    strings = {name: changes[quote_name(name)].cast(kind) for name, kind in casts.items() if kind != kinds[name]}
+    return changes.withColumns(strings) if strings else changes
+
+
+def _unwrap(value: str | Secret) -> str:
+    """A value with its references unresolved."""
+    return value.reveal() if isinstance(value, Secret) else value
+
+
+def _reveal(value: str | Secret) -> str:
+    """A value with its references resolved."""
+    return resolve(_unwrap(value))

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kdsl.changelog.target import Batch, ChangelogError
-from kdsl.formats import ROW_KIND
-from kdsl.run.session import is_connect
+from kdsl.changelog.target import Batch, explain_missing_row
+from kdsl.errors import ChangelogError, listing
+from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.run.dataframes.collect import collect_arrow
+from kdsl.spark_internals.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,13 +22,14 @@ if TYPE_CHECKING:
 def memory() -> MemoryTable:
     """An empty table in the memory of this process, to which changelogs are applied.
 
-    A query goes on from its checkpoint with the same table in the same process; another process begins anew.
+    A query can continue from its checkpoint only with the same table in the same process; another process needs a new
+    checkpoint.
     """
     return MemoryTable()
 
 
 class MemoryTable:
-    """Rows by key, as the changelogs that were applied to it left them."""
+    """The current rows by key, after the changelogs that were applied."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -41,70 +44,76 @@ class MemoryTable:
         return f"memory() with {len(self)} rows"
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows as values by column, sorted by their key where the values of keys have an order."""
+        """The rows as values by column, sorted by key if the values of keys can be compared."""
         with self._lock:
-            held = list(self._rows.items())
+            items = list(self._rows.items())
         with suppress(TypeError):
-            held.sort(key=lambda item: item[0])
-        return [dict(row) for _, row in held]
+            items.sort(key=lambda item: item[0])
+        return [dict(row) for _, row in items]
 
     def get(self, *key: Any) -> dict[str, Any] | None:
-        """The row of a key; None where there is none."""
+        """The row of a key; None if there is none."""
         with self._lock:
-            found = self._rows.get(tuple(map(_hashable, key)))
-        return None if found is None else dict(found)
+            row = self._rows.get(tuple(map(_hashable, key)))
+        return None if row is None else dict(row)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The rows as a DataFrame.
 
         Raises:
-            ChangelogError: Nothing was applied yet, so that nothing says which columns there are.
+            ChangelogError: Nothing was applied yet, and the columns are unknown.
         """
         if self._schema is None:
-            raise ChangelogError("nothing was applied to memory() yet, so that its columns are not known")
+            raise ChangelogError("no changes were applied to memory() yet, and its columns are unknown")
         return spark.createDataFrame(pa.Table.from_pylist(self.rows(), schema=self._schema))
 
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Refuse streams of Spark Connect, whose batches are worked on in a process of the server."""
+        """Raise an error for streams of Spark Connect, whose batches are processed on the server."""
         if streaming and is_connect(spark):
             raise ChangelogError(
-                "memory() holds rows in this process, and a session of Spark Connect works on the batches of a stream "
-                "in a process of its server; use a classic session, or a batch DataFrame"
+                "memory() keeps rows in this process, but Spark Connect processes the batches of a stream in a process "
+                "of its server; use a classic session, or a batch DataFrame"
             )
 
-    def applied(self, spark: SparkSession, writer: str) -> int | None:
-        """The number of the last batch of a writer."""
+    def last_batch(self, spark: SparkSession, writer: str) -> int | None:
+        """The number of the last batch of a writer; None if there is none."""
         del spark
         with self._lock:
             return self._applied.get(writer)
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
-        """Put changes into the table, all of them or none."""
-        found = changes.toArrow()
+        """Apply changes to the table, all of them or none."""
+        table = collect_arrow(changes)
         with self._lock:
             if batch is not None and batch.number <= self._applied.get(batch.writer, -1):
                 return
-            schema = found.schema.remove(found.schema.get_field_index(ROW_KIND))
-            self._schema = schema = schema if self._schema is None else _unified(self._schema, schema)
-            for row in found.to_pylist():
+            schema = pa.schema([field for field in table.schema if field.name not in (ROW_KIND, UNAVAILABLE)])
+            self._schema = schema = schema if self._schema is None else _merge_schemas(self._schema, schema)
+            for row in table.to_pylist():
                 kind = row.pop(ROW_KIND)
+                unavailable = [name for name in row.pop(UNAVAILABLE, None) or () if name in row]
                 key = tuple(_hashable(row[name]) for name in keys)
                 if kind == "-D":
                     self._rows.pop(key, None)
                 else:
+                    if unavailable and key not in self._rows:
+                        raise ChangelogError(f"memory(): {explain_missing_row(listing(unavailable))}: {key}")
+                    for name in unavailable:
+                        del row[name]  # the row in the table keeps its value
                     self._rows[key] = {**dict.fromkeys(schema.names), **self._rows.get(key, {}), **row}
             if batch is not None:
                 self._applied[batch.writer] = batch.number
 
 
-def _unified(one: pa.Schema, other: pa.Schema) -> pa.Schema:
-    more = [field for field in other if field.name not in one.names]
-    return pa.schema([*(other.field(f.name) if f.name in other.names else f for f in one), *more])
+def _merge_schemas(old: pa.Schema, new: pa.Schema) -> pa.Schema:
+    """The fields of both schemas; a field of both has its new type."""
+    added = [field for field in new if field.name not in old.names]
+    return pa.schema([*(new.field(f.name) if f.name in new.names else f for f in old), *added])
 
 
 def _hashable(value: Any) -> Any:
     if isinstance(value, float) and value != value:
-        return "NaN"  # which equals nothing, itself included, and is one key nevertheless
+        return "NaN"  # NaN does not equal itself, but is one key
     if isinstance(value, list):
         return tuple(map(_hashable, value))
     if isinstance(value, Mapping):

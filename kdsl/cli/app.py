@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
+from typing import Annotated
 
 import typer
 
 from kdsl.cli import check, codegen, demo, doctor, inspect, kafka, lag, peek, run, verify
-from kdsl.cli.console import fail
+from kdsl.cli.console import fail, out
 from kdsl.errors import KdslError
 
 app = typer.Typer(
@@ -18,6 +19,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        import kdsl
+
+        out.print(f"kdsl {kdsl.__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version of kdsl.")
+    ] = False,
+) -> None:
+    pass
+
+
 app.command("demo")(demo.demo)
 app.command("check")(check.check)
 app.command("plan")(inspect.plan)

@@ -1,4 +1,4 @@
-"""``kdsl check``: judge tables without Spark, Java or a broker."""
+"""``kdsl check``: check tables without Spark, Java or a broker."""
 
 from __future__ import annotations
 
@@ -10,86 +10,88 @@ import typer
 
 from kdsl.cli import load
 from kdsl.cli.console import out, print_json, print_problem, problem_json
-from kdsl.cli.directions import Directions, Way
-from kdsl.declare.ddl.load import ENDINGS
-from kdsl.errors import Problem, ResolveError
-from kdsl.formats import Direction
+from kdsl.cli.directions import DirectionChoice, Directions
+from kdsl.errors import Problem, ResolveError, place_in_file
+from kdsl.flink_sql.load import ENDINGS
+from kdsl.formats import READ_ONLY as FORMAT_READ_ONLY, Direction
 from kdsl.options import Spelling
 from kdsl.resolve import problems
 from kdsl.table import Table
 
-# What a table that is only read may have: it cannot be written, which is no mistake by itself.
-READ_ONLY = {"sink-topic", "nothing-to-write"}
+# Problems that only prevent writing; a table that is only read may have them.
+READ_ONLY = {"sink-topic", "nothing-to-write", FORMAT_READ_ONLY}
 READ_ONLY_IN_SQL = READ_ONLY | {"metadata-read-only", "raw-key", "raw-value"}
 
 
 def check(
     targets: Annotated[
-        list[str], typer.Argument(help="orders.py, package.module, tables.yaml or tables.sql, also with :Name")
+        list[str], typer.Argument(help="orders.py, package.module, tables.yaml or tables.sql, optionally with :Name")
     ],
-    direction: Directions = Way.BOTH,
+    direction: Directions = DirectionChoice.BOTH,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Judge tables: every problem with its place and what to write instead.
+    """Check tables, and print every problem with its location and its fix.
 
-    Ends with 0 when no table has an error, with 1 otherwise.
+    Exits with 0 if no table has an error, otherwise with 1.
     """
     directions = direction.directions
-    found: list[Problem] = []
+    all_problems: list[Problem] = []
     names: list[str] = []
     for target in targets:
         try:
             tables, script = _targets(target)
         except ResolveError as e:
-            found.extend(e.problems)
+            all_problems.extend(e.problems)
             continue
         except load.TargetError as e:
-            found.append(Problem("target", str(e), "name a file, a module or a table that is there"))
+            all_problems.append(Problem("target", str(e), "name an existing file, module or table"))
             continue
+        of_target: list[Problem] = []
         for table in tables:
             names.append(table.name)
-            found.extend(judge(table, directions))
-        said = {(p.code, p.message, p.where.line, p.where.position) for p in found}
-        found.extend(p for p in script if (p.code, p.message, p.where.line, p.where.position) not in said)
-    errors = sum(p.severity == "error" for p in found)
+            of_target.extend(check_table(table, directions))
+        reported = {(p.code, p.message, p.where.line, p.where.position) for p in of_target}
+        of_target.extend(p for p in script if (p.code, p.message, p.where.line, p.where.position) not in reported)
+        all_problems.extend(sorted(of_target, key=place_in_file) if script else of_target)
+    errors = sum(p.severity == "error" for p in all_problems)
     if as_json:
-        print_json({"tables": names, "errors": errors, "problems": [problem_json(p) for p in found]})
+        print_json({"tables": names, "errors": errors, "problems": [problem_json(p) for p in all_problems]})
     else:
-        for problem in found:
+        for problem in all_problems:
             print_problem(problem)
-        _summary(names, errors, len(found) - errors)
+        _summary(names, errors, len(all_problems) - errors)
     raise typer.Exit(1 if errors else 0)
 
 
 def _targets(target: str) -> tuple[list[Table], list[Problem]]:
-    """The tables of a target and, of a whole file of SQL, what is wrong with the rest of the script."""
+    """The tables of a target and, if it is a whole SQL file, the problems in the rest of the script."""
     if not target.lower().endswith(ENDINGS):
         return load.tables(target), []
-    from kdsl.script.plan import judge_script
+    from kdsl.flink_sql.scripts.planner import check_script
 
-    plan, found = judge_script(load.script(target))
+    plan, script_problems = check_script(load.script(target))
     tables = [table.topic for table in plan.tables if table.topic is not None]
-    return tables, [p for p in found if p.code != "cluster-missing"]  # `kdsl run` can be told where the brokers are
+    return tables, [p for p in script_problems if p.code != "cluster-missing"]  # `kdsl run` has options for it
 
 
-def judge(table: Table, directions: Sequence[Direction]) -> list[Problem]:
-    """The problems of a table, each once; what only stops a write of a table that can be read is a warning."""
+def check_table(table: Table, directions: Sequence[Direction]) -> list[Problem]:
+    """The problems of a table, each once; one that only prevents writing a table that can be read is a warning."""
     by_direction = {d: problems(table.definition, d) for d in directions}
-    found = list(dict.fromkeys(p for told in by_direction.values() for p in told))
-    found = [p for p in found if p.severity == "error" or attrs.evolve(p, severity="error") not in found]
+    unique = list(dict.fromkeys(p for each in by_direction.values() for p in each))
+    unique = [p for p in unique if p.severity == "error" or attrs.evolve(p, severity="error") not in unique]
     if len(directions) == 1:
-        return found
+        return unique
     in_python = table.definition.spelling is Spelling.PYTHON
     limits = READ_ONLY if in_python else READ_ONLY_IN_SQL
     return [
         attrs.evolve(p, severity="warning", message=f"{p.message} (the table can only be read)")
         if p.code in limits and p not in by_direction["read"]
         else p
-        for p in found
+        for p in unique
     ]
 
 
 def _summary(names: Sequence[str], errors: int, warnings: int) -> None:
     what = f"{len(names)} table{'' if len(names) == 1 else 's'} checked"
-    told = [f"{n} {kind}{'' if n == 1 else 's'}" for n, kind in ((errors, "error"), (warnings, "warning")) if n]
-    out.print(f"{what}: {', '.join(told) or 'no problems'}", style="red" if errors else "green", highlight=False)
+    counts = [f"{n} {kind}{'' if n == 1 else 's'}" for n, kind in ((errors, "error"), (warnings, "warning")) if n]
+    out.print(f"{what}: {', '.join(counts) or 'no problems'}", style="red" if errors else "green", highlight=False)

@@ -1,111 +1,161 @@
-"""The options by which a command is told where the brokers are."""
+"""The options that describe the cluster of a command: once, for all commands (`with_cluster`)."""
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import attrs
 import typer
 
-from kdsl.client.properties import Properties
+from kdsl.client_settings.properties import Properties
 from kdsl.cluster import Cluster, Registry
 
-Bootstrap = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap",
-        "--bootstrap-servers",
-        envvar="KDSL_BOOTSTRAP_SERVERS",
-        help="host:port of the brokers, by commas.",
-    ),
-]
-ClusterFile = Annotated[Path | None, typer.Option("--cluster-file", help="A YAML document with clusters.")]
-ClusterName = Annotated[str | None, typer.Option("--cluster", help="Which cluster of the document.")]
-Property = Annotated[
-    list[str] | None,
-    typer.Option("-p", "--property", help="A client setting, as security.protocol=SASL_SSL; may be repeated."),
-]
 RegistryUrl = Annotated[
-    str | None, typer.Option("--registry", envvar="KDSL_REGISTRY", help="The address of the schema registry.")
+    str | None, typer.Option("--registry", envvar="KDSL_REGISTRY", help="The URL of the schema registry.")
 ]
 RegistryProperty = Annotated[
     list[str] | None,
-    typer.Option("--registry-property", help="A setting of the registry's client, as basic-auth.user-info=…"),
+    typer.Option("--registry-property", help="A setting of the registry client, as basic-auth.user-info=…"),
 ]
+_BROKER_OPTIONS: dict[str, Any] = {
+    "bootstrap": Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap",
+            "--bootstrap-servers",
+            envvar="KDSL_BOOTSTRAP_SERVERS",
+            help="host:port of the brokers, separated by commas.",
+        ),
+    ],
+    "cluster_file": Annotated[Path | None, typer.Option("--cluster-file", help="A YAML document with clusters.")],
+    "cluster_name": Annotated[str | None, typer.Option("--cluster", help="Which cluster of the document.")],
+    "properties": Annotated[
+        list[str] | None,
+        typer.Option("-p", "--property", help="A client setting, as security.protocol=SASL_SSL; may be repeated."),
+    ],
+}
+_REGISTRY_OPTIONS: dict[str, Any] = {"registry": RegistryUrl, "registry_properties": RegistryProperty}
 
 WHERE = "--bootstrap host:9092 (or the variable KDSL_BOOTSTRAP_SERVERS), or --cluster-file clusters.yaml"
-"""How a command is told where the brokers are, for messages."""
+"""The options that name the brokers, for messages."""
 
 
-def pairs(texts: Sequence[str] | None, hint: str) -> dict[str, str]:
-    """What ``key=value`` says, each.
+def with_cluster(*, registry: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of a cluster, in place of its parameter ``cluster``.
+
+    The command receives the `Cluster` that the options describe, or None if they describe none.
 
     Args:
-        texts: The texts.
-        hint: The option that they stand behind, for the message.
+        registry: Whether the command has the options of the schema registry as well.
+    """
+    options = {**_BROKER_OPTIONS, **(_REGISTRY_OPTIONS if registry else {})}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**arguments: Any) -> None:
+            values = {name: arguments.pop(name) for name in options}
+            command(cluster=cluster_from_options(**values), **arguments)
+
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            if parameter.name == "cluster":
+                kind = inspect.Parameter.KEYWORD_ONLY
+                parameters += [
+                    inspect.Parameter(name, kind, default=None, annotation=option) for name, option in options.items()
+                ]
+            else:
+                parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        return run
+
+    return decorate
+
+
+def parse_pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Parse values of the form ``key=value``.
+
+    Args:
+        values: The values.
+        option: The option that they belong to, for the message.
 
     Raises:
-        typer.BadParameter: A text has another form.
+        typer.BadParameter: A value has another form.
     """
-    found = [text.partition("=") for text in texts or ()]
-    if any(not equals or not key for key, equals, _ in found):
-        raise typer.BadParameter("expected key=value", param_hint=hint)
-    return {key: value for key, _, value in found}
+    parts = [value.partition("=") for value in values or ()]
+    if any(not equals or not key for key, equals, _ in parts):
+        raise typer.BadParameter("expected key=value", param_hint=option)
+    return {key: value for key, _, value in parts}
 
 
-def given_cluster(
+def cluster_from_options(
     bootstrap: str | None,
-    file: Path | None = None,
-    name: str | None = None,
+    cluster_file: Path | None = None,
+    cluster_name: str | None = None,
     properties: list[str] | None = None,
     registry: str | None = None,
     registry_properties: list[str] | None = None,
 ) -> Cluster | None:
-    """The cluster that a command's options describe; None where they describe none.
+    """The cluster that a command's options describe; None if they describe none.
 
     Args:
-        bootstrap: The brokers; they win over the document's.
-        file: A YAML document with clusters (`kdsl.cluster.Cluster.from_yaml`).
-        name: Which of them.
-        properties: Client settings, as ``key=value``; they win over the document's.
-        registry: The schema registry; it wins over the document's.
-        registry_properties: Settings of its client, as ``key=value``.
+        bootstrap: The brokers; they override those of the document.
+        cluster_file: A YAML document with clusters (`kdsl.cluster.Cluster.from_yaml`).
+        cluster_name: Which of them.
+        properties: Client settings, as ``key=value``; they override those of the document.
+        registry: The schema registry; it overrides that of the document.
+        registry_properties: Settings of the registry client, as ``key=value``.
 
     Raises:
-        ResolveError: The document has no such cluster, or is written wrongly.
-        typer.BadParameter: A property has another form, or there are settings and no brokers.
+        ResolveError: The document has no such cluster, or is invalid.
+        typer.BadParameter: A property has another form, the document cannot be read, or there are settings but no
+            brokers.
     """
-    settings, more = pairs(properties, "--property"), pairs(registry_properties, "--registry-property")
-    cluster = _brokers(bootstrap, file, name, settings)
+    settings = parse_pairs(properties, "--property")
+    registry_settings = parse_pairs(registry_properties, "--registry-property")
+    cluster = _read_brokers(bootstrap, cluster_file, cluster_name, settings)
+    in_environment = registry is not None and registry == os.environ.get("KDSL_REGISTRY")
     if cluster is None:
-        told = registry is not None and registry != os.environ.get("KDSL_REGISTRY")
-        for given, hint in ((settings, "--property"), (told, "--registry"), (more, "--registry-property")):
-            if given:
-                raise typer.BadParameter("goes with --bootstrap or --cluster-file", param_hint=hint)
+        on_command_line = registry is not None and not in_environment
+        for value, option in (
+            (settings, "--property"),
+            (on_command_line, "--registry"),
+            (registry_settings, "--registry-property"),
+        ):
+            if value:
+                raise typer.BadParameter("needs --bootstrap or --cluster-file", param_hint=option)
         return None
-    before = cluster.registry
-    if registry is None or (file is not None and before is not None and registry == os.environ.get("KDSL_REGISTRY")):
-        if more and before is None:
-            raise typer.BadParameter("goes with --registry", param_hint="--registry-property")
-        found = before and attrs.evolve(before, properties=before.properties.merged(more))
+    declared = cluster.registry
+    if registry is None or (cluster_file is not None and declared is not None and in_environment):
+        if registry_settings and declared is None:
+            raise typer.BadParameter("needs --registry", param_hint="--registry-property")
+        chosen = declared and attrs.evolve(declared, properties=declared.properties.merge(registry_settings))
     else:
-        kept = before.properties if before is not None and before.url == registry else Properties()
-        found = Registry(registry, kept.merged(more))
-    return attrs.evolve(cluster, registry=found)
+        same = declared is not None and declared.url == registry
+        declared_settings = declared.properties if declared is not None and same else Properties()
+        chosen = Registry(registry, declared_settings.merge(registry_settings))
+    return attrs.evolve(cluster, registry=chosen)
 
 
-def _brokers(bootstrap: str | None, file: Path | None, name: str | None, settings: dict[str, str]) -> Cluster | None:
-    """The cluster, with its own registry."""
+def _read_brokers(
+    bootstrap: str | None, file: Path | None, name: str | None, settings: dict[str, str]
+) -> Cluster | None:
+    """The cluster with the registry that the document or the environment declares for it."""
     if file is not None:
-        cluster = Cluster.from_yaml(file, name)
+        try:
+            cluster = Cluster.from_yaml(file, name)
+        except OSError as e:
+            raise typer.BadParameter(f"{str(file)!r} cannot be read: {e.strerror}", param_hint="--cluster-file") from e
         if bootstrap is not None:
             cluster = Cluster(bootstrap, properties=cluster.properties, name=cluster.name, registry=cluster.registry)
         return cluster.with_properties(settings)
     if name is not None:
-        raise typer.BadParameter("a name needs --cluster-file", param_hint="--cluster")
+        raise typer.BadParameter("needs --cluster-file", param_hint="--cluster")
     if bootstrap is None:
         return None
     environment = Cluster.from_env() if _from_environment(bootstrap) else Cluster(bootstrap)
@@ -113,5 +163,5 @@ def _brokers(bootstrap: str | None, file: Path | None, name: str | None, setting
 
 
 def _from_environment(bootstrap: str) -> bool:
-    """Whether the brokers come from the environment, whose other variables then hold as well."""
+    """Whether the brokers come from the environment, so that its other variables apply as well."""
     return os.environ.get("KDSL_BOOTSTRAP_SERVERS") == bootstrap

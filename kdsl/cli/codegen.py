@@ -1,4 +1,4 @@
-"""``kdsl codegen`` and ``kdsl export``: schemas, DDL and topics to table classes, and tables to text."""
+"""``kdsl codegen`` and ``kdsl export``: table classes from schemas, DDL and topics, and tables as schemas or DDL."""
 
 from __future__ import annotations
 
@@ -10,32 +10,24 @@ from typing import Annotated, Literal
 import typer
 
 from kdsl.cli import load
-from kdsl.cli.clusters import (
-    Bootstrap,
-    ClusterFile,
-    ClusterName,
-    Property,
-    RegistryProperty,
-    RegistryUrl,
-    given_cluster,
-    pairs,
-)
+from kdsl.cli.clusters import WHERE, RegistryProperty, RegistryUrl, parse_pairs, with_cluster
 from kdsl.cli.console import err, out, print_json, progress
-from kdsl.cluster import Registry
-from kdsl.codegen.model import CodegenError, ConnectorName, Draft, TopicFormat
+from kdsl.cluster import Cluster, Registry
+from kdsl.codegen.model import CodegenError, ConnectorName, TableDraft, TopicFormat
 from kdsl.codegen.source import to_python
 
-app = typer.Typer(help="Write table classes from what is there already.", no_args_is_help=True)
+app = typer.Typer(help="Generate table classes from schemas, DDL or topics.", no_args_is_help=True)
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The file to write; standard output without it.")]
 Check = Annotated[
-    bool, typer.Option("--check", help="Write nothing; end with 1 and a diff where the file would change.")
+    bool, typer.Option("--check", help="Write nothing; exit with 1 and print a diff if the file would change.")
 ]
-Topic = Annotated[str, typer.Option("--topic", help="The topic; by default called as the schema or the subject.")]
+Topic = Annotated[str, typer.Option("--topic", help="The topic; by default named after the schema or the subject.")]
 Name = Annotated[str, typer.Option("--name", help="The table's name; by default that of the schema.")]
-Message = Annotated[str, typer.Option("--message", help="The Protobuf message, where the file has several.")]
+Message = Annotated[str, typer.Option("--message", help="The Protobuf message, if the file has several.")]
 Connector = Annotated[
-    ConnectorName | None, typer.Option("--connector", help="upsert-kafka for an upsert table, kafka for none.")
+    ConnectorName | None,
+    typer.Option("--connector", help="upsert-kafka for an upsert table, else kafka."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document: the source and the notes.")]
 
@@ -45,7 +37,7 @@ def avro(
     file: Annotated[Path, typer.Argument(help="An Avro schema (.avsc).")],
     chosen: Annotated[
         Literal["avro", "avro-confluent"] | None,
-        typer.Option("--format", help="The format; by default avro where it reads what the schema writes."),
+        typer.Option("--format", help="The format; by default avro if it can read the schema."),
     ] = None,
     topic: Topic = "",
     name: Name = "",
@@ -53,18 +45,18 @@ def avro(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the table of an Avro schema's records."""
+    """Generate the table for an Avro schema."""
     from kdsl.codegen.inputs.avro import avro_draft
     from kdsl_formats.avro import Avro
     from kdsl_formats.avro.schemas import AvroTypeError, json_of
     from kdsl_formats.avro_confluent import AvroConfluent
 
     try:
-        schema = json_of(_text(file))
+        schema = json_of(_read_file(file))
     except AvroTypeError as e:
         raise CodegenError(f"{file}: {e}") from None
-    given = None if chosen is None else Avro(legacy_timestamps=False) if chosen == "avro" else AvroConfluent()
-    _write([avro_draft(schema, topic=topic, name=name, chosen=given)], file.name, out_file, check, as_json)
+    format_ = None if chosen is None else Avro(legacy_timestamps=False) if chosen == "avro" else AvroConfluent()
+    _write([avro_draft(schema, topic=topic, name=name, chosen=format_)], file.name, out_file, check, as_json)
 
 
 @app.command("proto")
@@ -72,7 +64,7 @@ def proto(
     file: Annotated[Path, typer.Argument(help="A .proto file.")],
     message: Message = "",
     folders: Annotated[
-        list[str] | None, typer.Option("--proto-path", "-I", help="A folder of its imports; may be repeated.")
+        list[str] | None, typer.Option("--proto-path", "-I", help="A folder to import from; may be repeated.")
     ] = None,
     topic: Topic = "",
     name: Name = "",
@@ -80,12 +72,15 @@ def proto(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the table of a Protobuf message; with --out, the file is found from wherever the module is imported."""
-    from kdsl.codegen.inputs.protobuf import protobuf_file
+    """Generate the table for a Protobuf message.
 
-    _text(file)
+    With --out, the module finds the .proto file wherever it is imported from.
+    """
+    from kdsl.codegen.inputs.protobuf import protobuf_draft
+
+    _read_file(file)
     beside = None if out_file is None else str(out_file.parent)
-    draft = protobuf_file(
+    draft = protobuf_draft(
         str(file), message=message, folders=tuple(folders or ()), topic=topic, name=name, beside=beside
     )
     _write([draft], file.name, out_file, check, as_json)
@@ -100,17 +95,17 @@ def json_schema(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the table of a JSON Schema's objects."""
+    """Generate the table for a JSON Schema."""
     import json
 
     from kdsl.codegen.inputs.json_schema import json_schema_draft
 
     try:
-        schema = json.loads(_text(file))
+        schema = json.loads(_read_file(file))
     except (ValueError, RecursionError) as e:
-        raise CodegenError(f"{file} is no JSON: {e}") from None
+        raise CodegenError(f"{file} is not valid JSON: {e}") from None
     if not isinstance(schema, dict):
-        raise CodegenError(f"{file}: a JSON Schema is an object")
+        raise CodegenError(f"{file}: a JSON Schema must be an object")
     _write([json_schema_draft(schema, topic=topic, name=name or file.stem)], file.name, out_file, check, as_json)
 
 
@@ -122,7 +117,7 @@ def ddl(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the tables that a script of Flink's SQL declares."""
+    """Generate the tables that a Flink SQL script declares."""
     from kdsl.codegen.inputs.ddl import ddl_drafts
 
     _write(ddl_drafts(file, names=tuple(tables or ())), Path(file).name, out_file, check, as_json)
@@ -142,15 +137,15 @@ def registry(
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the table of a subject of a schema registry: Avro, Protobuf or JSON Schema.
+    """Generate the table for a subject of a schema registry: Avro, Protobuf or JSON Schema.
 
-    An upsert table (--connector upsert-kafka) takes its key from the subject orders-key.
+    The key of an upsert table (--connector upsert-kafka) comes from the subject with the suffix -key.
     """
     from kdsl.codegen.inputs.registry import registry_draft
 
     if url is None:
-        raise typer.BadParameter("say where the schema registry is", param_hint="--registry")
-    where = Registry(url, pairs(settings, "--registry-property"))
+        raise typer.BadParameter("name the schema registry, as https://HOST:PORT", param_hint="--registry")
+    where = Registry(url, parse_pairs(settings, "--registry-property"))
     with progress(f"asking {where.url} for {subject}"):
         draft = registry_draft(
             subject, where, version=version, message=message, topic=topic, name=name, connector=connector or "kafka"
@@ -159,34 +154,29 @@ def registry(
 
 
 @app.command("topic")
+@with_cluster()
 def topic_command(
     topic: Annotated[str, typer.Argument(help="A topic.")],
-    records: Annotated[int, typer.Option("-n", "--records", min=1, help="How many of the last records.")] = 100,
+    records: Annotated[int, typer.Option("-n", "--records", min=1, help="How many of the last records to read.")] = 100,
     kind: Annotated[
         TopicFormat | None,
-        typer.Option("--format", help="The value's format; by default the one that its bytes look like."),
+        typer.Option("--format", help="The format of the value; by default it is detected."),
     ] = None,
     connector: Connector = None,
-    bootstrap: Bootstrap = None,
-    cluster_file: ClusterFile = None,
-    cluster_name: ClusterName = None,
-    properties: Property = None,
-    url: RegistryUrl = None,
-    settings: RegistryProperty = None,
+    cluster: Cluster | None = None,
     name: Name = "",
     out_file: Out = None,
     check: Check = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a table that fits the last records of a topic.
+    """Generate a table that fits the last records of a topic.
 
-    It is an upsert table where the topic is compacted and its records have keys, unless --connector says kafka.
+    It is an upsert table if the topic is compacted and its records have keys, unless --connector is kafka.
     """
     from kdsl.codegen.inputs.topic import topic_draft
 
-    cluster = given_cluster(bootstrap, cluster_file, cluster_name, properties, url, settings)
     if cluster is None:
-        raise typer.BadParameter("say where the brokers are", param_hint="--bootstrap")
+        raise typer.BadParameter(f"name the brokers with {WHERE}", param_hint="--bootstrap")
     with progress(f"reading the last {records} records of {topic}"):
         draft = topic_draft(topic, cluster, records=records, kind=kind, name=name, connector=connector)
     _write([draft], f"topic {topic}", out_file, check, as_json)
@@ -199,59 +189,59 @@ def export(
     out_file: Out = None,
     check: Check = False,
 ) -> None:
-    """Write tables as an Avro schema, as Flink's DDL or as YAML; what the form cannot say is told."""
+    """Write tables as an Avro schema, Flink DDL or YAML, with a note about what cannot be expressed."""
     from kdsl.codegen.avro_schema import to_avro
-    from kdsl.codegen.ddl_text import ddl_of
-    from kdsl.codegen.yaml_text import yaml_of
+    from kdsl.codegen.ddl_text import write_ddl
+    from kdsl.codegen.yaml_text import write_yaml
 
     notes: list[str] = []
     if form == "avro":
         text = to_avro(load.table(target).definition, side="key" if key else "value")
     else:
         if key:
-            raise typer.BadParameter("only avro has a schema of the key", param_hint="--key")
+            raise typer.BadParameter("only avro has a schema for the key", param_hint="--key")
         definitions = [table.definition for table in load.tables(target)]
-        text, notes = ddl_of(definitions) if form == "ddl" else yaml_of(definitions)
-    _put(text, out_file, check)
-    _tell(notes)
+        text, notes = write_ddl(definitions) if form == "ddl" else write_yaml(definitions)
+    _write_output(text, out_file, check)
+    _print_notes(notes)
 
 
-def _text(file: Path) -> str:
+def _read_file(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as e:
         raise CodegenError(f"the file '{file}' cannot be read: {e.strerror}") from None
     except UnicodeDecodeError:
-        raise CodegenError(f"the file '{file}' is no UTF-8") from None
+        raise CodegenError(f"the file '{file}' is not UTF-8") from None
 
 
-def _write(drafts: Sequence[Draft], origin: str, out_file: Path | None, check: bool, as_json: bool) -> None:
+def _write(drafts: Sequence[TableDraft], origin: str, out_file: Path | None, check: bool, as_json: bool) -> None:
     several = "Tables" if len(drafts) > 1 else "The table"
     heading = f"{several} of {origin}.\n\nWritten by kdsl codegen: changes are lost when it runs again."
     source = to_python(drafts, heading=heading)
     notes = [note for draft in drafts for note in draft.notes]
     if as_json:
         if out_file is not None:
-            _put(source, out_file, check)
+            _write_output(source, out_file, check)
         print_json({"tables": [d.table.name for d in drafts], "source": source, "notes": notes})
         return
-    _put(source, out_file, check)
-    _tell(notes)
+    _write_output(source, out_file, check)
+    _print_notes(notes)
 
 
-def _tell(notes: Sequence[str]) -> None:
+def _print_notes(notes: Sequence[str]) -> None:
     for note in notes:
         err.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _put(text: str, out_file: Path | None, check: bool) -> None:
-    """Write a text to its file or to the output; or only compare."""
+def _write_output(text: str, out_file: Path | None, check: bool) -> None:
+    """Write to a file or to the standard output, or only compare with the file."""
     if out_file is None:
         if check:
-            raise typer.BadParameter("--check compares with the file that --out names", param_hint="--check")
+            raise typer.BadParameter("needs --out, the file to compare with", param_hint="--check")
         out.file.write(text)
         return
-    before = _text(out_file) if out_file.is_file() else ""
+    before = _read_file(out_file) if out_file.is_file() else ""
     if check:
         if before == text:
             return

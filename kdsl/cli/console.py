@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from textwrap import indent
 from typing import Any
@@ -20,7 +21,7 @@ err = Console(stderr=True, emoji=False)
 
 @contextmanager
 def progress(doing: str) -> Iterator[None]:
-    """Show on the error stream that something is under way; where that is no terminal, a line when it begins."""
+    """Show progress on the error stream while something runs; without a terminal, print one line at the start."""
     if err.is_terminal:
         with err.status(doing):
             yield
@@ -29,20 +30,57 @@ def progress(doing: str) -> Iterator[None]:
         yield
 
 
+def tell(line: str) -> None:
+    """Print a line to the error stream."""
+    err.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class _LogLines(logging.Handler):
+    def __init__(self, printed: Iterable[Problem]) -> None:
+        super().__init__()
+        self._printed = {(p.code, p.message) for p in printed}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        problem = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        if isinstance(problem, Problem) and (problem.code, problem.message) in self._printed:
+            return
+        style = "red" if record.levelno >= logging.ERROR else "yellow"
+        level = Text(f"{record.levelname.lower()}: ", style) if record.levelno > logging.INFO else ""
+        err.print(Text.assemble(level, record.getMessage()), highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def log_lines(printed: Iterable[Problem] = ()) -> Iterator[None]:
+    """Print what kdsl logs at the level INFO and above to the error stream, one line each.
+
+    Args:
+        printed: Problems that were printed already; their warnings are not printed again.
+    """
+    logger, handler = logging.getLogger("kdsl"), _LogLines(printed)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(min(logger.getEffectiveLevel(), logging.INFO))
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
 def print_json(value: Any) -> None:
-    """Write a value as one JSON document to the output."""
+    """Print a value as one JSON document."""
     plain = not out.encoding.lower().startswith("utf")
     out.print_json(json.dumps(value, default=str), highlight=False, ensure_ascii=plain)
 
 
 def fail(error: BaseException) -> int:
-    """Write an error to the error stream; gives the exit code."""
+    """Print an error to the error stream, and return the exit code."""
     err.print(Text.assemble(("error:", "bold red"), f" {error}"), highlight=False, soft_wrap=True)
     return 1
 
 
 def problem_json(problem: Problem) -> Mapping[str, Any]:
-    """A problem as JSON holds it."""
+    """A problem as a JSON object."""
     return attrs.asdict(problem)
 
 

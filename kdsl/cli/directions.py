@@ -1,4 +1,4 @@
-"""The option by which a command is told for which direction tables are meant."""
+"""The option ``--direction`` of commands that check tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from kdsl.formats import Direction
 
 
-class Way(StrEnum):
+class DirectionChoice(StrEnum):
     """A direction, or both."""
 
     READ = "read"
@@ -19,14 +19,14 @@ class Way(StrEnum):
 
     @property
     def directions(self) -> tuple[Direction, ...]:
-        """The directions that are meant."""
+        """The chosen directions."""
         match self:
-            case Way.READ:
+            case DirectionChoice.READ:
                 return ("read",)
-            case Way.WRITE:
+            case DirectionChoice.WRITE:
                 return ("write",)
-            case Way.BOTH:
+            case DirectionChoice.BOTH:
                 return ("read", "write")
 
 
-Directions = Annotated[Way, typer.Option("--direction", help="What tables are judged for.")]
+Directions = Annotated[DirectionChoice, typer.Option("--direction", help="Check tables for reading, writing or both.")]

@@ -40,8 +40,8 @@ def schema(
     if key and value:
         raise typer.BadParameter("give --key or --value, not both")
     table = load.table(target)
-    found = table.key_schema() if key else table.value_schema() if value else table.schema()
+    schema_ = table.key_schema() if key else table.value_schema() if value else table.schema()
     if as_json:
-        print_json(found.jsonValue())
+        print_json(schema_.jsonValue())
     else:
-        out.print(found.treeString().rstrip("\n"), highlight=False, markup=False, soft_wrap=True)
+        out.print(schema_.treeString().rstrip("\n"), highlight=False, markup=False, soft_wrap=True)

@@ -21,7 +21,7 @@ app = typer.Typer(help="Run a real Apache Kafka on this machine: no Docker, only
 
 
 class Login(StrEnum):
-    """How clients log in, as ``--security`` spells it: all that `kdsl.testing.security.Security` names."""
+    """How clients log in, for ``--security``: the values of `kdsl.testing.security.Security`."""
 
     PLAINTEXT = "plaintext"
     SASL_PLAIN = "sasl_plain"
@@ -36,7 +36,7 @@ class Login(StrEnum):
 
 _LOGIN_HELP = "How clients log in: as user kdsl, where there are users; 'cluster.yaml' in its folder has the settings."
 
-Name = Annotated[str, typer.Option(help="The name of the Kafka, where several are wanted.")]
+Name = Annotated[str, typer.Option(help="The name of the Kafka; needed only for several at a time.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -54,13 +54,13 @@ def start(
     registry_port: Annotated[int | None, typer.Option(help="The port of the schema registry, else a free one.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start Kafka and leave it running; does nothing if it runs already.
+    """Start Kafka and leave it running; do nothing if it is running already.
 
-    The first start on a machine fetches Kafka (about 45 MB) from Maven Central, and the registry (about 110 MB).
+    The first start on a machine downloads Kafka (about 45 MB) and the registry (about 110 MB) from Maven Central.
     """
     topics = dict(_topic(text) for text in topic or ())
     properties = dict(_property(text) for text in property_ or ())
-    with _progress("starting Kafka") as told:
+    with _progress("starting Kafka") as on_progress:
         from kdsl.testing.local_kafka import LocalKafka
         from kdsl.testing.local_registry import LocalRegistry
 
@@ -72,57 +72,59 @@ def start(
             data_dir=data_dir,
             port=port,
             version=version,
-            on_progress=told,
+            on_progress=on_progress,
         )
-        beside = LocalRegistry(port=registry_port, on_progress=told) if registry or registry_port else None
+        beside = LocalRegistry(port=registry_port, on_progress=on_progress) if registry or registry_port else None
         running, fresh = detached.start(kafka, name, beside)
         if not fresh:
-            _same(running, brokers=brokers, port=port, data_dir=data_dir, security=security.value)
+            _check_same(running, brokers=brokers, port=port, data_dir=data_dir, security=security.value)
             RunningKafka(running.plaintext_servers or running.bootstrap_servers).create_missing(topics)
     if as_json:
-        print_json(_described(running))
+        print_json(_to_json(running))
     else:
-        _say(f"Kafka {running.version} {'runs' if fresh else 'runs already'} at {running.bootstrap_servers}")
-        _print_places(running)
+        _print_line(f"Kafka {running.version} {'runs' if fresh else 'runs already'} at {running.bootstrap_servers}")
+        _print_locations(running)
 
 
 @app.command()
 def stop(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
-    """Stop Kafka; does nothing if it does not run. Data in a temporary folder goes, other data stays."""
+    """Stop Kafka; do nothing if it is not running. A temporary data folder is removed, another one is kept."""
     with _progress("stopping Kafka"):
         stopped = detached.stop(name)
     if as_json:
         print_json({"name": name, "stopped": stopped is not None})
     elif stopped is None:
-        _say("Kafka does not run")
+        _print_line("Kafka is not running")
     else:
-        kept = "its data is gone" if stopped.temporary else f"its data stays in {stopped.data_dir}"
-        _say(f"Kafka at {stopped.bootstrap_servers} is stopped; {kept}")
+        outcome = "its data is gone" if stopped.temporary else f"its data stays in {stopped.data_dir}"
+        _print_line(f"Kafka at {stopped.bootstrap_servers} is stopped; {outcome}")
 
 
 @app.command()
 def status(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
-    """Say what runs. Exits with 1 unless all brokers do, and the registry that was started with them."""
+    """Show what is running. Exits with 1 unless all brokers run, and the registry that was started with them."""
     known = detached.find(name)
     alive = known.running() if known is not None else ()
     if as_json:
-        print_json(_described(known) if known is not None and alive else {"name": name, "running": False})
+        print_json(_to_json(known) if known is not None and alive else {"name": name, "running": False})
     elif known is None or not alive:
-        _say("Kafka does not run")
+        _print_line("Kafka is not running")
     else:
-        _say(f"Kafka {known.version} runs at {known.bootstrap_servers} since {known.started}")
+        _print_line(f"Kafka {known.version} runs at {known.bootstrap_servers} since {known.started}")
         for broker in known.brokers:
             if broker.id not in alive:
-                _say(f"  broker {broker.id} has died; its log is {broker.log}")
+                _print_line(f"  broker {broker.id} has died; its log is {broker.log}")
         if known.registry is not None and not known.registry.running:
-            _say("  the schema registry has died; run 'kdsl kafka start --registry' again")
-        _print_places(known)
+            _print_line("  the schema registry has died; run 'kdsl kafka start --registry' again")
+        _print_locations(known)
     if known is None or len(alive) < len(known.brokers) or (known.registry is not None and not known.registry.running):
         raise typer.Exit(1)
 
 
-def _same(running: DetachedKafka, *, brokers: int, port: int | None, data_dir: Path | None, security: str) -> None:
-    """Refuse to pass off what runs as what was asked for."""
+def _check_same(
+    running: DetachedKafka, *, brokers: int, port: int | None, data_dir: Path | None, security: str
+) -> None:
+    """Check that the running Kafka is what was asked for."""
     differences = []
     if brokers != len(running.brokers):
         differences.append(f"{len(running.brokers)} broker(s)")
@@ -139,7 +141,7 @@ def _same(running: DetachedKafka, *, brokers: int, port: int | None, data_dir: P
         )
 
 
-def _described(kafka: DetachedKafka) -> dict[str, object]:
+def _to_json(kafka: DetachedKafka) -> dict[str, object]:
     alive = kafka.running()
     values = cattrs.unstructure(kafka)
     del values["mark"]
@@ -149,18 +151,18 @@ def _described(kafka: DetachedKafka) -> dict[str, object]:
     return {**values, "brokers": brokers, "running": len(alive) == len(brokers)}
 
 
-def _print_places(kafka: DetachedKafka) -> None:
-    _say(f"  data    {kafka.data_dir}{' (goes with it)' if kafka.temporary else ''}")
-    _say(f"  log     {kafka.brokers[0].log}")
+def _print_locations(kafka: DetachedKafka) -> None:
+    _print_line(f"  data    {kafka.data_dir}{' (goes with it)' if kafka.temporary else ''}")
+    _print_line(f"  log     {kafka.brokers[0].log}")
     if kafka.registry is not None and kafka.registry.running:
-        _say(f"  schemas {kafka.registry.url}")
+        _print_line(f"  schemas {kafka.registry.url}")
     if kafka.security[0] != "plaintext":
-        _say(f"  login   {kafka.security[0]}, as kdsl: --cluster-file {kafka.cluster_file}")
+        _print_line(f"  login   {kafka.security[0]}, as kdsl: --cluster-file {kafka.cluster_file}")
     name = "" if kafka.name == DEFAULT_NAME else f" --name {kafka.name}"
-    _say(f"  stop    kdsl kafka stop{name}")
+    _print_line(f"  stop    kdsl kafka stop{name}")
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

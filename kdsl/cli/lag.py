@@ -1,4 +1,4 @@
-"""``kdsl lag``: how far a group, a table's group or a query is behind its topics, as a live table."""
+"""``kdsl lag``: how far a group or a query lags behind its topics, as a live table."""
 
 from __future__ import annotations
 
@@ -14,79 +14,78 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from kdsl.cli import load
-from kdsl.cli.clusters import WHERE, Bootstrap, ClusterFile, ClusterName, Property, given_cluster
+from kdsl.cli.clusters import WHERE, with_cluster
 from kdsl.cli.console import out, print_json, progress
+from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.resolve.model import Topics
 
 if TYPE_CHECKING:
-    from kdsl.inspect.lag import Lag, LagReader, PartitionLag
+    from kdsl.diagnostics.lag import Lag, LagReader, PartitionLag
 
-_PATIENCE = 5.0
-"""How long the brokers may take to answer while the table is live, in seconds; then it says that they do not."""
+_TIMEOUT = 5.0
+"""How long the brokers may take to answer while the table is live, in seconds, before it shows an error."""
 _NUMBERS = ("current", "LSO", "high watermark", "lag", "lag in seconds")
 
 
+@with_cluster(registry=False)
 def lag(
     target: Annotated[
-        str | None, typer.Argument(help="A table whose group is meant: orders.py:Orders, tables.yaml:orders")
+        str | None, typer.Argument(help="The table whose consumer group to show: orders.py:Orders, tables.yaml:orders")
     ] = None,
     group: Annotated[str | None, typer.Option("--group", "-g", help="A consumer group.")] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(help="The checkpoint folder of a query: its last finished batch is meant.")
+        str | None, typer.Option(help="The checkpoint folder of a query; shows its last completed batch.")
     ] = None,
-    bootstrap: Bootstrap = None,
-    cluster_file: ClusterFile = None,
-    cluster_name: ClusterName = None,
-    properties: Property = None,
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds from one look to the next.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once; also where the output is no terminal.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Look once, and print one JSON document.")] = False,
+    cluster: Cluster | None = None,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between updates.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit; the default for pipes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document and exit.")] = False,
     fail_above: Annotated[
-        int | None, typer.Option(min=0, help="Look once; end with 1 where the lag is more records than this.")
+        int | None, typer.Option(min=0, help="Print once; exit with 1 if the lag exceeds this number of records.")
     ] = None,
 ) -> None:
-    """Show how far a consumer group or a query is behind, partition by partition.
+    """Show how far a consumer group or a query lags behind, for each partition.
 
-    Ends with 0, or with 1 where the group, the checkpoint or a broker is not there, or the lag is above --fail-above.
+    Exits with 1 if the group, the checkpoint or a broker cannot be found, or if the lag exceeds --fail-above.
     """
-    from kdsl.inspect.lag import LagReader
+    from kdsl.diagnostics.lag import LagReader
 
     if group is not None and checkpoint is not None:
-        raise typer.BadParameter("write one of --group and --checkpoint", param_hint="--checkpoint")
-    given = given_cluster(bootstrap, cluster_file, cluster_name, properties)
-    cluster = given
+        raise typer.BadParameter("use only one of --group and --checkpoint", param_hint="--checkpoint")
     topics: Topics | None = None
     if target is not None:
         table = load.table(target)
-        plan = table.read_plan(cluster=given)
-        cluster = table.cluster(given)
+        plan = table.read_plan(cluster=cluster)
+        cluster = table.cluster(cluster)
         if checkpoint is None and group is None:
-            group = cluster.connector().group_id or plan.group_id
+            group = cluster.kdsl_settings().group_id or plan.group_id
             topics = plan.topics
     if group is None and checkpoint is None:
-        raise typer.BadParameter("write a table, --group or --checkpoint", param_hint="TARGET")
+        raise typer.BadParameter("name a table, or use --group or --checkpoint", param_hint="TARGET")
     if cluster is None:
-        raise typer.BadParameter(f"say where the brokers are: a table that does, {WHERE}", param_hint="--bootstrap")
+        raise typer.BadParameter(f"name a table with a cluster, or use {WHERE}", param_hint="--bootstrap")
     live = not (as_json or once or fail_above is not None) and out.is_terminal
-    with LagReader(cluster, _PATIENCE if live else None) as reader:
-        look = _looking(reader, group, checkpoint, topics)
+    with LagReader(cluster, _TIMEOUT if live else None) as reader:
+        fetch = _make_fetch(reader, group, checkpoint, topics)
         with progress(f"asking {cluster.bootstrap_servers}"):
-            found = look()
+            report = fetch()
         if live:
-            _live(look, found, every)
+            _update_live(fetch, report, every)
     if as_json:
-        print_json(_document(found))
+        print_json(_document(report))
     elif not live:
-        out.print(_grid(found))
-    if fail_above is not None and found.total > fail_above:
+        out.print(_grid(report))
+    if fail_above is not None and report.total > fail_above:
         raise typer.Exit(1)
 
 
-def _looking(reader: LagReader, group: str | None, checkpoint: str | None, topics: Topics | None) -> Callable[[], Lag]:
-    from kdsl.inspect.lag import checkpoint_positions
+def _make_fetch(
+    reader: LagReader, group: str | None, checkpoint: str | None, topics: Topics | None
+) -> Callable[[], Lag]:
+    from kdsl.diagnostics.lag import checkpoint_positions
 
-    def look() -> Lag:
+    def fetch() -> Lag:
         if checkpoint is not None:
             batch, positions = checkpoint_positions(checkpoint)
             return reader.lag_of(f"checkpoint {checkpoint}, batch {batch}", positions)
@@ -94,37 +93,37 @@ def _looking(reader: LagReader, group: str | None, checkpoint: str | None, topic
         more = reader.topics_like(topics.names, topics.pattern) if topics is not None else []
         return reader.lag_of(f"group {group}", reader.group_positions(group), more)
 
-    return look
+    return fetch
 
 
-def _live(look: Callable[[], Lag], found: Lag, every: float) -> None:
-    """Show it again and again, until the user has seen enough. What was seen last stays while brokers do not answer."""
+def _update_live(fetch: Callable[[], Lag], report: Lag, every: float) -> None:
+    """Show the lag and update it until Ctrl-C. While brokers do not answer, the last report stays."""
     trouble: tuple[datetime, str] | None = None
     try:
-        with Live(_grid(found), console=out, auto_refresh=False) as live:
+        with Live(_grid(report), console=out, auto_refresh=False) as live:
             while True:
                 time.sleep(every)
                 try:
-                    found, trouble = look(), None
+                    report, trouble = fetch(), None
                 except KdslError as e:
                     trouble = (trouble[0] if trouble else datetime.now().astimezone(), str(e))
-                live.update(_grid(found, trouble), refresh=True)
+                live.update(_grid(report, trouble), refresh=True)
     except KeyboardInterrupt:
         return
 
 
-def _grid(found: Lag, trouble: tuple[datetime, str] | None = None) -> Grid:
-    """The lag as a table; below it since when, and why, it cannot be had any more."""
-    grid = Grid(title=found.of, title_justify="left", show_footer=True, caption_justify="left")
+def _grid(report: Lag, trouble: tuple[datetime, str] | None = None) -> Grid:
+    """The lag as a table; below it since when, and why, it could not be updated."""
+    grid = Grid(title=report.of, title_justify="left", show_footer=True, caption_justify="left")
     if trouble is not None:
-        since, why = trouble
-        grid.caption = Text(f"as it was before {since:%H:%M:%S}; asked again and again: {why}", style="bold red")
+        since, reason = trouble
+        grid.caption = Text(f"not updated since {since:%H:%M:%S}; retrying: {reason}", style="bold red")
     grid.add_column("topic", "total", overflow="fold")
     grid.add_column("partition", justify="right")
-    totals = {"lag": f"{found.total:,}", "lag in seconds": _seconds(found.seconds)}
+    totals = {"lag": f"{report.total:,}", "lag in seconds": _seconds(report.seconds)}
     for name in _NUMBERS:
         grid.add_column(name, totals.get(name, ""), justify="right")
-    for one in found.partitions:
+    for one in report.partitions:
         grid.add_row(*_row(one), style="yellow" if one.lag else None)
     return grid
 
@@ -141,10 +140,10 @@ def _seconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds:,.1f}"
 
 
-def _document(found: Lag) -> dict[str, Any]:
+def _document(report: Lag) -> dict[str, Any]:
     return {
-        "of": found.of,
-        "lag": found.total,
-        "seconds": found.seconds,
-        "partitions": [{**attrs.asdict(one), "expired": one.expired} for one in found.partitions],
+        "of": report.of,
+        "lag": report.total,
+        "seconds": report.seconds,
+        "partitions": [{**attrs.asdict(one), "expired": one.expired} for one in report.partitions],
     }

@@ -1,4 +1,4 @@
-"""Find the tables that a command was pointed at: a Python file or module, a YAML document, or a script of SQL."""
+"""Finds the tables of a command's target: a Python file or module, a YAML document, or a SQL script."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from kdsl.declare.classes.table import KafkaTable
-from kdsl.declare.ddl.load import ENDINGS, definitions, read_file
-from kdsl.declare.ddl.parser import Script
 from kdsl.errors import KdslError, Problem, ResolveError, Where, listing, nearest
+from kdsl.flink_sql.ddl.script_reader import Script
+from kdsl.flink_sql.load import ENDINGS, parse_file, table_definitions
+from kdsl.kafka_table import KafkaTable
 from kdsl.table import Table, load_tables
 
 YAML = (".yaml", ".yml")
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class TargetError(KdslError):
-    """The target of a command names no file, module or table."""
+    """There is no such file, module or table as the target of a command names."""
 
 
 def tables(target: str) -> list[Table]:
@@ -31,44 +31,47 @@ def tables(target: str) -> list[Table]:
 
     Args:
         target: ``orders.py``, ``package.module``, ``tables.yaml``, ``tables.sql``, each optionally with ``:Name`` for
-            one table.
+            one table: the table's name, or in Python the name of its class or variable.
 
     Raises:
         TargetError: There is no such file, module or table.
-        ResolveError: The file cannot be read as what it is; with the places of all errors.
+        ResolveError: The file has errors; all of them are reported with their locations.
     """
     source, name = _split(target)
+    classes: dict[str, Table] = {}
     if source.lower().endswith(ENDINGS):
-        found = [Table(definition) for definition in definitions(script(source))]
+        of_file = [Table(definition) for definition in table_definitions(script(source))]
     elif source.lower().endswith(YAML):
-        found = _read(source, load_tables)
+        of_file = _read(source, load_tables)
     else:
-        found = _of_module(_module(source))
-    if not found:
+        classes = _of_module(_module(source))
+        values = list(classes.values())
+        of_file = [table for i, table in enumerate(values) if table not in values[:i]]
+    if not of_file:
         raise TargetError(
             f"{source!r} declares no table; write a class of kdsl.KafkaTable, a YAML document, or CREATE TABLE in SQL"
         )
     if not name:
-        return found
-    chosen = [t for t in found if t.name == name]
+        return of_file
+    chosen = [t for t in of_file if t.name == name] or [t for known, t in classes.items() if known == name]
     if not chosen:
-        names = [t.name for t in found]
+        names = [t.name for t in of_file]
         raise TargetError(f"{source!r} has no table {name!r}{nearest(name, names)}; it has {listing(names)}")
     return chosen
 
 
 def script(path: str | Path) -> Script:
-    """The script of a file.
+    """Read the script of a file; errors in its statements are among its problems.
 
     Raises:
         TargetError: There is no such file, or it cannot be read.
-        ResolveError: Its statements are wrong; everything is told.
+        ResolveError: The file is not UTF-8.
     """
-    return _read(str(path), read_file)
+    return _read(str(path), parse_file)
 
 
 def _read(source: str, read: Callable[[str], T]) -> T:
-    """What a file holds."""
+    """Read a file."""
     if not Path(source).is_file():
         raise TargetError(f"there is no file {source!r}")
     try:
@@ -89,17 +92,17 @@ def table(target: str) -> Table:
     """The one table of a target.
 
     Raises:
-        TargetError: There is none, or there are several and none was named.
+        TargetError: There is no table, or there are several and none was named.
         ResolveError: As for `tables`.
     """
-    found = tables(target)
-    names = [t.name for t in found]
-    if len(found) > 1 and len(set(names)) == 1:
-        raise TargetError(f"{target!r} has {len(found)} tables {names[0]!r}; give each a name of its own")
-    if len(found) > 1:
-        raise TargetError(f"{target!r} has several tables; write {target}:{found[0].name}, or another of "
-                          f"{listing(t.name for t in found)}")  # fmt: skip
-    return found[0]
+    of_target = tables(target)
+    names = [t.name for t in of_target]
+    if len(of_target) > 1 and len(set(names)) == 1:
+        raise TargetError(f"{target!r} has {len(of_target)} tables {names[0]!r}; give each a name of its own")
+    if len(of_target) > 1:
+        raise TargetError(f"{target!r} has several tables; write {target}:{of_target[0].name}, or another of "
+                          f"{listing(t.name for t in of_target)}")  # fmt: skip
+    return of_target[0]
 
 
 def _module(source: str) -> ModuleType:
@@ -133,7 +136,7 @@ def _module(source: str) -> ModuleType:
 
 
 def _free_name(stem: str) -> str:
-    """A name for the module of a file that is no other module's, which the file would replace: ``json.py``."""
+    """A module name for a file that does not replace another module, as ``json.py`` would."""
     return stem if stem not in sys.modules and stem not in sys.stdlib_module_names else _free_name(f"{stem}_")
 
 
@@ -152,23 +155,20 @@ def _import_error(source: str, error: BaseException) -> ResolveError:
     return ResolveError(f"{source} has 1 problem", [problem])
 
 
-def _of_module(module: ModuleType) -> list[Table]:
-    found: list[Table] = []
-    for value in vars(module).values():
-        made = _table(value, module.__name__)
-        if made is not None and made not in found:
-            found.append(made)
-    return found
+def _of_module(module: ModuleType) -> dict[str, Table]:
+    """The tables of a module by the names of their classes and variables."""
+    tables = {name: _table(value, module.__name__) for name, value in vars(module).items()}
+    return {name: table for name, table in tables.items() if table is not None}
 
 
 def _table(value: Any, module: str) -> Table | None:
     if isinstance(value, Table):
         return value
     if isinstance(value, type) and issubclass(value, KafkaTable) and value.__module__ == module:
-        made = Table(value.definition())
-        options = made.definition.options
+        table_ = Table(value.definition())
+        options = table_.definition.options
         declared = bool(options.topic) or options.topic_pattern is not None
-        return made if declared or not _is_base(value) else None
+        return table_ if declared or not _is_base(value) else None
     return None
 
 

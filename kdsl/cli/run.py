@@ -1,4 +1,4 @@
-"""``kdsl run``: a script of SQL on Spark."""
+"""``kdsl run``: run a SQL script on Spark."""
 
 from __future__ import annotations
 
@@ -6,99 +6,152 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.table import Table as Grid
 
 from kdsl.cli import load
-from kdsl.cli.clusters import (
-    Bootstrap,
-    ClusterFile,
-    ClusterName,
-    Property,
-    RegistryProperty,
-    RegistryUrl,
-    given_cluster,
-    pairs,
-)
-from kdsl.cli.console import err, out, print_problem, progress
+from kdsl.cli.clusters import parse_pairs, with_cluster
+from kdsl.cli.console import err, log_lines, out, print_problem, progress, tell
+from kdsl.cli.starts import table_starts
+from kdsl.cluster import Cluster
 from kdsl.errors import ResolveError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-    from kdsl.script.model import Job
+    from kdsl.flink_sql.scripts.script_plan import Job
 
 _MASTER = "SPARK_MASTER"
+_WIDEST = 1_000_000
 
 
+@with_cluster()
 def run(
-    file: Annotated[Path, typer.Argument(help="A script of SQL: CREATE TABLE …; INSERT INTO … SELECT …;")],
-    bootstrap: Bootstrap = None,
-    cluster_file: ClusterFile = None,
-    cluster_name: ClusterName = None,
-    properties: Property = None,
-    registry: RegistryUrl = None,
-    registry_properties: RegistryProperty = None,
-    checkpoint: Annotated[str | None, typer.Option(help="The folder of the progress; each INSERT has its own.")] = None,
-    once: Annotated[bool, typer.Option("--once", help="Read what there is now, write it, and end.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plans; start neither Spark nor Kafka.")] = False,
+    file: Annotated[Path, typer.Argument(help="A SQL script: CREATE TABLE …; INSERT INTO … SELECT …;")],
+    cluster: Cluster | None = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="The checkpoint folder; each INSERT has its own in it.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Process the records that exist now, and exit.")] = False,
+    start_at: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--start-at",
+            help="Where tables start without a checkpoint, overriding the script: earliest, latest, group-offsets, or "
+            "a time as 2025-01-31T08:00:00Z; for one table TABLE=…. May be repeated.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows of a SELECT as JSON, one per line.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plans; start neither Spark nor Kafka clients.")
+    ] = False,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="Serve metrics for Prometheus on this port; 0 chooses a free one."),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(help="The address to serve metrics on; the default is reachable only from this machine.")
+    ] = "127.0.0.1",
+    with_report: Annotated[
+        bool, typer.Option("--report", help="Print what each query read and wrote when it ends.")
+    ] = False,
     settings: Annotated[
-        list[str] | None, typer.Option("-D", "--set", help="A setting, as execution.runtime-mode=batch.")
+        list[str] | None, typer.Option("-D", "--set", help="A setting of the script, as execution.runtime-mode=batch.")
     ] = None,
     conf: Annotated[
-        list[str] | None, typer.Option("-c", "--conf", help="A setting of Spark, as spark.driver.memory=4g.")
+        list[str] | None, typer.Option("-c", "--conf", help="A Spark setting, as spark.driver.memory=4g.")
     ] = None,
 ) -> None:
-    """Run a script of SQL: its tables are declared, its INSERTs run until they end or Ctrl-C stops them.
+    """Run a SQL script: declare its tables, and run its INSERTs until they end or Ctrl-C stops them.
 
-    Ends with 0 when all is done or was stopped, with 1 when the script is wrong or a query fails.
+    Exits with 0 if everything has ended or was stopped, with 1 if the script has errors or a query fails.
     """
-    from kdsl.script.plan import plan_script
+    from kdsl.flink_sql.scripts.planner import plan_script
 
-    given = given_cluster(bootstrap, cluster_file, cluster_name, properties, registry, registry_properties)
-    first, sparks = pairs(settings, "--set"), pairs(conf, "--conf")
+    script_settings, spark_settings = parse_pairs(settings, "--set"), parse_pairs(conf, "--conf")
     try:
-        plan = plan_script(load.script(file), given, first)
+        plan = plan_script(load.script(file), cluster, script_settings, checkpoint=checkpoint)
     except load.TargetError as e:
         raise typer.BadParameter(str(e), param_hint="FILE") from None
     except ResolveError as e:
         for problem in e.problems:
             print_problem(problem)
         raise typer.Exit(1) from None
+    starts = table_starts(start_at, [table.topic for table in plan.tables if table.topic is not None])
     for warning in plan.warnings:
         print_problem(warning)
     if dry_run:
-        from kdsl.script.show import show_script
+        from kdsl.flink_sql.scripts.show import show_script
 
         out.print(show_script(plan), markup=False, highlight=False, soft_wrap=True)
         return
     if not plan.jobs:
-        out.print("the script declares tables, and writes to none", highlight=False)
+        out.print("the script declares tables but writes to none", highlight=False)
         return
-    from kdsl.script.run import Ways, run_script
+    from kdsl.flink_sql.scripts.run import RunOptions, run_script
 
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    with progress("starting Spark"):
-        spark = session(file.stem, sparks)
+    options = RunOptions(
+        cluster,
+        checkpoint,
+        once,
+        show_json if as_json else show,
+        tell,
+        stopping,
+        starts=starts,
+        on_end=_print_report if with_report else None,
+    )
+    with log_lines(printed=plan.warnings), _serve_metrics(metrics_port, metrics_host):
+        with progress("starting Spark"):
+            spark = session(file.stem, spark_settings)
+        try:
+            run_script(plan, spark, options)
+        finally:
+            spark.stop()
+
+
+@contextmanager
+def _serve_metrics(port: int | None, host: str) -> Iterator[None]:
+    """Serve the metrics of all queries if a port is given."""
+    if port is None:
+        yield
+        return
+    from kdsl.run.metrics.prometheus import serve_metrics
+
     try:
-        ways = Ways(given, checkpoint, once, show, lambda line: err.print(line, highlight=False), stopping)
-        run_script(plan, spark, ways)
-    finally:
-        spark.stop()
+        server = serve_metrics(port, host)
+    except OSError as e:
+        raise typer.BadParameter(
+            f"cannot listen on {host}:{port}: {e.strerror or e}", param_hint="--metrics-port"
+        ) from e
+    with server:
+        tell(f"metrics: {server.url}")
+        yield
+
+
+def _print_report(job: Job, query: StreamingQuery) -> None:
+    from kdsl.cli.report import report
+    from kdsl.run.metrics.observer import metrics
+
+    err.print(report(job.name, metrics(query)))
 
 
 def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
-    """The session that a script runs in: one that is there, or one on this machine that listens on loopback only."""
+    """Get the running session, or create one on this machine that listens on the loopback address only."""
     from pyspark.sql import SparkSession
 
-    from kdsl.demo import quiet
+    from kdsl.run.session import hide_jvm_output, use_this_python
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    use_this_python()
     defaults: dict[str, Any] = {
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
@@ -112,19 +165,29 @@ def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
             "spark.ui.enabled": "false",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
-            # Each is a task in every batch of a stateful query.
+            # Each partition is a task in every batch of a stateful query.
             "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
         }
     elif _MASTER in os.environ:
         defaults["spark.master"] = os.environ[_MASTER]
     for key, value in {**defaults, **(conf or {})}.items():
         builder = builder.config(key, value)
-    with quiet():
+    with hide_jvm_output():
         return builder.getOrCreate()
 
 
+def show_json(df: DataFrame, _: Job) -> None:
+    """Print the rows of a query as JSON, one per line; ``op`` is the row kind of a changelog."""
+    from kdsl.formats import ROW_KIND
+
+    rows = df.withColumnRenamed(ROW_KIND, "op")
+    for row in rows.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false')) AS row").collect():
+        sys.stdout.write(f"{row.row}\n")
+    sys.stdout.flush()
+
+
 def show(df: DataFrame, job: Job) -> None:
-    """Show the rows of a query as a table."""
+    """Print the rows of a query as a table: as wide as the terminal, or in a pipe as wide as the rows."""
     from kdsl.formats import ROW_KIND
 
     rows = df.collect()
@@ -136,4 +199,5 @@ def show(df: DataFrame, job: Job) -> None:
         grid.add_column(name, overflow="fold")
     for row in rows:
         grid.add_row(*("NULL" if value is None else str(value) for value in row))
-    out.print(grid)
+    console = out if out.is_terminal else Console(width=_WIDEST)  # print(width=…) never exceeds the console's own
+    console.print(grid)

@@ -1,4 +1,4 @@
-"""Column types as annotations, and the classes that they need: records, enumerations, aliases of what is too long."""
+"""Column types as annotations, and the classes that they need: records, enumerations, and aliases of long types."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 
 from kdsl.codegen.imports import Imports
-from kdsl.codegen.layout import INDENT, call, docstring, fits, statement, text
+from kdsl.codegen.layout import INDENT, call, docstring, fits, statement, string_literal
 from kdsl.codegen.literals import Literals
-from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Draft, Hint, Path
-from kdsl.codegen.names import attribute, class_name, symbol
+from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Hint, Path, TableDraft
+from kdsl.codegen.names import attribute_name, class_name, symbol_name
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
 from kdsl.types import model as t
@@ -39,7 +39,7 @@ _BUILT_IN: dict[type[t.DataType], str] = {
     t.Binary: "bytes",
     t.VarBinary: "bytes",
 }
-# The types that an annotation gives without saying more.
+# The types that are derived from an annotation alone.
 _DERIVED = frozenset(
     {
         *(t.Boolean(), t.TinyInt(), t.SmallInt(), t.Int(), t.BigInt(), t.Float(), t.Double(), t.Decimal(38, 18)),
@@ -49,21 +49,21 @@ _DERIVED = frozenset(
 
 
 @attrs.frozen
-class Ann:
+class Annotation:
     """An annotation: a name, with arguments in square brackets, which may be None."""
 
     head: str
-    args: tuple[Ann, ...] = ()
+    args: tuple[Annotation, ...] = ()
     null: bool = False
 
     def __str__(self) -> str:
-        made = f"{self.head}[{', '.join(map(str, self.args))}]" if self.args else self.head
-        return f"{made} | None" if self.null else made
+        source = f"{self.head}[{', '.join(map(str, self.args))}]" if self.args else self.head
+        return f"{source} | None" if self.null else source
 
 
 @attrs.frozen
 class Record:
-    """A class of fields, or an enumeration where there are symbols."""
+    """A class of fields, or an enumeration if there are symbols."""
 
     name: str
     doc: str | None
@@ -74,23 +74,23 @@ class Record:
 
 
 class Classes:
-    """The classes of a module, by what they hold: the same records at several places are one class.
+    """The classes of a module, by their content: equal records are one class.
 
     Args:
         drafts: The tables.
-        taken: The names that the tables' attributes and the tables themselves have.
+        taken: The names of the tables and of their attributes.
     """
 
-    def __init__(self, drafts: tuple[Draft, ...], taken: set[str]) -> None:
+    def __init__(self, drafts: tuple[TableDraft, ...], taken: set[str]) -> None:
         self._taken = set(taken)
         self._records: dict[Any, Record] = {}
-        places: list[tuple[Draft, Any, Path, t.DataType]] = []
+        types: list[tuple[TableDraft, Any, Path, t.DataType]] = []
         for draft in drafts:
-            for column in _with_classes(draft):
-                places.extend(self._places(draft, (column.name,), column.type))
-        members = {key: self._members(kind) for _, key, _, kind in places if isinstance(kind, t.Row)}
-        self._taken.update(name for found in members.values() for name in found.values())
-        for draft, key, path, kind in places:
+            for column in _columns_with_classes(draft):
+                types.extend(self._class_types(draft, (column.name,), column.type))
+        members = {key: self._members(kind) for _, key, _, kind in types if isinstance(kind, t.Row)}
+        self._taken.update(name for attributes in members.values() for name in attributes.values())
+        for draft, key, path, kind in types:
             if key in self._records:
                 continue
             hint = draft.hints.get(path)
@@ -105,47 +105,51 @@ class Classes:
         """All names that are taken."""
         return frozenset(self._taken)
 
-    def free(self, name: str, kind: str) -> str:
-        """A name for one more class or alias."""
-        made = class_name(name, self._taken, kind)
-        self._taken.add(made)
-        return made
+    def reserve_name(self, name: str, kind: str) -> str:
+        """Reserve a name for one more class or alias."""
+        unique = class_name(name, self._taken, kind)
+        self._taken.add(unique)
+        return unique
 
-    def record(self, draft: Draft, path: Path, kind: t.DataType) -> Record | None:
-        """The class that stands for a type at a place, if one does."""
+    def record(self, draft: TableDraft, path: Path, kind: t.DataType) -> Record | None:
+        """The class for a type at a path; None if the type needs none."""
         return self._records.get(_signature(draft, path, kind))
 
-    def _class_name(self, draft: Draft, path: Path, hint: Hint | None, what: str) -> str:
+    def _class_name(self, draft: TableDraft, path: Path, hint: Hint | None, what: str) -> str:
         steps = [step for step in path if step not in (ITEMS, VALUES)]
-        made = class_name(hint.name if hint else steps[-1], (), what)
-        if made not in self._taken:
-            return made
-        return class_name(f"{draft.table.name}_{made}" if len(steps) == 1 else f"{steps[-2]}_{made}", self._taken, what)
+        short = class_name(hint.name if hint else steps[-1], (), what)
+        if short not in self._taken:
+            return short
+        return class_name(
+            f"{draft.table.name}_{short}" if len(steps) == 1 else f"{steps[-2]}_{short}", self._taken, what
+        )
 
     def _members(self, row: t.Row) -> dict[str, str]:
         taken: dict[str, str] = {}
         for field in row.fields:
-            taken[field.name] = attribute(field.name, taken.values())
+            taken[field.name] = attribute_name(field.name, taken.values())
         return taken
 
-    def _places(self, draft: Draft, path: Path, kind: t.DataType) -> Iterator[tuple[Draft, Any, Path, t.DataType]]:
-        """The places of records and enumerations, those inside of others first."""
-        for step, child in inside(kind):
-            yield from self._places(draft, (*path, step), child)
-        if (isinstance(kind, t.Row) and kind.fields) or _symbols(draft, path, kind):
+    def _class_types(
+        self, draft: TableDraft, path: Path, kind: t.DataType
+    ) -> Iterator[tuple[TableDraft, Any, Path, t.DataType]]:
+        """The records and enumerations of a type with their paths, nested ones first."""
+        for step, child in child_types(kind):
+            yield from self._class_types(draft, (*path, step), child)
+        if (isinstance(kind, t.Row) and kind.fields) or _is_enumeration(draft, path, kind):
             yield draft, _signature(draft, path, kind), path, kind
 
 
-def header_list(column: ColumnDef) -> bool:
-    """Whether a column shows all headers as they are, for which kdsl has a class."""
+def is_header_list(column: ColumnDef) -> bool:
+    """Whether a column contains all headers, for which kdsl has a class."""
     return column.shows == "header-list" and column.type == METADATA["header-list"].type
 
 
-def _with_classes(draft: Draft) -> list[ColumnDef]:
-    return [c for c in draft.table.columns if not header_list(c)]
+def _columns_with_classes(draft: TableDraft) -> list[ColumnDef]:
+    return [c for c in draft.table.columns if not is_header_list(c)]
 
 
-def inside(kind: t.DataType) -> Iterator[tuple[str, t.DataType]]:
+def child_types(kind: t.DataType) -> Iterator[tuple[str, t.DataType]]:
     """The types directly inside a type, with the steps to them."""
     match kind:
         case t.Array(element=element):
@@ -159,13 +163,13 @@ def inside(kind: t.DataType) -> Iterator[tuple[str, t.DataType]]:
             yield from ((f.name, f.type) for f in fields)
 
 
-def _symbols(draft: Draft, path: Path, kind: t.DataType) -> bool:
+def _is_enumeration(draft: TableDraft, path: Path, kind: t.DataType) -> bool:
     hint = draft.hints.get(path)
     return hint is not None and bool(hint.symbols) and isinstance(kind, t.Char | t.VarChar)
 
 
-def _signature(draft: Draft, path: Path, kind: t.DataType) -> Any:
-    """What makes two types the same class: their members, and what the schema says about them."""
+def _signature(draft: TableDraft, path: Path, kind: t.DataType) -> Any:
+    """A key by which equal types share a class: their fields, and what the schema says about them."""
     hint = draft.hints.get(path)
     if isinstance(kind, t.Row):
         name = hint.name if hint else next(s for s in reversed(path) if s not in (ITEMS, VALUES))
@@ -173,9 +177,9 @@ def _signature(draft: Draft, path: Path, kind: t.DataType) -> Any:
             (f.name, f.comment, f.type.nullable, _signature(draft, (*path, f.name), f.type)) for f in kind.fields
         )
         return ("row", name, hint.doc if hint else None, members, repr(hint.defaults) if hint else "{}")
-    if _symbols(draft, path, kind):
+    if _is_enumeration(draft, path, kind):
         return ("enum", hint)
-    parts = tuple((child.nullable, _signature(draft, (*path, step), child)) for step, child in inside(kind))
+    parts = tuple((child.nullable, _signature(draft, (*path, step), child)) for step, child in child_types(kind))
     return (type(kind), parts) if parts else kind.spelling
 
 
@@ -191,157 +195,167 @@ class Annotations:
         self._classes, self._imports = classes, imports
         self._aliases: dict[str, str] = {}
         self._waiting: list[str] = []
-        self.literals = Literals(imports, lambda path, kind, value: self._named_value(path, kind, value))
-        self._draft: Draft | None = None
+        self.literals = Literals(imports, lambda path, kind, value: self._class_value(path, kind, value))
+        self._draft: TableDraft | None = None
 
-    def of(self, draft: Draft, path: Path, kind: t.DataType, *, exact: bool = True) -> Ann:
-        """The annotation of a type; exact is one from which the type is derived again."""
-        made, explicit = self.parts(draft, path, kind)
+    def of(self, draft: TableDraft, path: Path, kind: t.DataType, *, exact: bool = True) -> Annotation:
+        """The annotation of a type.
+
+        Args:
+            draft: The table.
+            path: The path to the type.
+            kind: The type.
+            exact: Whether exactly this type must be derived from the annotation.
+        """
+        annotation, explicit = self.parts(draft, path, kind)
         if explicit is not None and (exact or kind == t.Row((), nullable=kind.nullable)):
-            made = Ann(self._imports.name("typing", "Annotated"), (made, Ann(self.sql_type(explicit))))
-        return attrs.evolve(made, null=kind.nullable)
+            mark = Annotation(self.sql_type(explicit))
+            annotation = Annotation(self._imports.name("typing", "Annotated"), (annotation, mark))
+        return attrs.evolve(annotation, null=kind.nullable)
 
-    def parts(self, draft: Draft, path: Path, kind: t.DataType) -> tuple[Ann, t.DataType | None]:
-        """The annotation without None, and the type where the annotation does not give it."""
-        given = kind.as_nullable(False)
+    def parts(self, draft: TableDraft, path: Path, kind: t.DataType) -> tuple[Annotation, t.DataType | None]:
+        """The annotation without None, and the type if it cannot be derived from the annotation."""
+        non_null = kind.as_nullable(False)
         match kind:
             case t.Array(element=element):
-                return Ann(self._imports.builtin("list"), (self.of(draft, (*path, ITEMS), element),)), None
+                return Annotation(self._imports.builtin("list"), (self.of(draft, (*path, ITEMS), element),)), None
             case t.Map(key=key, value=value):
                 inexact = key.nullable
                 parts = tuple(
                     self.of(draft, (*path, step), child, exact=not inexact)
                     for step, child in (("key", key.as_nullable(False)), (VALUES, value))
                 )
-                return Ann(self._imports.builtin("dict"), parts), given if inexact else None
+                return Annotation(self._imports.builtin("dict"), parts), non_null if inexact else None
             case t.Multiset(element=element):
                 part = self.of(draft, (*path, ITEMS), element.as_nullable(False), exact=False)
-                return Ann(self._imports.builtin("dict"), (part, Ann(self._imports.builtin("int")))), given
+                return Annotation(
+                    self._imports.builtin("dict"), (part, Annotation(self._imports.builtin("int")))
+                ), non_null
             case t.Row(fields=fields) if not fields:
-                return Ann(self._imports.name("typing", "Any")), given
+                return Annotation(self._imports.name("typing", "Any")), non_null
             case t.Row(fields=fields):
                 record = self._classes.record(draft, path, kind)
                 assert record is not None
-                return Ann(record.name), None if all(_can_be_docstring(f.comment) for f in fields) else given
+                return Annotation(record.name), None if all(_can_be_docstring(f.comment) for f in fields) else non_null
             case _ if (record := self._classes.record(draft, path, kind)) is not None:
-                return Ann(record.name), None if given == t.STRING.as_nullable(False) else given
+                return Annotation(record.name), None if non_null == t.STRING.as_nullable(False) else non_null
             case _:
-                return self._leaf(kind, given)
+                return self._leaf(kind, non_null)
 
     def sql_type(self, kind: t.DataType) -> str:
-        """The call that gives a type inside ``Annotated``."""
-        return f"{self._imports.kdsl('sql_type')}({text(kind.spelling)})"
+        """The call that declares a type inside ``Annotated``."""
+        return f"{self._imports.kdsl('sql_type')}({string_literal(kind.spelling)})"
 
-    def _leaf(self, kind: t.DataType, given: t.DataType) -> tuple[Ann, t.DataType | None]:
+    def _leaf(self, kind: t.DataType, non_null: t.DataType) -> tuple[Annotation, t.DataType | None]:
         derived = kind.as_nullable() in _DERIVED
         if isinstance(kind, t.Timestamp):
             name = self._imports.kdsl("TimestampNtz") if derived else self._imports.name("datetime", "datetime")
-            return Ann(name), None if derived else given
+            return Annotation(name), None if derived else non_null
         if type(kind) in _SHORT:
-            return Ann(self._imports.name(*_SHORT[type(kind)])), None if derived else given
-        return Ann(self._imports.builtin(_BUILT_IN[type(kind)])), None if derived else given
+            return Annotation(self._imports.name(*_SHORT[type(kind)])), None if derived else non_null
+        return Annotation(self._imports.builtin(_BUILT_IN[type(kind)])), None if derived else non_null
 
-    def fitted(self, head: str, made: Ann, tail: str, name: str) -> Ann:
-        """An annotation that is short enough between what stands around it; what is too long becomes an alias.
+    def shorten(self, head: str, annotation: Annotation, tail: str, name: str) -> Annotation:
+        """Shorten an annotation that does not fit into its line, with aliases of its parts.
 
         Args:
-            head: What stands before it in its line.
-            made: The annotation.
-            tail: What stands behind it in its line.
-            name: What an alias is called after.
+            head: The text before it in its line.
+            annotation: The annotation.
+            tail: The text after it in its line.
+            name: The name from which those of aliases are derived.
         """
-        if fits(f"{head}{made}{tail}"):
-            return made
-        if made.head == self._imports.known("typing", "Annotated"):
-            return self._alias(made, name)
-        return attrs.evolve(made, args=tuple(self._alias(a, name) if a.args else a for a in made.args))
+        if fits(f"{head}{annotation}{tail}"):
+            return annotation
+        if annotation.head == self._imports.get("typing", "Annotated"):
+            return self._alias(annotation, name)
+        return attrs.evolve(annotation, args=tuple(self._alias(a, name) if a.args else a for a in annotation.args))
 
-    def _alias(self, made: Ann, name: str) -> Ann:
-        plain = attrs.evolve(made, null=False)
-        parts = [self.fitted(INDENT, arg, ",", name) for arg in plain.args]
+    def _alias(self, annotation: Annotation, name: str) -> Annotation:
+        plain = attrs.evolve(annotation, null=False)
+        parts = [self.shorten(INDENT, arg, ",", name) for arg in plain.args]
         key = f"{plain.head}[{', '.join(map(str, parts))}]"
         if key not in self._aliases:
-            self._aliases[key] = alias = self._classes.free(f"{name}_type", "Type")
+            self._aliases[key] = alias = self._classes.reserve_name(f"{name}_type", "Type")
             line = f"{alias} = {key}"
             several = len(parts) > 1 and all(fits(f"{INDENT}{part},") for part in parts)
             self._waiting.append(
                 call(f"{alias} = {plain.head}[", list(map(str, parts)), tail="]") if several else statement(line)
             )
-        return Ann(self._aliases[key], null=made.null)
+        return Annotation(self._aliases[key], null=annotation.null)
 
     def aliases(self) -> Iterator[str]:
-        """The aliases that were made since this was last asked."""
+        """The source of the aliases that were added since the last call."""
         yield from self._waiting
         self._waiting = []
 
-    def classes(self, drafts: tuple[Draft, ...]) -> Iterator[str]:
+    def classes(self, drafts: tuple[TableDraft, ...]) -> Iterator[str]:
         """The source of the classes."""
         written: set[str] = set()
         for draft in drafts:
-            for column in _with_classes(draft):
-                yield from self._written(draft, (column.name,), column.type, written)
+            for column in _columns_with_classes(draft):
+                yield from self._write_classes(draft, (column.name,), column.type, written)
 
-    def _written(self, draft: Draft, path: Path, kind: t.DataType, written: set[str]) -> Iterator[str]:
-        for step, child in inside(kind):
-            yield from self._written(draft, (*path, step), child, written)
+    def _write_classes(self, draft: TableDraft, path: Path, kind: t.DataType, written: set[str]) -> Iterator[str]:
+        for step, child in child_types(kind):
+            yield from self._write_classes(draft, (*path, step), child, written)
         record = self._classes.record(draft, path, kind)
         if record is None or record.name in written:
             return
         written.add(record.name)
-        made = self._enumeration(record) if record.row is None else self._record(draft, record)
+        source = self._enumeration(record) if record.row is None else self._record(draft, record)
         yield from self.aliases()
-        yield made
+        yield source
 
     def _enumeration(self, record: Record) -> str:
         assert record.hint is not None
         lines = [f"class {record.name}({self._imports.name('enum', 'StrEnum')}):", *_class_doc(record)]
         taken: set[str] = set()
         for one in record.hint.symbols:
-            name = symbol(one.value, taken)
+            name = symbol_name(one.value, taken)
             taken.add(name)
-            lines.append(statement(f"{INDENT}{name} = {text(one.value)}"))
+            lines.append(statement(f"{INDENT}{name} = {string_literal(one.value)}"))
             if one.doc and (doc := docstring(one.doc, INDENT)):
                 lines.append(doc)
         return "\n".join(lines)
 
-    def _record(self, draft: Draft, record: Record) -> str:
+    def _record(self, draft: TableDraft, record: Record) -> str:
         assert record.row is not None
         dataclass = self._imports.name("dataclasses", "dataclass")
         lines = [f"@{dataclass}(frozen=True, kw_only=True)", f"class {record.name}:", *_class_doc(record)]
         for field in record.row.fields:
             name = record.attributes[field.name]
-            made = self.of(draft, (*record.path, field.name), field.type)
+            annotation = self.of(draft, (*record.path, field.name), field.type)
             if name != field.name:
-                named = Ann(f"{self._imports.kdsl('Named')}({text(field.name)})")
-                made = Ann(self._imports.name("typing", "Annotated"), (made, named))
+                mark = Annotation(f"{self._imports.kdsl('Named')}({string_literal(field.name)})")
+                annotation = Annotation(self._imports.name("typing", "Annotated"), (annotation, mark))
             default = self._member_default(draft, record, field)
-            made = self.fitted(f"{INDENT}{name}: ", made, default, name)
-            lines.append(statement(f"{INDENT}{name}: {made}{default}"))
+            annotation = self.shorten(f"{INDENT}{name}: ", annotation, default, name)
+            lines.append(statement(f"{INDENT}{name}: {annotation}{default}"))
             if field.comment is not None and (doc := docstring(field.comment, INDENT)):
                 lines.append(doc)
         return "\n".join(lines)
 
-    def _member_default(self, draft: Draft, record: Record, field: t.Field) -> str:
+    def _member_default(self, draft: TableDraft, record: Record, field: t.Field) -> str:
         defaults = record.hint.defaults if record.hint else {}
         if field.name not in defaults:
             return ""
         value = self.value(draft, (*record.path, field.name), field.type, defaults[field.name])
         if value[0] not in "[{":
             return f" = {value}"
-        made = {"[]": "list", "{}": "dict"}.get(value)
-        factory = f"lambda: {value}" if made is None else self._imports.builtin(made)
+        empty = {"[]": "list", "{}": "dict"}.get(value)
+        factory = f"lambda: {value}" if empty is None else self._imports.builtin(empty)
         return f" = {self._imports.name('dataclasses', 'field')}(default_factory={factory})"
 
-    def value(self, draft: Draft, path: Path, kind: t.DataType, value: Any) -> str:
+    def value(self, draft: TableDraft, path: Path, kind: t.DataType, value: Any) -> str:
         """The source of a default.
 
         Raises:
-            CodegenError: It has none.
+            CodegenError: The value has no literal.
         """
         self._draft = draft
         return self.literals.of(value, kind, path)
 
-    def _named_value(self, path: Path, kind: t.DataType, value: Any) -> str | None:
+    def _class_value(self, path: Path, kind: t.DataType, value: Any) -> str | None:
         assert self._draft is not None
         record = self._classes.record(self._draft, path, kind)
         if record is None:
@@ -350,24 +364,24 @@ class Annotations:
             assert record.hint is not None
             taken: dict[str, str] = {}
             for one in record.hint.symbols:
-                taken[one.value] = symbol(one.value, taken.values())
+                taken[one.value] = symbol_name(one.value, taken.values())
             if value not in taken:
-                raise CodegenError(f"the default {value!r} is no value of {record.name}")
+                raise CodegenError(f"the default {value!r} is not a value of {record.name}")
             return f"{record.name}.{taken[value]}"
-        given = value if isinstance(value, Mapping) else _members_of(value)
+        members = value if isinstance(value, Mapping) else _members_of(value)
         parts = [
-            f"{record.attributes[f.name]}={self.literals.of(given.get(f.name), f.type, (*path, f.name))}"
+            f"{record.attributes[f.name]}={self.literals.of(members.get(f.name), f.type, (*path, f.name))}"
             for f in record.row.fields
         ]
         return f"{record.name}({', '.join(parts)})"
 
 
 def _members_of(value: Any) -> Mapping[str, Any]:
-    """The members of an object under the names that they have in the row."""
-    from kdsl.types.python import member_names, members
+    """The attributes of an object, by the names of the row's fields."""
+    from kdsl.types.python import class_members, member_names
 
-    attributes = members(type(value)) or {}
-    names = {attribute: wire for wire, attribute in member_names(type(value)).items()}
+    attributes = class_members(type(value)) or {}
+    names = {attribute_name: wire for wire, attribute_name in member_names(type(value)).items()}
     return {names.get(name, name): getattr(value, name) for name in attributes}
 
 

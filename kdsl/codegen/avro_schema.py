@@ -1,4 +1,4 @@
-"""A table as an Avro schema: the one that kdsl and Flink write messages with, with what the table says about it."""
+"""Writes a table as an Avro schema: the one that kdsl and Flink write messages with, plus docs and defaults."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _PLAIN = (t.Boolean, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, 
 def to_avro(table: TableDef, *, side: Side = "value") -> str:
     """The Avro schema of a table's messages, as JSON.
 
-    Its types and names are those of the format ``avro``, so that messages of the table are read with it; comments are
-    docs, and defaults of columns that are not NULL are defaults. Without the format ``avro`` a TIMESTAMP_LTZ is an
-    instant and a TIMESTAMP a wall-clock time (not the legacy mapping).
+    Its types and names are those of the format ``avro``; therefore it can read messages of the table. Comments become
+    docs, and defaults of NOT NULL columns become defaults. Without the format ``avro`` a TIMESTAMP_LTZ is an instant
+    and a TIMESTAMP a wall-clock time (not the legacy mapping).
 
     Args:
         table: The table.
-        side: Whether the schema of the message key or that of the message value is wanted.
+        side: Whether to write the schema of the message key or of the message value.
 
     Raises:
-        ResolveError: The table was not read without problems.
-        CodegenError: That side has no columns, or one that Avro cannot hold; all of them are named.
+        ResolveError: The table has problems.
+        CodegenError: That side has no columns, or columns that Avro cannot represent, which are all named.
     """
     fail_on(table.problems, table.name)
     columns = _columns(table, side)
@@ -44,14 +44,18 @@ def to_avro(table: TableDef, *, side: Side = "value") -> str:
     try:
         schema = avro_schema(row, legacy_timestamps=legacy)
     except AvroTypeError as e:
-        raise CodegenError(f"{table.name}: no Avro schema holds its columns: {e}") from None
-    made = _with_docs(schema, row)
+        raise CodegenError(f"{table.name}: Avro cannot represent its columns: {e}") from None
+    schema = _with_docs(schema, row)
     if table.comment is not None:
-        made = {**{k: v for k, v in made.items() if k != "fields"}, "doc": table.comment, "fields": made["fields"]}
-    for column, field in zip(columns, made["fields"], strict=True):
+        schema = {
+            **{k: v for k, v in schema.items() if k != "fields"},
+            "doc": table.comment,
+            "fields": schema["fields"],
+        }
+    for column, field in zip(columns, schema["fields"], strict=True):
         if not column.type.nullable and column.default is not MISSING:
             field.update(dict(_default(column)))
-    return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def _columns(table: TableDef, side: Side) -> list[ColumnDef]:
@@ -62,7 +66,7 @@ def _columns(table: TableDef, side: Side) -> list[ColumnDef]:
 
 
 def _with_docs(schema: Any, kind: t.DataType) -> Any:
-    """A schema with the comments of the members of rows."""
+    """A schema with the comments of the fields of rows."""
     if isinstance(schema, list):
         return [s if s == "null" else _with_docs(s, kind) for s in schema]
     if not isinstance(schema, dict):
@@ -84,7 +88,7 @@ def _with_docs(schema: Any, kind: t.DataType) -> Any:
 
 
 def _default(column: ColumnDef) -> Iterator[tuple[str, Any]]:
-    """A default as Avro has it, where it is plain."""
+    """A default in Avro's JSON form, if it is a simple value."""
     value, kind = column.default, column.type
     if isinstance(kind, _PLAIN):
         yield "default", value

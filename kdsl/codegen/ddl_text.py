@@ -1,4 +1,4 @@
-"""Tables as Flink's DDL."""
+"""Writes tables as Flink's DDL."""
 
 from __future__ import annotations
 
@@ -6,65 +6,67 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from kdsl.codegen.model import CodegenError
+from kdsl.codegen.model import CodegenError, comment_lines
 from kdsl.codegen.secret import Placeholders
-from kdsl.codegen.with_options import with_options
+from kdsl.codegen.with_options import with_clause_options
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef, WatermarkDef
-from kdsl.declare.translate import UntranslatableError, Value, typed_expression
 from kdsl.durations import parse_duration
+from kdsl.flink_sql.expressions.translator import translate_expression
+from kdsl.flink_sql.expressions.values import TypedSql
+from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.types import model as t
-from kdsl.types.sql import quoted
+from kdsl.types.sql import quote_name
 
 
 def to_ddl(table: TableDef) -> str:
     """A table as a ``CREATE TABLE`` statement of Flink's SQL.
 
-    What Flink has no words for (the default of a column) is listed in comments above it.
+    What Flink's SQL cannot express (the default of a column) is listed in comments above it.
 
     Raises:
-        ResolveError: The table was not read without problems.
-        CodegenError: The table says something that no statement can, as an expression that only Python works out.
+        ResolveError: The table has problems.
+        CodegenError: The table has something that SQL cannot express, such as an expression that only Python computes.
     """
-    return ddl_of([table])[0]
+    return write_ddl([table])[0]
 
 
-def ddl_of(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
-    """Tables as a script, and what it does not say; see `to_ddl`."""
-    statements, every = [], list[str]()
+def write_ddl(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
+    """Tables as a script, and notes on what it does not contain; see `to_ddl`."""
+    statements, all_notes = [], list[str]()
     for table in tables:
-        text, notes = _statement(table)
-        statements.append("".join(f"-- {line}\n" for note in notes for line in note.splitlines()) + text)
-        every += notes
-    return "\n".join(statements), every
+        statement, notes = _statement(table)
+        statements.append("".join(f"-- {line}\n" for note in notes for line in comment_lines(note)) + statement)
+        all_notes += notes
+    return "\n".join(statements), all_notes
 
 
 def _statement(table: TableDef) -> tuple[str, list[str]]:
     placeholders = Placeholders()
-    options = with_options(table, placeholders)
-    notes = [*placeholders.notes, *_unsaid(table)]
+    options = with_clause_options(table, placeholders)
+    notes = [*placeholders.notes, *_losses(table)]
     lines = [_column(table, column, notes) for column in table.columns]
     if len(table.watermarks) > 1:
-        raise CodegenError(f"{table.name} has {len(table.watermarks)} watermarks, and a statement has one")
+        raise CodegenError(f"{table.name} has {len(table.watermarks)} watermarks; a statement can have only one")
     lines += [_watermark(table, w) for w in table.watermarks]
     if table.primary_key:
-        lines.append(f"PRIMARY KEY ({', '.join(map(quoted, table.primary_key))}) NOT ENFORCED")
+        lines.append(f"PRIMARY KEY ({', '.join(map(quote_name, table.primary_key))}) NOT ENFORCED")
     body = " (\n" + ",\n".join(f"  {line}" for line in lines) + "\n)" if lines else ""
     comment = f" COMMENT {literal(table.comment)}" if table.comment is not None else ""
     clause = ",\n".join(f"  {literal(key)} = {literal(value)}" for key, value in options.items())
-    return f"CREATE TABLE {quoted(table.name)}{body}{comment} WITH (\n{clause}\n);\n", notes
+    return f"CREATE TABLE {quote_name(table.name)}{body}{comment} WITH (\n{clause}\n);\n", notes
 
 
-def _unsaid(table: TableDef) -> Iterator[str]:
+def _losses(table: TableDef) -> Iterator[str]:
     for column in table.columns:
         if column.default is not MISSING:
-            yield f"not said here: the default of {column.name!r} ({column.default!r})"
+            yield f"not included: the default of {column.name!r} ({column.default!r})"
         if column.type.nullable and column.name in table.primary_key:
             yield f"{column.name!r} is in the primary key, which makes it NOT NULL here"
 
 
-def literal(text: str) -> str:
-    """A text in quotes."""
-    return "'{}'".format(text.replace("'", "''"))
+def literal(string: str) -> str:
+    """A string as a literal of SQL."""
+    return "'{}'".format(string.replace("'", "''"))
 
 
 def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
@@ -77,43 +79,43 @@ def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
             kind = f"{column.type} METADATA{source}{' VIRTUAL' if column.virtual else ''}"
         case _:
             kind = str(column.type)
-    return f"{quoted(column.name)} {kind}{comment}"
+    return f"{quote_name(column.name)} {kind}{comment}"
 
 
 def _expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
-    """A computed column's expression, in words that mean the same to Flink where that is known."""
+    """A computed column's expression, in a form that means the same in Flink if one is known."""
     assert column.expression is not None
     if column.expression.column is not None:
         raise CodegenError(
-            f"{table.name}.{column.name} is worked out by a Python function that calls Spark, which no SQL says"
+            f"{table.name}.{column.name} is computed by a Python function that calls Spark, which SQL cannot express"
         )
     if column.expression.flink is not None:
         return column.expression.flink
     text = column.expression.text
     types = {c.name: c.type for c in table.columns if c.role != "computed"}
     cast = f"CAST({text} AS {column.type.as_nullable()})"
-    for tried in (text, cast):
-        found = _read(tried, types)
-        if found is not None and _alike(found.text, tried) and found.type == column.type:
-            return tried
-    notes.append(f"the expression of {column.name!r} is Spark's SQL, which Flink may read otherwise: {text}")
+    for candidate in (text, cast):
+        translated = _translate(candidate, types)
+        if translated is not None and _is_equivalent(translated.text, candidate) and translated.type == column.type:
+            return candidate
+    notes.append(f"the expression of {column.name!r} is Spark's SQL, which may have another meaning in Flink: {text}")
     return cast
 
 
-def _read(text: str, types: dict[str, t.DataType]) -> Value | None:
-    """An expression of Flink's SQL in Spark's, with its type; None where it is none."""
+def _translate(text: str, types: dict[str, t.DataType]) -> TypedSql | None:
+    """An expression of Flink's SQL in Spark's, with its type; None if it is not one."""
     try:
-        return typed_expression(text, types)
+        return translate_expression(text, types)
     except UntranslatableError:
         return None
 
 
-def _alike(a: str, b: str) -> bool:
-    """Whether two expressions are the same but for brackets around the whole, back-ticks and the types of numbers."""
-    return _plain(a) == _plain(b)
+def _is_equivalent(a: str, b: str) -> bool:
+    """Whether two expressions are equal, except for outer parentheses, backquotes and the types of numbers."""
+    return _normalize(a) == _normalize(b)
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     while (shorter := _NUMBER.sub(r"\1", text)) != text:
         text = shorter
     text = re.sub(r"[`\s]", "", text).upper()
@@ -124,7 +126,7 @@ _NUMBER = re.compile(r"CAST\((\d+) AS [A-Z]+\)")
 
 
 def _watermark(table: TableDef, watermark: WatermarkDef) -> str:
-    column = quoted(watermark.column)
+    column = quote_name(watermark.column)
     try:
         length = parse_duration(watermark.delay)
     except ValueError as e:
@@ -144,4 +146,4 @@ def _interval(length: timedelta) -> str:
     return f"INTERVAL '{seconds}{f'.{digits}' if digits else ''}' SECOND{long}"
 
 
-_SHORT = 99  # what a unit holds without a precision
+_SHORT = 99  # the greatest value of a unit without a precision

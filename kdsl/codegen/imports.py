@@ -1,4 +1,4 @@
-"""The imports of a written module: each name is imported when it is first used, under a name that nothing else has."""
+"""The imports of a generated module: a name is imported when it is first used, under a name that nothing else has."""
 
 from __future__ import annotations
 
@@ -23,38 +23,38 @@ class Imports:
         self._modules: dict[str, str] = {}
 
     def name(self, module: str, name: str) -> str:
-        """The name under which something of a module is known."""
+        """Import something from a module, and return its name in the generated module."""
         if (module, name) not in self._named:
             self._named[module, name] = f"{self._module(module)}.{name}" if name in self._taken else name
             self._taken.add(name)
         return self._named[module, name]
 
     def _module(self, module: str) -> str:
-        """The name under which a module is known, whose names attributes would hide."""
+        """The local name of a module that is imported as a whole, because attributes would hide its names."""
         if module not in self._modules:
             self._modules[module] = self._free(_SHORT.get(module, module.rpartition(".")[2]))
         return self._modules[module]
 
-    def known(self, module: str, name: str) -> str | None:
-        """The name under which something is imported already."""
+    def get(self, module: str, name: str) -> str | None:
+        """The name under which something is imported already; None if it is not."""
         return self._named.get((module, name))
 
     def builtin(self, name: str) -> str:
-        """The name under which a built-in type is known: an attribute of the same name would hide it."""
+        """The name of a built-in type; qualified if an attribute with the same name would hide it."""
         if name not in self._taken:
             return name
         return f"{self._module('builtins')}.{name}"
 
     def kdsl(self, name: str) -> str:
-        """The name under which something of kdsl is known."""
+        """Import something from kdsl, and return its name in the generated module."""
         return self.name("kdsl", name)
 
     def _free(self, name: str) -> str:
-        made = name
-        while made in self._taken:
-            made += "_"
-        self._taken.add(made)
-        return made
+        unique = name
+        while unique in self._taken:
+            unique += "_"
+        self._taken.add(unique)
+        return unique
 
     def lines(self) -> Iterator[str]:
         """The import statements, in the usual order, with empty lines between their groups."""
@@ -76,5 +76,5 @@ class Imports:
 
 
 def _order(name: str) -> tuple[int, str]:
-    """Constants, then classes, then the rest, as isort has it."""
+    """Isort's order: constants, then classes, then the rest."""
     return (0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2, name)

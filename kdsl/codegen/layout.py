@@ -1,7 +1,7 @@
-"""Python text in the form that formatters leave as it is.
+"""Python source in the layout that formatters leave unchanged.
 
-What does not fit into a line goes one part to a line, with a comma behind the last: formatters keep that at any line
-length from `WIDTH` on. A statement that cannot be broken so is marked to be skipped.
+A statement that does not fit into a line has one part per line, with a comma after the last: formatters keep that at
+any line length from `WIDTH` on. A statement that cannot be broken in this way is marked with ``fmt: skip``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _SKIP = "  # fmt: skip"
 _CALL = re.compile(r"([\w.]+\()((['\"]).*\3)\)")
 
 
-def width(text: str) -> int:
-    """The columns that a text takes, or more."""
-    return sum(1 if c.isascii() else 2 for c in text)
+def width(string: str) -> int:
+    """The columns that a string takes on the screen, or more."""
+    return sum(1 if c.isascii() else 2 for c in string)
 
 
 def fits(line: str) -> bool:
@@ -28,33 +28,33 @@ def fits(line: str) -> bool:
 
 
 def statement(line: str) -> str:
-    """A statement of one line that cannot be broken."""
+    """A statement on one line that cannot be broken."""
     return line if fits(line) else line + _SKIP
 
 
 def call(head: str, parts: Sequence[str], indent: str = "", tail: str = ")") -> str:
-    """A statement that ends in brackets, in one line or with a line for each part.
+    """A statement that ends in brackets, on one line or with a line for each part.
 
     Args:
-        head: Everything to the opening bracket, without indentation.
-        parts: What stands in the brackets; each may have several lines.
+        head: Everything up to the opening bracket, without indentation.
+        parts: The parts in the brackets; each may have several lines.
         indent: The indentation.
         tail: Everything from the closing bracket on.
     """
     line = f"{indent}{head}{', '.join(parts)}{tail}"
     if fits(line) and "\n" not in line:
         return line
-    # A class statement is broken there whatever it is called; of others formatters break the annotation, too.
+    # Formatters always break a class statement there; in other statements they break the annotation, too.
     if not parts or not (fits(f"{indent}{head}") or head.startswith("class ")):
         return statement(line)
     inner = indent + INDENT
     if any(part.startswith("default=") and part[-1] in ")]}" and not fits(f"{inner}{part},") for part in parts):
         return statement(line)
-    return "\n".join([f"{indent}{head}", *(f"{inner}{_broken(part, inner)}," for part in parts), f"{indent}{tail}"])
+    return "\n".join([f"{indent}{head}", *(f"{inner}{_break_call(part, inner)}," for part in parts), f"{indent}{tail}"])
 
 
 def part(head: str, parts: Sequence[str], indent: str, brackets: str = "()") -> str:
-    """A call, or a list, as a part of a call, whose lines stand at an indentation."""
+    """A call, or a list, as a part of a call, whose lines have an indentation."""
     line = f"{head}{brackets[0]}{', '.join(parts)}{brackets[1]}"
     if fits(f"{indent}{line},") or not parts:
         return line
@@ -62,14 +62,14 @@ def part(head: str, parts: Sequence[str], indent: str, brackets: str = "()") -> 
     return "\n".join([f"{head}{brackets[0]}", *lines, f"{indent}{brackets[1]}"])
 
 
-def _broken(part: str, indent: str) -> str:
-    """A part that is too long and a call with one text, with the text in a line of its own."""
-    found = None if "\n" in part or fits(f"{indent}{part},") else _CALL.fullmatch(part)
-    return f"{found[1]}\n{indent}{INDENT}{found[2]},\n{indent})" if found else part
+def _break_call(part: str, indent: str) -> str:
+    """A part; if it is too long and a call with one string, with the string on a separate line."""
+    match = None if "\n" in part or fits(f"{indent}{part},") else _CALL.fullmatch(part)
+    return f"{match[1]}\n{indent}{INDENT}{match[2]},\n{indent})" if match else part
 
 
 def mapping(head: str, entries: Iterable[tuple[str, str]], indent: str) -> str:
-    """A dict as a part of a call, whose lines stand at an indentation."""
+    """A dict as a part of a call, whose lines have an indentation."""
     pairs = [f"{key}: {value}" for key, value in entries]
     line = f"{head}{{{', '.join(pairs)}}}"
     if fits(f"{indent}{line},"):
@@ -77,36 +77,36 @@ def mapping(head: str, entries: Iterable[tuple[str, str]], indent: str) -> str:
     return "\n".join([f"{head}{{", *(f"{indent}{INDENT}{pair}," for pair in pairs), f"{indent}}}"])
 
 
-def text(value: str) -> str:
-    """A text as a literal, in the quotes that need the fewest escapes."""
+def string_literal(value: str) -> str:
+    """A string as a literal, in the quotes that need the fewest escapes."""
     quote = "'" if value.count('"') > value.count("'") else '"'
-    return quote + "".join(_escaped(c, quote) for c in value) + quote
+    return quote + "".join(_escape(c, quote) for c in value) + quote
 
 
-def _escaped(c: str, quote: str) -> str:
+def _escape(c: str, quote: str) -> str:
     if c == quote or c == "\\":
         return f"\\{c}"
-    # repr writes a quote as it is, and whatever does not print as an escape
+    # repr writes a quote unchanged, and unprintable characters as escapes
     return c if c in "'\"" else repr(c)[1:-1]
 
 
-def bytes_text(value: bytes) -> str:
+def bytes_literal(value: bytes) -> str:
     """Bytes as a literal."""
-    made = text(value.decode("latin-1"))
-    return "b" + made[0] + "".join(c if c.isascii() else f"\\x{ord(c):02x}" for c in made[1:-1]) + made[-1]
+    literal = string_literal(value.decode("latin-1"))
+    return "b" + literal[0] + "".join(c if c.isascii() else f"\\x{ord(c):02x}" for c in literal[1:-1]) + literal[-1]
 
 
 def docstring(value: str, indent: str) -> str | None:
-    """A text as a docstring that reads back equal; None where it cannot be one."""
+    """A string as a docstring with exactly this value; None if there is none."""
     lines = value.split("\n")
-    plain = all(line == line.rstrip() and _prints(line) for line in lines) and inspect.cleandoc(value) == value
+    plain = all(line == line.rstrip() and _is_printable(line) for line in lines) and inspect.cleandoc(value) == value
     if not value or not plain or '"""' in value or "\\" in value or value[0] == '"':
         return None
     if len(lines) == 1:
         return None if value.endswith('"') else f'{indent}"""{value}"""'
-    shown = "\n".join(f"{indent}{line}" if line else "" for line in lines)
-    return f'{indent}"""{shown.removeprefix(indent)}\n{indent}"""'
+    indented = "\n".join(f"{indent}{line}" if line else "" for line in lines)
+    return f'{indent}"""{indented.removeprefix(indent)}\n{indent}"""'
 
 
-def _prints(line: str) -> bool:
+def _is_printable(line: str) -> bool:
     return all(c.isprintable() and unicodedata.category(c) != "Cf" for c in line)

@@ -1,4 +1,4 @@
-"""Values of defaults as Python source, written for the annotation that they stand beside."""
+"""Values of defaults as Python source that fits the annotation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from enum import Enum
 from typing import Any
 
 from kdsl.codegen.imports import Imports
-from kdsl.codegen.layout import bytes_text, text
-from kdsl.codegen.model import ITEMS, VALUES, Beside, CodegenError, Path
+from kdsl.codegen.layout import bytes_literal, string_literal
+from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Path, RelativePath
 from kdsl.types import model as t
 
 Named = Callable[[Path, t.DataType, Any], str | None]
-"""Gives the source of a value whose type is a class of the module; None where it is none."""
+"""Returns the source of a value whose type is a class of the module; None for other values."""
 
 
 class Literals:
@@ -39,22 +39,23 @@ class Literals:
             value = value.value
         if value is None:
             return "None"
-        found = self._named(path, kind, value)
-        if found is not None:
-            return found
+        source = self._named(path, kind, value)
+        if source is not None:
+            return source
         match kind, value:
             case t.Array(element=element), Sequence():
                 return f"[{', '.join(self.of(v, element, (*path, ITEMS)) for v in value)}]"
-            case t.Map(key=key, value=held), Mapping():
-                return self._dict(value, key, held, path)
+            case t.Map(key=key, value=value_type), Mapping():
+                return self._dict(value, key, value_type, path)
             case t.Multiset(element=element), Mapping():
                 return self._dict(value, element, t.Int(), path)
             case _:
                 return self.scalar(value)
 
-    def _dict(self, value: Mapping[Any, Any], key: t.DataType, held: t.DataType, path: Path) -> str:
-        pairs = (f"{self.of(k, key, (*path, 'key'))}: {self.of(v, held, (*path, VALUES))}" for k, v in value.items())
-        return f"{{{', '.join(pairs)}}}"
+    def _dict(self, value: Mapping[Any, Any], key: t.DataType, value_type: t.DataType, path: Path) -> str:
+        keys = (self.of(k, key, (*path, "key")) for k in value)
+        values = (self.of(v, value_type, (*path, VALUES)) for v in value.values())
+        return f"{{{', '.join(f'{k}: {v}' for k, v in zip(keys, values, strict=True))}}}"
 
     def scalar(self, value: Any) -> str:
         """The source of a plain value.
@@ -69,27 +70,27 @@ class Literals:
                 return repr(value).replace("e+", "e")
             case float():
                 return f'{self._imports.builtin("float")}("{value}")'
-            case Beside():
+            case RelativePath():
                 folder = f"{{{self._imports.name('pathlib', 'Path')}(__file__).parent}}"
-                quoted = text("/" + value.relative.replace("{", "{{").replace("}", "}}"))
+                quoted = string_literal("/" + value.relative.replace("{", "{{").replace("}", "}}"))
                 return f"f{quoted[0]}{folder}{quoted[1:]}"
             case str():
-                return text(value)
+                return string_literal(value)
             case bytes() | bytearray() | memoryview():
-                return bytes_text(bytes(value))
+                return bytes_literal(bytes(value))
             case decimal.Decimal():
                 return f'{self._imports.name("decimal", "Decimal")}("{value}")'
             case dt.datetime() | dt.date() | dt.time():
-                return self._moment(value)
+                return self._datetime(value)
             case tuple() | list():
                 parts = ", ".join(self.scalar(v) for v in value)
                 return f"({parts},)" if len(value) == 1 else f"({parts})"
             case Mapping():
                 return f"{{{', '.join(f'{self.scalar(k)}: {self.scalar(v)}' for k, v in value.items())}}}"
             case _:
-                raise CodegenError(f"the value {value!r} of type {type(value).__name__} cannot be written as Python")
+                raise CodegenError(f"the value {value!r} of type {type(value).__name__} has no Python literal")
 
-    def _moment(self, value: dt.datetime | dt.date | dt.time) -> str:
+    def _datetime(self, value: dt.datetime | dt.date | dt.time) -> str:
         if isinstance(value, dt.datetime):
             utc = None if value.tzinfo is None else self._imports.name("datetime", "UTC")
             plain = value if value.tzinfo is None else value.astimezone(dt.UTC)

@@ -1,4 +1,4 @@
-"""What code generation starts from: a definition, and what a schema says beyond it about the classes to write."""
+"""The input of code generation: a definition, and what a schema says in addition about the generated classes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,35 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePath
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import attrs
 
 from kdsl.declare.definition import TableDef
 from kdsl.errors import KdslError
+from kdsl.types import model as t
+from kdsl.types.limits import MAX_DEPTH
 
 Path = tuple[str, ...]
-"""The place of a type inside a table: names of columns and members, `ITEMS` for elements, `VALUES` for maps' values."""
-ITEMS = "[]"
-VALUES = "{}"
+"""The path to a type inside a table: names of columns and fields, `ITEMS` for elements, `VALUES` for maps' values."""
+
+
+class _Marker(str):
+    """A step of a path that is not a name; it equals only itself, because a column may have any name."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+STARTUP: Final = "earliest-offset"
+"""Where a generated table starts. The default are the offsets of a consumer group, which a new table does not have."""
+ITEMS = _Marker("[]")
+VALUES = _Marker("{}")
+MAX_TABLE_MEMBERS = 10_000
+"""The greatest number of types of a generated table: its columns and everything nested in them."""
 
 TopicFormat = Literal[
     "json",
@@ -30,14 +48,14 @@ TopicFormat = Literal[
     "maxwell-json",
     "ogg-json",
 ]
-"""The formats that records of a topic may be told to have."""
+"""The formats that a user may name for the records of a topic."""
 
 ConnectorName = Literal["kafka", "upsert-kafka"]
-"""The connectors that a table of a topic can have."""
+"""The connectors of tables that can be generated from a topic."""
 
 
-class Beside(str):
-    """The path of a file, written as one relative to the module, so that it is found from every folder.
+class RelativePath(str):
+    """The path of a file that the generated module names relative to itself; it is then found from any folder.
 
     Attributes:
         relative: The path from the folder of the module, with slashes.
@@ -49,31 +67,72 @@ class Beside(str):
     @classmethod
     def of(cls, path: str, folder: str) -> Self:
         """The path of a file, for a module in a folder."""
-        made = cls(path)
-        made.relative = PurePath(os.path.relpath(path, folder)).as_posix()
-        return made
+        self = cls(path)
+        self.relative = PurePath(os.path.relpath(path, folder)).as_posix()
+        return self
 
 
 class CodegenError(KdslError):
-    """A table, or a schema, that cannot be written in the form that was asked for; the text says why."""
+    """A table or schema cannot be converted to the requested form; the message has the reason."""
 
 
 @contextmanager
-def within_reach() -> Iterator[None]:
-    """Tell of types that are nested deeper than they can be followed.
+def catch_recursion() -> Iterator[None]:
+    """Report types that are nested too deeply as an error of code generation.
 
     Raises:
-        CodegenError: They are.
+        CodegenError: Python's recursion limit was exceeded.
     """
     try:
         yield
     except RecursionError:
-        raise CodegenError("its types are nested too deeply to be followed") from None
+        raise CodegenError("its types are nested too deeply") from None
+
+
+class MemberCounter:
+    """Counts the types of a table while it is built, because a small schema can describe any number of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, path: Path) -> None:
+        """Count the type at a path.
+
+        Raises:
+            CodegenError: There are too many types, or this one is nested too deeply.
+        """
+        self.count += 1
+        if self.count > MAX_TABLE_MEMBERS:
+            raise CodegenError(f"the schema describes more than {MAX_TABLE_MEMBERS:,} columns and members")
+        if len(path) > MAX_DEPTH:
+            raise CodegenError(f"{'.'.join(path)}: the schema is nested more than {MAX_DEPTH} levels deep")
+
+
+def check_members(row: t.Row) -> None:
+    """Check the number and depth of the types of a row.
+
+    Raises:
+        CodegenError: There are too many types, or they are nested too deeply.
+    """
+    counter = MemberCounter()
+    kinds: list[tuple[t.DataType, int]] = [(row, 0)]
+    while kinds:
+        kind, depth = kinds.pop()
+        counter.add(("…",) * depth)
+        kinds += [(child, depth + 1) for child in t.children(kind)]
+
+
+def comment_lines(note: str) -> list[str]:
+    """A note as the lines of a comment; unprintable characters, which would break the document, are escaped."""
+    return [
+        "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+        for line in note.splitlines()
+    ]
 
 
 @attrs.frozen
 class Symbol:
-    """A value of an enumeration, and what it means."""
+    """A value of an enumeration, and its documentation."""
 
     value: str
     doc: str | None = None
@@ -84,10 +143,10 @@ class Hint:
     """What a schema says about a type that becomes a class.
 
     Attributes:
-        name: What the schema calls it.
-        doc: What it says about it.
+        name: The schema's name of the type.
+        doc: Its documentation.
         symbols: The values of an enumeration; none for a record.
-        defaults: The defaults of a record's members, for those that have one.
+        defaults: The defaults of a record's fields, for those that have one.
     """
 
     name: str
@@ -97,12 +156,12 @@ class Hint:
 
 
 @attrs.frozen
-class Draft:
-    """A table to be written.
+class TableDraft:
+    """A table from which a class is generated.
 
     Attributes:
-        table: What it declares.
-        hints: What a schema says about the types inside it, by their places.
+        table: Its definition.
+        hints: What a schema says about the types inside it, by their paths.
         notes: What a reader should know, such as what could not be taken over.
     """
 

@@ -1,4 +1,4 @@
-"""Names that Python can have, for columns, members, classes and values that may be called anything."""
+"""Valid Python names for columns, fields, classes and values that may have any name."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import unicodedata
 from collections.abc import Collection
 from enum import StrEnum
 
-from kdsl.declare.classes.table import KafkaTable
 from kdsl.formats import format_names
+from kdsl.kafka_table import KafkaTable
 
 _WORDS = re.compile(r"[^\W_]+")
-# What the written modules import or use; no class may take these names.
+# What generated modules import or use; no class may have these names.
 IMPORTED = frozenset(
     {
         *("Annotated", "Any", "Col", "Decimal", "Float32", "Header", "Int16", "Int32", "Int8", "KafkaTable", "Key"),
@@ -34,53 +34,53 @@ _OF_TABLES = frozenset(name for name in dir(KafkaTable) if not name.startswith("
 _OF_ENUMS = frozenset(name for name in dir(StrEnum) if not name.startswith("_")) | {"name", "value", "mro"}
 
 
-def attribute(name: str, taken: Collection[str], *, of_table: bool = False) -> str:
-    """A name for an attribute: the given one where Python can have it, else one like it.
+def attribute_name(name: str, taken: Collection[str], *, of_table: bool = False) -> str:
+    """A name for an attribute: the column's own if Python allows it, else a similar one.
 
     Args:
-        name: What the column or member is called.
+        name: The name of the column or field.
         taken: Names that the class has already.
-        of_table: Whether it stands in a table class, which has names of its own.
+        of_table: Whether it is an attribute of a table class, which reserves some names.
     """
-    return _free(_legal(name, "column", _OF_TABLES if of_table else frozenset()), taken)
+    return _make_unique(_legal_name(name, "column", _OF_TABLES if of_table else frozenset()), taken)
 
 
-def symbol(value: str, taken: Collection[str]) -> str:
+def symbol_name(value: str, taken: Collection[str]) -> str:
     """A name for a value of an enumeration."""
-    return _free(_legal(value, "value", _OF_ENUMS), taken)
+    return _make_unique(_legal_name(value, "value", _OF_ENUMS), taken)
 
 
 def class_name(name: str, taken: Collection[str], kind: str) -> str:
-    """A name for a class, in capitals: ``user_behavior`` is ``UserBehavior``.
+    """A name for a class, in CamelCase: ``user_behavior`` becomes ``UserBehavior``.
 
     Args:
-        name: What the table or record is called.
+        name: The name of the table or record.
         taken: Names that the module has already.
-        kind: What is put behind a name that stands for something else: ``Table``, ``Record``, ``Enum``.
+        kind: The suffix for a name that has another meaning: ``Table``, ``Record``, ``Enum``.
     """
     plain = unicodedata.normalize("NFKC", name)
-    made = "".join(word[0].upper() + word[1:] for word in _WORDS.findall(plain))
-    made = _identifier(made) or kind
-    if not made.isidentifier():
-        made = kind + made
-    if keyword.iskeyword(made) or hasattr(builtins, made) or made in IMPORTED:
-        made += kind
-    return _free(made, taken)
+    camel = "".join(word[0].upper() + word[1:] for word in _WORDS.findall(plain))
+    camel = _replace_illegal(camel) or kind
+    if not camel.isidentifier():
+        camel = kind + camel
+    if keyword.iskeyword(camel) or hasattr(builtins, camel) or camel in IMPORTED:
+        camel += kind
+    return _make_unique(camel, taken)
 
 
-def _legal(name: str, start: str, reserved: frozenset[str]) -> str:
-    made = _identifier(unicodedata.normalize("NFKC", name)).lstrip("_")
-    if not made.isidentifier():
-        made = f"{start}_{made}".rstrip("_")
-    return f"{made}_" if keyword.iskeyword(made) or made in reserved else made
+def _legal_name(name: str, start: str, reserved: frozenset[str]) -> str:
+    legal = _replace_illegal(unicodedata.normalize("NFKC", name)).lstrip("_")
+    if not legal.isidentifier():
+        legal = f"{start}_{legal}".rstrip("_")
+    return f"{legal}_" if keyword.iskeyword(legal) or legal in reserved else legal
 
 
-def _identifier(text: str) -> str:
-    return "".join(c if f"a{c}".isidentifier() and unicodedata.normalize("NFKC", c) == c else "_" for c in text)
+def _replace_illegal(name: str) -> str:
+    return "".join(c if f"a{c}".isidentifier() and unicodedata.normalize("NFKC", c) == c else "_" for c in name)
 
 
-def _free(name: str, taken: Collection[str]) -> str:
-    made, number = name, 2
-    while made in taken:
-        made, number = f"{name.rstrip('_')}_{number}", number + 1
-    return made
+def _make_unique(name: str, taken: Collection[str]) -> str:
+    unique, number = name, 2
+    while unique in taken:
+        unique, number = f"{name.rstrip('_')}_{number}", number + 1
+    return unique

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import attrs
 
 from kdsl.codegen.imports import Imports
-from kdsl.codegen.layout import INDENT, mapping, part, text
+from kdsl.codegen.layout import INDENT, mapping, part, string_literal
 from kdsl.codegen.literals import Literals
 from kdsl.codegen.secret import Placeholders
 from kdsl.declare.connector import KafkaOptions
@@ -19,22 +18,25 @@ from kdsl.formats import Format
 from kdsl.options import Options
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_OFFSETS = re.compile(r"\s*partition:(\d+),offset:(\d+)\s*")
-_MOMENTS = ("startup", "bounded")
+_BOUNDARIES = ("startup", "bounded")
 
 
-def moment(options: KafkaOptions, side: str) -> tuple[Any, str | None]:
-    """Where a read starts or ends as one value, and what is left out by that.
+def read_boundary(options: KafkaOptions, side: str) -> tuple[Any, str | None]:
+    """Where a read starts or ends, as one value.
+
+    Args:
+        options: The connector's options.
+        side: ``startup`` or ``bounded``.
 
     Returns:
-        The value of ``startup=`` or ``bounded=`` (None where it is the default), and a note.
+        The value of ``startup=`` or ``bounded=`` (None if it is the default), and a note about omitted options.
     """
     mode = getattr(options, side)
     millis, offsets = getattr(options, f"{side}_timestamp"), getattr(options, f"{side}_offsets")
     declared = attrs.fields_dict(type(options))
     keys = {name: declared[f"{side}{name}"].metadata["key"] for name in ("_timestamp", "_offsets")}
     unused = [
-        f"{keys[name]} has no effect in the mode {mode}, and is left out"
+        f"{keys[name]} has no effect in the mode {mode}, and was omitted"
         for name, value, of in (("_timestamp", millis, "timestamp"), ("_offsets", offsets, "specific-offsets"))
         if value is not None and mode != of
     ]
@@ -42,8 +44,7 @@ def moment(options: KafkaOptions, side: str) -> tuple[Any, str | None]:
     if mode == "timestamp" and millis is not None:
         return _EPOCH + timedelta(milliseconds=millis), note
     if mode == "specific-offsets" and offsets is not None:
-        found = [_OFFSETS.fullmatch(part) for part in offsets.split(";") if part.strip()]
-        return {int(m[1]): int(m[2]) for m in found if m}, note
+        return (mode if isinstance(offsets, str) else dict(offsets)), note
     if mode in ("timestamp", "specific-offsets"):
         return mode, note
     return (None if mode == declared[side].default else mode.removesuffix("-offset")), note
@@ -55,7 +56,7 @@ class Arguments:
     Args:
         imports: The module's imports.
         literals: Writes values.
-        placeholders: Takes the place of secrets that are written out.
+        placeholders: Replaces plain-text secrets.
     """
 
     def __init__(self, imports: Imports, literals: Literals, placeholders: Placeholders) -> None:
@@ -63,16 +64,16 @@ class Arguments:
         self.notes: list[str] = []
 
     def of(self, options: KafkaOptions) -> Iterator[str]:
-        """The arguments of the connector's options that differ from their defaults, but for the topic."""
-        for a in options.declared():
+        """The arguments of the connector's options that differ from their defaults, except the topic."""
+        for a in options.declarations():
             value = getattr(options, a.name)
             side = a.name.partition("_")[0]
-            if a.name in _MOMENTS:
-                value, note = moment(options, a.name)
+            if a.name in _BOUNDARIES:
+                value, note = read_boundary(options, a.name)
                 self.notes += [note] if note else []
             if a.name == "delivery" and value == a.default and options.semantic is not None:
                 value = options.semantic  # its old name, which no class has
-            if a.name in ("semantic", "topic") or (side in _MOMENTS and a.name != side):
+            if a.name in ("semantic", "topic") or (side in _BOUNDARIES and a.name != side):
                 continue
             if value is not None and value != a.default:
                 yield f"{a.name}={self._value(value)}"
@@ -80,38 +81,38 @@ class Arguments:
     def topics(self, options: KafkaOptions) -> Iterator[str]:
         """The argument that names the topics."""
         if len(options.topic) == 1:
-            yield f"topic={text(options.topic[0])}"
+            yield f"topic={string_literal(options.topic[0])}"
         elif options.topic:
-            yield part("topic=", list(map(text, options.topic)), INDENT, "[]")
+            yield part("topic=", list(map(string_literal, options.topic)), INDENT, "[]")
 
     def format(self, name: str, chosen: Format | None) -> Iterator[str]:
         """The argument of a format."""
         if chosen is not None:
             yield self._format(name, chosen)
 
-    def properties(self, given: dict[str, str]) -> Iterator[str]:
+    def properties(self, properties: dict[str, str]) -> Iterator[str]:
         """The arguments of the client's properties."""
-        rest = dict(given)
+        rest = dict(properties)
         if rest.get("group.id"):
-            yield f"group_id={text(rest.pop('group.id'))}"
+            yield f"group_id={string_literal(rest.pop('group.id'))}"
         if rest:
-            entries = ((text(key), text(value)) for key, value in rest.items())
+            entries = ((string_literal(key), string_literal(value)) for key, value in rest.items())
             yield mapping("properties=", entries, INDENT)
 
     def _format(self, name: str, chosen: Options) -> str:
         cls = type(chosen)
-        given = self._placeholders.of(chosen)
-        parts = [f"{option}={self._value(value)}" for option, value in given.items()]
-        return part(f"{name}={self._imports.name(_home(cls), cls.__name__)}", parts, INDENT)
+        options = self._placeholders.of(chosen)
+        parts = [f"{option}={self._value(value)}" for option, value in options.items()]
+        return part(f"{name}={self._imports.name(_import_module(cls), cls.__name__)}", parts, INDENT)
 
     def _value(self, value: Any) -> str:
         if isinstance(value, timedelta):
-            return text(duration_text(value))
+            return string_literal(duration_text(value))
         return self._literals.scalar(value)
 
 
-def _home(cls: type) -> str:
-    """The module from which people import a format."""
+def _import_module(cls: type) -> str:
+    """The module from which a user imports a format."""
     import kdsl
 
     return "kdsl" if getattr(kdsl, cls.__name__, None) is cls else cls.__module__

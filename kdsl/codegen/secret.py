@@ -1,4 +1,4 @@
-"""Secrets that a table holds written out: generated text has references to the environment in their place."""
+"""Plain-text secrets of a table: generated source has references to the environment instead."""
 
 from __future__ import annotations
 
@@ -8,48 +8,50 @@ from typing import Any
 
 import attrs
 
-from kdsl.client.properties import Properties
+from kdsl.client_settings.properties import Properties
 from kdsl.options import Options
 from kdsl.secrets import Secret
 
 
 class Placeholders:
-    """Gives references in the place of secrets, and tells which.
+    """Replaces plain-text secrets by references, and notes which.
 
     Attributes:
-        notes: What to set in the environment.
+        notes: The environment variables to set.
     """
 
     def __init__(self) -> None:
         self.notes: list[str] = []
 
-    def properties(self, given: Properties) -> dict[str, str]:
-        """Client properties without secrets that are written out."""
-        return {key: self._plain(key, value) for key, value in given.items()}
+    def properties(self, properties: Properties) -> dict[str, str]:
+        """Client properties without plain-text secrets."""
+        return {key: self._replace(key, value) for key, value in properties.items()}
 
     def of(self, group: Options) -> dict[str, Any]:
         """The options of a group that differ from their defaults, by their Python names, without secrets."""
         return {
-            a.name: self._inside(f"{type(group).__name__}.{a.metadata['key']}", getattr(group, a.name))
+            a.name: self._replace_nested(f"{type(group).__name__}.{a.metadata['key']}", getattr(group, a.name))
             for a in attrs.fields(type(group))
             if getattr(group, a.name) != a.default and getattr(group, a.name) is not None
         }
 
-    def texts(self, group: Options) -> dict[str, str]:
+    def to_strings(self, group: Options) -> dict[str, str]:
         """The options of a group under Flink's keys, without secrets."""
-        kept = {a.name: self._inside(a.metadata["key"], getattr(group, a.name)) for a in attrs.fields(type(group))}
-        return type(group)(**{k: v for k, v in kept.items() if v is not attrs.NOTHING}).to_strings()
+        fields = attrs.fields(type(group))
+        options = {a.name: self._replace_nested(a.metadata["key"], getattr(group, a.name)) for a in fields}
+        return type(group)(**{k: v for k, v in options.items() if v is not attrs.NOTHING}).to_strings()
 
-    def _inside(self, name: str, value: Any) -> Any:
+    def _replace_nested(self, name: str, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {key: self._inside(f"{name}.{key}", held) for key, held in value.items()}
-        return self._plain(name, value) if isinstance(value, Secret) else value
+            return {key: self._replace_nested(f"{name}.{key}", item) for key, item in value.items()}
+        return self._replace(name, value) if isinstance(value, Secret) else value
 
-    def _plain(self, name: str, value: str | Secret) -> str:
+    def _replace(self, name: str, value: str | Secret) -> str:
         if not isinstance(value, Secret):
             return value
         variable = re.sub(r"\W+", "_", name).upper()
         self.notes.append(
-            f"the value of {name!r} is a secret, which is not written here; set the environment variable {variable}"
+            f"the value of {name!r} is a secret, which was replaced by a reference; set the environment variable "
+            f"{variable}"
         )
         return f"${{env:{variable}}}"

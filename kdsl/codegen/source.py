@@ -1,4 +1,4 @@
-"""Tables as Python source: one module of table classes, complete with imports, records and enumerations."""
+"""Generates Python source: one module of table classes, with its imports, records and enumerations."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import attrs
 
-from kdsl.codegen.annotations import Ann, Annotations, Classes, header_list
+from kdsl.codegen.annotations import Annotation, Annotations, Classes, is_header_list
 from kdsl.codegen.imports import Imports
-from kdsl.codegen.layout import INDENT, WIDTH, call, docstring, fits, part, text
-from kdsl.codegen.model import CodegenError, Draft, within_reach
-from kdsl.codegen.names import attribute, class_name
+from kdsl.codegen.layout import INDENT, WIDTH, call, docstring, fits, part, string_literal
+from kdsl.codegen.model import CodegenError, TableDraft, catch_recursion
+from kdsl.codegen.names import attribute_name, class_name
 from kdsl.codegen.options import Arguments
 from kdsl.codegen.secret import Placeholders
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
@@ -20,33 +20,35 @@ from kdsl.declare.metadata import METADATA
 from kdsl.errors import fail_on, listing
 
 
-@within_reach()
-def to_python(tables: Sequence[TableDef | Draft] | TableDef | Draft, *, heading: str = "Kafka tables.") -> str:
-    """Tables as the source of a module.
+@catch_recursion()
+def to_python(
+    tables: Sequence[TableDef | TableDraft] | TableDef | TableDraft, *, heading: str = "Kafka tables."
+) -> str:
+    """Generate the source of a module with table classes.
 
-    The classes declare equal tables when the module is imported. The same tables always give the same text; formatters
-    leave it as it is at any line length from 88 on.
+    The classes declare equal tables when the module is imported. The same tables always produce the same source, which
+    formatters leave unchanged at any line length from 88 on.
 
     Args:
         tables: The tables.
-        heading: What the module's docstring begins with.
+        heading: The first line of the module's docstring.
 
     Raises:
-        ResolveError: A table was not read without problems.
-        CodegenError: A table says something that no class can.
+        ResolveError: A table has problems.
+        CodegenError: A table has something that a class cannot express.
     """
-    several = [tables] if isinstance(tables, TableDef | Draft) else tables
-    return _Module(tuple(d if isinstance(d, Draft) else Draft(d) for d in several)).text(heading)
+    sequence = [tables] if isinstance(tables, TableDef | TableDraft) else tables
+    return _Module(tuple(d if isinstance(d, TableDraft) else TableDraft(d) for d in sequence)).source(heading)
 
 
 class _Module:
-    def __init__(self, drafts: tuple[Draft, ...]) -> None:
+    def __init__(self, drafts: tuple[TableDraft, ...]) -> None:
         self.drafts = drafts
         for draft in drafts:
             table = draft.table
-            fail_on([*table.problems, *_wrong_options(table)], table.name)
+            fail_on([*table.problems, *_option_problems(table)], table.name)
         self.attributes = [_attributes(d.table) for d in drafts]
-        taken = {name for found in self.attributes for name in found}
+        taken = {name for attributes in self.attributes for name in attributes}
         self.names: list[str] = []
         for draft in drafts:
             self.names.append(class_name(draft.table.name, {*taken, *self.names}, "Table"))
@@ -56,30 +58,30 @@ class _Module:
         self.placeholders = Placeholders()
         self.notes: list[str] = []
 
-    def text(self, heading: str) -> str:
-        """The module."""
+    def source(self, heading: str) -> str:
+        """The source of the module."""
         parts = list(self.annotations.classes(self.drafts))
         for draft, name, attributes in zip(self.drafts, self.names, self.attributes, strict=True):
-            made = self._table(draft, name, attributes)
-            parts += [*self.annotations.aliases(), made]
-        told = dict.fromkeys([*(n for d in self.drafts for n in d.notes), *self.placeholders.notes, *self.notes])
-        notes = "\n".join(line for note in told for line in _note(note))
-        head = docstring(f"{heading}\n\nTo know:\n{notes}" if notes else heading, "")
-        if head is None:  # a note that no docstring can hold
-            comments = [f"# {line}" for note in told for line in _note(repr(note))]
+            table_class = self._table(draft, name, attributes)
+            parts += [*self.annotations.aliases(), table_class]
+        unique = dict.fromkeys([*(n for d in self.drafts for n in d.notes), *self.placeholders.notes, *self.notes])
+        notes = "\n".join(line for note in unique for line in _wrap_note(note))
+        head = docstring(f"{heading}\n\nNotes:\n{notes}" if notes else heading, "")
+        if head is None:  # a note that cannot be part of a docstring
+            comments = [f"# {line}" for note in unique for line in _wrap_note(repr(note))]
             head = "\n".join([docstring(heading, "") or '"""Kafka tables."""', "", *comments])
         lines = "\n".join(self.imports.lines())
-        return "\n".join([head, "", lines, "", "\n" + "\n\n\n".join(_joined(parts)), ""])
+        return "\n".join([head, "", lines, "", "\n" + "\n\n\n".join(_join_parts(parts)), ""])
 
-    def _table(self, draft: Draft, name: str, attributes: dict[str, ColumnDef]) -> str:
+    def _table(self, draft: TableDraft, name: str, attributes: dict[str, ColumnDef]) -> str:
         table = draft.table
         doc = docstring(table.comment, INDENT) if table.comment else None
         arguments = Arguments(self.imports, self.annotations.literals, self.placeholders)
         marks = _Marks(table)
-        given = [
+        options = [
             self.imports.kdsl("KafkaTable" if table.upserts is None else "UpsertTable"),
-            *([f"name={text(table.name)}"] if table.name != name else []),
-            *([f"comment={text(table.comment)}"] if table.comment and doc is None else []),
+            *([f"name={string_literal(table.name)}"] if table.name != name else []),
+            *([f"comment={string_literal(table.comment)}"] if table.comment and doc is None else []),
             *arguments.topics(table.options),
             *arguments.format("key", table.key_format),
             *arguments.format("value", table.value_format),
@@ -89,89 +91,93 @@ class _Module:
         ]
         self.notes += [f"{table.name}: {note}" for note in arguments.notes]
         body = [line for a, column in attributes.items() for line in self._column(draft, a, column, marks)]
-        head = call(f"class {name}(", given, tail="):")
+        head = call(f"class {name}(", options, tail="):")
         lines = [head, *([doc, *([""] if body else [])] if doc else []), *body]
         return "\n".join(lines if doc or body else [*lines, f"{INDENT}pass"])
 
-    def _column(self, draft: Draft, name: str, column: ColumnDef, marks: _Marks) -> Iterator[str]:
+    def _column(self, draft: TableDraft, name: str, column: ColumnDef, marks: _Marks) -> Iterator[str]:
         path = (column.name,)
         doc = docstring(column.comment, INDENT) if column.comment else None
-        wanted, explicit = (Ann(""), None) if header_list(column) else self.annotations.parts(draft, path, column.type)
+        wanted, explicit = (
+            (Annotation(""), None) if is_header_list(column) else self.annotations.parts(draft, path, column.type)
+        )
         wanted = attrs.evolve(wanted, null=column.type.nullable)
         watermarks = [w.delay for w in draft.table.watermarks if w.column == column.name]
         if len(watermarks) > 1:
-            raise CodegenError(f"{draft.table.name}.{column.name} has {len(watermarks)} watermarks, and can have one")
-        said = [
-            *([f"watermark={text(watermarks[0])}"] if watermarks else []),
-            *([f"comment={text(column.comment)}"] if column.comment is not None and doc is None else []),
-            *([f"name={text(column.name)}"] if column.name != name else []),
+            raise CodegenError(
+                f"{draft.table.name}.{column.name} has {len(watermarks)} watermarks; a column can have only one"
+            )
+        rest = [
+            *([f"watermark={string_literal(watermarks[0])}"] if watermarks else []),
+            *([f"comment={string_literal(column.comment)}"] if column.comment is not None and doc is None else []),
+            *([f"name={string_literal(column.name)}"] if column.name != name else []),
         ]
         default = []
         if column.default is not MISSING:
             default = [f"default={self.annotations.value(draft, path, column.type, column.default)}"]
-        kind = [] if explicit is None else [f"type={text(explicit.spelling)}"]
+        kind = [] if explicit is None else [f"type={string_literal(explicit.spelling)}"]
         function, first, mark = "col", [], ""
         wrapper = self.imports.kdsl("Virtual" if column.virtual or column.role == "computed" else marks.of(column))
         if column.role == "computed":
-            function, first = "expression", _sql(draft.table, column)
+            function, first = "expression", _expression_arguments(draft.table, column)
         elif column.role == "metadata":
             kind = _metadata_type(column)
             function, first, mark = self._metadata(column)
-        given = [*first, *kind, *default, *said]
-        if header_list(column):
-            wanted = Ann(self.imports.builtin("list"), (Ann(self.imports.kdsl("Header")),))
-        made = Ann(wrapper, (wanted,))
+        arguments = [*first, *kind, *default, *rest]
+        if is_header_list(column):
+            wanted = Annotation(self.imports.builtin("list"), (Annotation(self.imports.kdsl("Header")),))
+        annotation = Annotation(wrapper, (wanted,))
         if mark:
-            made = Ann(self.imports.name("typing", "Annotated"), (made, Ann(mark)))
+            annotation = Annotation(self.imports.name("typing", "Annotated"), (annotation, Annotation(mark)))
         head = f"{INDENT}{name}: "
-        if given:
-            called = f" = {self.imports.kdsl(function)}("
-            made = self.annotations.fitted(head, made, called, name)
-            yield call(f"{head.strip()} {made}{called}", given, INDENT)
+        if arguments:
+            tail = f" = {self.imports.kdsl(function)}("
+            annotation = self.annotations.shorten(head, annotation, tail, name)
+            yield call(f"{head.strip()} {annotation}{tail}", arguments, INDENT)
         else:
-            made = self.annotations.fitted(head, made, "", name)
-            line = f"{head}{made}"
+            annotation = self.annotations.shorten(head, annotation, "", name)
+            line = f"{head}{annotation}"
             yield line if fits(line) else f"{line}  # fmt: skip"
         if doc:
             yield doc
 
     def _metadata(self, column: ColumnDef) -> tuple[str, list[str], str]:
-        """The function that makes a metadata column, its argument, and the mark where no function can say it."""
+        """The function that declares a metadata column, its argument, and a mark for what no function declares."""
         if column.virtual:
-            return "virtual", [text(column.shows)], ""
+            return "virtual", [string_literal(column.shows)], ""
         known = METADATA.get(column.shows)
         if known is not None and known.writable:
-            return "metadata", [text(column.shows)], ""
-        return "col", [], f"{self.imports.kdsl('Metadata')}({text(column.shows)})"
+            return "metadata", [string_literal(column.shows)], ""
+        return "col", [], f"{self.imports.kdsl('Metadata')}({string_literal(column.shows)})"
 
 
 def _metadata_type(column: ColumnDef) -> list[str]:
     known = METADATA.get(column.shows)
     plain = known is not None and known.type == column.type
-    return [] if plain else [f"type={text(column.type.spelling)}"]
+    return [] if plain else [f"type={string_literal(column.type.spelling)}"]
 
 
-def _note(note: str) -> list[str]:
-    """A note as lines that are short."""
+def _wrap_note(note: str) -> list[str]:
+    """A note as short lines."""
     words = " ".join(note.split())
     return textwrap.wrap(
         f"- {words}", WIDTH - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
 
 
-def _sql(table: TableDef, column: ColumnDef) -> list[str]:
-    """The expression of a computed column, in the SQL in which it was written."""
+def _expression_arguments(table: TableDef, column: ColumnDef) -> list[str]:
+    """The arguments of ``expression``: the SQL of a computed column, in its original dialect."""
     assert column.expression is not None
     if column.expression.column is not None:
         raise CodegenError(
-            f"{table.name}.{column.name} is worked out by a Python function that calls Spark, which no text says"
+            f"{table.name}.{column.name} is computed by a Python function that calls Spark, whose source is unknown"
         )
     if column.expression.flink is not None:
-        return [text(column.expression.flink), 'dialect="flink"']
-    return [text(column.expression.text)]
+        return [string_literal(column.expression.flink), 'dialect="flink"']
+    return [string_literal(column.expression.text)]
 
 
-def _wrong_options(table: TableDef) -> Iterator[Any]:
+def _option_problems(table: TableDef) -> Iterator[Any]:
     for group in (table.options, table.key_format, table.value_format):
         if group is not None:
             yield from group.problems(table.option_name)
@@ -179,17 +185,17 @@ def _wrong_options(table: TableDef) -> Iterator[Any]:
 
 def _attributes(table: TableDef) -> dict[str, ColumnDef]:
     """The attributes of a table class with their columns."""
-    found: dict[str, ColumnDef] = {}
+    attributes: dict[str, ColumnDef] = {}
     for column in table.columns:
-        found[attribute(column.name, found, of_table=True)] = column
+        attributes[attribute_name(column.name, attributes, of_table=True)] = column
     missing = [w.column for w in table.watermarks if w.column not in {c.name for c in table.columns}]
     if missing:
-        raise CodegenError(f"{table.name} has a watermark for {listing(missing)}, which is no column")
-    return found
+        raise CodegenError(f"{table.name} has a watermark for {listing(missing)}, which is not one of its columns")
+    return attributes
 
 
 class _Marks:
-    """Which columns are marked as keys, and what marks cannot say."""
+    """The marks of key columns, and the arguments for what marks cannot express."""
 
     def __init__(self, table: TableDef) -> None:
         physical = [c.name for c in table.columns if c.role == "physical"]
@@ -201,7 +207,7 @@ class _Marks:
         self._marked_primary = self._marked and tuple(n for n in keys if n in self._primary) == self._primary
 
     def of(self, column: ColumnDef) -> str:
-        """The wrapper of a column that a row carries."""
+        """The wrapper of a column that is part of rows."""
         if column.role != "physical" or not self._marked or column.name not in self._key:
             return "Col"
         if self._marked_primary and column.name in self._primary:
@@ -209,22 +215,26 @@ class _Marks:
         return "Col" if self._upserts else "Key"
 
     def arguments(self) -> Iterator[str]:
-        """The arguments that say what marks do not."""
-        for name, said, columns in (
+        """The arguments for what marks do not express."""
+        for name, marked, columns in (
             ("key_fields", self._in_order or self._upserts, self._key),
             ("primary_key", self._marked_primary, self._primary),
         ):
-            if not said and columns:
-                yield part(f"{name}=", list(map(text, columns)), INDENT, "[]")
+            if not marked and columns:
+                yield part(f"{name}=", list(map(string_literal, columns)), INDENT, "[]")
 
 
-def _joined(parts: list[str]) -> list[str]:
-    """Classes and aliases; aliases stand close together."""
-    made: list[str] = []
-    for one in parts:
-        close = made and not one.startswith(("class ", "@")) and not made[-1].startswith(("class ", "@"))
-        if close:
-            made[-1] += f"\n{one}"
+def _join_parts(parts: list[str]) -> list[str]:
+    """Join neighbouring aliases, so that no empty lines separate them.
+
+    Args:
+        parts: The source of each class and alias.
+    """
+    joined: list[str] = []
+    for source in parts:
+        both_aliases = joined and not source.startswith(("class ", "@")) and not joined[-1].startswith(("class ", "@"))
+        if both_aliases:
+            joined[-1] += f"\n{source}"
         else:
-            made.append(one)
-    return made
+            joined.append(source)
+    return joined

@@ -1,4 +1,4 @@
-"""Tables as YAML documents."""
+"""Writes tables as YAML documents."""
 
 from __future__ import annotations
 
@@ -7,67 +7,81 @@ from typing import Any
 
 import yaml
 
-from kdsl.codegen.model import CodegenError
+from kdsl.codegen.model import CodegenError, comment_lines
 from kdsl.codegen.secret import Placeholders
-from kdsl.codegen.with_options import with_options
+from kdsl.codegen.with_options import with_clause_options
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
+
+
+class _Dumper(yaml.SafeDumper):
+    """Escapes the line breaks of other systems, which a YAML parser would replace by line feeds."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = '"' if any(c in "\x85\u2028\u2029" for c in text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 def to_yaml(table: TableDef) -> str:
     """A table as a YAML document, which `kdsl.load_tables` reads.
 
-    What a document has no words for (the default of a column) is listed in comments at its top.
+    What a document cannot express (the default of a column) is listed in comments at its top.
 
     Raises:
-        ResolveError: The table was not read without problems.
-        CodegenError: The table says something that no document can, as an expression that only Python works out.
+        ResolveError: The table has problems.
+        CodegenError: The table has something that a document cannot express, such as an expression that only Python
+            computes.
     """
-    return yaml_of([table])[0]
+    return write_yaml([table])[0]
 
 
-def yaml_of(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
-    """Tables as a document, and what it does not say; see `to_yaml`."""
+def write_yaml(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
+    """Tables as a document, and notes on what it does not contain; see `to_yaml`."""
     notes: list[str] = []
     document = {"tables": [_table(table, notes) for table in tables]}
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)
-    return "".join(f"# {line}\n" for note in notes for line in note.splitlines()) + text, notes
+    text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return "".join(f"# {line}\n" for note in notes for line in comment_lines(note)) + text, notes
 
 
 def _table(table: TableDef, notes: list[str]) -> dict[str, Any]:
     placeholders = Placeholders()
-    options = with_options(table, placeholders)
+    options = with_clause_options(table, placeholders)
     notes += [f"{table.name}: {note}" for note in placeholders.notes]
     notes += [
-        f"{table.name}: not said here: the default of {c.name!r} ({c.default!r})"
+        f"{table.name}: not included: the default of {c.name!r} ({c.default!r})"
         for c in table.columns
         if c.default is not MISSING
     ]
-    made: dict[str, Any] = {"name": table.name}
+    entry: dict[str, Any] = {"name": table.name}
     if table.comment is not None:
-        made["comment"] = table.comment
-    made["columns"] = [_column(table, column) for column in table.columns]
+        entry["comment"] = table.comment
+    entry["columns"] = [_column(table, column) for column in table.columns]
     if table.primary_key:
-        made["primary_key"] = list(table.primary_key)
+        entry["primary_key"] = list(table.primary_key)
     if len(table.watermarks) > 1:
-        raise CodegenError(f"{table.name} has {len(table.watermarks)} watermarks, and a document has one")
+        raise CodegenError(f"{table.name} has {len(table.watermarks)} watermarks; a document can have only one")
     for watermark in table.watermarks:
-        made["watermark"] = {"column": watermark.column, "delay": watermark.delay}
-    return made | {"options": options}
+        entry["watermark"] = {"column": watermark.column, "delay": watermark.delay}
+    return entry | {"options": options}
 
 
 def _column(table: TableDef, column: ColumnDef) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": column.name, "type": str(column.type)}
+    entry: dict[str, Any] = {"name": column.name, "type": str(column.type)}
     if column.role == "metadata":
-        made["metadata"] = True if column.shows == column.name else column.shows
+        entry["metadata"] = True if column.shows == column.name else column.shows
         if column.virtual:
-            made["virtual"] = True
+            entry["virtual"] = True
     if column.role == "computed":
         assert column.expression is not None
         if column.expression.column is not None:
             raise CodegenError(
-                f"{table.name}.{column.name} is worked out by a Python function that calls Spark, which no SQL says"
+                f"{table.name}.{column.name} is computed by a Python function that calls Spark, which SQL cannot "
+                "express"
             )
-        made["computed"] = column.expression.text
+        entry["computed"] = column.expression.text
     if column.comment is not None:
-        made["comment"] = column.comment
-    return made
+        entry["comment"] = column.comment
+    return entry

@@ -1,7 +1,7 @@
 """Tables as configuration: plain classes for code, and YAML documents read into them through cattrs.
 
 Options stand under Flink's keys, types in Flink's SQL spelling; both give the same `TableDef` as a table class. Errors
-name the place in the document as a path and a line.
+give the location in the document as a path and a line.
 """
 
 from __future__ import annotations
@@ -123,25 +123,28 @@ class _Builder:
             message = "a column is computed or metadata, not both"
             self.problems.append(Problem("column-role", message, "remove 'computed' or 'metadata'", where))
         if config.computed is not None and not config.computed.strip():
-            self.problems.append(Problem("computed", "the expression is empty", "write SQL, as amount * 2", where))
+            self.problems.append(Problem("computed", "the expression is empty", "write SQL, such as amount * 2", where))
         if config.virtual and role != "metadata":
             message = f"only a metadata column can be virtual, but this one is {role}"
             self.problems.append(Problem("column-virtual", message, "remove 'virtual', or add 'metadata'", where))
+        kind = self.type(config, self.place(f".columns[{index}].type", config.name))
         return ColumnDef(
             name=config.name,
-            type=self.type(config, self.place(f".columns[{index}].type", config.name)),
+            type=kind or STRING,
             role=role,
             metadata_key=config.metadata if isinstance(config.metadata, str) else None,
             virtual=config.virtual,
             expression=None if config.computed is None else Expression(config.computed),
             comment=config.comment,
+            type_known=kind is not None,
             where=where,
         )
 
-    def type(self, config: ColumnConfig, where: Where) -> DataType:
+    def type(self, config: ColumnConfig, where: Where) -> DataType | None:
+        """The type of a column; None where it cannot be read, which is among the problems."""
         try:
             return parse_type(config.type)
         except TypeSyntaxError as e:
-            fix = "write a type in SQL, as DECIMAL(10, 2) or ROW<a INT, b ARRAY<STRING>>"
+            fix = "write a type in SQL, such as DECIMAL(10, 2) or ROW<a INT, b ARRAY<STRING>>"
             self.problems.append(Problem("type-syntax", str(e), fix, where))
-            return STRING
+            return None

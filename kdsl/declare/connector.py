@@ -1,6 +1,6 @@
 """The options of the ``kafka`` connector, each declared once.
 
-Source: Flink's KafkaConnectorOptions (RULES section 1), seeds 000 and 001. Python names are what a table class takes.
+Source: Flink's KafkaConnectorOptions (RULES section 1). The Python names are the keywords of a table class.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import ClassVar, Literal
 
-from kdsl.options import Options, option
+from kdsl.declare.start_and_end import format_offsets, parse_offsets
+from kdsl.options import Codec, Options, option
 
 StartupMode = Literal["group-offsets", "earliest-offset", "latest-offset", "timestamp", "specific-offsets"]
 BoundedMode = Literal["unbounded", "latest-offset", "group-offsets", "timestamp", "specific-offsets"]
@@ -23,32 +24,42 @@ EmitStrategy = Literal["on-periodic", "on-event"]
 ChangelogMode = Literal["full", "upsert"]
 
 MOST_BUCKETS = 65_536
-_ALWAYS_ALL = "an upsert table is read from the beginning, for only all records show what holds now"
+_ALWAYS_ALL = "an upsert table is always read from the beginning, because only all records give its current rows"
 
 
 def _positive(value: int | None) -> str | None:
     if value is None or 0 < value < 1 << 31:
         return None
-    return "give a number greater than 0" if value <= 0 else "give a number less than 2147483648"
+    return "use a number greater than 0" if value <= 0 else "use a number less than 2147483648"
 
 
 def _some_time(value: timedelta | None) -> str | None:
-    return None if value is None or value > timedelta() else "give a duration longer than 0"
+    return None if value is None or value > timedelta() else "use a duration longer than 0"
 
 
 def _some_text(value: str | None) -> str | None:
-    return "write a text, or leave it out" if value == "" else None
+    return "write a string, or remove the option" if value == "" else None
+
+
+def _some_buckets(value: int) -> str | None:
+    return None if 0 < value <= MOST_BUCKETS else f"use a number from 1 to {MOST_BUCKETS}"
+
+
+_OFFSETS = Codec(parse_offsets, format_offsets)
 
 
 class KafkaOptions(Options):
-    """What a table says about its topics, beside its columns, formats and client properties."""
+    """The options of a table, without its columns, formats and client properties."""
 
     title = "the connector 'kafka'"
     connector: ClassVar[str] = "kafka"
 
     topic: tuple[str, ...] = option("topic", "The topics, separated by ';'. Either this or topic-pattern.", default=())
     topic_pattern: str | None = option(
-        "topic-pattern", "A regular expression that the whole name of a topic must match.", default=None
+        "topic-pattern",
+        "A regular expression that the whole name of a topic must match, in Java's language or Python's; constructs "
+        "that only one of them has keep their meaning.",
+        default=None,
     )
     key_prefix: str = option(
         "key.fields-prefix",
@@ -62,7 +73,7 @@ class KafkaOptions(Options):
     )
     value_fields: ValueFields = option(
         "value.fields-include",
-        "Whether the key columns stand in the message value too.",
+        "Whether the message value also contains the key columns.",
         default="ALL",
         ignore_case=True,
     )
@@ -78,10 +89,11 @@ class KafkaOptions(Options):
         "that is not older.",
         default=None,
     )
-    startup_offsets: str | None = option(
+    startup_offsets: Mapping[int, int] | str | None = option(
         "scan.startup.specific-offsets",
         "For the startup mode specific-offsets: 'partition:0,offset:42;partition:1,offset:300'.",
         default=None,
+        codec=_OFFSETS,
     )
     bounded: BoundedMode = option(
         "scan.bounded.mode",
@@ -96,15 +108,16 @@ class KafkaOptions(Options):
         "record that is not older.",
         default=None,
     )
-    bounded_offsets: str | None = option(
+    bounded_offsets: Mapping[int, int] | str | None = option(
         "scan.bounded.specific-offsets",
         "For the bounded mode specific-offsets: 'partition:0,offset:42;partition:1,offset:300'; the record at the "
         "offset is not read any more.",
         default=None,
+        codec=_OFFSETS,
     )
     header_filter: str | None = option(
         "scan.header-filter",
-        "Keep the records whose headers match: 'depart:toy|depart:book&!env:test', worked out from left to right.",
+        "Keep the records whose headers match: 'depart:toy|depart:book&!env:test', evaluated from left to right.",
         default=None,
         check=_some_text,
     )
@@ -139,7 +152,7 @@ class KafkaOptions(Options):
     )
     watermark_emit: EmitStrategy = option(
         "scan.watermark.emit.strategy",
-        "Taken over from Flink. Spark moves the watermark once for each micro-batch, whatever stands here.",
+        "A Flink option without effect: Spark advances the watermark once for each micro-batch.",
         default="on-periodic",
         ignore_case=True,
     )
@@ -157,14 +170,36 @@ class KafkaOptions(Options):
     )
     watermark_update: timedelta = option(
         "scan.watermark.alignment.update-interval",
-        "Taken over from Flink. Partitions are aligned with each micro-batch, whatever stands here.",
+        "A Flink option without effect: partitions are aligned with each micro-batch.",
         default=timedelta(seconds=1),
         check=_some_time,
     )
     watermark_idle: timedelta | None = option(
         "scan.watermark.idle-timeout",
-        "Taken over from Flink. A silent partition never holds Spark's watermark back.",
+        "A Flink option without effect: an idle partition does not hold Spark's watermark back.",
         default=None,
+    )
+    cdc_events_duplicate: bool = option(
+        "cdc-events-duplicate",
+        "Of change data with a primary key: keep the last row of each key, and give the changes between rows, as an "
+        "upsert table does. Events that come again change nothing, and updates and deletes need no row before; what "
+        "stands in 'before' counts only by its key.",
+        default=False,
+        side="read",
+    )
+    changelog: ChangelogMode = option(
+        "scan.changelog.mode",
+        "Where the last row of each key is kept (upsert-kafka; change data with cdc-events-duplicate). full: +I, -U, "
+        "+U and -D with before-images, for which a stream keeps the last row of each key. upsert: the last change (+U "
+        "or -D) of each key in a micro-batch, for which it keeps nothing.",
+        default="full",
+    )
+    changelog_buckets: int = option(
+        "scan.changelog.buckets",
+        "How many buckets the keys of the kept rows are divided into. A bucket is read and written as a whole when one "
+        "of its keys changes. Fixed with the checkpoint.",
+        default=64,
+        check=_some_buckets,
     )
     partitioner: str = option(
         "sink.partitioner",
@@ -191,27 +226,28 @@ class KafkaOptions(Options):
     )
     transactional_id_prefix: str | None = option(
         "sink.transactional-id-prefix",
-        "How the names of the transactions of an exactly-once sink begin; no other job on the cluster may use it.",
+        "The prefix of the transactional ids of an exactly-once sink; no other job on the cluster may use it.",
         default=None,
         check=_some_text,
     )
     transaction_naming: Naming = option(
         "sink.transaction-naming-strategy",
-        "Taken over from Flink. kdsl always uses a small pool of names again and again.",
+        "A Flink option without effect: kdsl always reuses a small pool of transactional ids.",
         default="POOLING",
         ignore_case=True,
     )
     exactly_once: ExactlyOnce = option(
         "sink.exactly-once.mode",
-        "direct: rows that are the same when a batch is worked out again go to Kafka at once. staged: any rows; they "
-        "are first written beside the checkpoint.",
+        "direct: rows that are the same when a batch is computed again are written to Kafka at once. staged: any rows; "
+        "they are first stored in the checkpoint's folder.",
         default="direct",
         ignore_case=True,
     )
-    transport: Transport = option(
+    transport: Transport | None = option(
         "transport",
-        "The client that reads and writes: librdkafka, which needs no jar, or jvm, which is Spark's own connector.",
-        default="librdkafka",
+        "The client that reads and writes: librdkafka, which needs no jar, or jvm, which is Spark's own connector. By "
+        "default librdkafka, and jvm for a login with GSSAPI (Kerberos), which only Java's clients have.",
+        default=None,
         ignore_case=True,
     )
     latency: Latency = option(
@@ -221,7 +257,10 @@ class KafkaOptions(Options):
         ignore_case=True,
     )
     dew_endpoint: str | None = option(
-        "dew.endpoint", "Where the secrets provider 'dew' finds its service.", default=None, check=_some_text
+        "dew.endpoint",
+        "The address of the service that the secrets provider 'dew' asks.",
+        default=None,
+        check=_some_text,
     )
     dew_secret: str | None = option(
         "dew.csms.secretName", "The secret of the service that holds the keys.", default=None, check=_some_text
@@ -237,14 +276,10 @@ class KafkaOptions(Options):
     )
 
 
-def _some_buckets(value: int) -> str | None:
-    return None if 0 < value <= MOST_BUCKETS else f"give a number from 1 to {MOST_BUCKETS}"
-
-
 class UpsertOptions(KafkaOptions):
-    """What an upsert table says: the options of a topic, but for where a read starts, which is always the beginning.
+    """The options of an upsert table: those of a topic, except for where a read starts, which is always the beginning.
 
-    Source: Flink's UpsertKafkaDynamicTableFactory (RULES section 11), seed 004.
+    Source: Flink's UpsertKafkaDynamicTableFactory (RULES section 11).
     """
 
     title = "the connector 'upsert-kafka'"
@@ -255,6 +290,7 @@ class UpsertOptions(KafkaOptions):
         "startup_offsets": _ALWAYS_ALL,
         "partitioner": "changes of one key must go to one partition, which the key chooses",
         "semantic": "",
+        "cdc_events_duplicate": "an upsert table always keeps the last row of each key",
     }
 
     startup: StartupMode = option("scan.startup.mode", "Always the beginning.", default="earliest-offset")
@@ -268,17 +304,4 @@ class UpsertOptions(KafkaOptions):
         "sink.buffer-flush.interval",
         "How long a writing task gathers at most. Whatever it is, all is written at the end of each micro-batch.",
         default=timedelta(),
-    )
-    changelog: ChangelogMode = option(
-        "scan.changelog.mode",
-        "full: +I, -U, +U and -D with before-images, for which a stream keeps the last row of each key. upsert: the "
-        "last change (+U or -D) of each key in a micro-batch, for which it keeps nothing.",
-        default="full",
-    )
-    changelog_buckets: int = option(
-        "scan.changelog.buckets",
-        "Over how many buckets the keys are spread, each of which is read and written as a whole when one of its keys "
-        "changes. Fixed with the checkpoint.",
-        default=64,
-        check=_some_buckets,
     )

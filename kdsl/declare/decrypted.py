@@ -1,7 +1,8 @@
-"""Options whose values are keys at a secrets provider: ``dew.csms.decrypt.fields`` of seeds 001 and 004.
+"""Client properties whose values are keys of a secrets service: the option ``dew.csms.decrypt.fields``.
 
-The value of each client property that is named there becomes a reference to the provider ``dew``, so that from then on
-it is like any other reference. Without that provider it is one to any provider, and the resolver says what to install.
+The value of each client property that the option names becomes a reference to the provider ``dew``, and is resolved
+like any other reference. If that provider is not installed, it becomes a ``secret_values`` reference, and the resolver
+reports what to install.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlencode
 
-from kdsl.client.properties import Properties
+from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import KafkaOptions
 from kdsl.secrets import Secret, has_reference, providers
 
@@ -17,23 +18,23 @@ PROVIDER = "dew"
 PREFIX = "properties."
 
 
-def fields(options: KafkaOptions) -> tuple[str, ...]:
-    """The options that are named, separated by ``;`` or ``,``."""
+def secret_property_names(options: KafkaOptions) -> tuple[str, ...]:
+    """The names of the properties whose values are keys; the option separates them by ``;`` or ``,``."""
     return tuple(part.strip() for part in re.split(r"[;,]", options.dew_fields or "") if part.strip())
 
 
-def decrypted(properties: Properties, options: KafkaOptions) -> Properties:
-    """Client properties with references in the place of keys.
+def with_secret_references(properties: Properties, options: KafkaOptions) -> Properties:
+    """Client properties with references in place of the keys.
 
     Args:
         properties: The client properties as declared.
         options: The table's options.
     """
-    named = {name.removeprefix(PREFIX) for name in fields(options) if name.startswith(PREFIX)}
+    named = {name.removeprefix(PREFIX) for name in secret_property_names(options) if name.startswith(PREFIX)}
     if not named:
         return properties
-    told = {"endpoint": options.dew_endpoint, "secret_name": options.dew_secret, "version": options.dew_version}
-    query = urlencode({name: text for name, text in told.items() if text})
+    arguments = {"endpoint": options.dew_endpoint, "secret_name": options.dew_secret, "version": options.dew_version}
+    query = urlencode({name: value for name, value in arguments.items() if value})
     installed = PROVIDER in providers()
 
     def reference(value: str | Secret) -> str | Secret:

@@ -1,16 +1,18 @@
-"""A declared table: facts only, the same for every way to declare. The resolver judges them."""
+"""A declared table as data, the same for classes, SQL and YAML. The resolver checks it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import attrs
 
-from kdsl.client.properties import Properties
+from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
+from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
-from kdsl.declare.decrypted import decrypted
+from kdsl.declare.decrypted import with_secret_references
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where
 from kdsl.formats import Format
@@ -21,7 +23,7 @@ Role = Literal["physical", "metadata", "computed"]
 
 
 class Missing(Enum):
-    """No default was given, which None cannot say."""
+    """There is no default; None would be a default of NULL."""
 
     MISSING = "MISSING"
 
@@ -34,12 +36,12 @@ MISSING: Final = Missing.MISSING
 
 @attrs.frozen
 class Expression:
-    """How a computed column is worked out.
+    """The expression of a computed column.
 
     Attributes:
-        text: The SQL text, or the Python source where the expression cannot be written as SQL without Spark.
-        column: Makes the Spark column, for an expression that only Python can make; None for SQL.
-        flink: The expression as it was written where that was Flink's SQL, of which ``text`` is the translation.
+        text: The SQL, or the Python source if the expression cannot be written as SQL without Spark.
+        column: Creates the Spark column, for an expression that only Python can create; None for SQL.
+        flink: The original expression, if ``text`` was translated from Flink's SQL.
     """
 
     text: str
@@ -49,21 +51,23 @@ class Expression:
 
 @attrs.frozen
 class ColumnDef:
-    """One column as it was declared.
+    """A declared column.
 
-    Two columns are equal when they mean the same, however it was said: whether a column is in the message key is the
-    table's to compare, and metadata under the column's own name may be named or not.
+    Two columns are equal if they mean the same, however they were declared: the table compares which columns are in the
+    message key, and metadata with the column's own name may be named or not.
 
     Attributes:
-        name: The table's name of the column.
+        name: The column's name in the table.
         type: Its type; ``nullable`` says whether NULL is allowed.
-        role: In the message (physical), beside it (metadata), or worked out from other columns (computed).
+        role: In the message (physical), beside it (metadata), or computed from other columns (computed).
         key: Whether it was marked as a part of the message key.
-        metadata_key: For a metadata column, the key it shows; None is the column's name (see `shows`).
-        virtual: Read only: never written, and no argument of a row.
-        expression: For a computed column, how it is worked out.
-        default: The value of a row that does not give one.
+        metadata_key: The metadata key of a metadata column; None means the column's name (see `shows`).
+        virtual: Whether it is only read: never written, and not an argument of a row.
+        expression: The expression of a computed column.
+        default: The value of a row that does not set one.
         comment: What the column means.
+        type_known: Whether the declared type could be read. Otherwise ``type`` is a placeholder, a problem of the
+            table says why, and rules about types ignore the column.
         where: Where it was declared.
         shows: The metadata key of a metadata column; empty for another one.
     """
@@ -77,16 +81,19 @@ class ColumnDef:
     expression: Expression | None = None
     default: Any = MISSING
     comment: str | None = None
+    type_known: bool = attrs.field(default=True, eq=False)
     where: Where = attrs.field(factory=Where, eq=False)
-    shows: str = attrs.field(init=False, repr=False, default=attrs.Factory(lambda self: _shown(self), takes_self=True))
+    shows: str = attrs.field(
+        init=False, repr=False, default=attrs.Factory(lambda self: _metadata_key(self), takes_self=True)
+    )
 
 
-def _shown(column: ColumnDef) -> str:
+def _metadata_key(column: ColumnDef) -> str:
     return (column.metadata_key or column.name) if column.role == "metadata" else ""
 
 
-def _length(delay: object) -> object:
-    """A delay by which two texts that say the same are equal."""
+def _comparable_delay(delay: object) -> object:
+    """A delay as a duration, so that different strings for the same delay are equal."""
     try:
         return parse_duration(delay) if isinstance(delay, str) else delay
     except ValueError:
@@ -95,16 +102,16 @@ def _length(delay: object) -> object:
 
 @attrs.frozen
 class WatermarkDef:
-    """A declared watermark: the column of event time and the longest delay, as text ('5 seconds')."""
+    """A declared watermark: the column of event time and the longest delay, as a string ('5 seconds')."""
 
     column: str
-    delay: str = attrs.field(eq=_length)
+    delay: str = attrs.field(eq=_comparable_delay)
     where: Where = attrs.field(factory=Where, eq=False)
 
 
 @attrs.frozen
 class TableDef:
-    """A declared table; two are equal when they mean the same, whichever way they were declared.
+    """A declared table; two are equal if they mean the same, however they were declared.
 
     Attributes:
         name: The class name, or the name in the DDL or the document.
@@ -114,18 +121,20 @@ class TableDef:
         value_format: The format of the message value, if one was declared.
         key_fields: The key columns in the order of the message key; None means those marked as key, in their order.
         primary_key: The columns of the declared primary key, in order.
-        watermarks: The declared watermarks; more than one is a problem that the resolver tells.
-        properties: The settings of the Kafka client, under Java's names, without the prefix ``properties.``; those
-            whose values are keys at a secrets provider hold references.
+        watermarks: The declared watermarks; more than one is a problem that the resolver reports.
+        properties: The settings of the Kafka client, by Java's names, without the prefix ``properties.``; those
+            whose values are keys of a secrets service contain references.
         comment: What the table means.
-        spelling: The way in which it was declared, which messages follow.
+        spelling: How it was declared, which messages follow.
         where: Where it was declared.
-        problems: What was found to be wrong while the declaration was read.
-        unread: The sides, ``"key"`` or ``"value"``, for which a format was named that could not be read.
-        places: The place of each option, by its Flink key, where the way to declare knows it.
-        layout: Clauses of DDL that say how the rows of a table lie in partitions or buckets, which a topic has not,
-            with their places.
-        message_key: The columns of the message key, in its order; some may not exist.
+        problems: The mistakes that were found while the declaration was read.
+        unread: The sides, ``"key"`` or ``"value"``, whose named format is unknown.
+        complete: Whether all columns and options could be read; rules check only complete tables, because a part that
+            seems to be missing may be in what could not be read.
+        places: The location of each option by its Flink key, if it is known.
+        layout: Clauses of DDL that lay out rows in partitions or buckets, which a topic does not have, with their
+            locations.
+        message_key: The columns of the message key in order; some may not exist.
     """
 
     name: str
@@ -142,6 +151,7 @@ class TableDef:
     where: Where = attrs.field(factory=Where, eq=False)
     problems: tuple[Problem, ...] = attrs.field(default=(), eq=False)
     unread: frozenset[str] = attrs.field(default=frozenset(), eq=False)
+    complete: bool = attrs.field(default=True, eq=False)
     places: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
     layout: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
     message_key: tuple[str, ...] = attrs.field(
@@ -149,8 +159,8 @@ class TableDef:
     )
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "properties", decrypted(self.properties, self.options.valid()))
-        if self.upserts is not None:
+        object.__setattr__(self, "properties", with_secret_references(self.properties, self.options.valid()))
+        if self.keeps_rows:
             object.__setattr__(self, "columns", tuple(_not_null(c, self.primary_key) for c in self.columns))
 
     @property
@@ -159,9 +169,33 @@ class TableDef:
         return self.options if isinstance(self.options, UpsertOptions) else None
 
     @property
+    def normalized(self) -> bool:
+        """Whether change data is compared with the last row of each key."""
+        carries_changes = self.value_format is not None and not self.value_format.insert_only
+        return carries_changes and bool(self.primary_key) and self.options.valid().cdc_events_duplicate
+
+    @property
+    def is_changelog(self) -> bool:
+        """Whether the rows are changes, so that the first column of the DataFrame is the row kind."""
+        return self.upserts is not None or (self.value_format is not None and not self.value_format.insert_only)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether a read works with the last row of each key: that of an upsert table, or of normalized change data.
+
+        A stream keeps these rows in state unless the option ``changelog`` is ``upsert``.
+        """
+        return self.upserts is not None or self.normalized
+
+    @property
     def physical(self) -> tuple[ColumnDef, ...]:
-        """The columns that stand in the message."""
+        """The columns that are stored in the message."""
         return tuple(c for c in self.columns if c.role == "physical")
+
+    @cached_property
+    def kdsl_settings(self) -> KdslSettings:
+        """The client properties that kdsl itself uses, as typed values."""
+        return kdsl_settings(self.properties.reveal())
 
     def option_name(self, attribute: str, key: str | None = None) -> str:
         """An option's name as the user wrote it: ``key_prefix=`` in Python, ``'key.fields-prefix'`` elsewhere."""

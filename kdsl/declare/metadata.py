@@ -1,6 +1,6 @@
 """The metadata of a Kafka record that a column can show: keys, types when read, types when written.
 
-Source: Flink's KafkaDynamicSource and KafkaDynamicSink (RULES section 10); the raw keys are those of seed 000.
+Source: Flink's KafkaDynamicSource and KafkaDynamicSink (RULES section 10).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ METADATA = {
         MetadataKey("partition", t.Int(nullable=False), False, "The record's partition."),
         MetadataKey("headers", _HEADERS.as_nullable(False), True, "The headers; of a repeated key the last one."),
         MetadataKey("header-list", _HEADER_LIST, True, "All headers in order, repeated keys too."),
-        MetadataKey("leader-epoch", t.Int(), False, "The leader epoch of the record, where the broker tells it."),
+        MetadataKey("leader-epoch", t.Int(), False, "The leader epoch of the record, if the broker reports it."),
         MetadataKey("offset", t.BigInt(nullable=False), False, "The record's offset in its partition."),
         MetadataKey("timestamp", t.TimestampLtz(3, nullable=False), True, "The record's timestamp, milliseconds."),
         MetadataKey(
@@ -52,3 +52,6 @@ METADATA = {
         MetadataKey("__raw_value__", t.BYTES, True, "The bytes of the message value."),
     )
 }
+
+IN_VALUE = "value."
+"""The prefix of the keys of a value format's metadata (RULES MD-12)."""

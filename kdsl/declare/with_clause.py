@@ -1,4 +1,4 @@
-"""Flink's options as they stand in a ``WITH`` clause or a document: connector options, formats, client properties."""
+"""The options of a ``WITH`` clause or a YAML document: connector options, formats, client properties."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
-from kdsl.declare.connectors import CONNECTORS, NAMES
-from kdsl.errors import Problem, Where, nearest
+from kdsl.declare.connector_names import AVAILABLE, CONNECTORS, NAMES
+from kdsl.errors import Problem, Where, closest, nearest
 from kdsl.formats import Format, UnknownFormatError, format_class, format_names
 
 PROPERTIES = "properties."
 SEMANTIC = "sink.semantic"
 VERSION = "property-version"
-"""An option of the reference's that only says which version its options are of."""
+"""An option of Flink's connectors that only names the version of the options."""
 
 _NOT_OF_UPSERTS = {
     "format": "name a 'key.format' and a 'value.format'",
@@ -29,7 +29,7 @@ _NOT_OF_UPSERTS = {
 
 @attrs.frozen
 class WithClause:
-    """What a map of Flink's options says.
+    """The parsed options.
 
     Attributes:
         options: The connector's options.
@@ -37,8 +37,8 @@ class WithClause:
         value_format: The value format, if one is named.
         key_fields: The key columns in order, or None.
         properties: The client properties without their prefix.
-        problems: What could not be understood.
-        unread: The sides whose format could not be read.
+        problems: The mistakes.
+        unread: The sides, ``"key"`` or ``"value"``, whose named format is unknown.
     """
 
     options: KafkaOptions
@@ -50,21 +50,21 @@ class WithClause:
     unread: frozenset[str]
 
 
-def read_with_clause(given: Mapping[str, str], places: Mapping[str, Where]) -> WithClause:
-    """Sort Flink's options.
+def read_with_clause(options: Mapping[str, str], places: Mapping[str, Where]) -> WithClause:
+    """Divide Flink's options into those of the connector, the formats and the client.
 
     Args:
-        given: The options under Flink's keys.
-        places: The place of each option.
+        options: The options by Flink's keys.
+        places: The location of each option.
     """
-    reader = _Reader(dict(given), places)
+    reader = _Reader(dict(options), places)
     return reader.read()
 
 
 class _Reader:
-    def __init__(self, given: dict[str, str], places: Mapping[str, Where]) -> None:
-        self.given = given
-        self.rest = dict(given)
+    def __init__(self, options: dict[str, str], places: Mapping[str, Where]) -> None:
+        self.options = options
+        self.rest = dict(options)
         self.places = places
         self.problems: list[Problem] = []
         self.kind: type[KafkaOptions] = KafkaOptions
@@ -73,18 +73,18 @@ class _Reader:
 
     def read(self) -> WithClause:
         properties = {
-            key.removeprefix(PROPERTIES): self.rest.pop(key) for key in self.given if key.startswith(PROPERTIES)
+            key.removeprefix(PROPERTIES): self.rest.pop(key) for key in self.options if key.startswith(PROPERTIES)
         }
         if not self._connector():
             return self._unread(properties)
         upserts = self.kind is UpsertOptions
         self.rest.pop(VERSION, None)
-        if SEMANTIC in self.rest:  # the one option that also takes the names of the reference's constants
+        if SEMANTIC in self.rest:  # the one option that also accepts the names of Flink's constants
             self.rest[SEMANTIC] = self.rest[SEMANTIC].replace("_", "-")
         key_fields = None if upserts else self.rest.pop("key.fields", None)
         value_key = "value.format" if upserts else self._value_key()
         key_format, value_format = self._format("key.format"), self._format(value_key)
-        known = {a.metadata["key"] for a in self.kind.declared()}
+        known = {a.metadata["key"] for a in self.kind.declarations()}
         for key in [k for k in self.rest if k not in known]:
             self._unknown(key, known)
         return WithClause(
@@ -101,7 +101,7 @@ class _Reader:
         self.problems.append(Problem(code, message, fix, self.places.get(key, Where())))
 
     def _connector(self) -> bool:
-        """Whether the other options can be read as those of a topic; a connector that there is not is told."""
+        """Choose the connector, and return whether the other options are those of a topic."""
         name = self.rest.pop("connector", None)
         if name == UpsertOptions.connector:
             self.kind = UpsertOptions
@@ -109,17 +109,22 @@ class _Reader:
         if name is None:
             self._problem("connector", "connector", "the option 'connector' is missing", "add 'connector' = 'kafka'")
         elif known is None:
+            meant = CONNECTORS.get(closest(name, NAMES) or "")
+            topic = meant is not None and meant.use == "topic"
+            if meant is not None and meant.name == UpsertOptions.connector:
+                self.kind = UpsertOptions
             message = f"there is no connector {name!r}{nearest(name, NAMES)}"
-            self._problem("connector", "connector", message, "use 'kafka' or 'upsert-kafka'")
+            self._problem("connector" if topic else "connector-unknown", "connector", message, AVAILABLE)
+            return topic
         elif known.use == "later":
-            self._problem("connector-later", "connector", f"the connector {name!r} is not there yet", known.instead)
+            self._problem("connector-later", "connector", f"the connector {name!r} is not supported yet", known.instead)
         elif known.use == "script":
-            message = f"tables of the connector {name!r} only stand in scripts of SQL"
+            message = f"tables of the connector {name!r} can only be used in SQL scripts"
             self._problem("connector-script", "connector", message, known.instead)
         return known is None or known.use == "topic"
 
     def _unread(self, properties: Mapping[str, str]) -> WithClause:
-        """The clause of a connector whose tables are no topics: only what is wrong with that is told."""
+        """The clause of a connector whose tables are not topics; its other options are not checked."""
         return WithClause(
             options=KafkaOptions(),
             key_format=None,
@@ -131,7 +136,7 @@ class _Reader:
         )
 
     def _value_key(self) -> str:
-        short, long = self.given.get("format"), self.given.get("value.format")
+        short, long = self.options.get("format"), self.options.get("value.format")
         if short is not None and long is not None:
             del self.rest["value.format" if short != long else "format"]
             if short != long:
@@ -148,7 +153,7 @@ class _Reader:
         try:
             chosen = format_class(name)
         except UnknownFormatError as e:
-            self._problem("format-unknown", option, f"{option!r}: {e}", "name one of these")
+            self._problem("format-unknown", option, f"{option!r}: {e}", "use one of these")
             self.unread.add("key" if option == "key.format" else "value")
             for key in [k for k in self.rest if k.startswith(f"{option.removesuffix('format')}{name}.")]:
                 del self.rest[key]
@@ -164,7 +169,7 @@ class _Reader:
             name = f"{chosen.identifier}."
             for other in ("key." + name,) if prefix.startswith("key.") else (name, f"value.{name}"):
                 if key.startswith(other) and other != prefix:
-                    message = f"the option {key!r} belongs to no format of the table"
+                    message = f"the option {key!r} does not belong to a format of the table"
                     self._problem("option-unknown", key, message, f"write {prefix + key.removeprefix(other)!r}")
                     return
         if key.startswith(tuple(f"{side}{name}." for name in format_names() for side in ("", "key.", "value."))):
@@ -183,8 +188,8 @@ class _Reader:
         if upserts and key in _NOT_OF_UPSERTS:
             self._problem("option-unknown", key, f"{self.kind.title} has no option {key!r}", _NOT_OF_UPSERTS[key])
             return
-        if key in {a.metadata["key"] for a in UpsertOptions.declared()}:
-            fix = f"remove it, or use the connector {UpsertOptions.connector!r}, to which it belongs"
+        if key in {a.metadata["key"] for a in UpsertOptions.declarations()}:
+            fix = f"remove it, or use the connector {UpsertOptions.connector!r}, which has it"
             self._problem("option-unknown", key, f"{self.kind.title} has no option {key!r}", fix)
             return
         message = f"{self.kind.title} has no option {key!r}{nearest(key, every)}"

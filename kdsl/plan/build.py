@@ -1,4 +1,4 @@
-"""Build plans from resolved tables. Building is total: a table that resolved has a plan."""
+"""Build plans from resolved tables. Building never fails: every resolved table has a plan."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 import attrs
 
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
+from kdsl.declare.metadata import IN_VALUE
 from kdsl.durations import duration_text, parse_duration
 from kdsl.errors import KdslError, listing, nearest
-from kdsl.formats import ROW_KIND
+from kdsl.formats import ROW_KIND, UNAVAILABLE, keeps_unavailable
 from kdsl.plan.model import Computed, MetadataColumn, ReadPlan, Upserts, UpsertWrite, Watermark, WritePlan
-from kdsl.resolve.changelog import changes
-from kdsl.resolve.metadata import IN_VALUE
 from kdsl.resolve.model import Part, ResolvedTable
 from kdsl.resolve.startup import discovery_of
+from kdsl.resolve.transport import transport_of
 from kdsl.types import model as t, sql
 from kdsl.types.spark import spark_type
 
 
 class UnknownColumnError(KdslError, ValueError):
-    """Columns were asked for that the table does not have."""
+    """A read asks for columns that the table does not have."""
 
 
 def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> ReadPlan:
@@ -29,14 +29,14 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
 
     Args:
         resolved: The table, resolved for ``"read"``.
-        columns: The columns wanted, in this order; None is all of them. Only what they need is decoded, and so errors
-            in other columns go unnoticed where the format finds columns by name.
+        columns: The wanted columns, in this order; None means all of them. Only what they need is decoded, so errors in
+            other columns go unnoticed if the format finds columns by name.
 
     Raises:
         UnknownColumnError: The table has no column of such a name.
     """
     table, options = resolved.table, resolved.table.options
-    wanted = _wanted(table, columns)
+    wanted = _select_columns(table, columns)
     upserts = _upserts(table)
     sourced = [c for c in table.columns if c.role != "computed"]
     computed = [c for c in resolved.computed if c.name in wanted or (resolved.watermark or _NONE).column == c.name]
@@ -48,6 +48,11 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
     by_name = {c.name: c for c in table.columns}
     changelog = resolved.changelog
     shown = [c for c in resolved.metadata if c.name in names]
+    value = _prune(resolved.value, names, always=_decides_rows(resolved))
+    lacking = value.columns if value is not None and upserts is None and keeps_unavailable(value.format) else ()
+    sourced = [_lacking(c) if c.name in lacking and c.name not in table.primary_key else c for c in sourced]
+    by_name.update({c.name: c for c in sourced})
+    last = (_UNAVAILABLE,) if lacking else ()
     return ReadPlan(
         table=table.name,
         topics=resolved.topics,
@@ -56,20 +61,21 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         headers=resolved.headers,
         check_group=options.check_group,
         parallelism=options.scan_parallelism,
-        transport=options.transport,
+        transport=transport_of(table),
         latency=options.latency,
         group_id=resolved.group_id,
-        group_declared=resolved.group_declared,
+        commits=resolved.commits,
         discovery=discovery_of(table),
         max_records=options.max_records_per_trigger,
         max_records_per_partition=options.max_records_per_partition,
-        key=_pruned(resolved.key, names),
-        value=_pruned(resolved.value, names, always=_says_which_rows(resolved)),
+        key=_prune(resolved.key, names),
+        value=value,
         metadata=_metadata(shown),
-        columns=_row(sourced, changelog=changelog),
+        columns=_row(sourced, changelog=changelog, last=last),
         changelog=changelog,
         upserts=upserts,
-        computed=tuple(_computed(c) for c in computed),
+        keyed=table.primary_key if table.normalized or lacking else (),
+        computed=tuple(_plan_computed(c) for c in computed),
         watermark=None
         if resolved.watermark is None
         else Watermark(
@@ -78,47 +84,56 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
             options.watermark_drift if options.watermark_group else None,
         ),
         output=_row(
-            (_shown(by_name[name], upserts) for name in (wanted if columns is not None else by_name)),
+            (_output_column(by_name[name], upserts) for name in (wanted if columns is not None else by_name)),
             changelog=changelog,
+            last=last,
         ),
         properties=table.properties,
     )
 
 
 _NONE = Watermark("", "")
+_UNAVAILABLE = t.Field(
+    UNAVAILABLE,
+    t.Array(t.STRING.as_nullable(False), nullable=False),
+    "The columns whose values the writer of the change did not have.",
+)
 _KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "What the row says: +I, -U, +U or -D.")
 
 
-def _wanted(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
+def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
     names = [c.name for c in table.columns]
     wanted = dict.fromkeys(names if columns is None else map(str, columns))
-    if changes(table):
-        wanted.pop(ROW_KIND, None)  # it is always there
+    if table.is_changelog:
+        for always in (ROW_KIND, UNAVAILABLE):
+            wanted.pop(always, None)  # they are always there
     unknown = [name for name in wanted if name not in names]
     if unknown:
         hints = ", ".join(f"{name!r}{nearest(name, names)}" for name in unknown)
-        raise UnknownColumnError(f"{table.name} has no column {hints}; there are {listing(names)}")
+        raise UnknownColumnError(f"{table.name} has no column {hints}; the columns are {listing(names)}")
     return wanted
 
 
-def _says_which_rows(resolved: ResolvedTable) -> bool:
-    """Whether the value is read though no column of it is wanted: a message may give no row (a tombstone), or several.
+def _decides_rows(resolved: ResolvedTable) -> bool:
+    """Whether the value must be read even if none of its columns is wanted, because it decides which rows exist.
 
-    A choice of columns must not change which rows there are. A value without columns says nothing, but for a changelog
-    and what stands beside its rows.
+    A message may give no row (a tombstone) or several, and the choice of columns must not change that. A value without
+    columns matters only for a changelog and for metadata inside the value.
     """
     within = any(c.shows.startswith(IN_VALUE) for c in resolved.metadata)
     return resolved.changelog or within or bool(resolved.value and resolved.value.columns)
 
 
-def _pruned(part: Part | None, names: Collection[str], *, always: bool = False) -> Part | None:
-    """The part without the columns that are not needed, where its format allows; None if nothing is needed."""
+def _prune(part: Part | None, names: Collection[str], *, always: bool = False) -> Part | None:
+    """The part without the columns that are not needed, if its format allows that; None if nothing is needed."""
     if part is None or not (always or any(name in names for name in part.columns)):
         return None
     if not part.format.prunable():
         return part
-    kept = [(f, c) for f, c in zip(part.row.fields, part.columns, strict=True) if c in names]
-    return attrs.evolve(part, row=t.Row(tuple(f for f, _ in kept), nullable=False), columns=tuple(c for _, c in kept))
+    fields = [(f, c) for f, c in zip(part.row.fields, part.columns, strict=True) if c in names]
+    unread = tuple(f.name for f, c in zip(part.row.fields, part.columns, strict=True) if c not in names)
+    row = t.Row(tuple(f for f, _ in fields), nullable=False)
+    return attrs.evolve(part, row=row, columns=tuple(c for _, c in fields), unread=unread)
 
 
 def write_plan(resolved: ResolvedTable) -> WritePlan:
@@ -137,61 +152,66 @@ def write_plan(resolved: ResolvedTable) -> WritePlan:
         metadata=_metadata(resolved.metadata),
         columns=_row(columns, changelog=resolved.changelog),
         changelog=resolved.changelog,
-        upserts=_written_upserts(table),
+        upserts=_upsert_write(table),
         defaults={**({ROW_KIND: "'+I'"} if resolved.changelog else {}), **_defaults(columns)},
         delivery=resolved.delivery,
         transactions=resolved.transactions,
         partitioner=table.options.partitioner,
         parallelism=table.options.sink_parallelism,
-        transport=table.options.transport,
+        transport=transport_of(table),
         latency=table.options.latency,
         properties=table.properties,
     )
 
 
-def _written_upserts(table: TableDef) -> UpsertWrite | None:
+def _upsert_write(table: TableDef) -> UpsertWrite | None:
     options = table.upserts
     if options is None:
         return None
     return UpsertWrite(table.message_key, options.buffer_rows, options.buffer_interval.total_seconds())
 
 
-def _row(columns: Iterable[ColumnDef], *, changelog: bool) -> t.Row:
+def _row(columns: Iterable[ColumnDef], *, changelog: bool, last: tuple[t.Field, ...] = ()) -> t.Row:
     first = (_KIND,) if changelog else ()
-    return t.Row((*first, *(t.Field(c.name, c.type, c.comment) for c in columns)), nullable=False)
+    return t.Row((*first, *(t.Field(c.name, c.type, c.comment) for c in columns), *last), nullable=False)
 
 
-def _shown(column: ColumnDef, upserts: Upserts | None) -> ColumnDef:
-    """A column as a read gives it: what Spark works out may be NULL, and so may what a delete without its row lacks."""
+def _lacking(column: ColumnDef) -> ColumnDef:
+    """A column whose value a change may lack: it is nullable, although it is declared NOT NULL."""
+    return attrs.evolve(column, type=column.type.as_nullable())
+
+
+def _output_column(column: ColumnDef, upserts: Upserts | None) -> ColumnDef:
+    """A column of the result: nullable if Spark computes it, or if a delete without its row lacks it."""
     lacking = upserts is not None and not upserts.images and column.name not in upserts.keys
     free = column.role == "computed" or lacking
     return attrs.evolve(column, type=column.type.as_nullable()) if free else column
 
 
 def _upserts(table: TableDef) -> Upserts | None:
-    options = table.upserts
-    if options is None:
+    if not table.keeps_rows:
         return None
-    return Upserts(table.message_key, options.changelog == "full", options.changelog_buckets)
+    options, keys = table.options, table.primary_key if table.normalized else table.message_key
+    return Upserts(keys, options.changelog == "full", options.changelog_buckets, table.normalized)
 
 
 def _metadata(columns: Iterable[ColumnDef]) -> tuple[MetadataColumn, ...]:
     return tuple(MetadataColumn(c.name, c.shows, c.type) for c in columns)
 
 
-def _computed(column: ColumnDef) -> Computed:
+def _plan_computed(column: ColumnDef) -> Computed:
     expression = column.expression
     assert expression is not None
     return Computed(column.name, column.type, expression.text, sql=expression.column is None)
 
 
 def _defaults(columns: Iterable[ColumnDef]) -> Mapping[str, str]:
-    found = {c.name: literal(c.default, c.type) for c in columns if c.default is not MISSING}
-    return {name: text for name, text in found.items() if text is not None}
+    literals = {c.name: literal(c.default, c.type) for c in columns if c.default is not MISSING}
+    return {name: text for name, text in literals.items() if text is not None}
 
 
 def literal(value: Any, kind: t.DataType) -> str | None:
-    """A default as a Spark SQL literal of a column's type; None where SQL has no literal for it."""
+    """A default as a Spark SQL literal of a column's type; None if SQL has no literal for it."""
     try:
         text, _ = sql.literal(value)
     except sql.NoLiteralError:

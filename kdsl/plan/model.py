@@ -1,7 +1,7 @@
-"""The plans: frozen values that say everything that a read or a write does, and nothing of how.
+"""The plans: frozen values that describe a read or a write completely, but not how it is executed.
 
-A plan holds no Spark object and no secret. It is what travels to the executors (as text, `kdsl.plan.text`) and what
-``explain`` prints (`kdsl.plan.show`).
+A plan contains no Spark objects and no secrets. It is sent to the executors (as JSON, `kdsl.plan.text`), and
+``explain`` prints it (`kdsl.plan.show`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import attrs
 
-from kdsl.client.properties import Properties
+from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import Delivery, Latency, Transport
 from kdsl.resolve.model import HeaderCondition, Part, Start, Stop, Topics, Transactions
 from kdsl.types import model as t
@@ -35,7 +35,7 @@ __all__ = [
 
 @attrs.frozen
 class MetadataColumn:
-    """A column that shows, or sets, a piece of the record beside key and value.
+    """A column that shows or sets a part of the record other than key and value.
 
     Attributes:
         column: The table's column.
@@ -50,7 +50,7 @@ class MetadataColumn:
 
 @attrs.frozen
 class Computed:
-    """A column worked out after reading.
+    """A column computed after reading.
 
     Attributes:
         column: Its name.
@@ -71,8 +71,8 @@ class Watermark:
 
     Attributes:
         column: The column.
-        delay: How late, as text ('5 seconds').
-        drift: How far ahead of the slowest partition another one may be read; None is as far as the delay.
+        delay: How late, as a string ('5 seconds').
+        drift: How far a partition may be ahead of the slowest one; None means the delay.
     """
 
     column: str
@@ -86,14 +86,18 @@ class Upserts:
 
     Attributes:
         keys: The columns of the primary key.
-        images: Whether changes have before-images, for which the last row of each key is kept; else each key that a
-            micro-batch touches has its last change of the batch.
-        buckets: Over how many buckets the keys are spread: what goes together through Spark, and is kept together.
+        images: Whether changes have before-images, for which the last row of each key is kept; otherwise a micro-batch
+            returns only the last change of each key.
+        buckets: The number of buckets that the keys are distributed over; rows of a bucket are processed and stored
+            together.
+        events: Whether records are change data, with the row kind in the message; otherwise a record is the row of its
+            key, and a record without a value deletes it.
     """
 
     keys: tuple[str, ...]
     images: bool = True
     buckets: int = 64
+    events: bool = False
 
 
 @attrs.frozen
@@ -102,8 +106,8 @@ class UpsertWrite:
 
     Attributes:
         keys: The columns of the primary key.
-        rows: How many keys a task gathers before it writes the last change of each; 0 is no gathering.
-        seconds: How long it gathers at most.
+        rows: The most keys that a task buffers before it writes the last change of each; 0 means no buffer.
+        seconds: The longest time that it buffers.
     """
 
     keys: tuple[str, ...]
@@ -113,33 +117,35 @@ class UpsertWrite:
 
 @attrs.frozen
 class ReadPlan:
-    """Everything a read does.
+    """A read.
 
     Attributes:
         table: The table's name, for messages.
-        topics: What is read.
+        topics: The topics.
         start: Where it starts.
         stop: Where it ends by itself.
         headers: The header filter, condition by condition from left to right; records that do not match are skipped.
         group_id: The consumer group (whose offsets may be the start, and which shows how far a stream has read).
-        group_declared: Whether it was declared; offsets are committed to no other.
-        check_group: Whether a stream is refused while somebody else uses the group.
+        commits: Whether a stream commits its offsets to it.
+        check_group: Whether a stream is refused while another consumer uses the group.
         parallelism: The most tasks of a batch; None is twice the cores.
         transport: The client that reads.
         latency: Micro-batches or real-time mode.
         discovery: How often a stream looks for new partitions; None is never.
         max_records: The most records of a micro-batch, or None.
         max_records_per_partition: The most records of one partition in a micro-batch, or None.
-        key: How the message key is read; None where no column comes from it.
-        value: How the message value is read; None where the table has no column of it (a table of metadata alone).
+        key: How the message key is read; None if no column is decoded from it.
+        value: How the message value is read; None if no column is decoded from it.
         metadata: The metadata columns.
-        columns: What the source gives, in the table's order: physical and metadata columns.
-        computed: The columns worked out from those, in order.
+        columns: The columns of the source, in the table's order: physical and metadata columns.
+        computed: The columns computed from those, in order.
         watermark: The watermark, or None.
-        output: What the DataFrame has in the end.
-        changelog: Whether rows are changes: the first of the columns is the row kind then (`kdsl.formats.ROW_KIND`).
-        upserts: How changes are made of records by key; None where each record is by itself.
-        properties: Client settings of the table, under Java's names; the cluster's come on top.
+        output: The columns of the resulting DataFrame.
+        changelog: Whether rows are changes; then the first column is the row kind (`kdsl.formats.ROW_KIND`).
+        upserts: How records by key become changes; None if each record stands for itself.
+        keyed: The primary key of change data whose before-images and deleted rows are only used for their key, so an
+            update may come without its before-image; empty for other tables.
+        properties: Client settings of the table, by Java's names; those of the cluster are added.
     """
 
     table: str
@@ -148,6 +154,7 @@ class ReadPlan:
     output: t.Row
     changelog: bool = False
     upserts: Upserts | None = None
+    keyed: tuple[str, ...] = ()
     start: Start = attrs.field(factory=Start)
     stop: Stop = attrs.field(factory=Stop)
     headers: tuple[HeaderCondition, ...] = ()
@@ -156,7 +163,7 @@ class ReadPlan:
     transport: Transport = "librdkafka"
     latency: Latency = "micro-batch"
     group_id: str | None = None
-    group_declared: bool = True
+    commits: bool = True
     discovery: timedelta | None = timedelta(minutes=5)
     max_records: int | None = None
     max_records_per_partition: int | None = None
@@ -170,25 +177,25 @@ class ReadPlan:
 
 @attrs.frozen
 class WritePlan:
-    """Everything a write does.
+    """A write.
 
     Attributes:
         table: The table's name, for messages.
         topics: One name: every record goes there. Several, or a pattern: the metadata column ``topic`` says where.
-        columns: What is written, in the table's order: physical columns and writable metadata columns.
+        columns: The written columns, in the table's order: physical columns and writable metadata columns.
         key: How the message key is written; None: no key (or ``__raw_key__``).
         value: How the message value is written; None: ``__raw_value__``, or an empty table.
         metadata: The writable metadata columns.
         defaults: SQL literals for columns that a DataFrame may leave out.
-        delivery: The promise.
-        transactions: How an exactly-once sink writes; None for the other promises.
+        delivery: The delivery guarantee.
+        transactions: How an exactly-once sink writes; None for the other guarantees.
         partitioner: ``default``, ``fixed``, ``round-robin``, or a function as ``package.module:function``.
-        parallelism: How many tasks write; None is as many as the DataFrame has partitions.
+        parallelism: The number of tasks that write; None means the number of the DataFrame's partitions.
         transport: The client that writes.
         latency: Micro-batches or real-time mode.
-        changelog: Whether rows may be changes: the first of the columns is the row kind then, ``+I`` by default.
-        upserts: How changes become upserts and tombstones; None where the value format says what a row is.
-        properties: Client settings of the table, under Java's names; the cluster's come on top.
+        changelog: Whether rows may be changes; then the first column is the row kind, ``+I`` by default.
+        upserts: How changes become upserts and tombstones; None if the value format encodes the row kind.
+        properties: Client settings of the table, by Java's names; those of the cluster are added.
     """
 
     table: str
@@ -210,7 +217,7 @@ class WritePlan:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The columns that the message key is made of; empty where there is no key."""
+        """The columns that are encoded into the message key; empty if there is no key."""
         if self.key is not None:
             return self.key.columns
         return tuple(m.column for m in self.metadata if m.key == "__raw_key__")

@@ -1,11 +1,12 @@
-"""A plan in a form for people: what ``explain`` and ``kdsl plan`` print, and what the golden files hold."""
+"""A plan as readable lines: the output of ``explain`` and ``kdsl plan``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
-from kdsl.client.properties import Properties
+from kdsl.client_settings.kerberos import needs_java
+from kdsl.client_settings.properties import Properties
 from kdsl.durations import duration_text
 from kdsl.plan.model import (
     HeaderCondition,
@@ -27,7 +28,11 @@ WIDTH = 10
 
 
 def show(plan: ReadPlan | WritePlan) -> str:
-    """A plan as lines of text, the same for equal plans; secrets of its properties show as ``***``."""
+    """A plan as readable lines, equal for equal plans; secrets of its properties are shown as ``***``.
+
+    Args:
+        plan: The plan.
+    """
     steps = _read(plan) if isinstance(plan, ReadPlan) else _write(plan)
     verb = "Read" if isinstance(plan, ReadPlan) else "Write"
     return "\n".join([f"{verb} {plan.table}", *steps])
@@ -47,16 +52,16 @@ def _read(plan: ReadPlan) -> Iterator[str]:
         if limit is not None
     ]
     limits += [] if plan.parallelism is None else [f"at most {plan.parallelism} tasks"]
-    yield from _some("limits", limits)
-    yield from _some("headers", _header_filter(plan.headers))
-    yield from _some("client", _properties(plan.properties))
+    yield from _optional_step("limits", limits)
+    yield from _optional_step("headers", _header_filter(plan.headers))
+    yield from _optional_step("client", _properties(plan.properties))
     names = set(plan.columns.names)
     yield from _part("key", plan.key, "=", names)
     yield from _part("value", plan.value, "=", names)
-    yield from _some("metadata", _metadata(plan.metadata, "="))
+    yield from _optional_step("metadata", _metadata(plan.metadata, "="))
     if plan.upserts:
         yield _step("changes", list(_upserts(plan.upserts)))
-    yield from _some("compute", [f"{c.column} {c.type} = {' '.join(c.text.split())}" for c in plan.computed])
+    yield from _optional_step("compute", [f"{c.column} {c.type} = {' '.join(c.text.split())}" for c in plan.computed])
     if plan.watermark:
         yield _step("watermark", [_watermark(plan.watermark)])
     yield _step("output", _columns(plan.output))
@@ -64,11 +69,11 @@ def _read(plan: ReadPlan) -> Iterator[str]:
 
 def _write(plan: WritePlan) -> Iterator[str]:
     yield _step("input", _columns(plan.columns))
-    yield from _some("defaults", [f"{name} = {text}" for name, text in plan.defaults.items()])
+    yield from _optional_step("defaults", [f"{name} = {text}" for name, text in plan.defaults.items()])
     yield from _part("key", plan.key, "<-")
     yield from _part("value", plan.value, "<-")
-    yield from _some("metadata", _metadata(plan.metadata, "->"))
-    yield from _some("client", _properties(plan.properties))
+    yield from _optional_step("metadata", _metadata(plan.metadata, "->"))
+    yield from _optional_step("client", _properties(plan.properties))
     target = _topics(plan.topics)
     if len(plan.topics.names) != 1:
         target = f"the topic of each row, one of {target}" if plan.topics.names else f"the topic of each row, {target}"
@@ -80,7 +85,11 @@ def _write(plan: WritePlan) -> Iterator[str]:
 
 
 def _upserts(upserts: Upserts) -> Iterator[str]:
-    yield f"by {', '.join(upserts.keys)}; a record without a value is a delete"
+    keys = ", ".join(upserts.keys)
+    if upserts.events:
+        yield f"by {keys}; of rows before a change only the key counts"
+    else:
+        yield f"by {keys}; a record without a value is a delete"
     if upserts.images:
         yield f"against the last row of each key, which is kept in {upserts.buckets} buckets"
     else:
@@ -88,11 +97,11 @@ def _upserts(upserts: Upserts) -> Iterator[str]:
 
 
 def _upsert_write(upserts: UpsertWrite) -> list[str]:
-    found = [f"upserts by {', '.join(upserts.keys)}; a delete is a record without a value"]
+    lines = [f"upserts by {', '.join(upserts.keys)}; a delete is a record without a value"]
     if upserts.rows:
         length = duration_text(timedelta(seconds=upserts.seconds))
-        found.append(f"the last change of each key, of {upserts.rows} keys or {length}")
-    return found
+        lines.append(f"the last change of each key, of {upserts.rows} keys or {length}")
+    return lines
 
 
 def _step(name: str, lines: list[str]) -> str:
@@ -100,10 +109,10 @@ def _step(name: str, lines: list[str]) -> str:
     return "\n".join([f"  {name:<{WIDTH}}{first}", *(f"  {'':<{WIDTH}}{line}" for line in more)])
 
 
-def _some(name: str, lines: Iterable[str]) -> Iterator[str]:
-    given = list(lines)
-    if given:
-        yield _step(name, given)
+def _optional_step(name: str, lines: Iterable[str]) -> Iterator[str]:
+    all_lines = list(lines)
+    if all_lines:
+        yield _step(name, all_lines)
 
 
 def _topics(topics: Topics) -> str:
@@ -116,7 +125,8 @@ def _topics(topics: Topics) -> str:
 
 def _client(plan: ReadPlan | WritePlan) -> Iterator[str]:
     if plan.transport != "librdkafka":
-        yield f"transport {plan.transport}"
+        why = ", for the login with GSSAPI (Kerberos)" if needs_java(plan.properties.reveal()) else ""
+        yield f"transport {plan.transport}{why}"
     if plan.latency != "micro-batch":
         yield f"latency {plan.latency}"
 
@@ -135,7 +145,7 @@ def _start(start: Start, group_id: str | None) -> str:
         case "timestamp":
             return f"the first records from {start.timestamp} ms on"
         case "specific-offsets":
-            return _given(start)
+            return _specific_offsets(start)
         case mode:
             return mode
 
@@ -154,8 +164,8 @@ def _stop(stop: Stop, group_id: str | None) -> str:
             return mode
 
 
-def _given(moment: Start | Stop) -> str:
-    return f"the offsets that {moment.function!r} gives" if moment.function else _offsets(moment.offsets)
+def _specific_offsets(position: Start | Stop) -> str:
+    return f"the offsets that {position.function!r} gives" if position.function else _offsets(position.offsets)
 
 
 def _offsets(offsets: Iterable[tuple[str, int, int]]) -> str:
@@ -176,13 +186,13 @@ def _watermark(watermark: Watermark) -> str:
 def _part(name: str, part: Part | None, arrow: str, names: set[str] | None = None) -> Iterator[str]:
     if part is None:
         return
-    options = ", ".join(f"{key} = {value!r}" for key, value in part.format.shown_options().items())
+    options = ", ".join(f"{key} = {value!r}" for key, value in part.format.display_options().items())
     yield _step(name, [f"{part.format.identifier}{f' ({options})' if options else ''}", *_members(part, arrow, names)])
 
 
 def _members(part: Part, arrow: str, names: set[str] | None) -> Iterator[str]:
     for member, column in zip(part.row.fields, part.columns, strict=True):
-        skipped = "" if names is None or column in names else "  (read over)"
+        skipped = "" if names is None or column in names else "  (skipped)"
         if arrow == "=":
             yield f"  {column} = {t.Field(member.name, member.type)}{skipped}"
         else:
@@ -198,4 +208,4 @@ def _columns(row: t.Row) -> list[str]:
 
 
 def _properties(properties: Properties) -> list[str]:
-    return [f"{key} = {value}" for key, value in sorted(properties.redacted().items())]
+    return [f"{key} = {value}" for key, value in sorted(properties.redact().items())]

@@ -1,8 +1,8 @@
-"""A plan as text and back: one readable JSON document, which is what travels to the executors.
+"""Plans as JSON, the form in which they are sent to the executors.
 
-Types are written in SQL, formats as their name and options. Client properties do not travel in a plan: the run merges
-them into the cluster, which knows how secrets travel. A secret that was written out in a format's options does not
-stand in the text: it is a reference there (``${given:…}``), and travels beside it (`detached`, `attached`).
+Types are written in SQL, formats as their name and options. The JSON does not contain client properties: the run
+merges them into the cluster, which knows how to send secrets. A literal secret in a format's options is replaced by a
+reference (``${given:…}``), and is sent separately (`split_secrets`, `with_secrets`).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ VERSION = 1
 
 
 def _converter() -> Converter:
-    made = Converter(omit_if_default=True, forbid_extra_keys=True)
-    made.register_unstructure_hook_func(_is_a(t.DataType), str)
-    made.register_structure_hook_func(_is_a(t.DataType), lambda text, _: parse_type(text))
-    made.register_unstructure_hook_func(_is_a(Format), _write_format)
-    made.register_structure_hook_func(_is_a(Format), lambda value, _: _read_format(value))
-    made.register_unstructure_hook(timedelta, timedelta.total_seconds)
-    made.register_structure_hook(timedelta, lambda value, _: timedelta(seconds=value))
+    converter = Converter(omit_if_default=True, forbid_extra_keys=True)
+    converter.register_unstructure_hook_func(_is_a(t.DataType), str)
+    converter.register_structure_hook_func(_is_a(t.DataType), lambda text, _: parse_type(text))
+    converter.register_unstructure_hook_func(_is_a(Format), _write_format)
+    converter.register_structure_hook_func(_is_a(Format), lambda value, _: _read_format(value))
+    converter.register_unstructure_hook(timedelta, timedelta.total_seconds)
+    converter.register_structure_hook(timedelta, lambda value, _: timedelta(seconds=value))
     for plan in (ReadPlan, WritePlan):
-        out = make_dict_unstructure_fn(plan, made, _cattrs_omit_if_default=True, properties=override(omit=True))
-        made.register_unstructure_hook(plan, out)
-        made.register_structure_hook(plan, make_dict_structure_fn(plan, made, properties=override(omit=True)))
-    return made
+        out = make_dict_unstructure_fn(plan, converter, _cattrs_omit_if_default=True, properties=override(omit=True))
+        converter.register_unstructure_hook(plan, out)
+        converter.register_structure_hook(plan, make_dict_structure_fn(plan, converter, properties=override(omit=True)))
+    return converter
 
 
 def _is_a(base: type) -> Any:
@@ -57,8 +57,12 @@ _CONVERTER = _converter()
 
 
 def plan_text(plan: ReadPlan | WritePlan) -> str:
-    """A plan as JSON, without its client properties and literal secrets; equal plans give equal texts."""
-    document = {"version": VERSION, **_CONVERTER.unstructure(detached(plan)[0])}
+    """A plan as JSON, without its client properties and literal secrets; equal plans give equal strings.
+
+    Args:
+        plan: The plan.
+    """
+    document = {"version": VERSION, **_CONVERTER.unstructure(split_secrets(plan)[0])}
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -66,11 +70,11 @@ def read_plan_text(text: str, kind: type[P]) -> P:
     """A plan from its JSON.
 
     Args:
-        text: What `plan_text` gave.
+        text: The result of `plan_text`.
         kind: ReadPlan or WritePlan.
 
     Raises:
-        ValueError: The text was written by another version of kdsl.
+        ValueError: Another version of kdsl wrote the JSON.
     """
     document = json.loads(text)
     version = document.pop("version", None)
@@ -82,26 +86,26 @@ def read_plan_text(text: str, kind: type[P]) -> P:
     return _CONVERTER.structure(document, kind)
 
 
-def detached(plan: Q) -> tuple[Q, dict[str, str]]:
-    """A plan without the literal secrets of its formats, and those apart, by the names of their references."""
+def split_secrets(plan: Q) -> tuple[Q, dict[str, str]]:
+    """A plan without the literal secrets of its formats, and those secrets by the keys of their references."""
     parts: dict[str, Part] = {}
     literals: dict[str, str] = {}
     for side, part in (("key", plan.key), ("value", plan.value)):
         if part is None:
             continue
-        chosen, found = part.format.split(_place(side))
-        if found:
-            parts[side] = attrs.evolve(part, format=chosen)
-            literals.update(found)
+        without_secrets, secrets = part.format.split(_prefix(side))
+        if secrets:
+            parts[side] = attrs.evolve(part, format=without_secrets)
+            literals.update(secrets)
     return (attrs.evolve(plan, **parts) if parts else plan), literals  # type: ignore[arg-type]
 
 
-def attached(plan: Q, literals: Mapping[str, str]) -> Q:
-    """The plan with the literal secrets that `detached` took out."""
+def with_secrets(plan: Q, literals: Mapping[str, str]) -> Q:
+    """The plan with the literal secrets that `split_secrets` separated."""
     sides = {side: part for side, part in (("key", plan.key), ("value", plan.value)) if part is not None}
-    parts = {side: attrs.evolve(p, format=p.format.joined(literals, _place(side))) for side, p in sides.items()}
+    parts = {side: attrs.evolve(p, format=p.format.with_literals(literals, _prefix(side))) for side, p in sides.items()}
     return attrs.evolve(plan, **parts) if literals else plan  # type: ignore[arg-type]
 
 
-def _place(side: str) -> str:
+def _prefix(side: str) -> str:
     return f"format.{side}."

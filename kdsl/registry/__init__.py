@@ -1,7 +1,7 @@
-"""The client of a schema registry (Confluent's API, which Apicurio, Karapace and Redpanda serve, too).
+"""The client of a schema registry with Confluent's API, which Apicurio, Karapace and Redpanda have as well.
 
-Formats use it inside tasks, to find the schema that a message was written with, and to register the one that they write
-with; the commands use it on the driver. What a registry gives under an id never changes, so that it is kept for good.
+Formats use it in tasks, to find the schema that a message was written with and to register the schema that they write
+with; the commands use it on the driver. The schema of an id never changes, so it is cached without a limit of time.
 """
 
 from __future__ import annotations

@@ -1,27 +1,39 @@
-"""Asks a schema registry, and keeps what it answers.
+"""The client of a schema registry, which caches the answers.
 
-What stands under an id never changes, so each process asks for an id once, and an outage of the registry goes unnoticed
-as long as no new one comes up. That there is no such id is remembered for some seconds: messages that name it come in
-many batches, and it may be registered yet. What has no answer is asked again, with longer and longer pauses, at each
-address.
+The schema of an id never changes, so each process requests it once, and an outage of the registry goes unnoticed until
+a new id appears. That an id is unknown is remembered for some seconds: messages with it come in many batches, and it
+may be registered later. Requests without an answer are retried at each address, with growing pauses.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, ClassVar, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 
 from kdsl.cluster import Registry
 from kdsl.errors import fail_on
-from kdsl.registry.documents import body_of, error_of, id_of, listed, refusal_of, said, schema_of, shown, version_and_id
+from kdsl.registry.documents import (
+    LARGEST,
+    Answer,
+    body_of,
+    content_type,
+    error_details,
+    error_of,
+    id_of,
+    list_of,
+    read_bounded,
+    refusal_of,
+    schema_of,
+    version_and_id,
+)
 from kdsl.registry.errors import (
     IncompatibleSchemaError,
     RegistryError,
@@ -30,23 +42,28 @@ from kdsl.registry.errors import (
     UnknownSchemaError,
     UnknownSubjectError,
 )
-from kdsl.registry.login import login
+from kdsl.registry.login import make_login
 from kdsl.registry.model import RegisteredSchema, SchemaReference, SubjectVersion
 from kdsl.registry.settings import Settings, read_settings
-from kdsl.registry.tls import context
+from kdsl.registry.tls import make_context
+from kdsl.retry import Backoff
 from kdsl.secrets import resolve
 
 _JSON = "application/vnd.schemaregistry.v1+json"
-_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
+_RETRIABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
+_OTHER_IDS = (
+    "if one of Apicurio's serializers or converters wrote the message, it has numbers of its own for schemas: set "
+    "apicurio.registry.use-id=contentId there"
+)
 _MANY = 10_000
-# What no other try mends, by what OpenSSL says of it.
-_FOR_GOOD = {
-    "mismatch, certificate is not valid for": "{where} has the certificate of another host: {reason}; write the host's "
-    "name as its certificate has it",
+# Errors that a retry cannot fix, by what OpenSSL reports.
+_PERMANENT = {
+    "mismatch, certificate is not valid for": "{where} has the certificate of another host: {reason}; write the host "
+    "name that is in its certificate",
     "certificate has expired": "{where} is not trusted: {reason}; its certificate must be renewed",
     "CERTIFICATE_VERIFY_FAILED": "{where} is not trusted: {reason}; name the store of its authority "
     "(ssl.truststore.location)",
-    "WRONG_VERSION_NUMBER": "{where} does not answer to TLS: {reason}; write http:// if it speaks without",
+    "WRONG_VERSION_NUMBER": "{where} does not speak TLS: {reason}; write http:// if it does not use TLS",
 }
 T = TypeVar("T")
 _lock = threading.Lock()
@@ -54,10 +71,10 @@ _clients: dict[tuple[int, Registry], RegistryClient] = {}
 
 
 def registry_client(registry: Registry) -> RegistryClient:
-    """The client of a registry, made once a process; secrets are resolved here and now.
+    """Get the client of a registry, created once per process; secrets are resolved now.
 
     Raises:
-        ResolveError: The settings have errors; all are told.
+        ResolveError: The settings have errors; all are reported.
         SecretError: A reference cannot be resolved in this process.
         RegistryError: A store cannot be read.
     """
@@ -69,21 +86,23 @@ def registry_client(registry: Registry) -> RegistryClient:
 
 
 class RegistryClient:
-    """Asks a registry. Safe to be used by several threads.
+    """The client of a schema registry; several threads may use it.
 
     Args:
-        registry: Where it is and what its client needs; references are resolved here.
+        registry: The address and the settings; references are resolved now.
 
     Raises:
-        ResolveError: The settings have errors; all are told.
+        ResolveError: The settings have errors; all are reported.
         SecretError: A reference cannot be resolved in this process.
         RegistryError: A store cannot be read.
 
     Attributes:
-        patience: Seconds for which an id that the registry does not have is not asked for again.
+        unknown_for: For how many seconds an unknown id is not requested again.
+        largest: The maximum size of an answer in bytes.
     """
 
-    patience: ClassVar[float] = 10.0
+    unknown_for: ClassVar[float] = 10.0
+    largest: ClassVar[int] = LARGEST
 
     def __init__(self, registry: Registry) -> None:
         settings, problems = read_settings(registry, resolve)
@@ -91,6 +110,7 @@ class RegistryClient:
         self._settings = settings
         self._first = 0
         self._http = _http(settings)
+        self._login = make_login(settings, self._http)
         weakref.finalize(self, self._http.close)
         self._schemas: dict[int, RegisteredSchema] = {}
         self._missing: dict[int, tuple[float, str]] = {}
@@ -101,61 +121,65 @@ class RegistryClient:
 
     @property
     def address(self) -> str:
-        """Where the registry is, without any user."""
+        """The addresses of the registry, without logins."""
         return ", ".join(self._settings.urls)
 
     def schema(self, id: int) -> RegisteredSchema:  # noqa: A002  # its name in the registry
-        """The schema of an id; asked for once, and one that the registry does not have, again after some seconds.
+        """The schema of an id, requested once; an unknown id is requested again after some seconds.
 
         Raises:
-            UnknownSchemaError: The registry has none.
+            UnknownSchemaError: The registry has no schema with this id.
             RegistryError: The registry does not answer, or refuses.
         """
-        found = self._schemas.get(id)
-        if found is None:
-            asked, told = self._missing.get(id, (0.0, ""))
-            if told and time.monotonic() < asked + self.patience:
-                raise UnknownSchemaError(told)
-            what = f"the schema of the id {id}"
+        schema_ = self._schemas.get(id)
+        if schema_ is None:
+            asked_at, refusal = self._missing.get(id, (0.0, ""))
+            if refusal and time.monotonic() < asked_at + self.unknown_for:
+                raise UnknownSchemaError(refusal)
+            what = f"the schema with the id {id}"
             answer = self._ask("GET", f"/schemas/ids/{id}", what, {"fetchMaxId": "false"})
-            if answer.status_code == httpx.codes.NOT_FOUND:
-                told = f"the registry {self.address} has no schema of the id {id}{said(answer)}"
-                if len(self._missing) >= _MANY:  # bytes that are no ids at all may look like any
+            if answer.status == httpx.codes.NOT_FOUND:
+                details = error_details(answer)
+                refusal = f"the registry {self.address} has no schema with the id {id}{details}; {_OTHER_IDS}"
+                if len(self._missing) >= _MANY:  # arbitrary bytes may look like ids
                     self._missing = {}
-                self._missing[id] = time.monotonic(), told
-                raise UnknownSchemaError(told)
-            found = self._schemas[id] = self._read(answer, what, schema_of)
-        return found
+                self._missing[id] = time.monotonic(), refusal
+                raise UnknownSchemaError(refusal)
+            schema_ = self._schemas[id] = self._read(answer, what, schema_of)
+        return schema_
 
     def references(self, schema: RegisteredSchema) -> Mapping[str, RegisteredSchema]:
-        """What a schema makes use of, directly or not, by the names that it is called; what is used comes first.
+        """The schemas that a schema references, directly or indirectly, by name; a referenced schema comes first.
 
         Raises:
-            RegistryError: The registry lacks one of them, does not answer, or refuses.
+            RegistryError: The registry does not have one of them, does not answer, or refuses.
         """
-        found: dict[str, RegisteredSchema] = {}
-        self._follow(schema, found, ())
-        return found
+        used_schemas: dict[str, RegisteredSchema] = {}
+        self._follow(schema, used_schemas, ())
+        return used_schemas
 
     def _follow(
-        self, schema: RegisteredSchema, found: dict[str, RegisteredSchema], around: tuple[SchemaReference, ...]
+        self,
+        schema: RegisteredSchema,
+        used_schemas: dict[str, RegisteredSchema],
+        ancestors: tuple[SchemaReference, ...],
     ) -> None:
         for reference in schema.references:
-            if reference in around:
-                circle = " -> ".join(f"{one.subject} {one.version}" for one in (*around, reference))
+            if reference in ancestors:
+                circle = " -> ".join(f"{one.subject} {one.version}" for one in (*ancestors, reference))
                 raise RegistryError(
-                    f"the registry {self.address} has schemas that use each other in a circle: {circle}"
+                    f"the registry {self.address} has schemas that reference each other in a circle: {circle}"
                 )
-            if reference.name not in found:
+            if reference.name not in used_schemas:
                 used = self.version(reference.subject, reference.version).schema
-                self._follow(used, found, (*around, reference))
-                found[reference.name] = used
+                self._follow(used, used_schemas, (*ancestors, reference))
+                used_schemas[reference.name] = used
 
     def version(self, subject: str, version: int) -> SubjectVersion:
-        """A version of a subject; asked for once.
+        """A version of a subject, requested once.
 
         Raises:
-            UnknownSubjectError: There is none.
+            UnknownSubjectError: There is no such subject or version.
             RegistryError: The registry does not answer, or refuses.
         """
         if (subject, version) not in self._versions:
@@ -163,7 +187,7 @@ class RegistryClient:
         return self._versions[subject, version]
 
     def latest(self, subject: str) -> SubjectVersion:
-        """The latest version of a subject, as it is when this process asks first; asked for once.
+        """The latest version of a subject at the first request of this process; requested once.
 
         Raises:
             UnknownSubjectError: There is no such subject.
@@ -176,11 +200,11 @@ class RegistryClient:
     def _version(self, subject: str, version: str) -> SubjectVersion:
         what = f"the version {version} of the subject {subject!r}"
         answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}", what)
-        if answer.status_code == httpx.codes.NOT_FOUND:
-            raise UnknownSubjectError(f"the registry {self.address} does not have {what}{said(answer)}")
-        found = self._read(answer, what, lambda d: SubjectVersion(subject, *version_and_id(d), schema_of(d)))
-        self._schemas.setdefault(found.id, found.schema)
-        return found
+        if answer.status == httpx.codes.NOT_FOUND:
+            raise UnknownSubjectError(f"the registry {self.address} does not have {what}{error_details(answer)}")
+        subject_version = self._read(answer, what, lambda d: SubjectVersion(subject, *version_and_id(d), schema_of(d)))
+        self._schemas.setdefault(subject_version.id, subject_version.schema)
+        return subject_version
 
     def subjects(self) -> tuple[str, ...]:
         """The names of all subjects, sorted.
@@ -200,18 +224,18 @@ class RegistryClient:
         return tuple(sorted(map(int, self._list(f"/subjects/{quote(subject, safe='')}/versions", f"{subject!r}"))))
 
     def register(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
-        """Put a schema under a subject, where it does not stand there yet; asked once.
+        """Register a schema under a subject, unless it is registered there; requested once.
 
         Args:
             subject: The subject.
             schema: The schema.
-            normalize: Whether the registry brings it into its normal form before it compares.
+            normalize: Whether the registry normalizes the schema before it compares.
 
         Returns:
             The schema's id.
 
         Raises:
-            IncompatibleSchemaError: It does not go with the subject's schemas, or is none.
+            IncompatibleSchemaError: It is not compatible with the subject's schemas, or is not a valid schema.
             RegistryError: The registry does not answer, or refuses.
         """
         key = (subject, schema, normalize)
@@ -221,17 +245,17 @@ class RegistryClient:
         return self._registered[key]
 
     def look_up(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> SubjectVersion:
-        """The version of a schema that stands under a subject; asked for once.
+        """The version under which a schema is registered in a subject; requested once.
 
         Raises:
-            UnknownSubjectError: It does not stand there, or there is no such subject.
+            UnknownSubjectError: It is not registered there, or there is no such subject.
             RegistryError: The registry does not answer, or refuses.
         """
         key = (subject, schema, normalize)
         if key not in self._found:
             version, number = self._post(subject, schema, version_and_id, normalize=normalize, register=False)
-            self._found[key] = found = SubjectVersion(subject, version, number, schema)
-            self._schemas.setdefault(found.id, schema)
+            self._found[key] = subject_version = SubjectVersion(subject, version, number, schema)
+            self._schemas.setdefault(subject_version.id, schema)
         return self._found[key]
 
     def _post(
@@ -240,58 +264,61 @@ class RegistryClient:
         what = f"a schema under the subject {subject!r}"
         path = f"/subjects/{quote(subject, safe='')}{'/versions' if register else ''}"
         answer = self._ask("POST", path, what, {"normalize": str(normalize).lower()}, body_of(schema))
-        if answer.status_code == httpx.codes.NOT_FOUND and not register:
+        if answer.status == httpx.codes.NOT_FOUND and not register:
             raise UnknownSubjectError(
                 f"the registry {self.address} does not have this schema under the subject {subject!r}"
-                f"{said(answer)}; register it there, or let the format do so (auto-register): {schema.text}"
+                f"{error_details(answer)}; register it there, or let the format do so (auto-register): {schema.text}"
             )
-        if answer.status_code in (httpx.codes.CONFLICT, httpx.codes.UNPROCESSABLE_ENTITY):
-            why = "cannot be registered" if register else "cannot be looked up"
+        if answer.status in (httpx.codes.CONFLICT, httpx.codes.UNPROCESSABLE_ENTITY):
+            reason = "cannot be registered" if register else "cannot be looked up"
             raise IncompatibleSchemaError(
-                f"the registry {self.address}: the schema {why} under the subject {subject!r}{said(answer)}: "
+                f"the registry {self.address}: the schema {reason} under the subject "
+                f"{subject!r}{error_details(answer)}: "
                 f"{schema.text}"
             )
         return self._read(answer, what, read)
 
     def refusal(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> str:
-        """Why a subject does not take a schema; empty where it does, or where there is no such subject yet.
+        """Why a schema is not compatible with a subject; empty if it is, or if there is no such subject yet.
 
         Raises:
-            IncompatibleSchemaError: It is no schema.
+            IncompatibleSchemaError: It is not a valid schema.
             RegistryError: The registry does not answer, or refuses.
         """
         what = f"a schema for the subject {subject!r}"
         path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/latest"
         query = {"verbose": "true", "normalize": str(normalize).lower()}
         answer = self._ask("POST", path, what, query, body_of(schema))
-        if answer.status_code == httpx.codes.NOT_FOUND:
+        if answer.status == httpx.codes.NOT_FOUND:
             return ""
-        if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY:
-            raise IncompatibleSchemaError(f"the registry {self.address} does not take {what}{said(answer)}")
+        if answer.status == httpx.codes.UNPROCESSABLE_ENTITY:
+            raise IncompatibleSchemaError(f"the registry {self.address} does not accept {what}{error_details(answer)}")
         return self._read(answer, what, refusal_of)
 
     def close(self) -> None:
-        """Give up the connections."""
+        """Close the connections."""
         self._http.close()
 
     def _list(self, path: str, what: str) -> list[Any]:
         answer = self._ask("GET", path, what)
-        if answer.status_code == httpx.codes.NOT_FOUND:
-            raise UnknownSubjectError(f"the registry {self.address} does not have {what}{said(answer)}")
-        return self._read(answer, what, listed)
+        if answer.status == httpx.codes.NOT_FOUND:
+            raise UnknownSubjectError(f"the registry {self.address} does not have {what}{error_details(answer)}")
+        return self._read(answer, what, list_of)
 
-    def _read(self, answer: httpx.Response, what: str, read: Callable[[Any], T]) -> T:
-        """What an answer says, if it is one that a schema registry gives."""
+    def _read(self, answer: Answer, what: str, read: Callable[[Any], T]) -> T:
+        """Parse an answer, if it is one of a schema registry."""
         try:
-            if answer.status_code == httpx.codes.OK:
+            if answer.status == httpx.codes.OK:
                 return read(answer.json())
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             pass
-        to = urlsplit(answer.headers.get("Location", "")) if answer.is_redirect else None
-        moved = "" if to is None else f" (to {to.scheme}://{to.hostname or ''}{to.path})"
+        to = answer.moved_to
+        moved = "" if to is None else f" (to {to})"
         raise RegistryError(
-            f"the registry {self.address}: asked for {what}, it answers HTTP {answer.status_code}{moved}{said(answer)}"
-            f"{'' if to else shown(answer)}; see that this is the address of a schema registry with Confluent's API"
+            f"the registry {self.address}: asked for {what}, it answers HTTP "
+            f"{answer.status}{moved}{error_details(answer)}"
+            f"{'' if to else content_type(answer)}; check that this is the address of a schema registry with "
+            "Confluent's API"
         )
 
     def _ask(
@@ -301,58 +328,65 @@ class RegistryClient:
         what: str,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
-    ) -> httpx.Response:
-        """The answer to a request: 200, or one that says what the registry does not have or not take."""
+    ) -> Answer:
+        """Send a request, with retries, and return the answer: 200, or that something is unknown or not accepted."""
         settings = self._settings
         reason = ""
-        for attempt in range(settings.retries + 1):
-            if attempt:
-                time.sleep(min(settings.wait * 2 ** (attempt - 1), settings.max_wait) * random.uniform(0.5, 1))  # noqa: S311
-            for place in range(len(settings.urls)):
-                at = (self._first + place) % len(settings.urls)
+        pauses = Backoff(settings.wait, settings.max_wait, jitter=(0.5, 1)).pauses()
+        for pause in (0.0, *islice(pauses, settings.retries)):
+            time.sleep(pause)
+            for offset in range(len(settings.urls)):
+                at = (self._first + offset) % len(settings.urls)
                 try:
-                    answer = self._http.request(method, settings.urls[at] + path, params=query, json=body)
+                    answer = self._answer(method, settings.urls[at], path, query, body)
                 except httpx.RequestError as e:
                     reason = _reason(e)
-                    for sign, told in _FOR_GOOD.items():
+                    for sign, template in _PERMANENT.items():
                         if sign in reason:
-                            message = told.format(where=f"the registry {settings.urls[at]}", reason=reason)
+                            message = template.format(where=f"the registry {settings.urls[at]}", reason=reason)
                             raise RegistryUnreachableError(message) from None
                     continue
-                if answer.status_code in _AGAIN:
-                    reason = f"HTTP {answer.status_code}{said(answer)}"
+                if answer.status in _RETRIABLE:
+                    reason = f"HTTP {answer.status}{error_details(answer)}"
                     continue
                 self._first = at
-                self._refused(answer, what)
+                self._raise_for_refusal(answer, what)
                 return answer
         times = f"{settings.retries + 1} times" if settings.retries else "once"
         raise RegistryUnreachableError(
-            f"the registry {self.address} does not answer, asked {times} for {what}: {reason}; see that it runs, and "
-            "that it can be reached from here"
+            f"the registry {self.address} does not answer, asked {times} for {what}: {reason}; check that it runs, "
+            "and that it can be reached from here"
         )
 
-    def _refused(self, answer: httpx.Response, what: str) -> None:
-        if answer.status_code == httpx.codes.UNAUTHORIZED:
+    def _answer(
+        self, method: str, url: str, path: str, query: Mapping[str, str] | None, body: Mapping[str, Any] | None
+    ) -> Answer:
+        with self._http.stream(method, url + path, params=query, json=body, auth=self._login) as response:
+            content = read_bounded(response, f"the registry {url}", self.largest)
+            return Answer(response.status_code, response.headers, content, self._login.secrets)
+
+    def _raise_for_refusal(self, answer: Answer, what: str) -> None:
+        if answer.status == httpx.codes.UNAUTHORIZED:
             raise RegistryRefusedError(
-                f"the registry {self.address} does not know who asks for {what} (HTTP 401){said(answer)}; give it a "
-                "user (basic-auth.user-info) or a token (bearer-auth.token)"
+                f"the registry {self.address} does not know who asks for {what} (HTTP 401){error_details(answer)}; "
+                "set a user (basic-auth.user-info) or a token (bearer-auth.token)"
             )
-        if answer.status_code == httpx.codes.FORBIDDEN:
+        if answer.status == httpx.codes.FORBIDDEN:
             raise RegistryRefusedError(
-                f"the registry {self.address} does not let this user ask for {what} (HTTP 403){said(answer)}"
+                f"the registry {self.address} does not let this user ask for {what} (HTTP 403){error_details(answer)}"
+                "; grant it access, or set another user"
             )
-        if answer.status_code == httpx.codes.NOT_FOUND and not error_of(answer):
+        if answer.status == httpx.codes.NOT_FOUND and not error_of(answer):
             raise RegistryError(
-                f"{self.address} answers HTTP 404 as no schema registry does, asked for {what}; see the path of its "
-                "address"
+                f"{self.address} answers HTTP 404 as no schema registry does, asked for {what}; check the path of its "
+                "URL"
             )
 
 
 def _http(settings: Settings) -> httpx.Client:
     secure = any(url.startswith("https:") for url in settings.urls) or settings.oauth is not None
     return httpx.Client(
-        verify=context(settings.tls) if secure else False,
-        auth=login(settings),
+        verify=make_context(settings.tls) if secure else False,
         headers={"Accept": f"{_JSON}, application/json", "Content-Type": _JSON, **settings.headers},
         timeout=httpx.Timeout(settings.read_timeout, connect=settings.connect_timeout),
         proxy=settings.proxy,
@@ -366,5 +400,7 @@ def _reason(error: httpx.RequestError) -> str:
             return "no connection in time"
         case httpx.TimeoutException():
             return "no answer in time"
+        case httpx.LocalProtocolError():  # its message quotes what would be sent
+            return "the request cannot be sent"
         case _:
             return str(error) or type(error).__name__

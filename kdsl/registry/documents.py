@@ -1,16 +1,85 @@
-"""The documents of a schema registry's API: what is sent, and what its answers say."""
+"""The documents of a schema registry's API: writes requests and parses answers."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
+import attrs
 import httpx
 
+from kdsl.registry.errors import RegistryError
 from kdsl.registry.model import RegisteredSchema, SchemaReference
+from kdsl.secrets.hiding import hide_secrets
+
+LARGEST = 32 * 2**20
+"""The maximum size of an answer: a schema has some thousand bytes, the names of 100,000 subjects have 10 MiB."""
+
+
+@attrs.frozen
+class Answer:
+    """An answer of the registry.
+
+    Attributes:
+        status: The HTTP status.
+        headers: Its headers; the case of their names does not matter.
+        content: Its document.
+        secrets: The credentials of the request, which a server may repeat in an error.
+    """
+
+    status: int
+    headers: Mapping[str, str] = attrs.field(repr=False)
+    content: bytes = attrs.field(repr=False)
+    secrets: Collection[str] = attrs.field(default=(), repr=False)
+
+    def json(self) -> Any:
+        """Parse the document.
+
+        Raises:
+            ValueError: It is not JSON.
+        """
+        return json.loads(self.content)
+
+    @property
+    def moved_to(self) -> str | None:
+        """The target of a redirection, without possible secrets; None if the answer is not a redirection."""
+        location = self.headers.get("Location")
+        if location is None or not httpx.codes.is_redirect(self.status):
+            return None
+        try:
+            to = urlsplit(location)
+        except ValueError:
+            return "no address"
+        return f"{to.scheme}://{to.hostname or ''}{to.path}"
+
+
+def read_bounded(response: httpx.Response, what: str, limit: int) -> bytes:
+    """Read the document of an answer, up to a number of bytes.
+
+    Args:
+        response: An answer whose head has been read.
+        what: The server, for the message.
+        limit: The maximum number of bytes.
+
+    Raises:
+        RegistryError: The document is larger.
+        httpx.RequestError: The connection failed.
+    """
+    content = bytearray()
+    for part in response.iter_bytes():
+        content += part
+        if len(content) > limit:
+            raise RegistryError(
+                f"{what} answers with more than {limit / 2**20:g} MiB, which a schema registry never does; check "
+                "its address"
+            )
+    return bytes(content)
 
 
 def schema_of(document: Any) -> RegisteredSchema:
-    """The schema that a document holds."""
+    """Parse the schema in a document."""
     references = tuple(
         SchemaReference(str(one["name"]), str(one["subject"]), int(one["version"]))
         for one in document.get("references") or ()
@@ -19,37 +88,37 @@ def schema_of(document: Any) -> RegisteredSchema:
 
 
 def id_of(document: Any) -> int:
-    """The id of a schema."""
+    """Parse the id of a schema."""
     return int(document["id"])
 
 
 def version_and_id(document: Any) -> tuple[int, int]:
-    """The version and the id."""
+    """Parse the version and the id."""
     return int(document["version"]), id_of(document)
 
 
 def refusal_of(document: Any) -> str:
-    """Why a schema does not go with a subject; empty where it does."""
+    """Parse why a schema is not compatible with a subject; empty if it is."""
     if document["is_compatible"]:
         return ""
-    return "; ".join(map(str, document.get("messages") or ()))[:500] or "it does not go with the latest version"
+    return "; ".join(map(str, document.get("messages") or ()))[:500] or "it is not compatible with the latest version"
 
 
-def listed(document: Any) -> list[Any]:
-    """A document that is a list."""
+def list_of(document: Any) -> list[Any]:
+    """Check that a document is a list, and return it."""
     if not isinstance(document, list):
         raise TypeError
     return document
 
 
-def shown(answer: httpx.Response) -> str:
-    """The kind of a document that is none of a registry's."""
+def content_type(answer: Answer) -> str:
+    """The content type of an answer that is not JSON, for a message; empty for JSON."""
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
     return f" with a document of the type {kind}" if kind and "json" not in kind else ""
 
 
 def body_of(schema: RegisteredSchema) -> dict[str, Any]:
-    """A schema as it is sent."""
+    """The document for sending a schema."""
     body: dict[str, Any] = {"schema": schema.text}
     if schema.kind != "AVRO":
         body["schemaType"] = schema.kind
@@ -60,19 +129,21 @@ def body_of(schema: RegisteredSchema) -> dict[str, Any]:
     return body
 
 
-def error_of(answer: httpx.Response) -> dict[str, Any]:
-    """What the registry says went wrong; empty where the answer is none of a registry."""
+def error_of(answer: Answer) -> dict[str, Any]:
+    """Parse the error of the registry; empty if the answer is not from a registry."""
     try:
-        found = answer.json()
+        document = answer.json()
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) and ("error_code" in found or "message" in found) else {}
+    return document if isinstance(document, dict) and ("error_code" in document or "message" in document) else {}
 
 
-def said(answer: httpx.Response) -> str:
-    """What the registry says of it."""
-    found = error_of(answer)
-    message = " ".join(str(found.get("message") or found.get("detail") or "").split())[:500]
-    code = found.get("error_code")
-    told = "; ".join(part for part in (message, "" if code is None else f"error code {code}") if part)
-    return f" ({told})" if told else ""
+def error_details(answer: Answer) -> str:
+    """The error of the registry in brackets, for a message; empty if there is none."""
+    document = error_of(answer)
+    message = hide_secrets(
+        " ".join(str(document.get("message") or document.get("detail") or "").split()), answer.secrets
+    )[:500]
+    code = document.get("error_code")
+    details = "; ".join(part for part in (message, "" if code is None else f"error code {code}") if part)
+    return f" ({details})" if details else ""

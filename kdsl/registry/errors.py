@@ -1,4 +1,4 @@
-"""What the client of a schema registry raises. The texts name the registry's address, never who asks."""
+"""The errors of the registry client. Messages contain the registry's address, never the credentials."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from kdsl.errors import KdslError
 
 
 class RegistryError(KdslError):
-    """A schema registry does not do what it is asked; the base of the others."""
+    """A request to a schema registry failed; the base class of the other errors."""
 
 
 class RegistryUnreachableError(RegistryError):
-    """No registry answers at any of the addresses, however often it is asked."""
+    """No registry answers at any of the addresses, also after retries."""
 
 
 class RegistryRefusedError(RegistryError):
-    """The registry does not know who asks (401), or does not allow it (403)."""
+    """The registry refuses the credentials (401) or the request (403)."""
 
 
 class UnknownSchemaError(RegistryError):
-    """The registry has no schema of an id."""
+    """The registry has no schema with an id."""
 
 
 class UnknownSubjectError(RegistryError):
-    """The registry has no such subject or version, or the schema does not stand under the subject."""
+    """The registry has no such subject or version, or the schema is not registered under the subject."""
 
 
 class IncompatibleSchemaError(RegistryError):
-    """The registry refuses a schema: it does not go with those that the subject has, or it is none."""
+    """The registry refuses a schema: it is not compatible with those of the subject, or not valid."""

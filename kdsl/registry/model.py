@@ -1,4 +1,4 @@
-"""What a schema registry holds."""
+"""Schemas, references and versions of a schema registry."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import attrs
 
 @attrs.frozen
 class SchemaReference:
-    """A schema that another one makes use of.
+    """A reference of a schema to another one.
 
     Attributes:
-        name: What the other one calls it: a full name in Avro, a file in Protobuf, a URL in JSON Schema.
-        subject: The subject that it stands under.
+        name: The name in the referring schema: a full name in Avro, a file in Protobuf, a URL in JSON Schema.
+        subject: The subject of the other schema.
         version: Its version there.
     """
 
@@ -22,12 +22,12 @@ class SchemaReference:
 
 @attrs.frozen
 class RegisteredSchema:
-    """A schema as a registry holds it.
+    """A schema in a registry.
 
     Attributes:
         text: The schema.
         kind: ``AVRO``, ``PROTOBUF`` or ``JSON``.
-        references: What it makes use of.
+        references: The schemas that it references.
     """
 
     text: str

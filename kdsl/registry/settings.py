@@ -1,8 +1,8 @@
-"""The settings of a registry's client: Java's names, read as Java's client reads them.
+"""The settings of the registry client, with the names and the meaning that they have in Java's client.
 
-A setting has three spellings, which mean the same: Java's (``basic.auth.user.info``), that of Flink's format options
-(``basic-auth.user-info``) and the one within a Kafka client's properties (``schema.registry.basic.auth.user.info``).
-While planning nothing is resolved and no file is looked at.
+A setting has three spellings with the same meaning: Java's (``basic.auth.user.info``), that of Flink's format options
+(``basic-auth.user-info``), and that in the properties of a Kafka client (``schema.registry.basic.auth.user.info``).
+While planning, no reference is resolved and no file is read.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 import attrs
+import httpx
 
-from kdsl.client.hiding import without_login
-from kdsl.client.jaas import JaasError, parse
-from kdsl.client.key_files import unreachable
-from kdsl.client.stores import Store, Which
-from kdsl.cluster import Registry
+from kdsl.client_settings.key_files import explain_unreachable
+from kdsl.client_settings.stores import Store, Which
+from kdsl.cluster import Registry, login_of
 from kdsl.errors import Problem, listing, nearest
 from kdsl.secrets import has_reference
+from kdsl.secrets.hiding import redact_addresses, remove_login
+from kdsl.secrets.jaas import JaasError, parse_jaas
 
 BASIC = "basic.auth.credentials.source"
 BEARER = "bearer.auth.credentials.source"
@@ -40,7 +41,7 @@ NUMBERS: Mapping[str, int] = {
     "retries.wait.ms": 1_000,
     "retries.max.wait.ms": 20_000,
 }
-"""The numbers with their defaults. Java's client tries three times more; six times outlast a registry's restart."""
+"""The numbers with their defaults. Java's client retries three times; six retries outlast a registry's restart."""
 
 _BASIC_SOURCES = ("URL", "USER_INFO", "SASL_INHERIT")
 _BEARER_SOURCES = ("STATIC_TOKEN", "OAUTHBEARER", "SASL_OAUTHBEARER_INHERIT")
@@ -67,9 +68,9 @@ Resolve = Callable[[str], str]
 
 @attrs.frozen
 class OAuth:
-    """Where tokens are asked for (OAuth 2.0, client credentials), and by whom."""
+    """Where to request tokens (OAuth 2.0, client credentials), and with which credentials."""
 
-    url: str
+    url: str = attrs.field(repr=redact_addresses)
     id: str
     secret: str = attrs.field(repr=False)
     scope: str = ""
@@ -80,13 +81,13 @@ class Tls:
     """The keys of the client, and the authorities that it trusts.
 
     Attributes:
-        truststore: The store of the authorities; None is this machine's own.
+        truststore: The store of the authorities; None means those of this machine.
         keystore: The store of the client's key and certificates.
-        authorities: The authorities as PEM text, instead of a store.
-        key: The client's key as PEM text.
-        chain: Its certificates as PEM text.
+        authorities: The authorities as PEM, instead of a store.
+        key: The client's key as PEM.
+        chain: Its certificates as PEM.
         password: The password of a key in PEM.
-        checks_host: Whether the host's name must stand in its certificate.
+        checks_host: Whether the certificate must contain the host name.
     """
 
     truststore: Store | None = None
@@ -100,21 +101,21 @@ class Tls:
 
 @attrs.frozen
 class Settings:
-    """What the client makes of the settings.
+    """The parsed settings of the registry client.
 
     Attributes:
-        urls: The registry's addresses, in the order in which they are tried; no user within them.
+        urls: The registry's URLs, in the order in which they are tried, without logins.
         basic: The user and the password.
         token: The token.
         oauth: Where tokens come from.
         tls: Keys.
-        connect_timeout: Seconds to a connection.
-        read_timeout: Seconds to an answer.
-        retries: How often a request is made again.
-        wait: Seconds before the first time; twice as many before the next.
-        max_wait: The most seconds.
-        proxy: The address of a proxy.
-        headers: What each request says besides.
+        connect_timeout: Seconds to wait for a connection.
+        read_timeout: Seconds to wait for an answer.
+        retries: How often a request is repeated.
+        wait: Seconds before the first retry, doubled before each further one.
+        max_wait: The maximum of these seconds.
+        proxy: The URL of a proxy.
+        headers: Further headers of each request.
     """
 
     urls: tuple[str, ...]
@@ -127,7 +128,7 @@ class Settings:
     retries: int = 6
     wait: float = 1.0
     max_wait: float = 20.0
-    proxy: str | None = None
+    proxy: str | None = attrs.field(default=None, repr=False)
     headers: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
@@ -138,28 +139,31 @@ def canonical(name: str) -> str:
 
 
 def is_login(name: str) -> bool:
-    """Whether a setting says who asks the registry."""
+    """Whether a setting is part of the login."""
     key = canonical(name)
     return key.startswith(("basic.auth.", "bearer.auth.")) and key not in (_CLUSTER, _POOL)
 
 
 def inherits_login(registry: Registry | None) -> bool:
-    """Whether the registry's user is the one of the Kafka clients."""
-    given = {} if registry is None else registry.properties
-    return any(canonical(name) in (BASIC, BEARER) and "INHERIT" in str(value) for name, value in given.items())
+    """Whether the registry uses the login of the Kafka clients."""
+    properties = {} if registry is None else registry.properties
+    return any(canonical(name) in (BASIC, BEARER) and "INHERIT" in str(value) for name, value in properties.items())
 
 
 def registry_problems(registry: Registry) -> tuple[Problem, ...]:
-    """Everything that is wrong with a registry's settings; references are looked at but not resolved."""
+    """Everything that is wrong with a registry's settings; references are checked but not resolved."""
     return read_settings(registry)[1]
 
 
 def read_settings(registry: Registry, resolve: Resolve = str) -> tuple[Settings, tuple[Problem, ...]]:
-    """A registry's settings, and what is wrong with them.
+    """Read a registry's settings.
 
     Args:
         registry: The registry.
-        resolve: Gives a text with its references replaced; without it they stay.
+        resolve: Replaces the references in a string; without it they stay.
+
+    Returns:
+        The settings, and what is wrong with them.
     """
     reader = _Reader(registry, resolve)
     return reader.settings(), tuple(reader.problems)
@@ -168,20 +172,26 @@ def read_settings(registry: Registry, resolve: Resolve = str) -> tuple[Settings,
 class _Reader:
     def __init__(self, registry: Registry, resolve: Resolve) -> None:
         self.problems: list[Problem] = []
-        self._given: dict[str, str] = {}
+        self._values: dict[str, str] = {}
         self._names: dict[str, str] = {}
-        self._urls = tuple(part for url in resolve(registry.url).split(",") if (part := url.strip().rstrip("/")))
-        for name, text in registry.properties.revealed().items():
+        address = resolve(registry.url)
+        user_info = login_of(address)  # of an address that a reference was replaced by
+        urls = (address if user_info is None else remove_login(address)).split(",")
+        self._urls = tuple(part for url in urls if (part := url.strip().rstrip("/")))
+        for name, text in registry.properties.reveal().items():
             self._take(name, resolve(text))
+        if user_info is not None and USER_INFO not in self._values:
+            self._values[USER_INFO] = user_info
 
     def _take(self, name: str, text: str) -> None:
         key = canonical(name)
-        if key in self._given and self._given[key] != text:
-            self._tell("registry-setting-twice", f"{self._names[key]!r} and {name!r} differ", "keep one of the two")
+        if key in self._values and self._values[key] != text:
+            message = f"{self._names[key]!r} and {name!r} mean the same but differ"
+            self._add_problem("registry-setting-twice", message, "keep one of the two")
             return
-        self._given[key], self._names[key] = text, name
+        self._values[key], self._names[key] = text, name
         if key not in NAMES and not key.startswith(_HEADER):
-            self._tell(
+            self._add_problem(
                 "registry-setting-unknown",
                 f"the registry's client has no setting {name!r}{nearest(key, NAMES)}",
                 f"use one of its settings: {listing(NAMES)}, {_HEADER}NAME",
@@ -193,14 +203,16 @@ class _Reader:
         numbers = {name: self._number(name, default) for name, default in NUMBERS.items()}
         basic, (token, oauth) = self._basic(), self._bearer()
         if basic and (token or oauth):
-            self._tell(
+            self._add_problem(
                 "registry-login",
-                f"the registry has a user ({self._named(BASIC)}) and a token ({self._named(BEARER)})",
+                f"the registry has a user ({self._quote_name(BASIC)}) and a token ({self._quote_name(BEARER)})",
                 "keep one of the two",
             )
-        headers = {key.removeprefix(_HEADER): text for key, text in self._given.items() if key.startswith(_HEADER)}
-        more = {"target-sr-cluster": _CLUSTER, "Confluent-Identity-Pool-Id": _POOL}
-        headers |= {header: self._given[name] for header, name in more.items() if name in self._given}
+        named = {key: key.removeprefix(_HEADER) for key in self._values if key.startswith(_HEADER)}
+        more = {_CLUSTER: "target-sr-cluster", _POOL: "Confluent-Identity-Pool-Id"}
+        named |= {key: header for key, header in more.items() if key in self._values}
+        self._check_headers({**named, **({TOKEN: "Authorization"} if TOKEN in self._values else {})})
+        headers = {header: self._values[key] for key, header in named.items()}
         return Settings(
             urls=self._urls,
             basic=basic,
@@ -216,94 +228,115 @@ class _Reader:
             headers=headers,
         )
 
-    def _tell(self, code: str, message: str, fix: str, *, warning: bool = False) -> None:
+    def _check_headers(self, named: Mapping[str, str]) -> None:
+        """Report headers that cannot be sent; the client would fail when it sends them, and quote their values.
+
+        Args:
+            named: The names of headers by the settings that contain their values.
+        """
+        for key, name in named.items():
+            text = self._values[key]
+            if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+                self._add_problem(
+                    "registry-header",
+                    f"{self._quote_name(key)} is not a valid name of an HTTP header",
+                    "write the header's name",
+                )
+            elif not has_reference(text) and not fits_header(text):
+                self._add_problem(
+                    "registry-header",
+                    f"the value of {self._quote_name(key)} has a character that a header cannot contain, such as "
+                    "a line end or a "
+                    "letter outside ASCII",
+                    "write only the value; a variable or file may end with a line end",
+                )
+
+    def _add_problem(self, code: str, message: str, fix: str, *, warning: bool = False) -> None:
         self.problems.append(Problem(code, message, fix, severity="warning" if warning else "error"))
 
-    def _named(self, name: str) -> str:
+    def _quote_name(self, name: str) -> str:
         return repr(self._names.get(name, name))
 
     def _check_urls(self) -> None:
         if not self._urls:
-            self._tell("registry-url", "the registry has no address", "write url: https://HOST:PORT")
+            self._add_problem("registry-url", "the registry has no address", "write url: https://HOST:PORT")
         for url in self._urls:
-            parts = urlsplit(url)
-            if has_reference(url):
-                continue
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                shown = without_login(url)
-                self._tell(
+            if not has_reference(url) and not _is_address(url):
+                shown = remove_login(url)
+                self._add_problem(
                     "registry-url",
-                    f"the address of the registry {shown!r} is no address of a web server",
-                    "write https://HOST:PORT, several with commas between them",
+                    f"the address of the registry {shown!r} is not an http or https URL",
+                    "write https://HOST:PORT, several separated by commas",
                 )
 
     def _number(self, name: str, default: int) -> int:
-        text = self._given.get(name)
+        text = self._values.get(name)
         if text is None or has_reference(text):
             return default
         if not re.fullmatch(r"\s*[0-9]{1,9}\s*", text):
-            self._tell(
+            self._add_problem(
                 "registry-setting-value",
-                f"{self._named(name)} has the value {text!r}",
-                "give a whole number, 0 or more",
+                f"{self._quote_name(name)} has the value {text!r}",
+                "use an integer, 0 or more",
             )
             return default
         return int(text)
 
     def _source(self, name: str, sources: tuple[str, ...]) -> str | None:
-        text = self._given.get(name)
+        text = self._values.get(name)
         if text is None or has_reference(text):
             return None
         source = text.strip().upper()
         if source in sources:
             return source
-        why = " names a Java class" if source == "CUSTOM" else ""
-        self._tell(
+        detail = ", which names a Java class," if source == "CUSTOM" else ""
+        self._add_problem(
             "registry-login",
-            f"{self._named(name)} is {text!r}{why}{nearest(source, sources)}",
+            f"{self._quote_name(name)} is {text!r}{detail}{nearest(source, sources)}",
             f"write one of {listing(sources)}",
         )
         return None
 
     def _basic(self) -> tuple[str, str] | None:
         source = self._source(BASIC, _BASIC_SOURCES)
-        info = self._given.get(USER_INFO)
+        info = self._values.get(USER_INFO)
         if source == "SASL_INHERIT":
             return self._login("username", "password")
         if info is None:
             if source is not None:
-                missing = "a user and a password in its address" if source == "URL" else self._named(USER_INFO)
-                self._tell(
+                missing = "a user and a password in its address" if source == "URL" else self._quote_name(USER_INFO)
+                self._add_problem(
                     "registry-login",
-                    f"{self._named(BASIC)} is {source}, but the registry has no {missing}",
+                    f"{self._quote_name(BASIC)} is {source}, but the registry has no {missing}",
                     "write basic-auth.user-info=USER:${env:PASSWORD}, or remove it",
                 )
             return None
         user, colon, password = info.partition(":")
         if not colon and not has_reference(info):
-            self._tell(
+            self._add_problem(
                 "registry-login",
-                f"{self._named(USER_INFO)} has no colon",
+                f"{self._quote_name(USER_INFO)} has no colon",
                 "write USER:PASSWORD, or a reference to that",
             )
         return user, password
 
     def _login(self, *names: str) -> tuple[str, str] | None:
-        """The user and the password of the Kafka clients."""
-        text = self._given.get(_JAAS)
-        found: Mapping[str, str] = {}
+        """The login of the Kafka clients."""
+        text = self._values.get(_JAAS)
+        options: Mapping[str, str] = {}
         if text is not None:
             try:
-                found = parse(text).options
+                options = parse_jaas(text).options
             except JaasError as e:
                 if not has_reference(text):
-                    self._tell("registry-login", f"{_JAAS!r} cannot be read {e}", "correct it")
+                    self._add_problem("registry-login", f"{_JAAS!r} cannot be parsed {e}", "correct the configuration")
                 return None
-        user, password = (found.get(name) or self._given.get(f"sasl.{name}") for name in names)
+        user, password = (options.get(name) or self._values.get(f"sasl.{name}") for name in names)
         if user is None or password is None:
-            self._tell(
+            self._add_problem(
                 "registry-login",
-                f"{self._named(BASIC if names[0] == 'username' else BEARER)} takes the user of the Kafka clients, but "
+                f"{self._quote_name(BASIC if names[0] == 'username' else BEARER)} uses the login of the Kafka "
+                "clients, but "
                 f"the cluster has no {_JAAS!r} with {listing(names)}",
                 "add it to the cluster's properties, or write basic-auth.credentials-source=USER_INFO",
             )
@@ -311,86 +344,122 @@ class _Reader:
         return user, password
 
     def _bearer(self) -> tuple[str | None, OAuth | None]:
-        source = self._source(BEARER, _BEARER_SOURCES) or ("STATIC_TOKEN" if TOKEN in self._given else None)
+        source = self._source(BEARER, _BEARER_SOURCES) or ("STATIC_TOKEN" if TOKEN in self._values else None)
         match source:
             case "STATIC_TOKEN":
-                if TOKEN not in self._given:
-                    self._tell(
+                if TOKEN not in self._values:
+                    self._add_problem(
                         "registry-login",
-                        f"{self._named(BEARER)} is STATIC_TOKEN, but there is no {TOKEN!r}",
+                        f"{self._quote_name(BEARER)} is STATIC_TOKEN, but there is no {TOKEN!r}",
                         "write bearer-auth.token=${env:TOKEN}",
                     )
-                return self._given.get(TOKEN), None
+                return self._values.get(TOKEN), None
             case "OAUTHBEARER":
-                missing = [name for name in (_ISSUER, _ID, _SECRET) if not self._given.get(name)]
+                missing = [name for name in (_ISSUER, _ID, _SECRET) if not self._values.get(name)]
                 if missing:
-                    self._tell(
+                    self._add_problem(
                         "registry-login",
-                        f"{self._named(BEARER)} is OAUTHBEARER, but there is no {listing(missing)}",
+                        f"{self._quote_name(BEARER)} is OAUTHBEARER, but there is no {listing(missing)}",
                         "add what is missing",
                     )
                     return None, None
-                given = self._given
-                return None, OAuth(given[_ISSUER], given[_ID], given[_SECRET], given.get(_SCOPE, ""))
+                values = self._values
+                self._check_provider(_ISSUER)
+                return None, OAuth(values[_ISSUER], values[_ID], values[_SECRET], values.get(_SCOPE, ""))
             case "SASL_OAUTHBEARER_INHERIT":
-                login, url = self._login("clientId", "clientSecret"), self._given.get(_ENDPOINT)
+                login, url = self._login("clientId", "clientSecret"), self._values.get(_ENDPOINT)
                 if login is not None and url is None:
-                    self._tell(
+                    self._add_problem(
                         "registry-login",
-                        f"{self._named(BEARER)} takes the tokens of the Kafka clients, but the cluster has no "
+                        f"{self._quote_name(BEARER)} takes the tokens of the Kafka clients, but the cluster has no "
                         f"{_ENDPOINT!r}",
                         "add it to the cluster's properties, or write bearer-auth.credentials-source=OAUTHBEARER",
                     )
-                return None, OAuth(url, *login, scope=self._given.get(_SCOPE, "")) if login and url else None
+                if url is not None:
+                    self._check_provider(_ENDPOINT)
+                return None, OAuth(url, *login, scope=self._values.get(_SCOPE, "")) if login and url else None
             case _:
                 return None, None
 
+    def _check_provider(self, name: str) -> None:
+        url = self._values[name]
+        if not has_reference(url) and not _is_address(url):
+            self._add_problem(
+                "registry-login",
+                f"{self._quote_name(name)} is {redact_addresses(url)!r}, which is not an http or https URL",
+                "write https://HOST/PATH of the identity provider",
+            )
+
     def _tls(self) -> Tls:
-        algorithm = self._given.get("ssl.endpoint.identification.algorithm", "https").lower()
+        algorithm = self._values.get("ssl.endpoint.identification.algorithm", "https").lower()
         if algorithm not in ("", "none", "https") and not has_reference(algorithm):
-            self._tell(
+            self._add_problem(
                 "registry-setting-value",
                 f"'ssl.endpoint.identification.algorithm' has the value {algorithm!r}",
-                "give https, or an empty text to switch the check of the host's name off",
+                "use https, or an empty string to turn the check of the host name off",
             )
-        key, chain = self._given.get("ssl.keystore.key", ""), self._given.get("ssl.keystore.certificate.chain", "")
+        key, chain = self._values.get("ssl.keystore.key", ""), self._values.get("ssl.keystore.certificate.chain", "")
         if bool(key) != bool(chain):
-            self._tell("tls-store", "a key and its certificates go together", "write both, or neither")
+            message = "a key needs its certificates, and certificates their key"
+            self._add_problem("tls-store", message, "set both, or neither")
         return Tls(
             truststore=self._store("truststore"),
             keystore=self._store("keystore"),
-            authorities=self._given.get("ssl.truststore.certificates", ""),
+            authorities=self._values.get("ssl.truststore.certificates", ""),
             key=key,
             chain=chain,
-            password=self._given.get("ssl.key.password"),
+            password=self._values.get("ssl.key.password"),
             checks_host=algorithm == "https",
         )
 
     def _store(self, which: Which) -> Store | None:
         name = f"ssl.{which}.location"
-        location, password = self._given.get(name), self._given.get(f"ssl.{which}.password")
+        location, password = self._values.get(name), self._values.get(f"ssl.{which}.password")
         if location is None:
             if password is not None:
-                message = f"{self._named(f'ssl.{which}.password')} is given without a store"
-                self._tell("tls-store", message, f"write {name}, or remove it")
+                message = f"{self._quote_name(f'ssl.{which}.password')} is set without a store"
+                self._add_problem("tls-store", message, f"write {name}, or remove it")
             return None
-        if told := unreachable(location):
-            self._tell(
+        if reason := explain_unreachable(location):
+            self._add_problem(
                 "tls-store",
-                f"{self._named(name)} is {location!r}: {told}",
+                f"{self._quote_name(name)} is {location!r}: {reason}",
                 "copy the file to the driver and to every executor and write its path, or install a fetcher",
             )
         ending = location.lower()
         kind = "PEM" if ending.endswith((".pem", ".crt", ".cer")) else "PKCS12" if ending.endswith(_P12) else "JKS"
         return Store(
-            which, location, self._given.get(f"ssl.{which}.type", kind), password, self._given.get(_KEY_PASSWORD)
+            which, location, self._values.get(f"ssl.{which}.type", kind), password, self._values.get(_KEY_PASSWORD)
         )
 
     def _proxy(self) -> str | None:
-        host, port = self._given.get("proxy.host"), self._given.get("proxy.port")
+        host, port = self._values.get("proxy.host"), self._values.get("proxy.port")
         if host is None:
             return None
-        return f"http://{host}" if port is None else f"http://{host}:{port}"
+        proxy = f"http://{host}" if port is None else f"http://{host}:{port}"
+        if not has_reference(proxy) and not _is_address(proxy):
+            self._add_problem(
+                "registry-setting-value",
+                f"{self._quote_name('proxy.host')} and {self._quote_name('proxy.port')} are not a valid host and port",
+                "write the host name and the port number of the proxy",
+            )
+            return None
+        return proxy
+
+
+def _is_address(url: str) -> bool:
+    """Whether a string is an http or https URL."""
+    try:
+        parts = httpx.URL(url)
+        urlsplit(url)  # which finds unbalanced brackets
+    except (httpx.InvalidURL, ValueError):
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.host)
+
+
+def fits_header(text: str) -> bool:
+    """Whether an HTTP header can contain a value."""
+    return bool(text) and text.isascii() and text.isprintable() and text == text.strip()
 
 
 _P12 = (".p12", ".pfx")

@@ -1,53 +1,49 @@
-"""The TLS of a registry's client: Java's stores and PEM as an SSL context, in the process that asks."""
+"""The TLS context of the registry client, from Java's stores or PEM."""
 
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
 
-from kdsl.client.key_files import KeyFileError, local_path, private_file
-from kdsl.client.pem import blocks
-from kdsl.client.stores import Store, StoreError, read_store
+from kdsl.client_settings.key_files import KeyFileError, load_key, pem_blocks, read_file
+from kdsl.client_settings.stores import Store, StoreError, read_store
 from kdsl.registry.errors import RegistryError
 from kdsl.registry.settings import Tls
 
 
-def context(tls: Tls) -> ssl.SSLContext:
-    """The context of a client.
+def make_context(tls: Tls) -> ssl.SSLContext:
+    """Create the TLS context of a client.
 
     Raises:
-        RegistryError: A store cannot be read, or holds no key that can be used.
+        RegistryError: A store cannot be read, or contains no usable key.
     """
     try:
-        return _context(tls)
+        return _make_context(tls)
     except (KeyFileError, StoreError) as e:
         raise RegistryError(f"the registry's keys: {e}") from None
     except (OSError, ssl.SSLError, ValueError) as e:
         reason = getattr(e, "reason", None) or getattr(e, "strerror", None) or type(e).__name__
         raise RegistryError(
-            f"the registry's keys cannot be used ({reason}); see that key, certificates and password belong together"
+            f"the registry's keys cannot be used ({reason}); check that key, certificates and password belong together"
         ) from None
 
 
-def _context(tls: Tls) -> ssl.SSLContext:
-    authorities, _ = _pem(tls.truststore, blocks(tls.authorities, "CERTIFICATE"))
-    made = ssl.create_default_context(cadata=authorities or None)
+def _make_context(tls: Tls) -> ssl.SSLContext:
+    authorities, _ = _pem(tls.truststore, pem_blocks(tls.authorities, "CERTIFICATE"))
+    context = ssl.create_default_context(cadata=authorities or None)
     if not tls.checks_host:
-        made.check_hostname = False
-    chain, key = _pem(tls.keystore, blocks(tls.chain, "CERTIFICATE"), blocks(tls.key, "PRIVATE KEY"))
+        context.check_hostname = False
+    chain, key = _pem(tls.keystore, pem_blocks(tls.chain, "CERTIFICATE"), pem_blocks(tls.key, "PRIVATE KEY"))
     if key:
-        # OpenSSL takes a client's key from a file alone; it goes with the process.
-        path = private_file("registry.pem", (chain + key).encode())
-        made.load_cert_chain(str(path), password=lambda: tls.password or "")
-    return made
+        load_key(context, chain + key, tls.password)
+    return context
 
 
 def _pem(store: Store | None, certificates: str, key: str = "") -> tuple[str, str]:
-    """The certificates and the key, of a store or as they are written."""
+    """The certificates and the key, from a store or from the settings."""
     if store is None:
         return certificates, key
     if store.kind == "PEM":
-        text = Path(local_path(store.location)).read_text(encoding="utf-8")
-        return blocks(text, "CERTIFICATE"), blocks(text, "PRIVATE KEY")
-    found = read_store(store)
-    return found.certificates, found.key
+        text = read_file(store.location).decode()
+        return pem_blocks(text, "CERTIFICATE"), pem_blocks(text, "PRIVATE KEY")
+    pem = read_store(store)
+    return pem.certificates, pem.key

@@ -1,25 +1,21 @@
-"""Resolve: judge a declared table for a direction; a table that holds, or all its problems at once."""
+"""Resolve: check a declared table for a direction, and return the resolved table or raise all problems at once."""
 
 from __future__ import annotations
 
 import attrs
 
-from kdsl.client.connector import connector_settings
 from kdsl.cluster import Cluster
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, fail_on
 from kdsl.formats import Direction
 from kdsl.resolve import (
-    changelog,
+    client,
     columns,
-    commits,
     delivery,
     formats,
     header_filter,
     keys,
     metadata,
-    properties,
-    secret_fields,
     startup,
     time,
     topics,
@@ -54,8 +50,8 @@ __all__ = [
     "resolve",
 ]
 
-NO_TOPIC = ("connector-later", "connector-script", "sql-not-yet")
-"""Problems of declarations that are no table of a topic at all, so that no rule can judge them."""
+NO_TOPIC = ("connector-later", "connector-unknown", "connector-script", "sql-not-yet")
+"""Problems of declarations whose tables are not topics, so no rule can check them."""
 
 RULES: tuple[Rule, ...] = (
     columns.some_columns,
@@ -65,17 +61,17 @@ RULES: tuple[Rule, ...] = (
     topics.legal_topics,
     topics.sink_topic,
     startup.startup,
-    startup.bounded,
+    startup.stop_options,
     startup.order,
     startup.discovery,
     startup.group,
-    commits.offset_commits,
+    client.offset_commits,
     header_filter.header_filter,
     keys.key_format_and_fields,
     keys.key_fields_exist,
     keys.prefixes,
     keys.insert_only_key,
-    keys.unused_key_options,
+    keys.key_options_without_key,
     formats.value_format,
     formats.format_options,
     formats.literal_secrets,
@@ -83,62 +79,65 @@ RULES: tuple[Rule, ...] = (
     upserts.key_of_upserts,
     upserts.value_of_upserts,
     upserts.buffer,
+    upserts.check_normalization,
     upserts.realtime,
     columns.layout,
-    changelog.row_kind,
+    columns.names_of_kdsl,
     metadata.metadata_keys,
     metadata.metadata_types,
     metadata.headers_once,
     metadata.raw_key_and_value,
-    secret_fields.decrypt_fields,
-    properties.client_properties,
+    client.decrypt_fields,
+    client.client_properties,
     time.watermark,
     upserts.event_time,
     time.alignment,
     delivery.semantic,
     delivery.exactly_once,
+    delivery.acknowledgements,
     delivery.partitioner,
     transport.capabilities,
     transport.realtime,
+    transport.client_metrics,
 )
 
 
 def problems(table: TableDef, direction: Direction, cluster: Cluster | None = None) -> list[Problem]:
-    """Everything that is wrong or odd with a table in a direction, in the order of the rules.
+    """All errors and warnings of a table in a direction, in the order of the rules.
 
     Args:
         table: The declared table.
         direction: ``"read"`` or ``"write"``.
-        cluster: Where the table lives, if that is known: whether there is a schema registry is judged then.
+        cluster: The cluster of the topics, if it is known; then the rules of the schema registry apply, too.
     """
-    found = [p.at(attrs.evolve(table.where, table=table.name)) for p in table.problems]
-    if any(p.code in NO_TOPIC for p in found):
-        return found
-    for attribute, told in table.options.complaints(table.option_name):
-        severity = value_severity(table.options, attribute, direction)
-        found.append(problem(table, told.code, told.message, told.fix, option=attribute, severity=severity))
-    judged = attrs.evolve(table, options=table.options.valid())
+    every = [p.at(attrs.evolve(table.where, table=table.name)) for p in table.problems]
+    if any(p.code in NO_TOPIC for p in every) or not table.complete:
+        return every
+    for wrong in table.options.problems(table.option_name):
+        severity = value_severity(table.options, wrong.option, direction)
+        every.append(problem(table, wrong.code, wrong.message, wrong.fix, option=wrong.option, severity=severity))
+    checkable = attrs.evolve(table, options=table.options.valid())
     for rule in RULES:
-        found.extend(rule(judged, direction))
+        every.extend(rule(checkable, direction))
     if cluster is not None:
-        found.extend(formats.registry(judged, cluster.registry))
-    return list(dict.fromkeys(found))
+        every.extend(formats.registry(checkable, cluster.registry))
+    return list(dict.fromkeys(every))
 
 
 def resolve(table: TableDef, direction: Direction, cluster: Cluster | None = None) -> ResolvedTable:
-    """Judge a table for a direction.
+    """Check a table for a direction, and return it resolved.
 
     Args:
         table: The declared table.
-        direction: ``"read"`` or ``"write"``; rules that concern only the other one are not asked.
-        cluster: Where the table lives, if that is known: whether there is a schema registry is judged then.
+        direction: ``"read"`` or ``"write"``; rules of the other direction do not apply.
+        cluster: The cluster of the topics, if it is known; then the rules of the schema registry apply, too.
 
     Raises:
-        ResolveError: All problems at once, each with its place and what to write instead.
+        ResolveError: The table has errors; all of them, each with its location and the fix.
     """
     where = f" ({table.where.file}:{table.where.line})" if table.where.file else ""
     warnings = fail_on(problems(table, direction, cluster), f"{table.name}{where}")
-    group = connector_settings(table.properties.revealed()).group_id
+    group = table.kdsl_settings.group_id
     return ResolvedTable(
         table=table,
         direction=direction,
@@ -149,12 +148,12 @@ def resolve(table: TableDef, direction: Direction, cluster: Cluster | None = Non
         delivery=delivery.delivery_of(table),
         transactions=delivery.transactions_of(table),
         group_id=group or startup.default_group(table),
-        group_declared=group is not None,
+        commits=startup.commits_offsets(table),
         key=keys.key_part(table),
         value=keys.value_part(table),
         metadata=metadata.metadata_columns(table, direction),
         computed=tuple(c for c in table.columns if c.role == "computed") if direction == "read" else (),
         watermark=table.watermarks[0] if table.watermarks and direction == "read" else None,
-        changelog=changelog.changes(table),
+        changelog=table.is_changelog,
         warnings=warnings,
     )

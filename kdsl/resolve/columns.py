@@ -1,4 +1,4 @@
-"""The columns by themselves: there are some, their names are distinct, Spark can hold their types."""
+"""The columns by themselves: they exist, their names are distinct, and Spark has their types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, listing
-from kdsl.formats import Direction
+from kdsl.formats import ROW_KIND, UNAVAILABLE, Direction, keeps_unavailable
 from kdsl.options import Spelling
 from kdsl.resolve.rule import problem
 from kdsl.types import model as t
@@ -16,7 +16,7 @@ SPARK_PRECISION = 6
 
 
 def some_columns(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A table has columns, and a sink has some that it can write."""
+    """A table has columns, and a sink has columns that it can write."""
     if not table.columns:
         yield problem(table, "no-columns", "the table has no columns", "declare at least one")
     elif direction == "write" and not any(c.role != "computed" and not c.virtual for c in table.columns):
@@ -31,25 +31,23 @@ def distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
         column = [c for c in table.columns if c.name == name][-1]
         yield problem(table, "column-repeated", f"the column {name!r} is declared twice", "rename one", column=column)
     for names in case_clashes(counts):
-        message = f"the columns {listing(names)} differ only in letter case, which Spark does not tell apart by default"
+        message = f"the columns {listing(names)} differ only in letter case, which Spark treats as equal by default"
         fix = "rename one, or set spark.sql.caseSensitive to true"
         column = next(c for c in table.columns if c.name == names[-1])
         yield problem(table, "column-case", message, fix, column=column, severity="warning")
     for column in table.columns:
         if not column.name:
-            message, fix = "a column has an empty name", "give it one"
+            message, fix = "a column has an empty name", "name it"
             yield problem(table, "column-name", message, fix, column=column)
-        rows = [kind for kind in _inside(column.type) if isinstance(kind, t.Row)]
+        rows = [kind for kind in t.walk_types(column.type) if isinstance(kind, t.Row)]
         for names in (clash for row in rows for clash in case_clashes(row.names)):
-            message = (
-                f"its members {listing(names)} differ only in letter case, which Spark does not tell apart by default"
-            )
+            message = f"its members {listing(names)} differ only in letter case, which Spark treats as equal by default"
             fix = "rename one, or set spark.sql.caseSensitive to true"
             yield problem(table, "column-case", message, fix, column=column, severity="warning")
 
 
 def case_clashes(names: Iterable[str]) -> list[list[str]]:
-    """Groups of different names that are equal but for letter case."""
+    """Groups of different names that are equal except for letter case."""
     groups: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
         groups.setdefault(name.lower(), []).append(name)
@@ -57,25 +55,17 @@ def case_clashes(names: Iterable[str]) -> list[list[str]]:
 
 
 def precision(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Spark holds microseconds, so finer digits of a declared precision are cut."""
+    """Spark stores microseconds, so further digits of a declared precision are cut off."""
     for column in table.columns:
-        for kind in _inside(column.type):
+        for kind in t.walk_types(column.type):
             if isinstance(kind, t.Time | t.Timestamp | t.TimestampLtz) and kind.precision > SPARK_PRECISION:
-                message = (
-                    f"the type {kind.spelling} is finer than Spark, which holds microseconds; further digits are cut"
-                )
+                message = f"the type {kind.spelling} is finer than Spark's microseconds; further digits are cut off"
                 fix = f"write {kind.name}({SPARK_PRECISION})"
                 yield problem(table, "precision", message, fix, column=column, severity="warning")
 
 
-def _inside(kind: t.DataType) -> Iterator[t.DataType]:
-    yield kind
-    for child in t.children(kind):
-        yield from _inside(child)
-
-
 def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """A primary key needs a format that carries changes (RULES PK-1), and columns that exist."""
+    """A primary key has columns that exist, and is supported by the format (RULES PK-1) or identifies records."""
     if not table.primary_key:
         return
     by_name = {c.name: c for c in table.columns}
@@ -91,23 +81,47 @@ def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
         message = f"the primary key names {listing(twice)} more than once"
         yield problem(table, "primary-key-repeated", message, "name each column once", column=by_name.get(twice[0]))
     chosen = table.value_format
-    if chosen is not None and chosen.insert_only and table.upserts is None:
+    if chosen is not None and chosen.insert_only and table.upserts is None and not _identifies_records(table):
         message = (
-            f"the format {chosen.identifier!r} only inserts, so a table of the connector 'kafka' cannot keep the "
-            f"promise of the primary key ({', '.join(table.primary_key)})"
+            f"the format {chosen.identifier!r} only inserts rows, so a table of the connector 'kafka' cannot "
+            f"enforce the primary key ({', '.join(table.primary_key)})"
         )
         how = {Spelling.PYTHON: "declare an UpsertTable"}.get(table.spelling, "use the connector 'upsert-kafka'")
         fix = f"{how}, which keeps the last row of each key; or make them key columns instead of a primary key"
         yield problem(table, "primary-key", message, fix, column=by_name.get(table.primary_key[0]))
 
 
+def _identifies_records(table: TableDef) -> bool:
+    """Whether the primary key is the position of a record in Kafka, which is unique."""
+    shown = {c.shows for c in table.columns if c.name in table.primary_key}
+    one_topic = table.options.topic_pattern is None and len(set(table.options.topic)) == 1
+    return {"partition", "offset"} <= shown and (one_topic or "topic" in shown)
+
+
 def layout(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A topic's partitions and buckets are not the table's to lay out: a sink refuses the clauses that do."""
+    """A table does not lay out a topic's partitions and buckets: a sink refuses such clauses."""
     for clause, where in table.layout.items():
         if direction == "write":
-            message = f"{clause} says how the rows of a table lie, which a sink of the connector 'kafka' cannot obey"
+            message = f"{clause} defines how rows are laid out, which a sink of the connector 'kafka' cannot do"
             fix = "remove it; key columns decide which partition of the topic a row goes to"
             yield problem(table, "layout", message, fix, where=where)
         else:
             message = f"{clause} has no effect on a read from a topic"
             yield problem(table, "layout", message, "remove it", where=where, severity="warning")
+
+
+def names_of_kdsl(table: TableDef, _: Direction) -> Iterator[Problem]:
+    """No column of a changelog has the name of a column that kdsl adds, in any letter case."""
+    if not table.is_changelog:
+        return
+    keeps = table.value_format is not None and keeps_unavailable(table.value_format) and not table.keeps_rows
+    for column in table.columns:
+        if column.name.lower() == ROW_KIND:
+            source = table.options.title if table.upserts else f"the format {table.value_format.identifier!r}"  # type: ignore[union-attr]
+            message = f"{source} carries changes, and kdsl adds the column {ROW_KIND!r} with the row kind of each"
+            yield problem(table, "row-kind", message, "rename this column", column=column)
+        if keeps and column.name.lower() == UNAVAILABLE:
+            message = (
+                f"with unavailable='keep' kdsl adds the column {UNAVAILABLE!r}, which lists columns without a value"
+            )
+            yield problem(table, "row-kind", message, "rename this column", column=column)

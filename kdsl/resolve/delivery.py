@@ -1,35 +1,34 @@
-"""What a sink promises, and how it spreads its records (RULES DG, TN, SP, PAR)."""
+"""The delivery guarantee of a sink, and how it chooses partitions (RULES DG, TN, SP, PAR)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from kdsl.client.connector import connector_settings
+from kdsl.callbacks import PARTITIONERS
 from kdsl.declare.connector import Delivery
 from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, nearest
 from kdsl.formats import Direction
-from kdsl.partitioner import PARTITIONERS
 from kdsl.resolve.keys import key_columns
 from kdsl.resolve.model import Transactions
 from kdsl.resolve.rule import problem
 
 LONGEST_PREFIX = 64_000
-LEAST_TIMEOUT_MS = 1_000
-"""librdkafka takes no shorter ``transaction.timeout.ms``."""
+SHORTEST_TIMEOUT_MS = 1_000
+"""The shortest ``transaction.timeout.ms`` that librdkafka accepts."""
 TIMEOUT = "transaction.timeout.ms"
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
 def delivery_of(table: TableDef) -> Delivery:
-    """The promise of a table that holds, whichever of the two options says it."""
+    """The delivery guarantee of a valid table, whichever of the two options sets it."""
     options = table.options
     return options.semantic or options.delivery
 
 
 def transactions_of(table: TableDef) -> Transactions | None:
-    """How an exactly-once sink that holds writes; None for the other promises."""
+    """How an exactly-once sink writes; None for the other guarantees."""
     if delivery_of(table) != "exactly-once":
         return None
     options = table.options
@@ -37,7 +36,7 @@ def transactions_of(table: TableDef) -> Transactions | None:
 
 
 def semantic(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """``sink.semantic`` still works, and does not contradict its new name (seed 001)."""
+    """``sink.semantic`` still works, and does not contradict its new name."""
     options = table.options
     if direction != "write" or options.semantic is None:
         return
@@ -58,45 +57,60 @@ def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
     options = table.options
     if direction != "write":
         return
-    promise = table.setting("delivery", "exactly-once")
+    guarantee = table.setting("delivery", "exactly-once")
     prefix, named = options.transactional_id_prefix, table.option_name("transactional_id_prefix")
     if delivery_of(table) != "exactly-once":
-        given = {"transactional_id_prefix": prefix, "exactly_once": options.exactly_once == "staged"}
-        for attribute in (name for name, value in given.items() if value):
-            message = f"{table.option_name(attribute)} has no effect without {promise}"
-            fix = f"add {promise}, or remove it"
+        settings_without_effect = {"transactional_id_prefix": prefix, "exactly_once": options.exactly_once == "staged"}
+        for attribute in (name for name, value in settings_without_effect.items() if value):
+            message = f"{table.option_name(attribute)} has no effect without {guarantee}"
+            fix = f"add {guarantee}, or remove it"
             yield problem(table, "exactly-once-unused", message, fix, option=attribute, severity="warning")
         return
     if prefix is None:
-        message = f"{promise} needs {named}: the names of its transactions on the cluster begin with it"
+        message = f"{guarantee} needs {named}: it is the prefix of the transactional ids"
         fix = f"add {table.setting('transactional_id_prefix', f'{table.name}-1')}, which no other job may use"
         yield problem(table, "transactional-id-prefix", message, fix, option="delivery")
     elif len(prefix) > LONGEST_PREFIX:
-        message = f"{named} has {len(prefix):,} characters; with what kdsl adds, Kafka would not take it"
-        fix = f"give at most {LONGEST_PREFIX:,} characters"
+        message = f"{named} has {len(prefix):,} characters; with the suffix that kdsl adds, Kafka would reject it"
+        fix = f"use at most {LONGEST_PREFIX:,} characters"
         yield problem(table, "transactional-id-prefix", message, fix, option="transactional_id_prefix")
     elif not prefix.isprintable() or prefix != prefix.strip():
-        message = f"{named} is {prefix!r}: with blanks around it, or characters that are not shown, no tool can name it"
+        message = f"{named} is {prefix!r}, with surrounding blanks or invisible characters that no tool can type"
         fix = f"write {table.setting('transactional_id_prefix', _printable(prefix) or f'{table.name}-1')}"
         yield problem(table, "transactional-id-prefix", message, fix, option="transactional_id_prefix")
-    settings = connector_settings(table.properties.revealed())
+    settings = table.kdsl_settings
     if settings.idempotence is False:
-        message = f"{promise} and 'enable.idempotence' = 'false' contradict each other: transactions are idempotent"
+        message = f"{guarantee} and 'enable.idempotence' = 'false' contradict each other: transactions need idempotence"
         fix = "remove 'enable.idempotence', or choose at-least-once"
         yield problem(table, "exactly-once-idempotence", message, fix, option="properties.enable.idempotence")
-    if str(table.properties.revealed().get("retries")) == "0":
-        message = f"{promise} and 'retries' = '0' contradict each other: a transaction sends again what is not answered"
+    if str(table.properties.reveal().get("retries")) == "0":
+        message = f"{guarantee} and 'retries' = '0' contradict each other: a transaction must be able to retry"
         yield problem(table, "exactly-once-retries", message, "remove 'retries'", option="properties.retries")
     if settings.acks != "all":
-        message = f"{promise} and 'acks' = {settings.acks!r} contradict each other: a transaction needs 'all'"
+        message = f"{guarantee} and 'acks' = {settings.acks!r} contradict each other: a transaction needs 'all'"
         yield problem(table, "exactly-once-acks", message, "remove 'acks'", option="properties.acks")
     timeout = settings.transaction_timeout_ms
-    if timeout is not None and timeout < LEAST_TIMEOUT_MS:
+    if timeout is not None and timeout < SHORTEST_TIMEOUT_MS:
         message = (
-            f"{promise} and {TIMEOUT!r} = '{timeout}' contradict each other: the client takes {LEAST_TIMEOUT_MS} ms"
+            f"{guarantee} and {TIMEOUT!r} = '{timeout}' contradict each other: the client accepts "
+            f"{SHORTEST_TIMEOUT_MS} ms"
         )
-        fix = "give more than a batch takes, or remove it"
+        fix = "set a time longer than a batch takes, or remove it"
         yield problem(table, "transaction-timeout", f"{message} at least", fix, option=f"properties.{TIMEOUT}")
+
+
+def acknowledgements(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """A sink with at-least-once delivery waits for all replicas; otherwise a warning says so."""
+    acks = table.kdsl_settings.acks
+    if direction != "write" or delivery_of(table) != "at-least-once" or acks == "all":
+        return
+    counts = "as soon as it is sent" if acks == "0" else "before its replicas have it"
+    message = (
+        f"{table.setting('delivery', 'at-least-once')} and 'acks' = {acks!r} contradict each other: a record counts as "
+        f"written {counts}, and is lost if the broker fails"
+    )
+    fix = f"remove 'acks' (all is the default), or write {table.setting('delivery', 'none')} if loss is acceptable"
+    yield problem(table, "at-least-once-acks", message, fix, option="properties.acks", severity="warning")
 
 
 def _printable(text: str) -> str:
@@ -104,15 +118,15 @@ def _printable(text: str) -> str:
 
 
 def partitioner(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The partitioner is one that there is, and round-robin does not tear keys apart (RULES SP-1 to SP-6)."""
+    """The partitioner exists, and round-robin does not distribute the records of a key (RULES SP-1 to SP-6)."""
     if direction != "write":
         return
     chosen, shown = table.options.partitioner, table.setting("partitioner", table.options.partitioner)
     if chosen not in PARTITIONERS and not _FUNCTION.fullmatch(chosen):
-        message = f"{shown} names no partitioner{nearest(chosen, PARTITIONERS)}"
+        message = f"{shown} is not a partitioner{nearest(chosen, PARTITIONERS)}"
         fix = "write 'default', 'fixed', 'round-robin', or a function as 'package.module:function'"
         yield problem(table, "partitioner", message, fix, option="partitioner")
     if chosen == "round-robin" and key_columns(table):
-        message = f"{shown} sends records of one key to several partitions, and the table has key columns"
-        fix = f"remove {table.option_name('partitioner')}: by default records of one key keep together"
+        message = f"{shown} sends records of one key to several partitions, but the table has key columns"
+        fix = f"remove {table.option_name('partitioner')}: by default records of one key go to one partition"
         yield problem(table, "partitioner-keys", message, fix, option="partitioner")

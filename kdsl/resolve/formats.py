@@ -1,4 +1,4 @@
-"""Formats: the value has one, their options are right, and they can hold the columns (RULES OPT-5, section 13)."""
+"""Formats: the value has one, their options are valid, and they support the columns (RULES OPT-5, section 13)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from kdsl.errors import Problem
 from kdsl.formats import Direction, Format, Side, Use
 from kdsl.options import Spelling
 from kdsl.registry.settings import SASL, inherits_login
-from kdsl.resolve.keys import key_columns, value_columns
+from kdsl.resolve.keys import has_raw_value_alone, key_columns, value_columns
 from kdsl.resolve.rule import problem, value_severity
+from kdsl.resolve.transport import transport_of
 from kdsl.types import model as t
 
 
@@ -27,14 +28,14 @@ def value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
     raw = any(c.shows == "__raw_value__" and not c.virtual for c in table.columns)
     if value_columns(table):
         message = f"there is no format for the message value ({option} is missing)"
-        yield problem(table, "value-format", message, f"add one, as {example[table.spelling]}", option="format")
+        yield problem(table, "value-format", message, f"add one, such as {example[table.spelling]}", option="format")
     elif direction == "write" and table.physical and not raw:
-        message = f"nothing would write the message value ({option} is missing), so each record would be a tombstone"
-        yield problem(table, "value-format", message, f"add one, as {example[table.spelling]}", option="format")
+        message = f"no column provides the message value ({option} is missing), so each record would be a tombstone"
+        yield problem(table, "value-format", message, f"add one, such as {example[table.spelling]}", option="format")
 
 
 def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The options of the formats are right, and the formats can hold the columns."""
+    """The options of the formats are valid, and the formats support the columns."""
     options = table.options
     by_name = {c.name: c for c in table.physical}
     keys = [by_name[n] for n in dict.fromkeys(key_columns(table)) if n in by_name]
@@ -49,33 +50,36 @@ def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
         by_wire_name = {c.name.removeprefix(dropped): c for c in columns}
         prefix = _prefix(table, side, chosen)
         names = attrs.fields_dict(type(chosen))
-        for attribute, found in chosen.complaints(_speller(table, side, chosen)):
-            unknown = (
-                k for k in table.places if k.startswith(prefix) and repr(k.removeprefix(prefix)) in found.message
-            )
-            option = prefix + names[attribute].metadata["key"] if attribute else next(unknown, f"{side}.format")
-            severity = value_severity(chosen, attribute, direction)
-            yield problem(table, found.code, found.message, found.fix, option=option, severity=severity)
-        use = Use(side=side, topics=tuple(dict.fromkeys(options.topic)))
-        for found in (*chosen.check(row, direction), *chosen.check_use(row, use, direction)):
-            column = by_wire_name.get((found.where.column or "").split(".")[0])
+        for wrong in chosen.problems(_option_spelling(table, side, chosen)):
+            declared = names.get(wrong.option or "")
+            option = prefix + (declared.metadata["key"] if declared else wrong.option or "")
+            severity = value_severity(chosen, wrong.option, direction)
+            yield problem(table, wrong.code, wrong.message, wrong.fix, option=option, severity=severity)
+        if side == "value" and has_raw_value_alone(table):
+            continue  # the format decodes no column from the value
+        keyed = table.primary_key if side == "value" and table.normalized else ()
+        use = Use(side=side, topics=tuple(dict.fromkeys(options.topic)), keyed=keyed)
+        for wrong in (*chosen.check(row, direction), *chosen.check_use(row, use, direction)):
+            column = by_wire_name.get((wrong.where.column or "").split(".")[0])
+            if column is not None and not column.type_known:
+                continue
             option = f"{side}.format"
             yield problem(
-                table, found.code, found.message, found.fix, column=column, option=option, severity=found.severity
+                table, wrong.code, wrong.message, wrong.fix, column=column, option=option, severity=wrong.severity
             )
 
 
-def registry(table: TableDef, given: Registry | None) -> Iterator[Problem]:
-    """Formats whose schemas stand in a registry have one: their own, or the cluster's (SR-5)."""
+def registry(table: TableDef, of_cluster: Registry | None) -> Iterator[Problem]:
+    """Formats that need a schema registry have one: their own, or the cluster's (SR-5)."""
     for side, chosen in (("key", table.key_format), ("value", table.value_format)):
-        for found in chosen.check_registry(given) if chosen is not None else ():
-            yield problem(table, found.code, found.message, found.fix, option=f"{side}.format", severity=found.severity)
+        for wrong in chosen.check_registry(of_cluster) if chosen is not None else ():
+            yield problem(table, wrong.code, wrong.message, wrong.fix, option=f"{side}.format", severity=wrong.severity)
 
 
 def literal_secrets(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A secret of a format is written out only where it can travel unseen; those of the registry are judged later."""
+    """A format has literal secrets only if they can be sent unseen; those of the registry are checked later."""
     staged = direction == "write" and table.options.exactly_once == "staged"
-    if table.options.transport != "jvm" and not staged:
+    if transport_of(table) != "jvm" and not staged:
         return
     how = f"with {table.setting('exactly_once', 'staged') if staged else table.setting('transport', 'jvm')}"
     sides = (("key", table.key_format, key_columns(table)), ("value", table.value_format, value_columns(table)))
@@ -83,51 +87,51 @@ def literal_secrets(table: TableDef, direction: Direction) -> Iterator[Problem]:
         for key in open_secrets(chosen, None) if chosen is not None and columns else ():
             assert chosen is not None
             option = _prefix(table, side, chosen) + key
-            found = open_secret(option, how)
-            yield problem(table, found.code, found.message, found.fix, option=option)
+            wrong = open_secret(option, how)
+            yield problem(table, wrong.code, wrong.message, wrong.fix, option=option)
 
 
-def open_secrets(chosen: Format, given: Registry | None) -> tuple[str, ...]:
-    """The secrets that a format needs in each task, and that are written out: its own, and those of its registry.
+def open_secrets(chosen: Format, of_cluster: Registry | None) -> tuple[str, ...]:
+    """The literal secrets that a format needs in each task: its own, and those of its registry.
 
     Args:
         chosen: The format.
-        given: The registry of the cluster.
+        of_cluster: The registry of the cluster.
 
     Returns:
-        The keys of the format's options, then the names of the registry's settings. What the format replaces by its
-        own, or has no use for, is not among them.
+        The keys of the format's options, then the names of the registry's settings. Settings that the
+        format replaces or does not use are left out.
     """
     own = tuple(chosen.split()[1])
-    asked = chosen.registry(given)
-    if asked is None or given is None:
+    used = chosen.registry(of_cluster)
+    if used is None or of_cluster is None:
         return own
-    shared = (name for name in given.properties.split()[1] if name not in SASL or inherits_login(asked))
-    kept = (name for name in shared if name in asked.properties and asked.properties[name] == given.properties[name])
-    return (*own, *kept)
+    cluster_settings = of_cluster.properties
+    shared = (name for name in cluster_settings.split()[1] if name not in SASL or inherits_login(used))
+    return (*own, *(n for n in shared if n in used.properties and used.properties[n] == cluster_settings[n]))
 
 
 def open_secret(name: str, how: str) -> Problem:
-    """A secret that would travel in the open (rule secret-literal).
+    """The problem of a secret that would be sent in plain text (rule secret-literal).
 
     Args:
-        name: What it is called.
-        how: What makes it travel so.
+        name: The name of the secret.
+        how: The setting with which it would be sent so.
     """
     return Problem(
         "secret-literal",
-        f"the secret {name!r} is written out, but {how} it would be a part of what Spark sends to the executors",
-        "write a reference that each process resolves, as ${env:NAME} or ${file:PATH}",
+        f"the secret {name!r} is a literal, but {how} Spark would send it to the executors in plain text",
+        "write a reference that each process resolves, such as ${env:NAME} or ${file:PATH}",
     )
 
 
 def _prefix(table: TableDef, side: str, chosen: Format) -> str:
-    """What stands before the keys of a format's options: nothing but its name where the user wrote ``format``."""
+    """The prefix of the keys of a format's options; without the side if the user wrote ``format``."""
     short = side == "value" and "format" in table.places
     return f"{chosen.identifier}." if short else f"{side}.{chosen.identifier}."
 
 
-def _speller(table: TableDef, side: str, chosen: Format) -> Callable[[str, str], str]:
+def _option_spelling(table: TableDef, side: str, chosen: Format) -> Callable[[str, str], str]:
     if table.spelling is Spelling.PYTHON:
         return lambda name, _: f"{side}={type(chosen).__name__}({name}=)"
     return lambda _, key: repr(_prefix(table, side, chosen) + key)

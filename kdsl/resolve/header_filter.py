@@ -1,4 +1,4 @@
-"""The header filter: conditions on headers, joined from left to right without parentheses (seed 000)."""
+"""The header filter: conditions on headers, joined from left to right without parentheses."""
 
 from __future__ import annotations
 
@@ -17,55 +17,57 @@ _PART = re.compile(r"([&|])([^&|]*)")
 
 
 class HeaderFilterError(ValueError):
-    """A text is no header filter; the message names the position, counted from 1."""
+    """A string is not a header filter; the message names the position, from 1."""
 
 
 def parse_header_filter(text: str) -> tuple[HeaderCondition, ...]:
-    """Read a filter such as ``depart:toy|depart:book&!env:test``.
+    """Parse a filter such as ``depart:toy|depart:book&!env:test``.
 
-    A condition is ``name:value`` or ``!name:value``; name and value are parted at the first colon, and blanks around
-    them do not count. There are no escapes, so that neither may hold ``&`` or ``|``; a name cannot begin with ``!``.
+    A condition is ``name:value`` or ``!name:value``; the first colon separates name and value, and blanks around
+    them are ignored. There are no escapes, so neither may contain ``&`` or ``|``; a name cannot begin with ``!``.
 
     Args:
         text: The filter.
 
     Raises:
-        HeaderFilterError: The text has another form.
+        HeaderFilterError: The string has another form.
     """
-    found = []
+    conditions = []
     for part in _PART.finditer(f"&{text}"):
-        written = part[2].strip()
+        condition = part[2].strip()
         at = part.start(2) + len(part[2]) - len(part[2].lstrip())
-        negated = written.startswith("!")
-        name, colon, value = written.removeprefix("!").partition(":")
-        if not written:
+        negated = condition.startswith("!")
+        name, colon, value = condition.removeprefix("!").partition(":")
+        if not condition:
             raise HeaderFilterError(f"at position {at} a condition is missing")
         if not colon:
-            raise HeaderFilterError(f"at position {at} the condition {written!r} has no colon between name and value")
+            raise HeaderFilterError(f"at position {at} the condition {condition!r} has no colon between name and value")
         if name.strip().startswith("!"):
-            raise HeaderFilterError(f"at position {at} the condition {written!r} is negated twice")
+            raise HeaderFilterError(f"at position {at} the condition {condition!r} is negated twice")
         if not name.strip():
-            raise HeaderFilterError(f"at position {at} the condition {written!r} names no header")
-        if any(c in "()" for c in written):
-            raise HeaderFilterError(f"at position {at} the condition {written!r} has a parenthesis, and there are none")
+            raise HeaderFilterError(f"at position {at} the condition {condition!r} names no header")
+        if any(c in "()" for c in condition):
+            raise HeaderFilterError(
+                f"at position {at} the condition {condition!r} has a parenthesis, which header filters do not have"
+            )
         joined: Literal["&", "|"] = "|" if part[1] == "|" else "&"
-        found.append(HeaderCondition(name.strip(), value.strip(), negated, joined))
-    return tuple(found)
+        conditions.append(HeaderCondition(name.strip(), value.strip(), negated, joined))
+    return tuple(conditions)
 
 
 def headers_of(table: TableDef) -> tuple[HeaderCondition, ...]:
-    """The header filter of a table that holds."""
+    """The header filter of a valid table."""
     text = table.options.header_filter
     return () if text is None else parse_header_filter(text)
 
 
 def header_filter(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A header filter can be read."""
+    """The header filter can be parsed."""
     text = table.options.header_filter
     if text is None or direction != "read":
         return
     try:
         parse_header_filter(text)
     except HeaderFilterError as e:
-        message = f"{table.setting('header_filter', text)} cannot be read: {e}"
+        message = f"{table.setting('header_filter', text)} cannot be parsed: {e}"
         yield problem(table, "header-filter", message, f"write conditions as in {FORM}", option="header_filter")

@@ -1,6 +1,6 @@
-"""The split of the columns over message key and message value: key fields, prefixes, EXCEPT_KEY.
+"""How the columns are divided between message key and message value: key fields, prefixes, EXCEPT_KEY.
 
-Source: Flink's KafkaConnectorOptionsUtil (RULES KEY-1 to KEY-12); ``value.fields-prefix`` is that of seed 000.
+Source: Flink's KafkaConnectorOptionsUtil (RULES KEY-1 to KEY-12).
 """
 
 from __future__ import annotations
@@ -33,15 +33,22 @@ def value_columns(table: TableDef) -> tuple[ColumnDef, ...]:
 
 
 def key_part(table: TableDef) -> Part | None:
-    """The message key of a table that holds."""
+    """The message key of a valid table."""
     by_name = {c.name: c for c in table.physical}
     columns = [by_name[name] for name in key_columns(table)]
     return _part(table.key_format, columns, table.options.key_prefix)
 
 
 def value_part(table: TableDef) -> Part | None:
-    """The message value of a table that holds."""
+    """The message value of a valid table."""
+    if has_raw_value_alone(table):
+        return None
     return _part(table.value_format, value_columns(table), table.options.value_prefix)
+
+
+def has_raw_value_alone(table: TableDef) -> bool:
+    """Whether a column holds the bytes of the message value, and no column is decoded from them."""
+    return not value_columns(table) and any(c.shows == "__raw_value__" for c in table.columns)
 
 
 def _part(chosen: Format | None, columns: Sequence[ColumnDef], prefix: str) -> Part | None:
@@ -60,7 +67,7 @@ def key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:
         message = f"{listing(keys)} {'is' if len(keys) == 1 else 'are'} in the message key, but there is no key format"
         column = next((c for c in table.columns if c.key), None)
         example = "key=Json()" if in_python else "'key.format': json" if yaml else "'key.format' = 'json'"
-        yield problem(table, "key-format", message, f"add one, as {example}", column=column, option="key.fields")
+        yield problem(table, "key-format", message, f"add one, such as {example}", column=column, option="key.fields")
     if not keys and table.key_format is not None and table.upserts is None:
         raw = any(c.shows == "__raw_key__" and not c.virtual for c in table.columns)
         message = f"{key_format} is {table.key_format.identifier!r}, but no column is in the message key"
@@ -79,11 +86,11 @@ def key_fields_exist(table: TableDef, _: Direction) -> Iterator[Problem]:
     for name in key_columns(table):
         column = by_name.get(name)
         if column is None:
-            message = f"the key field {name!r} is no column of the table{nearest(name, physical)}"
+            message = f"the key field {name!r} is not a column of the table{nearest(name, physical)}"
             fix = f"name physical columns; there are {listing(physical)}"
             yield problem(table, "key-field", message, fix, option="key.fields")
         elif column.role != "physical":
-            message = f"a {column.role} column cannot stand in the message key"
+            message = f"a {column.role} column cannot be part of the message key"
             yield problem(
                 table, "key-field", message, f"use physical columns; there are {listing(physical)}", column=column
             )
@@ -129,17 +136,17 @@ def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
 def insert_only_key(table: TableDef, _: Direction) -> Iterator[Problem]:
     """A key format does not carry changes (KEY-12)."""
     if table.key_format is not None and not table.key_format.insert_only:
-        message = f"the key format {table.key_format.identifier!r} carries changes, but a message key has none"
+        message = f"the key format {table.key_format.identifier!r} carries changes, which a message key cannot do"
         yield problem(
             table,
             "key-format-changes",
             message,
-            "use a format that only inserts, as json, csv or raw",
+            "use a format that only inserts rows, such as json, csv or raw",
             option="key.format",
         )
 
 
-def unused_key_options(table: TableDef, _: Direction) -> Iterator[Problem]:
+def key_options_without_key(table: TableDef, _: Direction) -> Iterator[Problem]:
     """A prefix or EXCEPT_KEY without a key has no effect (KEY-7, KEY-8: accepted)."""
     if table.key_format is not None or key_columns(table) or table.upserts is not None:
         return

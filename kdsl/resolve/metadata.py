@@ -1,11 +1,11 @@
-"""Metadata columns: keys that exist, directions that work, types that hold the metadata (RULES MD-1 to MD-12)."""
+"""Metadata columns: their keys exist, can be read or written, and fit their types (RULES MD-1 to MD-12)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from kdsl.declare.definition import ColumnDef, TableDef
-from kdsl.declare.metadata import METADATA
+from kdsl.declare.metadata import IN_VALUE, METADATA
 from kdsl.errors import Problem, listing, nearest
 from kdsl.formats import Direction
 from kdsl.options import Spelling
@@ -13,31 +13,31 @@ from kdsl.resolve.keys import key_columns, value_columns
 from kdsl.resolve.rule import problem
 from kdsl.types import model as t
 
-IN_VALUE = "value."
-"""How the keys of a value format's metadata begin (RULES MD-12)."""
-TEXT = (t.Char, t.VarChar)
+STRINGS = (t.Char, t.VarChar)
 BYTES = (t.Binary, t.VarBinary)
 VIRTUAL = {Spelling.PYTHON: "virtual(...)", Spelling.DDL: "VIRTUAL", Spelling.YAML: "'virtual: true'"}
 NUMBERS = (t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Decimal)
 
 
 def metadata_columns(table: TableDef, direction: Direction) -> tuple[ColumnDef, ...]:
-    """The metadata columns of a direction: a write leaves out the virtual ones."""
+    """The metadata columns of a direction; a write does not have the virtual ones."""
     return tuple(c for c in table.columns if c.role == "metadata" and not (direction == "write" and c.virtual))
 
 
 def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The metadata exists, and a column that is written shows metadata that can be written."""
+    """The metadata exists, and can be written if its column is written."""
     several = len(set(table.options.topic)) > 1 or table.options.topic_pattern is not None
     writable = [k.name for k in METADATA.values() if k.writable and (k.name != "topic" or several)]
     readable = [*METADATA, *(IN_VALUE + name for name in (table.value_format.metadata if table.value_format else ()))]
     for column in metadata_columns(table, direction):
         key = column.shows
-        if direction == "read" and key not in readable:
-            message = f"there is no metadata {key!r} to read{nearest(key, readable)}"
+        if key not in readable and "value" in table.unread and key.startswith(IN_VALUE):
+            continue  # it may be metadata of the format that could not be read
+        if key not in readable:
+            message = f"there is no metadata {key!r}{nearest(key, readable)}"
             yield problem(table, "metadata-key", message, f"use one of {listing(readable)}", column=column)
-        if direction == "write" and key not in writable:
-            message = f"the metadata {key!r} cannot be written{nearest(key, writable) if key not in METADATA else ''}"
+        elif direction == "write" and key not in writable:
+            message = f"the metadata {key!r} cannot be written"
             if key == "topic":
                 message += ", because the table names a single topic"
             fix = f"declare the column {VIRTUAL[table.spelling]} if it is only read; writable are {listing(writable)}"
@@ -45,27 +45,29 @@ def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def metadata_types(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The column's type can hold the metadata (MD-5)."""
+    """The metadata can be cast to the column's type (MD-5)."""
     for column in metadata_columns(table, direction):
         known = METADATA.get(column.shows)
         formats = table.value_format.metadata if table.value_format else {}
         kind = known.type if known else formats.get(column.shows.removeprefix(IN_VALUE))
-        if kind is not None and not castable(kind, column.type):
-            message = f"the metadata {column.shows!r} is {kind.spelling}, which cannot be {column.type.spelling}"
+        if kind is not None and column.type_known and not castable(kind, column.type):
+            message = (
+                f"the metadata {column.shows!r} is {kind.spelling}, which cannot be cast to {column.type.spelling}"
+            )
             yield problem(table, "metadata-type", message, f"declare the column as {kind.spelling}", column=column)
 
 
 def castable(kind: t.DataType, to: t.DataType) -> bool:
-    """Whether metadata of a type can be shown as (and written from) another."""
+    """Whether metadata of a type can be cast to another type and back."""
     match kind:
         case t.VarChar():
-            return isinstance(to, TEXT)
+            return isinstance(to, STRINGS)
         case t.VarBinary():
-            return isinstance(to, TEXT + BYTES)
+            return isinstance(to, STRINGS + BYTES)
         case t.Int() | t.BigInt():
-            return isinstance(to, NUMBERS + TEXT)
+            return isinstance(to, NUMBERS + STRINGS)
         case t.TimestampLtz():
-            return isinstance(to, (t.TimestampLtz, t.Timestamp, t.Date, *TEXT))
+            return isinstance(to, (t.TimestampLtz, t.Timestamp, t.Date, *STRINGS))
         case t.Map(key=key, value=value):
             return isinstance(to, t.Map) and castable(key, to.key) and castable(value, to.value)
         case t.Array(element=element):
@@ -81,7 +83,7 @@ def castable(kind: t.DataType, to: t.DataType) -> bool:
 
 
 def headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Only one writable column sets the headers, and each other piece of metadata is set once (MD-6)."""
+    """At most one writable column sets the headers, and each other piece of metadata (MD-6)."""
     if direction != "write":
         return
     written: dict[str, ColumnDef] = {}
@@ -94,7 +96,7 @@ def headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def raw_key_and_value(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Raw bytes that are written stand for the whole key or value, so nothing else can be encoded into it."""
+    """Raw bytes that are written are the whole key or value, so no other column can be encoded into it."""
     if direction != "write":
         return
     keys = key_columns(table)

@@ -1,12 +1,13 @@
-"""A resolved table: a definition that holds, with the key/value split and the start worked out for one direction."""
+"""A resolved table: a valid definition with its parts of key and value, its start and its end, for one direction."""
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import attrs
 
-from kdsl.client.connector import Reset
+from kdsl.client_settings.kdsl_settings import Reset
 from kdsl.declare.connector import Delivery
 from kdsl.declare.definition import ColumnDef, TableDef, WatermarkDef
 from kdsl.errors import Problem
@@ -25,11 +26,13 @@ class Part:
         format: How its bytes are read or written.
         row: What they hold, under the names on the wire.
         columns: For each member of ``row`` the table's column.
+        unread: The names on the wire of declared columns that a read does not need.
     """
 
     format: Format
     row: t.Row
     columns: tuple[str, ...]
+    unread: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -39,13 +42,21 @@ class Topics:
     Attributes:
         names: The topics.
         pattern: The pattern, a regular expression.
-        partitions: Those of the named topics that are read, as pairs of topic and partition; empty is all (only the
-            builder of sources can say this).
+        partitions: The partitions to read, as pairs of topic and number; empty means all (only `KafkaSource` can set
+            this).
     """
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: tuple[tuple[str, int], ...] = ()
+
+    def contains(self, name: str) -> bool:
+        """Whether a topic is one of these.
+
+        Args:
+            name: The topic.
+        """
+        return name in self.names if self.pattern is None else re.fullmatch(self.pattern, name) is not None
 
     def __str__(self) -> str:
         return f"pattern {self.pattern!r}" if self.pattern is not None else ", ".join(self.names)
@@ -59,9 +70,9 @@ class Start:
         mode: The startup mode.
         timestamp: For the mode timestamp: milliseconds since the epoch.
         offsets: For the mode specific-offsets: topic, partition and offset, sorted. A table has one topic then.
-        reset: Where a partition starts that has no usable offset; ``none`` is an error.
-        function: For the mode specific-offsets: a function that gives the offsets, as ``package.module:function`` (only
-            the builder of sources can say this).
+        reset: Where a partition without a usable offset starts; ``none`` is an error.
+        function: For the mode specific-offsets: a function that returns the offsets, as ``package.module:function``
+            (only `KafkaSource` can set this).
     """
 
     mode: StartMode = "group-offsets"
@@ -79,7 +90,7 @@ class Stop:
         mode: The bounded mode.
         timestamp: For the mode timestamp: milliseconds since the epoch.
         offsets: For the mode specific-offsets: topic, partition and offset, sorted.
-        function: For the mode specific-offsets: a function that gives the offsets; see `Start`.
+        function: For the mode specific-offsets: a function that returns the offsets; see `Start`.
     """
 
     mode: StopMode = "unbounded"
@@ -94,9 +105,9 @@ class HeaderCondition:
 
     Attributes:
         name: The header's name.
-        value: The text that one of its values must be, in UTF-8.
-        negated: Whether the condition holds where there is no such header.
-        joined: How it goes together with all conditions before it; the first one is joined with ``&``.
+        value: The string that one of its values must equal, in UTF-8.
+        negated: Whether the condition is true if there is no such header.
+        joined: How it is combined with all conditions before it; the first one has ``&``.
     """
 
     name: str
@@ -110,8 +121,8 @@ class Transactions:
     """How an exactly-once sink writes.
 
     Attributes:
-        prefix: How the names of its transactions begin.
-        staged: Whether a batch is written beside the checkpoint first.
+        prefix: The prefix of its transactional ids.
+        staged: Whether a batch is first stored in the checkpoint's folder.
     """
 
     prefix: str
@@ -124,22 +135,23 @@ class ResolvedTable:
 
     Attributes:
         table: The definition.
-        direction: For which direction it was judged.
+        direction: The direction for which it was checked.
         topics: The topics.
         start: Where a read starts.
         stop: Where it ends.
         headers: The header filter, condition by condition from left to right.
-        delivery: What a write promises, whichever option says it.
+        delivery: The delivery guarantee of a write.
         transactions: How an exactly-once sink writes; None for the other guarantees.
-        group_id: The consumer group; for a table without one ``KafkaSource-<table>`` (seed 001).
-        group_declared: Whether the group was declared, and is not that default.
-        key: The message key, or None where no column comes from it.
-        value: The message value, or None where no column comes from it.
+        group_id: The consumer group; for a table without one ``KafkaSource-<table>``.
+        commits: Whether a stream commits its offsets to the group: to a declared one, and to the default of a table
+            that starts at the group's offsets.
+        key: The message key, or None if no column is decoded from it.
+        value: The message value, or None if no column is decoded from it.
         metadata: The metadata columns of this direction.
         computed: The computed columns (none on a write).
         watermark: The watermark, or None.
         changelog: Whether the rows are changes.
-        warnings: What is odd but works.
+        warnings: Problems that are not errors.
     """
 
     table: TableDef
@@ -156,6 +168,6 @@ class ResolvedTable:
     headers: tuple[HeaderCondition, ...] = ()
     delivery: Delivery = "at-least-once"
     transactions: Transactions | None = None
-    group_declared: bool = True
+    commits: bool = True
     changelog: bool = False
     warnings: tuple[Problem, ...] = attrs.field(default=(), eq=False)

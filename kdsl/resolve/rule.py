@@ -1,4 +1,4 @@
-"""What a rule of the resolver is: a named function from a definition and a direction to problems."""
+"""A rule of the resolver: a function from a definition and a direction to problems."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kdsl.errors import Problem, Severity, Where
 from kdsl.formats import Direction
 from kdsl.options import Options
 
+_PROPERTIES = "properties."
 Rule = Callable[[TableDef, Direction], Iterator[Problem]]
 
 
@@ -27,7 +28,7 @@ def problem(
     where: Where | None = None,
     severity: Severity = "error",
 ) -> Problem:
-    """A problem of a table, at the place of a column or of an option where that is known.
+    """A problem of a table, located at a column or an option if that location is known.
 
     Args:
         table: The table.
@@ -35,9 +36,9 @@ def problem(
         message: What was declared and why it cannot work.
         fix: What to write instead.
         column: The column, or the name of one that may not exist.
-        option: The Python name of a connector option, or the Flink key of another one.
-        where: The place, where neither a column nor an option is it.
-        severity: Whether it stops.
+        option: The Python name of a connector option, or the Flink key of another option or client property.
+        where: The location, if it is neither a column nor an option.
+        severity: Whether the problem is an error or a warning.
     """
     where = attrs.evolve(where or Where(), table=table.name)
     if isinstance(column, ColumnDef):
@@ -47,13 +48,24 @@ def problem(
     elif option is not None:
         known = attrs.fields_dict(type(table.options))
         key = known[option].metadata["key"] if option in known else option
-        place = next((table.places[name] for name in (key, *_near(table, key)) if name in table.places), Where())
+        place = next(
+            (table.places[name] for name in (key, *_enclosing_options(table, key)) if name in table.places), Where()
+        )
         where = attrs.evolve(place, table=table.name)
-    return Problem(code, message, fix, where, severity).at(table.where)
+    of_client = option is not None and option.startswith(_PROPERTIES)
+    return Problem(
+        code,
+        message,
+        fix,
+        where,
+        severity,
+        option=None if of_client else option,
+        property=option.removeprefix(_PROPERTIES) if option is not None and of_client else None,
+    ).at(table.where)
 
 
-def _near(table: TableDef, key: str) -> tuple[str, ...]:
-    """The options at whose place a key may stand that has none of its own: Python declares several at once."""
+def _enclosing_options(table: TableDef, key: str) -> tuple[str, ...]:
+    """The options that may locate a key without a location of its own: in Python one argument sets several options."""
     space, _, rest = key.partition(".")
     if space == "properties":
         return ("properties",)
@@ -67,10 +79,10 @@ def _near(table: TableDef, key: str) -> tuple[str, ...]:
 
 
 def value_severity(options: Options, attribute: str | None, direction: Direction) -> Severity:
-    """How bad a wrong value of an option is: one that a direction does not look at does not stop it.
+    """The severity of a wrong value: a warning if the direction does not use the option.
 
-    A value of the wrong kind always stops, unless the option says which side looks at it: the reference reads all
-    options, whatever is done with the table, and judges those of a sink only when it writes (RULES, general facts).
+    A value of the wrong type is always an error, unless the option declares its side: Flink reads all options of a
+    table, but validates those of a sink only when it writes (RULES, general facts).
 
     Args:
         options: The group of options.
@@ -82,13 +94,17 @@ def value_severity(options: Options, attribute: str | None, direction: Direction
         return "error"
     metadata = known[attribute].metadata
     side = metadata["side"]
-    if side is None and isinstance(options, KafkaOptions) and _judged(metadata["check"], getattr(options, attribute)):
+    if (
+        side is None
+        and isinstance(options, KafkaOptions)
+        and _is_rejected(metadata["check"], getattr(options, attribute))
+    ):
         side = {"scan": "read", "sink": "write"}.get(metadata["key"].partition(".")[0])
     return "warning" if side is not None and side != direction else "error"
 
 
-def _judged(check: Callable[[Any], str | None] | None, value: object) -> bool:
-    """Whether a value is of the right kind, and still wrong."""
+def _is_rejected(check: Callable[[Any], str | None] | None, value: object) -> bool:
+    """Whether a value has the right type but fails the check of its option."""
     try:
         return check is not None and check(value) is not None
     except TypeError:

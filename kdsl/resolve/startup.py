@@ -1,18 +1,16 @@
-"""Where a read starts and where it ends, and whether it looks for more (RULES ST-1 to ST-11, BD-1 to BD-6, PR-7)."""
+"""Where a read starts and ends, and how often it looks for new partitions (RULES ST-1 to ST-11, BD-1 to BD-6, PR-7)."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, cast
 
 import attrs
 
-from kdsl.client.connector import connector_settings
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import TableDef
-from kdsl.declare.moments import moment_options
+from kdsl.declare.start_and_end import OFFSETS_FORM, offset_pairs, start_or_end_options
 from kdsl.durations import duration_text
 from kdsl.errors import Problem, fail_on
 from kdsl.formats import Direction
@@ -20,93 +18,76 @@ from kdsl.options import Spelling
 from kdsl.resolve.model import Start, StartMode, Stop, StopMode
 from kdsl.resolve.rule import problem
 
-OFFSETS_FORM = "partition:0,offset:42;partition:1,offset:300"
 SMALLEST_MILLIS = 10**11
-_PAIR = re.compile(r"partition:(\d+),offset:(\d+)", re.ASCII)
-_MOST = {"partition": (1 << 31) - 1, "offset": (1 << 63) - 1}
-
-
-def parse_offsets(text: str) -> tuple[tuple[int, int], ...]:
-    """Read ``partition:0,offset:42;partition:1,offset:300``; of a repeated partition the last offset counts.
-
-    Raises:
-        ValueError: The text has another form, or a number is larger than Kafka's.
-    """
-    return tuple(sorted(dict(_pairs(text)).items()))
-
-
-def _pairs(text: str) -> list[tuple[int, int]]:
-    pairs = []
-    parts = text.split(";")
-    for part in parts[:-1] if len(parts) > 1 and not parts[-1] else parts:
-        found = _PAIR.fullmatch(part)
-        if found is None:
-            raise ValueError(f"{part!r} is not of the form 'partition:<number>,offset:<number>'")
-        partition, offset = int(found[1]), int(found[2])
-        for what, number in (("partition", partition), ("offset", offset)):
-            if number > _MOST[what]:
-                raise ValueError(f"the {what} {number} is above Kafka's largest, {_MOST[what]}")
-        pairs.append((partition, offset))
-    return pairs
 
 
 def default_group(table: TableDef) -> str:
-    """The consumer group of a table that declares none (seed 001)."""
+    """The consumer group of a table that declares none."""
     return f"KafkaSource-{table.name}"
 
 
+def commits_offsets(table: TableDef) -> bool:
+    """Whether a stream commits its offsets to the table's group, unless the client properties turn commits off.
+
+    It commits to a declared group, as Flink does, and to the default group of a table that starts at the group's
+    offsets, because the next run starts there.
+    """
+    declared = table.kdsl_settings.group_id is not None
+    return declared or (table.upserts is None and table.options.startup == "group-offsets")
+
+
 def start_of(table: TableDef) -> Start:
-    """The start of a table that holds."""
-    mode, timestamp, offsets = _read(table, "startup")
-    reset = connector_settings(table.properties.revealed()).auto_offset_reset or "none"
+    """The start of a valid table."""
+    mode, timestamp, offsets = _start_or_end(table, "startup")
+    reset = table.kdsl_settings.auto_offset_reset or "none"
     return Start(cast("StartMode", mode), timestamp, offsets, reset)
 
 
 def launch_start(table: TableDef, value: Any) -> tuple[Start, tuple[Problem, ...]]:
-    """The start that is given when a read is launched, with ``start_at=``, and what is odd about it (seed 000).
+    """The start of a single read, from its argument ``start_at=``, and the warnings about it.
 
     Args:
-        table: The table, which holds.
+        table: The table, which must be valid.
         value: A value of the argument ``startup=`` of a table class.
 
     Raises:
-        ResolveError: It is no start, or none of this table.
+        ResolveError: The value is not a start, or this table cannot start there.
     """
     what = f"start_at= of {table.name}"
     if table.upserts is not None:
-        message = f"start_at= is given, but {table.name} is an upsert table, which is read from the beginning"
-        fix = "leave it out, or read the topic with a KafkaTable"
+        message = f"start_at= is set, but {table.name} is an upsert table, which is always read from the beginning"
+        fix = "remove it, or read the topic with a KafkaTable"
         fail_on([problem(table, "upsert-start", message, fix)], what)
-    found = moment_options(value, "startup", "start_at")
-    wrong = [found.at(attrs.evolve(table.where, table=table.name))] if isinstance(found, Problem) else []
-    fail_on(wrong, what)
-    changes: Any = {"startup_timestamp": None, "startup_offsets": None, **cast("dict[str, Any]", found)}
+    options_of_start = start_or_end_options(value, "startup", "start_at")
+    if isinstance(options_of_start, Problem):
+        fail_on([options_of_start.at(attrs.evolve(table.where, table=table.name))], what)
+    changes: Any = {"startup_timestamp": None, "startup_offsets": None, **cast("dict[str, Any]", options_of_start)}
     options: KafkaOptions = attrs.evolve(cast("Any", table.options), **changes)
-    launched = attrs.evolve(table, options=options, spelling=Spelling.PYTHON, places={})
-    warnings = fail_on(list(_Mode(launched, "startup", "start_at").problems()), what)
-    return start_of(launched), warnings
+    with_start = attrs.evolve(table, options=options, spelling=Spelling.PYTHON, places={})
+    warnings = fail_on(list(_Mode(with_start, "startup", "start_at").problems()), what)
+    return start_of(with_start), warnings
 
 
 def stop_of(table: TableDef) -> Stop:
-    """The end of a table that holds."""
-    mode, timestamp, offsets = _read(table, "bounded")
+    """The end of a valid table."""
+    mode, timestamp, offsets = _start_or_end(table, "bounded")
     return Stop(cast("StopMode", mode), timestamp, offsets)
 
 
 def startup(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The startup mode has what it needs, and nothing is given that it does not use."""
+    """The startup mode has the options that it needs, and no others are set."""
     if direction == "read":
         yield from _Mode(table, "startup").problems()
 
 
-def bounded(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The bounded mode has what it needs, and nothing is given that it does not use."""
+def stop_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """The bounded mode has the options that it needs, and no others are set."""
     if direction == "read":
         yield from _Mode(table, "bounded").problems()
 
 
 def order(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A read does not end before it starts. It would be empty, which may be meant where both are worked out."""
+    """A read does not end before it starts; it would be empty, which is only a warning."""
     if direction != "read" or table.upserts is not None:
         return
     start, stop = _Mode(table, "startup"), _Mode(table, "bounded")
@@ -117,18 +98,18 @@ def order(table: TableDef, direction: Direction) -> Iterator[Problem]:
             pairs.append(("", str(first), str(last)))
     if start.mode == stop.mode == "specific-offsets":
         try:
-            begins, ends = (dict(parse_offsets(mode.given("offsets") or "")) for mode in (start, stop))
-        except ValueError:  # told by its own rule
+            begins, ends = (dict(offset_pairs(mode.value("offsets") or "")) for mode in (start, stop))
+        except ValueError:  # another rule reports it
             return
         pairs += [(f" for partition {p}", str(o), str(ends[p])) for p, o in begins.items() if o > ends.get(p, o)]
     for where, first_text, last_text in pairs:
         what = "timestamp" if start.mode == "timestamp" else "offsets"
         message = (
-            f"{start.shown(what)} is {first_text}{where}, and {stop.shown(what)} is {last_text}: the read ends before "
-            "it starts, and finds nothing"
+            f"{start.spelling(what)} is {first_text}{where}, and {stop.spelling(what)} is {last_text}: the read ends "
+            "before it starts, and returns nothing"
         )
         attribute = f"startup_{what}"
-        fix = "give an end that comes behind the start"
+        fix = "choose an end after the start"
         yield problem(table, "startup-order", message, fix, option=attribute, severity="warning")
 
 
@@ -136,145 +117,147 @@ DISCOVERY = "partition.discovery.interval.ms"
 
 
 def discovery_of(table: TableDef) -> timedelta | None:
-    """How often a stream over a table that holds looks for new partitions; None is never.
+    """How often a stream looks for new partitions; None is never.
 
-    The option comes before the client property, which comes before the option's default. What is bounded is not
-    looked through for more.
+    A set option overrides the client property, which overrides the option's default. A bounded read does not look for
+    new partitions.
     """
-    given = table.options.discovery
-    millis = connector_settings(table.properties.revealed()).discovery_interval_ms
-    if millis is not None and not _discovery_given(table):
-        given = timedelta(milliseconds=max(0, millis))
-    return given if given > timedelta() and stop_of(table).mode == "unbounded" else None
+    interval = table.options.discovery
+    millis = table.kdsl_settings.discovery_interval_ms
+    if millis is not None and not _is_discovery_set(table):
+        interval = timedelta(milliseconds=max(0, millis))
+    return interval if interval > timedelta() and stop_of(table).mode == "unbounded" else None
 
 
-def _discovery_given(table: TableDef) -> bool:
+def _is_discovery_set(table: TableDef) -> bool:
     option = attrs.fields_dict(KafkaOptions)["discovery"]
     return option.metadata["key"] in table.places or table.options.discovery != option.default
 
 
 def discovery(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The option and the client property that say how often new partitions are looked for do not disagree."""
-    millis = connector_settings(table.properties.revealed()).discovery_interval_ms
-    if direction != "read" or millis is None or not _discovery_given(table):
+    """The option and the client property of partition discovery do not contradict each other."""
+    millis = table.kdsl_settings.discovery_interval_ms
+    if direction != "read" or millis is None or not _is_discovery_set(table):
         return
-    given = table.options.discovery
-    off = given <= timedelta() and millis <= 0
-    if not off and given != timedelta(milliseconds=millis):
+    interval = table.options.discovery
+    off = interval <= timedelta() and millis <= 0
+    if not off and interval != timedelta(milliseconds=millis):
         name = table.option_name("discovery")
-        message = f"{name} is {duration_text(given)}, and the client property {DISCOVERY!r} is {millis}: {name} counts"
+        message = (
+            f"{name} is {duration_text(interval)}, but the client property {DISCOVERY!r} is {millis}; {name} is used"
+        )
         fix = f"remove the client property {DISCOVERY!r}"
         yield problem(table, "discovery", message, fix, option="discovery", severity="warning")
 
 
 def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A group id that is given is not empty: Kafka takes none."""
-    given = table.properties.revealed().get("group.id")
-    if direction == "read" and given is not None and not given.strip():
-        message = f"the consumer group 'group.id' is {given!r}, which names none"
-        fix = f"give it a name, or remove it: the group is {default_group(table)} then"
+    """A declared group id is not empty, which Kafka would reject."""
+    group_id = table.properties.reveal().get("group.id")
+    if direction == "read" and group_id is not None and not group_id.strip():
+        message = f"the consumer group 'group.id' is {group_id!r}, which is not a name"
+        fix = f"name the group, or remove it to use the group {default_group(table)}"
         yield problem(table, "group-id", message, fix, option="properties.group.id")
 
 
-def _read(table: TableDef, side: str) -> tuple[str, int | None, tuple[tuple[str, int, int], ...]]:
+def _start_or_end(table: TableDef, side: str) -> tuple[str, int | None, tuple[tuple[str, int, int], ...]]:
     options = table.options
     mode = getattr(options, side).removesuffix("-offset")
-    pairs = parse_offsets(getattr(options, f"{side}_offsets") or "") if mode == "specific-offsets" else ()
-    offsets = tuple((options.topic[0], partition, offset) for partition, offset in pairs)
+    pairs = dict(offset_pairs(getattr(options, f"{side}_offsets") or "")) if mode == "specific-offsets" else {}
+    offsets = tuple((options.topic[0], partition, offset) for partition, offset in sorted(pairs.items()))
     return mode, getattr(options, f"{side}_timestamp") if mode == "timestamp" else None, offsets
 
 
 @attrs.frozen
 class _Mode:
-    """The options of one side, startup or bounded, which have the same form.
+    """The options of a start or of an end, which have the same form.
 
     Attributes:
         table: The table.
         side: The side.
-        called: What the argument is called in Python, if not like the side.
+        argument: The name of the argument in Python, if it is not that of the side.
     """
 
     table: TableDef
     side: str
-    called: str = ""
+    argument: str = ""
 
     def problems(self) -> Iterator[Problem]:
-        """Everything that is wrong or odd with them."""
-        millis, offsets = self.given("timestamp"), self.given("offsets")
-        if self.mode == "timestamp" and millis is None and not self._wrong("timestamp"):
-            fix = f"give {self.named} an aware datetime" if self.in_python else f"add {self._name('timestamp')} with "
+        """The errors and warnings of the options."""
+        millis, offsets = self.value("timestamp"), self.value("offsets")
+        if self.mode == "timestamp" and millis is None and not self._is_unreadable("timestamp"):
+            fix = f"set {self.named} to an aware datetime" if self.in_python else f"add {self._name('timestamp')} with "
             fix += "" if self.in_python else "milliseconds since 1970"
-            yield self._problem("timestamp", f"{self.named} is 'timestamp', but no time is given", fix)
+            yield self._problem("timestamp", f"{self.named} is 'timestamp', but no time is set", fix)
         if self.mode == "specific-offsets":
             yield from self._specific(offsets)
-        for what, given, needs in (("timestamp", millis, "timestamp"), ("offsets", offsets, "specific-offsets")):
-            if given is not None and self.mode != needs:
+        for what, value, needs in (("timestamp", millis, "timestamp"), ("offsets", offsets, "specific-offsets")):
+            if value is not None and self.mode != needs:
                 message = f"{self._name(what)} has no effect, because {self.named} is {self.mode!r}"
                 fix = f"set {self.named} to {needs!r}, or remove it"
                 yield attrs.evolve(self._problem("unused", message, fix, what), severity="warning")
-        shown = self.shown("timestamp")
+        option = self.spelling("timestamp")
         if self.mode == "timestamp" and millis is not None and not 0 <= millis < 1 << 63:
-            message = f"{shown} is {millis} ms after 1970, which is no time of a Kafka record"
-            fix = "give a time from 1970 on" if millis < 0 else "give milliseconds since 1970-01-01 UTC"
+            message = f"{option} is {millis} ms after 1970, which is not a valid timestamp of a Kafka record"
+            fix = "set a time after 1970" if millis < 0 else "write milliseconds since 1970-01-01 UTC"
             yield self._problem("timestamp", message, fix, "timestamp")
         elif self.mode == "timestamp" and millis is not None and millis < SMALLEST_MILLIS:
-            message = f"{shown} is {millis} ms after 1970, which is a time before March 1973"
-            fix = "give the time that you mean"
-            fix = fix if self.in_python else "give milliseconds since 1970-01-01 UTC, not seconds"
+            message = f"{option} is {millis} ms after 1970, which is before March 1973"
+            fix = "check the time"
+            fix = fix if self.in_python else "write milliseconds since 1970-01-01 UTC, not seconds"
             yield attrs.evolve(self._problem("seconds", message, fix, "timestamp"), severity="warning")
 
     @property
     def mode(self) -> str:
-        """The mode, in small letters."""
+        """The mode, in lower case."""
         return str(getattr(self.table.options, self.side))
 
     @property
     def in_python(self) -> bool:
-        """Whether one argument stands for all options of the side."""
+        """Whether one argument sets all options of the side."""
         return self.table.spelling is Spelling.PYTHON
 
     @property
     def named(self) -> str:
         """The mode's option as the user wrote it."""
-        return self.table.option_name(self.called or self.side) if self.in_python else f"'scan.{self.side}.mode'"
+        return self.table.option_name(self.argument or self.side) if self.in_python else f"'scan.{self.side}.mode'"
 
-    def _specific(self, offsets: str | None) -> Iterator[Problem]:
+    def _specific(self, offsets: Mapping[int, int] | str | None) -> Iterator[Problem]:
         name = self._name("offsets")
         form = f"{self.named}{{0: 42, 1: 300}}" if self.in_python else f"{name} = '{OFFSETS_FORM}'"
         if offsets is None:
-            message = f"{self.named} is 'specific-offsets', but no offsets are given"
+            message = f"{self.named} is 'specific-offsets', but no offsets are set"
             yield self._problem("offsets", message, f"write {form}")
         else:
             try:
-                yield from self._repeated(_pairs(offsets))
+                yield from self._warn_of_repetition(list(offset_pairs(offsets)))
             except ValueError as e:
-                message = f"{self.shown('offsets')} has the value {offsets!r}: {e}"
+                message = f"{self.spelling('offsets')} has the value {offsets!r}: {e}"
                 yield self._problem("offsets", message, f"write {form}", "offsets")
         if len(self.table.options.topic) != 1:
-            message = f"{self.named} 'specific-offsets' gives offsets by partition, which needs a single topic"
+            message = f"{self.named} 'specific-offsets' sets offsets by partition, which requires a single topic"
             yield self._problem("topics", message, f"name one topic, or choose another {self.side} mode")
 
-    def _repeated(self, pairs: list[tuple[int, int]]) -> Iterator[Problem]:
+    def _warn_of_repetition(self, pairs: Iterable[tuple[int, int]]) -> Iterator[Problem]:
         last: dict[int, int] = {}
         for partition, offset in pairs:
             if last.get(partition, offset) != offset:
                 message = (
-                    f"{self._name('offsets')} gives partition {partition} the offsets {last[partition]} and {offset}"
+                    f"{self._name('offsets')} sets the offsets {last[partition]} and {offset} for partition {partition}"
                 )
-                odd = self._problem("repeated", f"{message}: {offset} counts", "remove the other one", "offsets")
-                yield attrs.evolve(odd, severity="warning")
+                warning = self._problem("repeated", f"{message}; {offset} is used", "remove the other one", "offsets")
+                yield attrs.evolve(warning, severity="warning")
             last[partition] = offset
 
-    def given(self, what: str) -> Any:
+    def value(self, what: str) -> Any:
         """The value of one of the side's other options."""
         return getattr(self.table.options, f"{self.side}_{what}")
 
-    def shown(self, what: str) -> str:
-        """What the user gave it with."""
+    def spelling(self, what: str) -> str:
+        """The name under which the user sets one of the side's other options."""
         return self.named if self.in_python else self._name(what)
 
-    def _wrong(self, what: str) -> bool:
-        """Whether a value stands there that cannot be read, which has been told."""
+    def _is_unreadable(self, what: str) -> bool:
+        """Whether the option is set to a value that cannot be read, which is another problem."""
         return attrs.fields_dict(KafkaOptions)[f"{self.side}_{what}"].metadata["key"] in self.table.places
 
     def _name(self, what: str) -> str:

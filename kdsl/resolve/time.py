@@ -1,4 +1,4 @@
-"""Event time: at most one watermark, on a timestamp column that exists, with a delay that Spark can read."""
+"""Event time: at most one watermark, on a timestamp column that exists, with a valid delay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kdsl.types import model as t
 
 
 def watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A table has one watermark; it stands on a TIMESTAMP or TIMESTAMP_LTZ column."""
+    """A table has at most one watermark, on a TIMESTAMP or TIMESTAMP_LTZ column, with a valid delay."""
     if direction != "read":
         return
     for declared in table.watermarks[1:]:
@@ -28,39 +28,39 @@ def watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
         column = by_name.get(declared.column)
         if column is None:
             hint = nearest(declared.column, by_name)
-            message = f"the watermark stands on {declared.column!r}, which is no column{hint}"
+            message = f"the watermark is declared on {declared.column!r}, which is not a column{hint}"
             fix = f"name one of {listing(by_name)}"
             yield problem(table, "watermark-column", message, fix, where=declared.where)
-        elif not isinstance(column.type, t.Timestamp | t.TimestampLtz):
+        elif column.type_known and not isinstance(column.type, t.Timestamp | t.TimestampLtz):
             message = f"a watermark needs a TIMESTAMP or TIMESTAMP_LTZ column, but this is {column.type.spelling}"
-            yield problem(table, "watermark-type", message, "put it on a column of time", column=column)
-        delay: object = declared.delay  # a class may give anything
+            yield problem(table, "watermark-type", message, "declare it on a column with such a type", column=column)
+        delay: object = declared.delay  # a class statement may hold anything
         try:
-            complaint = "it is no text"
+            complaint = "it is not a string"
             if isinstance(delay, str):
                 complaint = "it is negative" if parse_duration(delay) < timedelta() else ""
         except ValueError as e:
             complaint = str(e)
         if complaint:
-            message = f"the watermark's delay {declared.delay!r} is wrong: {complaint}"
-            fix = "write how late a row may be, as '5 seconds'"
+            message = f"the watermark's delay {declared.delay!r} is invalid: {complaint}"
+            fix = "write how late a row may be, such as '5 seconds'"
             yield problem(table, "watermark-delay", message, fix, column=declared.column, where=declared.where)
 
 
 def alignment(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """The two options that align partitions go together, and need a watermark (RULES section 1)."""
     options = table.options
-    given = {"watermark_group": options.watermark_group, "watermark_drift": options.watermark_drift}
-    named = {name: table.option_name(name) for name in given}
-    missing = [name for name, value in given.items() if value is None]
+    values = {"watermark_group": options.watermark_group, "watermark_drift": options.watermark_drift}
+    named = {name: table.option_name(name) for name in values}
+    missing = [name for name, value in values.items() if value is None]
     if len(missing) == 1:
-        (there,) = given.keys() - missing
-        message = f"{named[there]} has no effect without {named[missing[0]]}"
-        yield problem(table, "alignment-half", message, f"add {named[missing[0]]}, or remove it", option=there)
+        (present,) = values.keys() - missing
+        message = f"{named[present]} has no effect without {named[missing[0]]}"
+        yield problem(table, "alignment-half", message, f"add {named[missing[0]]}, or remove it", option=present)
     elif direction == "write":
         return
     elif not missing and not table.watermarks:
-        message = f"{named['watermark_group']} aligns partitions by the watermark, and the table declares none"
+        message = f"{named['watermark_group']} aligns partitions by the watermark, but the table declares none"
         fix = "declare a watermark, or remove the option"
         yield problem(table, "alignment", message, fix, option="watermark_group", severity="warning")
     elif not missing and options.watermark_drift is not None:
@@ -68,17 +68,17 @@ def alignment(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def _wide_drift(table: TableDef, drift: timedelta) -> Iterator[Problem]:
-    """What may run ahead by more than rows may be late makes rows late."""
+    """A warning if partitions may be further apart than rows may be late, which makes rows late."""
     delay: object = table.watermarks[0].delay
     try:
         late = parse_duration(delay) if isinstance(delay, str) else None
-    except ValueError:  # another rule tells it
+    except ValueError:  # another rule reports it
         return
     if late is not None and timedelta() <= late < drift:
         name = table.option_name("watermark_drift")
         message = (
-            f"{name} lets a partition run ahead by {duration_text(drift)}, but rows may be late by "
-            f"{duration_text(late)} only: those of a slower partition may be dropped while a backlog is caught up"
+            f"{name} lets a partition be ahead by {duration_text(drift)}, but rows may be late by "
+            f"{duration_text(late)} only: rows of a slower partition may be dropped during a backlog"
         )
         fix = f"make the watermark's delay as long, or remove {name}"
         yield problem(table, "alignment", message, fix, option="watermark_drift", severity="warning")

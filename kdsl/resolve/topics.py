@@ -9,6 +9,7 @@ from kdsl.declare.definition import TableDef
 from kdsl.errors import Problem, listing
 from kdsl.formats import Direction
 from kdsl.resolve.model import Topics
+from kdsl.resolve.patterns import PatternError, python_pattern
 from kdsl.resolve.rule import problem
 
 LONGEST_NAME = 249
@@ -16,8 +17,9 @@ _LEGAL = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def topics_of(table: TableDef) -> Topics:
-    """The topics of a table that holds, each once."""
-    return Topics(tuple(dict.fromkeys(table.options.topic)), table.options.topic_pattern)
+    """The topics of a valid table, each once."""
+    pattern = table.options.topic_pattern
+    return Topics(tuple(dict.fromkeys(table.options.topic)), None if pattern is None else python_pattern(pattern))
 
 
 def topic_or_pattern(table: TableDef, _: Direction) -> Iterator[Problem]:
@@ -48,15 +50,13 @@ def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
     pattern = table.options.topic_pattern
     if pattern == "":
         message = f"{table.setting('topic_pattern', pattern)} matches no topic"
-        yield problem(table, "topic-pattern", message, "write one, as 'orders-.*'", option="topic_pattern")
+        yield problem(table, "topic-pattern", message, "write a pattern such as 'orders-.*'", option="topic_pattern")
     elif pattern is not None:
         try:
-            re.compile(pattern)
-        except re.error as e:
-            place = "" if e.pos is None else f" at position {e.pos}"
-            message = f"{table.setting('topic_pattern', pattern)} is no regular expression: {e.msg}{place}"
-            fix = "write one that a whole topic name must match, as 'orders-.*'"
-            yield problem(table, "topic-pattern", message, fix, option="topic_pattern")
+            python_pattern(pattern)
+        except PatternError as e:
+            message = f"{table.setting('topic_pattern', pattern)} {e}"
+            yield problem(table, "topic-pattern", message, e.fix, option="topic_pattern")
 
 
 def sink_topic(table: TableDef, direction: Direction) -> Iterator[Problem]:
@@ -68,7 +68,7 @@ def sink_topic(table: TableDef, direction: Direction) -> Iterator[Problem]:
     column = next((c for c in table.columns if c.shows == "topic"), None)
     if direction == "write" and several and (column is None or column.virtual):
         option, value = ("topic", ";".join(names)) if names else ("topic_pattern", pattern)
-        message = f"{table.setting(option, value)} names no single topic, so each row must say where it goes"
+        message = f"{table.setting(option, value)} does not name a single topic, so each row must name its topic"
         fix = "add a writable column of the metadata 'topic', or name one topic"
         if column is not None:
             fix = f"make {column.name!r} writable (metadata instead of virtual), or name one topic"

@@ -1,15 +1,15 @@
-"""What each transport can do: one table, and the rules that refuse what the chosen one cannot (design 4).
+"""The transport of a table, the capabilities of each transport, and the rules that check them.
 
-docs/transports.md has the same table for people.
+docs/transports.md shows the capabilities as a table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
-from kdsl.client.connector import connector_settings
+from kdsl.client_settings.kerberos import needs_java
 from kdsl.declare.connector import Transport
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.declare.metadata import METADATA
@@ -22,15 +22,40 @@ from kdsl.resolve.rule import problem
 from kdsl.types import model as t
 
 
+def choose_transport(declared: Transport | None, properties: Mapping[str, str]) -> Transport:
+    """The client that reads and writes: the declared one, else one that can log in.
+
+    Args:
+        declared: The transport that the table declares; None if kdsl chooses.
+        properties: All client properties of the table and its cluster.
+    """
+    return declared or ("jvm" if needs_java(properties) else "librdkafka")
+
+
+def transport_of(table: TableDef) -> Transport:
+    """The transport of a table; its properties include those of its cluster, if that is known."""
+    return choose_transport(table.options.transport, table.properties.reveal())
+
+
+def transport_note(table: TableDef) -> str | None:
+    """A sentence for the log if kdsl chose the transport ``jvm``; otherwise None."""
+    if table.options.transport is not None or transport_of(table) != "jvm":
+        return None
+    return (
+        f"{table.name} logs in with GSSAPI (Kerberos), which confluent-kafka's librdkafka does not "
+        f"support, so it uses Spark's own Kafka connector ({table.setting('transport', 'jvm')})"
+    )
+
+
 @attrs.frozen
-class Use:
-    """A capability as a table uses it.
+class CapabilityUse:
+    """A place in a table that needs a capability.
 
     Attributes:
-        what: What was declared, as the user wrote it.
-        without: What to write instead, beside choosing the other transport.
-        column: The column that it stands at, or None.
-        option: The option that it stands at, or None.
+        what: The declaration, as the user wrote it.
+        without: What to write instead, to keep the transport.
+        column: The column that needs it, or None.
+        option: The option that needs it, or None.
     """
 
     what: str
@@ -41,68 +66,68 @@ class Use:
 
 @attrs.frozen
 class Capability:
-    """Something that not every transport can do.
+    """Something that only some transports can do.
 
     Attributes:
         name: Its name.
-        doc: What it is, for the reference page.
-        transports: Those that can.
-        why: Why the others cannot.
-        uses: Where a table uses it, in a direction.
+        doc: Its meaning, for the reference page.
+        transports: The transports that have it.
+        why: Why the others do not have it.
+        uses: Returns where a table needs it, in a direction.
     """
 
     name: str
     doc: str
     transports: tuple[Transport, ...]
     why: str
-    uses: Callable[[TableDef, Direction], Iterator[Use]]
+    uses: Callable[[TableDef, Direction], Iterator[CapabilityUse]]
 
 
-def _leader_epoch(table: TableDef, direction: Direction) -> Iterator[Use]:
+def _leader_epoch(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
     if direction == "read":
         for column in table.columns:
             if column.role == "metadata" and column.shows == "leader-epoch":
-                yield Use("the metadata 'leader-epoch'", "remove the column", column=column)
+                yield CapabilityUse("the metadata 'leader-epoch'", "remove the column", column=column)
 
 
-def _timestamp(table: TableDef, direction: Direction) -> Iterator[Use]:
+def _timestamp(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
     if direction == "write":
         for column in metadata_columns(table, direction):
             if column.shows == "timestamp":
-                yield Use("writing the metadata 'timestamp'", "declare the column virtual", column=column)
+                yield CapabilityUse("writing the metadata 'timestamp'", "declare the column virtual", column=column)
 
 
-def _exactly_once(table: TableDef, direction: Direction) -> Iterator[Use]:
+def _exactly_once(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
     if direction == "write" and delivery_of(table) == "exactly-once":
         shown = table.setting("delivery", "exactly-once")
-        yield Use(shown, f"write {table.setting('delivery', 'at-least-once')}", option="delivery")
+        yield CapabilityUse(shown, f"write {table.setting('delivery', 'at-least-once')}", option="delivery")
 
 
-def _each_partition(table: TableDef, direction: Direction) -> Iterator[Use]:
+def _each_partition(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
     limit = table.options.max_records_per_partition
     if direction == "read" and limit is not None:
         shown = table.setting("max_records_per_partition", limit)
         instead = f"limit all partitions together with {table.option_name('max_records_per_trigger')}"
-        yield Use(shown, instead, option="max_records_per_partition")
+        yield CapabilityUse(shown, instead, option="max_records_per_partition")
 
 
-def _alignment(table: TableDef, direction: Direction) -> Iterator[Use]:
+def _alignment(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
     group, drift = table.options.watermark_group, table.options.watermark_drift
     if direction == "read" and group is not None and drift is not None:
-        yield Use(table.setting("watermark_group", group), "remove it", option="watermark_group")
+        yield CapabilityUse(table.setting("watermark_group", group), "remove it", option="watermark_group")
 
 
-def _internal(table: TableDef, direction: Direction) -> Iterator[Use]:
-    settings = connector_settings(table.properties.revealed())
+def _internal(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    settings = table.kdsl_settings
     if direction == "read" and table.options.topic_pattern is not None and not settings.exclude_internal_topics:
         name = "exclude.internal.topics"
-        yield Use(f"{name!r} = 'false' with a pattern", f"remove {name!r}", option=f"properties.{name}")
+        yield CapabilityUse(f"{name!r} = 'false' with a pattern", f"remove {name!r}", option=f"properties.{name}")
 
 
-def _realtime(table: TableDef, _: Direction) -> Iterator[Use]:
+def _realtime(table: TableDef, _: Direction) -> Iterator[CapabilityUse]:
     if table.options.latency == "realtime":
         instead = f"write {table.setting('latency', 'micro-batch')}"
-        yield Use(table.setting("latency", "realtime"), instead, option="latency")
+        yield CapabilityUse(table.setting("latency", "realtime"), instead, option="latency")
 
 
 CAPABILITIES: tuple[Capability, ...] = (
@@ -110,21 +135,21 @@ CAPABILITIES: tuple[Capability, ...] = (
         "leader-epoch",
         "The metadata `leader-epoch`.",
         ("librdkafka",),
-        "Spark's source does not tell it",
+        "Spark's source does not provide it",
         _leader_epoch,
     ),
     Capability(
         "timestamp",
         "Writing the metadata `timestamp`.",
         ("librdkafka",),
-        "Spark's sink leaves it out without a word",
+        "Spark's sink silently ignores it",
         _timestamp,
     ),
     Capability(
         "exactly-once",
         "`sink.delivery-guarantee` exactly-once.",
         ("librdkafka",),
-        "Spark's sink knows no transactions",
+        "Spark's sink does not support transactions",
         _exactly_once,
     ),
     Capability(
@@ -136,7 +161,7 @@ CAPABILITIES: tuple[Capability, ...] = (
     ),
     Capability(
         "alignment",
-        "`scan.watermark.alignment.*`: partitions read side by side in event time.",
+        "`scan.watermark.alignment.*`: partitions read at the same pace of event time.",
         ("librdkafka",),
         "Spark's source cuts a backlog by offsets",
         _alignment,
@@ -145,7 +170,7 @@ CAPABILITIES: tuple[Capability, ...] = (
         "internal topics",
         "A topic pattern with `exclude.internal.topics` = false.",
         ("librdkafka",),
-        "Spark's source never takes internal topics by a pattern",
+        "Spark's source never matches internal topics with a pattern",
         _internal,
     ),
     Capability(
@@ -156,12 +181,27 @@ CAPABILITIES: tuple[Capability, ...] = (
         _realtime,
     ),
 )
-"""Everything that one transport has and the other lacks."""
+"""Everything that only one of the transports can do."""
+
+
+def _describe_transport(table: TableDef) -> str:
+    """The transport of a table for messages, with the reason if it was not declared."""
+    chosen = transport_of(table)
+    if table.options.transport is None and needs_java(table.properties.reveal()):
+        return f"the transport {chosen!r}, which a login with GSSAPI (Kerberos) needs"
+    return table.setting("transport", chosen)
 
 
 def capabilities(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A table asks its transport for nothing that it cannot do; the other one is named."""
-    chosen = table.options.transport
+    """The transport has every capability that the table needs; otherwise the fix names the other one."""
+    chosen, kerberos = transport_of(table), needs_java(table.properties.reveal())
+    shown = _describe_transport(table)
+    if kerberos and direction == "read" and table.options.check_group:
+        message = (
+            f"{table.setting('check_group', 'true')} does not work with a login with GSSAPI (Kerberos): the group is "
+            "reserved by a client of librdkafka, which cannot log in"
+        )
+        yield problem(table, "transport", message, "remove it, or log in without Kerberos", option="check_group")
     for capability in CAPABILITIES:
         if chosen in capability.transports:
             continue
@@ -170,21 +210,37 @@ def capabilities(table: TableDef, direction: Direction) -> Iterator[Problem]:
             yield problem(
                 table,
                 "transport",
-                f"{use.what} does not go with {table.setting('transport', chosen)}: {capability.why}",
-                f"write {able}, or {use.without}",
+                f"{use.what} does not work with {shown}: {capability.why}",
+                f"{use.without}, or log in without Kerberos" if kerberos else f"write {able}, or {use.without}",
                 column=use.column,
                 option=use.option,
             )
 
 
+_METRICS: dict[Direction, str] = {"read": "register.consumer.metrics", "write": "register.producer.metrics"}
+
+
+def client_metrics(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """A warning if metrics of the client are configured that Spark does not pass on."""
+    name, properties = _METRICS[direction], table.properties.reveal()
+    if transport_of(table) == "jvm" and name in properties:
+        message = f"the client property {name!r} has no effect with {_describe_transport(table)}"
+        why = "Spark's clients show their metrics only through JMX on each executor"
+        fix = "remove it"
+        if not needs_java(properties):
+            fix += f", or write {table.setting('transport', 'librdkafka')}"
+        where = f"properties.{name}"
+        yield problem(table, "client-metrics", f"{message}: {why}", fix, option=where, severity="warning")
+
+
 _BYTES = (t.Binary, t.VarBinary)
-_TEXTS = (t.Char, t.VarChar)
+_STRINGS = (t.Char, t.VarChar)
 
 
 def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A table in real-time mode has only what Spark's own expressions do exactly as the formats do."""
+    """A table in real-time mode uses only formats and metadata that Spark's own expressions handle exactly."""
     options = table.options
-    if options.latency != "realtime" or options.transport != "jvm":
+    if options.latency != "realtime" or transport_of(table) != "jvm":
         return
     shown = table.setting("latency", "realtime")
     micro = f"write {table.setting('latency', 'micro-batch')}"
@@ -195,39 +251,44 @@ def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
     )
     for name, chosen, columns in sides:
         if chosen is not None and columns and (reason := _not_exact(chosen, [c.type for c in columns])):
-            message = f"{shown} runs no Python, and {reason}, which Spark's own expressions do not do alike"
-            fix = f"{micro}, or take the {name} as STRING or BYTES with the format 'raw' and work it out with SQL"
+            message = (
+                f"{shown} runs no Python, but {reason} needs it, because Spark's own expressions compute other results"
+            )
+            fix = f"{micro}, or take the {name} as STRING or BYTES with the format 'raw' and compute the rest in SQL"
             yield problem(table, "realtime-format", message, fix, option=f"{name}.format")
     for column in metadata_columns(table, direction):
         known = METADATA.get(column.shows)
         if known is not None and known.type.as_nullable() != column.type.as_nullable():
             message = (
-                f"{shown} shows metadata in its own type, {known.type.spelling}, and this column is "
+                f"{shown} keeps metadata in its own type, {known.type.spelling}, but this column is "
                 f"{column.type.spelling}"
             )
             fix = f"declare it as {known.type.spelling}, and cast it in the query"
             yield problem(table, "realtime-metadata", message, fix, column=column)
-    no_effect = {"max_records_per_trigger": "its batches end by time"} if direction == "read" else {}
+    no_effect = {"max_records_per_trigger": "its batches end after a time"} if direction == "read" else {}
     no_effect |= {"scan_parallelism" if direction == "read" else "sink_parallelism": "a task stays with its partition"}
     for name, reason in no_effect.items():
         if (value := getattr(options, name)) is not None:
-            message = f"{table.setting(name, value)} does not go with {shown}: {reason}"
+            message = f"{table.setting(name, value)} does not work with {shown}: {reason}"
             yield problem(table, "realtime-option", message, f"remove it, or {micro}", option=name)
     if direction == "write" and options.partitioner != "default":
-        message = f"{table.setting('partitioner', options.partitioner)} does not go with {shown}: it runs in Python"
+        message = f"{table.setting('partitioner', options.partitioner)} does not work with {shown}: it runs in Python"
         yield problem(table, "realtime-option", message, f"remove it, or {micro}", option="partitioner")
 
 
 def _not_exact(chosen: Format, kinds: Sequence[t.DataType]) -> str:
-    """What keeps Spark's own expressions from standing for a format; empty where they can."""
+    """The part of a format that Spark's own expressions cannot handle exactly; empty if they handle all."""
     if chosen.identifier != "raw":
-        return f"the format {chosen.identifier!r} is made of it"
-    if not all(isinstance(kind, (*_BYTES, *_TEXTS)) for kind in kinds):
-        return f"the format 'raw' of {listing(kind.spelling for kind in kinds)} is made of it"
-    given = chosen.to_strings()
-    if "line-delimiter" in given:
-        return "the option 'line-delimiter' is made of it"
-    named = given.get("charset", "UTF-8")
-    if not all(isinstance(kind, _BYTES) for kind in kinds) and named.upper().replace("_", "-") not in ("UTF-8", "UTF8"):
-        return f"the charset {named!r} is made of it"
+        return f"the format {chosen.identifier!r}"
+    if not all(isinstance(kind, (*_BYTES, *_STRINGS)) for kind in kinds):
+        return f"the format 'raw' of {listing(kind.spelling for kind in kinds)}"
+    options = chosen.to_strings()
+    if "line-delimiter" in options:
+        return "the option 'line-delimiter'"
+    charset = options.get("charset", "UTF-8")
+    if not all(isinstance(kind, _BYTES) for kind in kinds) and charset.upper().replace("_", "-") not in (
+        "UTF-8",
+        "UTF8",
+    ):
+        return f"the charset {charset!r}"
     return ""

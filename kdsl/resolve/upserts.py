@@ -1,4 +1,4 @@
-"""Upsert tables: the primary key is the message key, formats only insert, the buffer is on or off.
+"""Tables that keep the last row of each key: upsert tables, whose primary key is the message key, and change data.
 
 Source: Flink's UpsertKafkaDynamicTableFactory (RULES UP-1 to UP-9).
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from kdsl.declare.definition import TableDef
+from kdsl.declare.metadata import IN_VALUE
 from kdsl.durations import duration_text
 from kdsl.errors import Problem, listing
 from kdsl.formats import Direction
@@ -23,48 +24,51 @@ _PRIMARY_KEY = {
 }
 
 
+_TRUE: dict[Spelling, object] = {Spelling.PYTHON: True, Spelling.DDL: "true", Spelling.YAML: "true"}
+
+
 def key_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
     """An upsert table has a primary key, and no other column in its message key (UP-1, UP-7)."""
     if table.upserts is None:
         return
     marked = tuple(c.name for c in table.columns if c.key) if table.key_fields is None else table.key_fields
     if not table.primary_key:
-        message = "an upsert table has no primary key, so nothing says which row a record updates or deletes"
+        message = "an upsert table has no primary key, so it is unknown which row a record updates or deletes"
         fix = _PRIMARY_KEY[table.spelling]
         yield problem(table, "upsert-key", message, fix, column=next((c for c in table.columns if c.key), None))
     elif marked and set(marked) != set(table.primary_key):
         message = (
             f"the message key is {listing(marked)}, and the primary key is {listing(table.primary_key)}, but in an "
-            "upsert table they are one"
+            "upsert table they must be the same"
         )
-        yield problem(table, "upsert-key", message, "leave the mark Key out, and declare PrimaryKey[...] alone")
+        yield problem(table, "upsert-key", message, "use only PrimaryKey[...], without Key[...]")
 
 
 def value_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Both formats are there, and the value's does not carry changes of its own (UP-2, UP-5; the key's: KEY-12)."""
+    """Both formats are declared, and the value's does not carry changes of its own (UP-2, UP-5; the key's: KEY-12)."""
     if table.upserts is None:
         return
     in_python, yaml = table.spelling is Spelling.PYTHON, table.spelling is Spelling.YAML
     for side, chosen in (("key", table.key_format), ("value", table.value_format)):
-        told_elsewhere = table.primary_key if side == "key" else value_columns(table)
-        if chosen is None and side not in table.unread and not told_elsewhere:
+        reported_elsewhere = table.primary_key if side == "key" else value_columns(table)
+        if chosen is None and side not in table.unread and not reported_elsewhere:
             name = f"{side}=" if in_python else f"'{side}.format'"
             example = f"{name}Json()" if in_python else f"{name}: json" if yaml else f"{name} = 'json'"
             message = f"there is no format for the message {side} ({name} is missing)"
-            yield problem(table, f"{side}-format", message, f"add one, as {example}", option=f"{side}.format")
+            yield problem(table, f"{side}-format", message, f"add one, such as {example}", option=f"{side}.format")
     chosen = table.value_format
     if chosen is not None and not chosen.insert_only:
         message = (
             f"the value format {chosen.identifier!r} carries changes of its own, but in an upsert table each value is "
-            "the row that now holds"
+            "the current row"
         )
         instead = "a KafkaTable" if in_python else "the connector 'kafka'"
-        fix = f"use a format that only inserts, as json or avro; or {instead} for this format"
+        fix = f"use a format that only inserts rows, such as json or avro; or {instead} for this format"
         yield problem(table, "upsert-format", message, fix, option="value.format")
 
 
 def buffer(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The buffer needs both of its options greater than zero, or neither (UP-8, UP-9)."""
+    """Both options of the buffer are greater than zero, or both are zero (UP-8, UP-9)."""
     options = table.upserts
     if options is None or direction != "write":
         return
@@ -72,32 +76,86 @@ def buffer(table: TableDef, direction: Direction) -> Iterator[Problem]:
     if (rows > 0 and interval > timedelta()) or (rows == 0 and interval == timedelta()):
         return
     rows_set, interval_set = table.setting("buffer_rows", rows), table.option_name("buffer_interval")
-    message = f"{rows_set} and {interval_set} of {duration_text(interval)} do not make a buffer together"
-    fix = "give both greater than zero, or leave both out: nothing is gathered then"
+    message = f"{rows_set} and {interval_set} of {duration_text(interval)} must both be set or both be zero"
+    fix = "set both to more than zero, or remove both to turn the buffer off"
     yield problem(table, "upsert-buffer", message, fix, option="buffer_rows" if rows <= 0 else "buffer_interval")
 
 
+def check_normalization(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """A table that compares events with the last row of each key has change data and a primary key (CL-3)."""
+    if table.upserts is not None or direction != "read" or "value" in table.unread:
+        return
+    options, chosen = table.options, table.value_format
+    declared = table.setting("cdc_events_duplicate", _TRUE[table.spelling])
+    if not options.cdc_events_duplicate:
+        for attribute in ("changelog", "changelog_buckets"):
+            if (value := getattr(options, attribute)) != getattr(type(options)(), attribute):
+                message = f"{table.setting(attribute, value)}, but the table does not keep rows by key"
+                fix = f"remove it; or set {declared} for change data, or declare an upsert table"
+                yield problem(table, "changelog-option", message, fix, option=attribute)
+        return
+    if chosen is None or chosen.insert_only:
+        what = (
+            "there is no value format"
+            if chosen is None
+            else f"the value format {chosen.identifier!r} only inserts rows"
+        )
+        message = f"{declared} keeps the last row of each key of change data, but {what}"
+        fix = "remove it, or use a format that carries changes, such as debezium-json; "
+        fix += "declare a topic with the current row of each key as an upsert table"
+        yield problem(table, "cdc-duplicate-format", message, fix, option="cdc_events_duplicate")
+    if not table.primary_key:
+        message = f"{declared} keeps the last row of each key, but the table declares no primary key"
+        fix = _PRIMARY_KEY[table.spelling]
+        if table.spelling is Spelling.PYTHON:
+            fix = "name its columns with primary_key=[...]; where the message key has them, too, "
+            fix += "declare them as PrimaryKey[...]"
+        yield problem(table, "cdc-duplicate-key", message, fix, option="cdc_events_duplicate")
+    if getattr(chosen, "truncate", "error") == "apply":
+        option = "value.format"
+        if options.changelog == "upsert":
+            without = table.setting("changelog", "upsert")
+            message = f"truncate = 'apply' deletes all rows, but with {without} the table keeps no rows"
+            fix = f"set {table.setting('changelog', 'full')}, or truncate = 'skip'"
+            yield problem(table, "cdc-duplicate-truncate", message, fix, option=option)
+        if options.topic_pattern is not None or len(set(options.topic)) > 1:
+            message = (
+                "truncate = 'apply' deletes all rows, but with several topics it is unknown which rows came "
+                "from the truncated table"
+            )
+            fix = "declare a table for each topic, or set truncate = 'skip'"
+            yield problem(table, "cdc-duplicate-truncate", message, fix, option=option)
+    by_name = {c.name: c for c in table.columns}
+    for column in (by_name[name] for name in table.primary_key if name in by_name):
+        if column.role == "metadata" and column.shows != "topic" and not column.shows.startswith(IN_VALUE):
+            message = f"the primary key has the record's {column.shows}, which does not identify a row of the source"
+            fix = "name the columns of the database's primary key"
+            yield problem(table, "cdc-duplicate-key", message, fix, column=column)
+
+
 def event_time(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A watermark stands on a column that is there before changes are made, which computed ones are not."""
-    if table.upserts is None or direction != "read" or table.upserts.changelog != "full":
+    """The watermark of a table that keeps rows is not declared on a computed column, which comes after the changes."""
+    if not table.keeps_rows or direction != "read" or table.options.changelog != "full":
         return
     computed = {c.name for c in table.columns if c.role == "computed"}
     for declared in table.watermarks:
         if declared.column not in computed:
             continue
+        what = "an upsert table" if table.upserts is not None else "a table that keeps the last row of each key"
         message = (
-            "the watermark stands on a computed column, but the changes of an upsert table are made before columns are "
-            "computed, and Spark takes no watermark behind them"
+            f"the watermark is declared on a computed column, but the changes of {what} are made before columns are "
+            "computed, and Spark does not accept a watermark after them"
         )
         without = table.setting("changelog", "upsert")
-        fix = f"put it on a column of the message or its metadata, leave it out, or set {without}, which keeps no rows"
+        fix = f"declare it on a column of the message or its metadata, remove it, or set {without}, which keeps no rows"
         yield problem(table, "upsert-watermark", message, fix, column=declared.column, where=declared.where)
 
 
 def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Real-time mode cannot gather what one key changes."""
-    if table.upserts is None or table.options.latency != "realtime":
+    """A table that keeps the last row of each key does not use real-time mode."""
+    if table.options.latency != "realtime" or not (table.upserts or (table.normalized and direction == "read")):
         return
-    what = "keeps the last row of each key" if direction == "read" else "brings the changes of a key together"
-    message = f"{table.setting('latency', 'realtime')}, but an upsert table {what}, for which it needs micro-batches"
+    what = "keeps the last row of each key" if direction == "read" else "combines the changes of a key"
+    kind = "an upsert table" if table.upserts else "the table"
+    message = f"{table.setting('latency', 'realtime')}, but {kind} {what}, which requires micro-batches"
     yield problem(table, "upsert-realtime", message, "set latency='micro-batch'", option="latency")

@@ -1,24 +1,39 @@
-"""A session: what it must have, as kdsl in the Python that it runs and TIME where a table has it; and what it is."""
+"""Checks of a session (a supported Spark, kdsl in its Python, TIME where a table needs it), and local sessions."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 
 from kdsl.errors import KdslError
+from kdsl.spark_internals.session import is_connect
+from kdsl.spark_versions import INSTALL, SparkVersionError, pyspark_version, refusal
 from kdsl.types import model as t
-from kdsl.types.spark import TIME_SWITCH, without_time
+from kdsl.types.spark import TIME_TYPE_SETTING, time_type_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NO_BOUND = 100_000  # Spark's "no bound" is the largest int
+_LOCAL = {
+    "spark.master": "local[2]",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.log.level": "ERROR",
+}
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 
 
@@ -27,8 +42,8 @@ class NotInstalledError(KdslError):
 
 
 @contextmanager
-def told_if_missing() -> Iterator[None]:
-    """Turn Spark's report of a module that its Python lacks into advice.
+def explain_missing_module() -> Iterator[None]:
+    """Turn Spark's report of a missing module into advice.
 
     Raises:
         NotInstalledError: The Python that Spark runs lacks a module.
@@ -40,17 +55,139 @@ def told_if_missing() -> Iterator[None]:
         if missing is None:
             raise
         raise NotInstalledError(
-            f"the Python that Spark runs has no module {missing[1]!r}; install kdsl there, as it is on the driver, "
-            f"or set PYSPARK_PYTHON to a Python that has it before the session starts (this one is {sys.executable})"
+            f"the Python that Spark runs does not have the module {missing[1]!r}; install kdsl there as on the driver, "
+            f"or set PYSPARK_PYTHON to a Python that has it, before the session starts (this one is {sys.executable})"
         ) from e
 
 
 class SessionError(KdslError):
-    """The session cannot hold what the table has."""
+    """The session cannot hold the table's types, or runs another Python than the driver."""
+
+
+def use_this_python() -> None:
+    """Let Spark run this Python in its workers, unless the environment names another; before the session starts."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def start_local_session(name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Start a session on this machine that listens on loopback only, unless a session is active.
+
+    Args:
+        name: The name of the application.
+        settings: Settings of Spark, in addition to those of a quiet session with two tasks at a time.
+    """
+    from pyspark.sql import SparkSession
+
+    use_this_python()
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName(name)
+    for key, value in {**_LOCAL, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    with hide_jvm_output():
+        return builder.getOrCreate()
+
+
+@contextmanager
+def hide_jvm_output() -> Iterator[None]:
+    """Hide what the JVM prints while it starts; show it if it does not start."""
+    screen = os.dup(2)
+    with tempfile.TemporaryFile() as output:
+        os.dup2(output.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            output.seek(0)
+            os.write(screen, output.read())
+            raise
+        finally:
+            os.dup2(screen, 2)
+            os.close(screen)
+
+
+def check_python(spark: SparkSession, table: str) -> None:
+    """Check that the Python that a local session runs in its workers has kdsl.
+
+    Spark runs ``PYSPARK_PYTHON``, or else the first ``python3`` on the path. That is another Python when a program is
+    started by the path of a virtual environment that is not activated. What the executors of a cluster run cannot be
+    seen from here; there `explain_missing_module` explains a missing module.
+
+    Args:
+        spark: The session.
+        table: The table's name.
+
+    Raises:
+        SessionError: It is a Python without kdsl, or of another version.
+    """
+    if is_connect(spark):
+        return
+    context = spark.sparkContext
+    if not re.fullmatch(r"local(\[.*\])?", context.master or ""):
+        return
+    program = context.pythonExec
+    if problem := _problem_of_python(program):
+        raise SessionError(
+            f"{table}: Spark runs {program!r} in its workers ({problem}), and the driver runs {sys.executable}; write "
+            'os.environ["PYSPARK_PYTHON"] = sys.executable before the session starts, or activate the virtual '
+            "environment"
+        )
+
+
+@cache
+def _problem_of_python(program: str) -> str | None:
+    """Why a Python on this machine cannot run kdsl's tasks; None where it can."""
+    path = shutil.which(program)
+    if path is None:
+        return "which does not exist"
+    if Path(path).absolute().parent == Path(sys.executable).absolute().parent:
+        return None  # python and python3 of one environment
+    asked = subprocess.run([path, "-c", _QUESTION], capture_output=True, text=True, timeout=60, check=False)
+    if asked.returncode != 0:
+        return "which does not start"
+    version, *missing = asked.stdout.split()
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if version != here:
+        return f"Python {version}, but the driver has {here}"
+    return f"which lacks {', '.join(missing)}" if missing else None
+
+
+_QUESTION = """
+import importlib.util, sys
+needed = ("kdsl", "attrs", "confluent_kafka", "pyarrow")
+missing = [name for name in needed if importlib.util.find_spec(name) is None]
+print(".".join(map(str, sys.version_info[:2])), *missing)
+"""
+
+
+def check_spark(spark: SparkSession) -> None:
+    """Refuse a session of a Spark that kdsl does not support: PySpark's version, and that of the JVM or the server.
+
+    Raises:
+        SparkVersionError: One of the versions is not supported; says which ones are.
+    """
+    if reason := refusal("PySpark is", pyspark_version()):
+        raise SparkVersionError(f"{reason}; {INSTALL}")
+    if reason := refusal("the Spark Connect server is" if is_connect(spark) else "the session's JVM is", spark.version):
+        way = "use a server of a supported version" if is_connect(spark) else "see the variable SPARK_HOME"
+        raise SparkVersionError(f"{reason}; {way}")
+
+
+def check_runtime(spark: SparkSession, table: str) -> None:
+    """Check that kdsl supports the session's Spark, and that the session can run kdsl's tasks.
+
+    Args:
+        spark: The session.
+        table: The table's name.
+
+    Raises:
+        SparkVersionError: kdsl does not support the session's Spark.
+        SessionError: As for `check_python`.
+    """
+    check_spark(spark)
+    check_python(spark, table)
 
 
 def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
-    """Look whether a session can hold a table's rows.
+    """Check that kdsl supports the session's Spark, and that the session can run kdsl's tasks and hold a table's rows.
 
     Args:
         spark: The session.
@@ -58,32 +195,29 @@ def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
         row: What is read or written.
 
     Raises:
-        SessionError: The table has TIME columns, and Spark's switch for them is off.
+        SparkVersionError: As for `check_runtime`.
+        SessionError: As for `check_runtime`; or the table has TIME columns, and Spark's switch for them is off.
     """
-    if told := without_time(row, spark.conf.get(TIME_SWITCH, "false")):
-        raise SessionError(f"{table}: {told}")
+    check_runtime(spark, table)
+    if problem := time_type_problem(row, spark.conf.get(TIME_TYPE_SETTING, "false")):
+        raise SessionError(f"{table}: {problem}")
 
 
-def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect, which has neither a context nor a JVM at hand."""
-    return type(spark).__module__.startswith("pyspark.sql.connect.")
+def available_cores(spark: SparkSession) -> int:
+    """How many tasks a session runs at a time, as far as that is known."""
+    present = 0 if is_connect(spark) else spark.sparkContext.defaultParallelism
+    return count_cores(lambda name: spark.conf.get(name, None), present)
 
 
-def cores(spark: SparkSession) -> int:
-    """How many tasks a session runs at a time, as far as it tells."""
-    seen = 0 if is_connect(spark) else spark.sparkContext.defaultParallelism
-    return cores_told(lambda name: spark.conf.get(name, None), seen)
-
-
-def cores_told(setting: Callable[[str], str | None], seen: int = 0) -> int:
+def count_cores(setting: Callable[[str], str | None], present: int = 0) -> int:
     """How many tasks a session will run at a time.
 
-    Executors may come after the read was made, and a stream keeps its number of tasks, so that those that are asked for
-    count, and not only those that are there.
+    Executors may start after the read was made, and a stream keeps its number of tasks. Therefore the requested
+    executors count, and not only those that run.
 
     Args:
         setting: Gives a setting of the session, or None.
-        seen: What the session has now; 0 where it does not tell.
+        present: The cores that the session has now; 0 where that is not known.
     """
 
     def number(name: str) -> int:
@@ -93,6 +227,6 @@ def cores_told(setting: Callable[[str], str | None], seen: int = 0) -> int:
     local = re.fullmatch(r"local\[(\d+)(?:,\d+)?\]", setting("spark.master") or "")
     dynamic = setting("spark.dynamicAllocation.enabled") == "true"
     executors = number("spark.dynamicAllocation.maxExecutors" if dynamic else "spark.executor.instances")
-    asked = executors * max(1, number("spark.executor.cores")) // max(1, number("spark.task.cpus"))
-    set_ones = [number("spark.default.parallelism"), number("spark.cores.max"), int(local[1]) if local else 0]
-    return max(seen, asked, *set_ones) or os.cpu_count() or 1
+    requested = executors * max(1, number("spark.executor.cores")) // max(1, number("spark.task.cpus"))
+    configured = [number("spark.default.parallelism"), number("spark.cores.max"), int(local[1]) if local else 0]
+    return max(present, requested, *configured) or os.cpu_count() or 1

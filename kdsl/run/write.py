@@ -1,7 +1,7 @@
-"""Write a DataFrame to the topics of a table, or encode it without a broker.
+"""Writes a DataFrame to the topics of a table, or encodes it without a broker.
 
-The last stage of a write: the plan, the DataFrame and the cluster come together here. Everything that can be wrong
-before the first record is told before it: columns, settings, topics, brokers.
+This is the last stage of a write: it combines the plan, the DataFrame and the cluster. Everything that can be checked
+is checked before the first record is sent: columns, settings, topics, brokers.
 """
 
 from __future__ import annotations
@@ -20,23 +20,26 @@ from pyspark.errors import PythonException
 from pyspark.sql import types as s
 
 from kdsl.cluster import Cluster, Registry
-from kdsl.errors import KdslError
+from kdsl.errors import KdslError, WriteError
+from kdsl.plan.changes import AllowedChanges
 from kdsl.plan.model import Transactions, WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
-from kdsl.run.checkpoint.kept import Allowed, Folder, Kept, check_change, folder_of, load, store
-from kdsl.run.checkpoint.offset_log import check_offsets
+from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.checkpoint.manifest import Manifest
+from kdsl.run.dataframes.match_columns import match_columns
+from kdsl.run.dataframes.output_mode import choose_output_mode as mode_of
+from kdsl.run.dataframes.parallelism import repartition_for_tasks
 from kdsl.run.exactly_once.batch import write_batch
-from kdsl.run.exactly_once.stream import NO_ADAPTIVE_PLAN, leave, start_stream, started
-from kdsl.run.frames.fit import fitted
-from kdsl.run.frames.output_mode import output_mode as mode_of
-from kdsl.run.frames.parallelism import in_tasks
-from kdsl.run.metrics.observer import METRICS, writes
+from kdsl.run.exactly_once.stream import NO_ADAPTIVE_PLAN, abort_open_transactions, start_stream
+from kdsl.run.listeners.listener import listen, observe
+from kdsl.run.listeners.start import start_query
+from kdsl.run.metrics.observer import METRICS, note_write
 from kdsl.run.metrics.sink_reports import OPTION, Spool
-from kdsl.run.queries.listener import listen, observe
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import check_partitioner
-from kdsl.run.records.registry import portable
-from kdsl.run.upsert.write import upserted
+from kdsl.run.records.registry import without_literal_secrets
+from kdsl.run.session import check_runtime
+from kdsl.run.upsert.write import convert_to_upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,17 +56,13 @@ _SPARK: Mapping[str, s.DataType] = {
     "timestamp": s.TimestampType(),
 }
 _LIMITS = {
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),  # no limit, and no question
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),  # no limit, which also avoids a check per row
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
 }
 _log = logging.getLogger(__name__)
-_TOLD = re.compile(  # the end of a task's traceback, with or without what Spark puts behind it
+_TASK_ERROR = re.compile(  # the end of a task's traceback, with or without what Spark appends
     r"^kdsl\.[\w.]+Error: (.*?)(?:\s+SQLSTATE: \w+.*|\n\s+at .*)?\Z", re.MULTILINE | re.DOTALL
 )
-
-
-class WriteError(KdslError):
-    """A task of a batch write failed; what it raised is told here, the rest of the story in the cause."""
 
 
 def write(
@@ -71,59 +70,63 @@ def write(
 ) -> None:
     """Append the rows of a DataFrame to the topics, at least once, or exactly once.
 
-    When it returns, Kafka has acknowledged every record. Where it fails, some records may be in the topics. It may be
-    called from ``foreachBatch``, which then writes a batch again that was cut off.
+    When it returns, Kafka has acknowledged every record. When it fails, some records may be in the topics. It may be
+    called from ``foreachBatch``, which writes an interrupted batch again.
 
-    A plan that promises nothing (``delivery="none"``) sends alike, but what Kafka refuses, or has not acknowledged ten
-    seconds after the last row, only stands in the log.
+    A plan with ``delivery="none"`` sends records in the same way, but records that Kafka refuses, or has not
+    acknowledged ten seconds after the last row, are only logged.
 
-    An exactly-once write has a transaction for each of its tasks: a part is visible whole or not at all, once, however
-    often its task is tried. With one task (``sink_parallelism=1``, or a write id) that is the whole write.
+    An exactly-once write has a transaction for each of its tasks: the rows of a task become visible together, exactly
+    once, however often the task is retried. With one task (``sink_parallelism=1``, or a write id) that is the whole
+    write.
 
     Args:
-        df: A batch DataFrame; columns go by name (`kdsl.run.frames.fit.fitted`).
-        plan: What is written.
-        cluster: Where.
-        write_id: Names an exactly-once write that may be made again: one that is done is not done twice. Needed within
-            ``foreachBatch``, where each write of the function has its own.
-        adopt: Take over an exactly-once prefix of somebody else, or one whose tokens are lost.
+        df: A batch DataFrame; columns go by name (`kdsl.run.dataframes.match_columns.match_columns`).
+        plan: The write plan.
+        cluster: The cluster.
+        write_id: The name of an exactly-once write that may be repeated: a write that is done is skipped, however long
+            ago it was done. Needed within ``foreachBatch``, where each write of the function has its own.
+        adopt: Take over an exactly-once prefix of another query, or one whose tokens are lost.
 
     Raises:
-        ResolveError: The DataFrame or the client settings do not fit; all problems are told.
+        SparkVersionError: kdsl does not support the session's Spark.
+        ResolveError: The DataFrame or the client settings are wrong; names all problems.
         KdslError: The DataFrame is a stream, no broker answers, or a topic does not exist.
         ExactlyOnceError: Exactly-once cannot be kept.
-        WriteError: A task failed; the message is the task's, as of a RecordError.
+        WriteError: A task failed; the message is the task's, such as that of a RecordError.
     """
+    check_runtime(df.sparkSession, plan.table)
     if df.isStreaming:
-        raise KdslError(f"{plan.table}: the DataFrame is a stream, and write takes a batch; use write_stream")
+        raise KdslError(f"{plan.table}: the DataFrame is a stream, but write takes a batch; use write_stream")
     if write_id is not None and plan.transactions is None:
         raise KdslError(
-            f"{plan.table}: write_id={write_id!r} names an exactly-once write, and the table promises {plan.delivery}, "
-            "so that a write that is made again is written again; declare delivery='exactly-once' "
-            "('sink.delivery-guarantee'), or leave write_id out"
+            f"{plan.table}: write_id={write_id!r} names an exactly-once write, but the table has the delivery "
+            f"guarantee {plan.delivery!r}, with which a repeated write is written again; declare "
+            "delivery='exactly-once' ('sink.delivery-guarantee'), or remove write_id"
         )
     from kdsl.run.jvm.write import append
-    from kdsl.run.librdkafka.datasource import FORMAT, options, register
+    from kdsl.run.librdkafka.datasource import FORMAT, register
+    from kdsl.run.librdkafka.options import write_options
 
-    rows, sent = fitted(df, plan)
+    rows, sent = match_columns(df, plan)
     jvm = plan.transport == "jvm"
     if not jvm:
-        _look_first(plan, cluster)
+        _check_before_write(plan, cluster)
         register(df.sparkSession)
     try:
         with _batches_by_rows(df.sparkSession):
             if jvm:
-                append(in_tasks(rows, sent), sent, cluster)
+                append(repartition_for_tasks(rows, sent), sent, cluster)
             elif plan.transactions is not None:
                 write_batch(rows, sent, cluster, write_id=write_id, adopt=adopt)
             else:
-                given = options(sent, cluster)
-                in_tasks(rows, sent).write.format(FORMAT).mode("append").options(**given).save()
+                batch_options = write_options(sent, cluster)
+                repartition_for_tasks(rows, sent).write.format(FORMAT).mode("append").options(**batch_options).save()
     except PythonException as e:
-        told = _TOLD.search(str(e))
-        if told is None:
+        error = _TASK_ERROR.search(str(e))
+        if error is None:
             raise
-        raise WriteError(told[1].strip()) from e
+        raise WriteError(error[1].strip()) from e
 
 
 def write_stream(
@@ -136,95 +139,106 @@ def write_stream(
     name: str | None = None,
     output_mode: str | None = None,
     adopt: bool = False,
-    allow: Allowed = False,
+    allow: AllowedChanges = False,
 ) -> StreamingQuery:
-    """Start a query that appends the rows of a stream to the topics, at least once, or exactly once.
+    """Start a query that appends the rows of a stream to the topics, at least once or exactly once.
 
-    A batch ends when Kafka has acknowledged all of its records. A batch that is cut off is written again, whole; an
-    exactly-once query leaves out the parts of it that are committed.
+    A batch ends when Kafka has acknowledged all of its records. An interrupted batch is written again completely; an
+    exactly-once query skips the parts of it that are committed.
 
     Args:
-        df: A streaming DataFrame; columns go by name (`kdsl.run.frames.fit.fitted`).
-        plan: What is written.
-        cluster: Where.
-        checkpoint: The folder of the query's progress.
-        trigger: The arguments of Spark's ``trigger``; None is one batch after the other.
+        df: A streaming DataFrame; columns go by name (`kdsl.run.dataframes.match_columns.match_columns`).
+        plan: The write plan.
+        cluster: The cluster.
+        checkpoint: The folder of the query's checkpoint.
+        trigger: The arguments of Spark's ``trigger``; None for one batch after the other.
         name: The query's name.
-        output_mode: ``append``; for upserts also ``update``, which is theirs where the query aggregates.
-        adopt: Take over an exactly-once prefix of somebody else, or one whose tokens are lost.
-        allow: What may differ from the plan that has written the checkpoint: ``topic``, ``key``, ``format``,
+        output_mode: ``append``; for upserts also ``update``, which is the default if the query aggregates.
+        adopt: Take over an exactly-once prefix of another query, or one whose tokens are lost.
+        allow: What may differ from the plan that wrote the checkpoint: ``topic``, ``key``, ``format``,
             ``prefix``, or True for all.
 
     Raises:
-        ResolveError: The DataFrame or the client settings do not fit; all problems are told.
-        KdslError: The DataFrame is no stream, no broker answers, a topic does not exist, or the output mode is another.
-        CheckpointError: The checkpoint was written by another plan, or what is kept in it cannot be read or written.
+        SparkVersionError: kdsl does not support the session's Spark.
+        ResolveError: The DataFrame or the client settings are wrong; names all problems.
+        KdslError: The DataFrame is not a stream, no broker answers, a topic does not exist, or the table does not
+            accept the output mode.
+        CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
         ExactlyOnceError: Exactly-once cannot be kept.
     """
+    check_runtime(df.sparkSession, plan.table)
     if not df.isStreaming:
-        raise KdslError(f"{plan.table}: the DataFrame is no stream, and write_stream takes one; use write")
+        raise KdslError(f"{plan.table}: the DataFrame is not a stream, but write_stream takes one; use write")
     mode = mode_of(df, plan, output_mode)
     if plan.latency != "realtime" and "realTime" in (trigger or {}):
         raise KdslError(
             f"{plan.table}: the trigger realTime and latency={plan.latency!r} contradict each other; declare "
-            "latency='realtime' and transport='jvm' for what is written and for what is read, or give another trigger"
+            "latency='realtime' and transport='jvm' for what is written and for what is read, or use another trigger"
         )
-    from kdsl.run.checkpoint.topic_ids import keep_topic_ids
-    from kdsl.run.librdkafka.datasource import FORMAT, options, register
+    from kdsl.run.checkpoint.topic_ids import check_topic_ids
+    from kdsl.run.librdkafka.datasource import FORMAT, register
+    from kdsl.run.librdkafka.options import write_options
 
-    rows, sent = fitted(df, plan)
+    rows, sent = match_columns(df, plan)
     jvm = plan.transport == "jvm"
     if not jvm:
-        _look_first(plan, cluster)
+        _check_before_write(plan, cluster)
         register(df.sparkSession)
-    folder = folder_of(df.sparkSession, checkpoint)
-    check_offsets(folder, plan.table)
-    kept = _checked_plan(folder, plan, allow)
-    keep_topic_ids(df, checkpoint)
+    if plan.transactions is not None and mode == "update":
+        # A stream's sink in Python takes no updates, but its batches take them.
+        staged = Transactions(plan.transactions.prefix, staged=True)
+        plan, sent = attrs.evolve(plan, transactions=staged), attrs.evolve(sent, transactions=staged)
+    opened = Checkpoint.open(df.sparkSession, checkpoint)
+    if lines := opened.check(plan, allow):
+        _log.warning("%s continues with another plan than before:\n%s", plan.table, "\n".join(lines))
+    check_topic_ids(df, opened)
     spool = Spool()
-    telling = {OPTION: str(spool.path)}
+    reporting = {OPTION: str(spool.path)}
     observe(METRICS)
     listen(df.sparkSession)
     if plan.transactions is not None:
-        if mode == "update":  # a stream's sink in Python takes no updates, but its batches take them
-            staged = Transactions(plan.transactions.prefix, staged=True)
-            plan, sent = attrs.evolve(plan, transactions=staged), attrs.evolve(sent, transactions=staged)
         with _batches_by_rows(df.sparkSession, NO_ADAPTIVE_PLAN):
             query = start_stream(
                 rows,
                 plan,
                 sent,
                 cluster,
-                folder,
-                kept,
+                opened,
                 trigger=trigger,
                 name=name,
                 adopt=adopt,
-                telling=telling,
+                reporting=reporting,
                 mode=mode,
             )
-        writes(query, plan, spool)
+        note_write(query, plan, spool)
         return query
-    if kept is not None:
-        leave(kept, plan, cluster)
-    if kept is None or kept.distribution is not None or kept.plan != plan_text(plan):
-        store(folder, attrs.evolve(kept or Kept(), plan=plan_text(plan), distribution=None))
-    with _batches_by_rows(df.sparkSession):  # a query goes on with the settings that it started with
+    manifest = opened.manifest
+    if manifest is not None:
+        abort_open_transactions(manifest, plan, cluster, opened)
+    if manifest is None or manifest.routing is not None or manifest.plan != plan_text(plan):
+        opened.store(attrs.evolve(manifest or Manifest(), plan=plan_text(plan), routing=None))
+    with _batches_by_rows(df.sparkSession):  # a query keeps the settings that it started with
         if jvm:
             from kdsl.run.jvm.write import start
 
             query = start(
-                in_tasks(rows, sent), sent, cluster, checkpoint=checkpoint, trigger=trigger, name=name, mode=mode
+                repartition_for_tasks(rows, sent),
+                sent,
+                cluster,
+                checkpoint=checkpoint,
+                trigger=trigger,
+                name=name,
+                mode=mode,
             )
         else:
-            writer = in_tasks(rows, sent).writeStream.outputMode(mode)
-            given = {**options(sent, cluster), **telling}
+            writer = repartition_for_tasks(rows, sent).writeStream.outputMode(mode)
+            stream_options = {**write_options(sent, cluster), **reporting}
             if mode == "append":
-                writer = writer.format(FORMAT).options(**given)
+                writer = writer.format(FORMAT).options(**stream_options)
             else:
-                writer = writer.foreachBatch(partial(_append_batch, given))
-            query = started(writer, checkpoint, trigger, name)
-    writes(query, plan, None if jvm else spool)
+                writer = writer.foreachBatch(partial(_append_batch, stream_options))
+            query = start_query(writer, checkpoint, trigger, name)
+    note_write(query, plan, None if jvm else spool)
     return query
 
 
@@ -236,19 +250,11 @@ def _append_batch(options: dict[str, str], rows: DataFrame, _: int) -> None:
     rows.write.format(FORMAT).mode("append").options(**options).save()
 
 
-def _checked_plan(folder: Folder, plan: WritePlan, allow: Allowed) -> Kept | None:
-    kept = load(folder)
-    lines = [] if kept is None else check_change(kept, plan, folder.place, allow)
-    if lines:
-        _log.warning("%s goes on with another plan than before:\n%s", plan.table, "\n".join(lines))
-    return kept
-
-
 def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) -> DataFrame:
-    """The rows of a DataFrame as raw Kafka records, without a broker.
+    """Encode the rows of a DataFrame as raw Kafka records, without a broker.
 
     Args:
-        df: Any DataFrame; columns go by name (`kdsl.run.frames.fit.fitted`).
+        df: Any DataFrame; columns go by name (`kdsl.run.dataframes.match_columns.match_columns`).
         plan: What is written.
         registry: The schema registry, where a format needs one; its secrets are references.
 
@@ -257,21 +263,25 @@ def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) 
         Spark's own Kafka sink takes (which ignores ``timestamp``).
 
     Raises:
-        ResolveError: The DataFrame does not fit, a format needs a registry and there is none, or a secret was written
-            out; all problems are told.
+        SparkVersionError: kdsl does not support the session's Spark.
+        ResolveError: The DataFrame does not match the plan, a format needs a registry that is not declared, or a
+            secret is a literal; names all problems.
     """
-    rows, plan = fitted(df, plan)
-    sent = portable(plan, registry)
+    check_runtime(df.sparkSession, plan.table)
+    rows, plan = match_columns(df, plan)
+    sent = without_literal_secrets(plan, registry)
     names = dict.fromkeys(["key", "value", "topic", *RecordEncoder(plan).schema.names])
     schema = s.StructType([s.StructField(name, _SPARK[name]) for name in names])
-    return rows.mapInArrow(partial(_encoded, plan_text(plan), sent), schema)
+    return rows.mapInArrow(partial(_encode_batches, plan_text(plan), sent), schema)
 
 
-def _encoded(text: str, registry: Registry | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _encode_batches(
+    text: str, registry: Registry | None, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     plan = read_plan_text(text, WritePlan)
     encoder = RecordEncoder(plan, registry)
     rows = 0
-    for batch in upserted(batches, plan):
+    for batch in convert_to_upserts(batches, plan):
         records = encoder.encode(batch, rows)
         rows += batch.num_rows
         arrays = dict(zip(records.schema.names, records.columns, strict=True))
@@ -285,14 +295,14 @@ def _encoded(text: str, registry: Registry | None, batches: Iterator[pa.RecordBa
 
 @contextmanager
 def _batches_by_rows(spark: SparkSession, more: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Let Spark cut Arrow batches by rows alone, in a session that says nothing of either limit; and more settings.
+    """Let Spark limit Arrow batches by rows only, in a session that sets neither limit; and set more settings.
 
-    By default Spark asks each batch for its bytes after each row, which takes half of the time that the JVM spends on a
-    write. A fifth of the default number of rows bounds a batch instead (the sink puts small ones together).
+    By default Spark computes the size of a batch in bytes after each row, which takes half of the time that the JVM
+    spends on a write. A fifth of the default number of rows limits a batch instead (the sink combines small ones).
     """
-    said = spark.conf.getAll
-    ours = {**({} if any(name in said for name in _LIMITS) else _LIMITS), **(more or {})}
-    before = {name: said[name] for name in ours if name in said}
+    settings = spark.conf.getAll
+    ours = {**({} if any(name in settings for name in _LIMITS) else _LIMITS), **(more or {})}
+    before = {name: settings[name] for name in ours if name in settings}
     for name, value in ours.items():
         spark.conf.set(name, value)
     try:
@@ -305,28 +315,28 @@ def _batches_by_rows(spark: SparkSession, more: Mapping[str, str] | None = None)
                 spark.conf.unset(name)
 
 
-def _look_first(plan: WritePlan, cluster: Cluster) -> None:
-    """See that settings hold, that functions are there, brokers answer and topics exist, or come to.
+def _check_before_write(plan: WritePlan, cluster: Cluster) -> None:
+    """Check settings, functions, brokers and topics before a write; brokers may create missing topics.
 
     Raises:
         ResolveError: The client settings have errors.
         KdslError: No broker answers, or a topic does not exist.
     """
-    from kdsl.run.cluster import errors
-    from kdsl.run.cluster.brokers import Brokers
+    from kdsl.run.admin import errors
+    from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
     from kdsl.run.librdkafka.producer import Producer
 
     check_partitioner(plan)
     settings = cluster.producer()
-    brokers = Brokers(cluster, plan.table)
-    missing = set(plan.topics.names) - set(brokers.topics(plan.topics.names))
+    admin = LibrdkafkaAdmin(cluster, plan.table)
+    missing = set(plan.topics.names) - set(admin.topics(plan.topics.names))
     if plan.topics.pattern is not None:
-        brokers.names()  # an answer, at least; the rows name the topics
-    if missing and cluster.connector().auto_create_topics:
+        admin.names()  # an answer, at least; the rows name the topics
+    if missing and cluster.kdsl_settings().auto_create_topics:
         producer = Producer(settings)
         try:
             missing = {topic for topic in missing if producer.look_up(topic, 10)}
         finally:
             producer.close()
     if missing:
-        raise errors.missing_topics(plan.table, missing, brokers.names())
+        raise errors.missing_topics(plan.table, missing, admin.names())

@@ -1,11 +1,11 @@
-"""Secrets: references that travel instead of them.
+"""Secrets, and references that are sent to executors instead of them.
 
-A property may hold references: ``${env:NAME}``, ``${file:PATH}`` (the whole file without the blanks around it),
-``${file:PATH:KEY}`` (one key of a properties file; a path holds no colon), ``${secret_values.NAME}`` (from a folder of
-secrets or any provider), ``${PROVIDER:KEY}`` (from the provider of that name; ``?name=value&…`` behind the key are
-handed to it). They travel as they stand, in plans, pickles and logs; each process resolves them itself, when it makes
-a client. ``$${`` is a literal ``${``. A secret that is written out is held as a `Secret`, which neither prints nor
-pickles. What hides secrets in printed settings is `kdsl.client.hiding`.
+A property may contain references: ``${env:NAME}``, ``${file:PATH}`` (the whole file without surrounding blanks),
+``${file:PATH:KEY}`` (one key of a properties file; the path contains no colon), ``${secret_values.NAME}`` (from a
+folder of secrets or any provider), ``${PROVIDER:KEY}`` (from the provider of that name; ``?name=value&…`` after the key
+are passed to it). References stay unresolved in plans, pickles and logs; each process resolves them when it creates a
+client. ``$${`` is a literal ``${``. A secret that is written out is a `Secret`, which cannot be printed or pickled.
+`kdsl.secrets.hiding` hides secrets in printed settings.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from kdsl.secrets.reference import (
     HIDDEN,
     Reference,
     Secret,
-    SecretError,
-    escaped,
+    escape_references,
     has_reference,
     is_reference,
     providers,
@@ -32,8 +31,7 @@ __all__ = [
     "Provider",
     "Reference",
     "Secret",
-    "SecretError",
-    "escaped",
+    "escape_references",
     "has_reference",
     "is_reference",
     "providers",

@@ -1,4 +1,4 @@
-"""The text of a Java properties file, read."""
+"""Java properties files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Read the text of a Java properties file: comments, continued lines, escapes; the last of equal keys holds."""
+    """Parse a Java properties file, with comments, continued lines and escapes; the last of equal keys counts."""
     values = {}
     lines = iter(re.split(r"\r\n|\r|\n", text))
     for line in lines:
@@ -19,11 +19,11 @@ def read_properties(text: str) -> dict[str, str]:
             continue
         while re.search(r"(?<!\\)(?:\\\\)*\\$", whole):
             whole = whole[:-1] + next(lines, "").lstrip(" \t\f")
-        found = _LINE.fullmatch(whole)
-        if found:
-            values[_unescaped(found["key"] or "")] = _unescaped(found["value"])
+        match = _LINE.fullmatch(whole)
+        if match:
+            values[_unescape(match["key"] or "")] = _unescape(match["value"])
     return values
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return _ESCAPE.sub(lambda m: chr(int(m[1], 16)) if m[1] else _CONTROLS.get(m[2] or "", m[2] or ""), text)

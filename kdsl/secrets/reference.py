@@ -1,4 +1,4 @@
-"""References to secrets, and secrets that were written out: what travels, and what does not."""
+"""References to secrets, which are sent to executors, and secrets that are written out, which are not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import attrs
 
-from kdsl.errors import KdslError, listing, nearest
+from kdsl.errors import SecretError, listing, nearest
 
 HIDDEN = "***"
 GROUP = "kdsl.secrets"
@@ -22,13 +22,9 @@ _REFERENCE = re.compile(r"(?P<escape>\$\$\{)|\$\{(?P<body>[^{}]*)\}")
 _BODY = re.compile(r"(?P<kind>[A-Za-z][\w-]*):(?P<name>.+)|(?P<values>secret_values)\.(?P<value>.+)", re.DOTALL)
 
 
-class SecretError(KdslError):
-    """A reference that cannot be read or resolved; the text names the reference, never a value."""
-
-
 @attrs.frozen(repr=False)
 class Secret:
-    """A secret that was written out. It prints as ``***`` and refuses to be pickled."""
+    """A secret that is written out. It prints as ``***`` and cannot be pickled."""
 
     _text: str
 
@@ -50,8 +46,8 @@ class Secret:
 
     def __reduce__(self) -> NoReturn:
         raise SecretError(
-            "a secret that is written out is not pickled; write a reference to it, as ${env:NAME} or ${file:PATH}, "
-            "or take it apart first with Cluster.detached()"
+            "a secret that is written out cannot be pickled; write a reference to it, as ${env:NAME} or ${file:PATH}, "
+            "or separate it first with Cluster.split_literals()"
         )
 
 
@@ -60,11 +56,11 @@ class Reference:
     """One reference to a secret.
 
     Attributes:
-        kind: ``env``, ``file``, ``secret_values`` (any provider), ``given`` (a literal that travels beside the plan),
+        kind: ``env``, ``file``, ``secret_values`` (any provider), ``given`` (a literal that is sent beside the plan),
             or the name of a provider.
         name: The variable, the path, the provider's key, or the property.
         key: The key within a properties file.
-        settings: What a provider is told besides the key.
+        settings: Further arguments for a provider.
     """
 
     kind: str
@@ -81,35 +77,36 @@ class Reference:
 
 @cache
 def providers() -> Mapping[str, EntryPoint]:
-    """The entry points of the installed providers by name, in the order of their names; none is loaded."""
+    """The entry points of the installed providers by name, in the order of their names; they are not loaded."""
     return {point.name: point for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)}
 
 
 def references(text: str) -> Iterator[Reference]:
-    """The references in a text.
+    """The references in a string.
 
     Raises:
-        SecretError: Something between ``${`` and ``}`` is no reference.
+        SecretError: Something between ``${`` and ``}`` is not a reference.
     """
-    for found in _REFERENCE.finditer(text):
-        if not found["escape"]:
-            yield _reference(found["body"])
+    for match in _REFERENCE.finditer(text):
+        if not match["escape"]:
+            yield _parse_reference(match["body"])
 
 
-def _reference(body: str) -> Reference:
-    found = _BODY.fullmatch(body)
-    kind, name = found.group("kind", "name") if found else (None, None)
-    if found is None or not _known(found):
-        # A body that is no reference may be a part of a secret, so that only its first word is looked at.
+def _parse_reference(body: str) -> Reference:
+    match = _BODY.fullmatch(body)
+    kind, name = match.group("kind", "name") if match else (None, None)
+    if match is None or not _has_known_kind(match):
+        # A body that is not a reference may be part of a secret, so only its first word is used.
         word = re.match(r"\w+", body)
         hint = nearest(word[0], (*_KINDS[:3], *providers())) if word else ""
         ours = [f"${{{name}:KEY}}" for name in providers()]
         raise SecretError(
-            f"a text between '${{' and '}}' is no reference{hint}; the references are {listing([*_WRITTEN, *ours])}, "
+            f"the value between '${{' and '}}' is not a reference{hint}; the references are "
+            f"{listing([*_WRITTEN, *ours])}, "
             "and a literal '${' is written '$${'"
         )
     if kind is None or name is None:
-        return Reference("secret_values", str(found["value"]))
+        return Reference("secret_values", str(match["value"]))
     if kind == "file":
         path, separator, key = name.rpartition(":")
         return Reference(kind, path, key) if separator and path else Reference(kind, name)
@@ -119,33 +116,33 @@ def _reference(body: str) -> Reference:
     return Reference(kind, key, settings=dict(parse_qsl(query, keep_blank_values=True)))
 
 
-def _known(found: re.Match[str]) -> bool:
-    return bool(found["values"]) or found["kind"] in ("env", "file", "given") or found["kind"] in providers()
+def _has_known_kind(match: re.Match[str]) -> bool:
+    return bool(match["values"]) or match["kind"] in ("env", "file", "given") or match["kind"] in providers()
 
 
 def has_reference(text: str) -> bool:
-    """Whether a text holds a reference (well formed or not)."""
-    return any(not found["escape"] for found in _REFERENCE.finditer(text))
+    """Whether a string contains a reference, valid or not."""
+    return any(not match["escape"] for match in _REFERENCE.finditer(text))
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text is one reference and nothing else."""
-    found = _REFERENCE.fullmatch(text.strip())
-    if found is None or found["escape"]:
+    """Whether a string is exactly one valid reference."""
+    match = _REFERENCE.fullmatch(text.strip())
+    if match is None or match["escape"]:
         return False
-    body = _BODY.fullmatch(found["body"])
-    return body is not None and _known(body)
+    body = _BODY.fullmatch(match["body"])
+    return body is not None and _has_known_kind(body)
 
 
-def escaped(text: str) -> str:
-    """A text in which nothing is a reference; resolving it gives the text back."""
+def escape_references(text: str) -> str:
+    """Escape a string so that nothing in it is a reference; resolving the result returns the string."""
     return text.replace("${", "$${")
 
 
-def replaced(text: str, look_up: Callable[[Reference], str]) -> str:
-    """A text with each reference replaced by what a function gives for it; what it gives is not read again.
+def replace_references(text: str, look_up: Callable[[Reference], str]) -> str:
+    """Replace each reference in a string by the result of a function; results are not searched for references.
 
     Raises:
-        SecretError: A reference cannot be read, or what the function raises.
+        SecretError: A reference is invalid, or the function raises it.
     """
-    return _REFERENCE.sub(lambda m: "${" if m["escape"] else look_up(_reference(m["body"])), text)
+    return _REFERENCE.sub(lambda m: "${" if m["escape"] else look_up(_parse_reference(m["body"])), text)

@@ -1,4 +1,4 @@
-"""Resolves references, at the last moment and in the process that needs the secret."""
+"""Resolves references in the process that needs the secret, as late as possible."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from kdsl.errors import listing, nearest
+from kdsl.errors import SecretError, listing, nearest
 from kdsl.secrets.properties_file import read_properties
-from kdsl.secrets.reference import GROUP, Reference, SecretError, providers, replaced
+from kdsl.secrets.reference import GROUP, Reference, providers, replace_references
 
 DIRECTORY = "KDSL_SECRETS_DIR"
 
 Provider = Callable[..., str]
-"""Gives the secret of a key (and of what a reference says besides, as keyword arguments); raises LookupError where it
-has none of that key."""
+"""Returns the secret for a key; gets the further settings of a reference as keyword arguments. Raises LookupError if it
+has no secret for the key."""
 
 
 def resolve(text: str) -> str:
-    """Replace the references in a text by what they stand for, in this process; what they stand for is not read again.
+    """Replace the references in a string by their secrets, in this process; secrets are not searched for references.
 
     Raises:
-        SecretError: A reference cannot be read, or what it stands for is not there.
+        SecretError: A reference is invalid, or its secret cannot be found.
     """
-    return replaced(text, _look_up)
+    return replace_references(text, _look_up)
 
 
 def _look_up(reference: Reference) -> str:
@@ -40,11 +40,11 @@ def _look_up(reference: Reference) -> str:
                 )
             return value
         case "file":
-            return _from_file(reference)
+            return _read_file(reference)
         case "given":
             raise _missing(
                 reference,
-                f"the value of {reference.name!r} was written out on the driver and did not travel here; write a "
+                f"the value of {reference.name!r} was written out on the driver and is not available here; write a "
                 "reference that each process can resolve, as ${env:NAME} or ${file:PATH}",
             )
         case "secret_values":
@@ -57,11 +57,11 @@ def _missing(reference: Reference, reason: str) -> SecretError:
     return SecretError(f"{reference} cannot be resolved on {socket.gethostname()}: {reason}")
 
 
-def _from_file(reference: Reference) -> str:
+def _read_file(reference: Reference) -> str:
     try:
         text = Path(reference.name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "it is no UTF-8 text"
+        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
         raise _missing(
             reference, f"{reference.name}: {reason}; put the file there on the driver and on every executor"
         ) from None
@@ -77,33 +77,33 @@ def _from_file(reference: Reference) -> str:
 
 
 @cache
-def _loaded(name: str) -> Provider:
+def _load_provider(name: str) -> Provider:
     provider: Provider = providers()[name].load()
     return provider
 
 
 def _from_provider(reference: Reference) -> str:
-    found = _asked(reference.kind, reference)
-    if found is None:
-        raise _missing(reference, f"the provider {reference.kind!r} has no secret of the key {reference.name!r}")
-    return found
+    secret = _ask_provider(reference.kind, reference)
+    if secret is None:
+        raise _missing(reference, f"the provider {reference.kind!r} has no secret with the key {reference.name!r}")
+    return secret
 
 
-def _asked(name: str, reference: Reference) -> str | None:
-    """What a provider has for a reference; None where it has nothing of that key."""
+def _ask_provider(name: str, reference: Reference) -> str | None:
+    """Ask a provider for the secret of a reference; None if it has no secret with that key."""
     try:
-        value: object = _loaded(name)(reference.name, **reference.settings)
+        value: object = _load_provider(name)(reference.name, **reference.settings)
     except LookupError:
         return None
     except SecretError:
         raise
-    except Exception as e:  # noqa: BLE001  # it is somebody else's; its text may hold what it was told
+    except Exception as e:  # noqa: BLE001  # another package's; its message may contain the arguments
         raise _missing(
             reference,
             f"the provider {name!r} of the group {GROUP!r} failed with {type(e).__name__}; call it alone to see why",
         ) from None
     if not isinstance(value, str):
-        raise _missing(reference, f"the provider {name!r} gave a {type(value).__name__}, and no text")
+        raise _missing(reference, f"the provider {name!r} returned a {type(value).__name__} instead of a string")
     return value
 
 
@@ -113,12 +113,13 @@ def _from_any_provider(reference: Reference) -> str:
         if path.is_file():
             return path.read_text(encoding="utf-8").strip()
     for name in providers():
-        found = _asked(name, reference)
-        if found is not None:
-            return found
-    asked = f"asked {listing(providers())}" if providers() else f"no package registers a provider ({GROUP})"
+        secret = _ask_provider(name, reference)
+        if secret is not None:
+            return secret
+    attempts = f"asked {listing(providers())}" if providers() else f"no package registers a provider ({GROUP})"
     raise _missing(
         reference,
-        f"{asked}, and {DIRECTORY} has no such file; install a provider of the group {GROUP!r}, or set {DIRECTORY} to "
+        f"{attempts}, and {DIRECTORY} has no such file; install a provider of the group {GROUP!r}, or set "
+        f"{DIRECTORY} to "
         "a folder with one file per secret",
     )

@@ -44,22 +44,22 @@ def wait_ended(processes: Sequence[psutil.Process], seconds: float) -> list[psut
     left = list(processes)
     while left and time.monotonic() < end:
         time.sleep(0.02)
-        left = [process for process in left if not _ended(process)]
+        left = [process for process in left if not _has_ended(process)]
     return left
 
 
 def _arguments(process: psutil.Process) -> list[str]:
     try:
         for _ in range(_STARTING):
-            if (found := process.cmdline()) or not process.exe():
-                return found
+            if (command := process.cmdline()) or not process.exe():
+                return command
             time.sleep(0.01)  # it has a program, and no command line yet
     except psutil.Error:
         pass
     return []
 
 
-def _ended(process: psutil.Process) -> bool:
+def _has_ended(process: psutil.Process) -> bool:
     try:
         # A zombie's parent has not noticed yet; while threads of it are left, it keeps its ports and writes on.
         return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1

@@ -81,8 +81,8 @@ def _wait_for(admin: AdminClient, bindings: Sequence[AclBinding], user: str) -> 
     )
     end = time.monotonic() + _SECONDS
     while True:
-        found = admin.describe_acls(theirs).result(_SECONDS)
-        if all(binding in found for binding in bindings):
+        bindings = admin.describe_acls(theirs).result(_SECONDS)
+        if all(binding in bindings for binding in bindings):
             return
         if time.monotonic() > end:
             raise LocalKafkaError(f"User {user!r} has no rights {_SECONDS:g} s after they were given")

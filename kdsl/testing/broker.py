@@ -1,17 +1,16 @@
-"""One broker of a local Kafka, as a process."""
+"""One broker process of a local Kafka."""
 
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
-import psutil
 
 from kdsl.testing.errors import BrokerDiedError, LocalKafkaError
 from kdsl.testing.kafka_jars import KafkaJars
+from kdsl.testing.service import ServiceProcess
 
 _LOGGING = """\
 rootLogger.level = INFO
@@ -20,14 +19,14 @@ appender.out.type = Console
 appender.out.name = out
 appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d{ISO8601} %-5p %c{1}: %m%n
-# The list of all settings, twice at each start.
+# It logs the list of all settings twice at each start.
 logger.values.name = org.apache.kafka.common.config.AbstractConfig
 logger.values.level = WARN
 """
 
 
 @attrs.define
-class Broker:
+class Broker(ServiceProcess):
     """A broker process that can be started, frozen, killed and started again with the same ports and data.
 
     Attributes:
@@ -35,9 +34,8 @@ class Broker:
         java: The ``java`` program.
         kafka: The jars to run.
         config: The file of its properties.
-        log: The file that takes what it writes.
-        heap: The most memory of its heap, in MB.
-        mark: An argument that tells this broker's process from all others.
+        heap: The maximum size of its heap, in MB.
+        mark: An argument that identifies the processes of this Kafka.
         system: System properties of its JVM.
     """
 
@@ -45,30 +43,18 @@ class Broker:
     java: Path
     kafka: KafkaJars
     config: Path
-    log: Path
     heap: int
     mark: str
-    system: Mapping[str, str] = attrs.field(factory=dict)
-    _process: subprocess.Popen[bytes] | None = attrs.field(default=None, init=False)
-
-    @property
-    def pid(self) -> int | None:
-        """The process id while it runs."""
-        return self._process.pid if self._process is not None and self.running else None
-
-    @property
-    def running(self) -> bool:
-        """Whether the process is there, frozen or not."""
-        return self._process is not None and self._process.poll() is None
+    system: Mapping[str, str]
 
     def start(self) -> None:
-        """Start the process; it serves some time later.
+        """Start the process; it takes some time until it serves.
 
         Raises:
-            LocalKafkaError: It runs already.
+            LocalKafkaError: It is running already.
         """
         if self.running:
-            raise LocalKafkaError(f"Broker {self.node_id} runs already")
+            raise LocalKafkaError(f"{self.name} is running already")
         logging = self.config.with_name("log4j2.properties")
         logging.write_text(_LOGGING, encoding="utf-8")
         command = [
@@ -83,76 +69,17 @@ class Broker:
             self.mark,
             *("-cp", self.kafka.classpath, "kafka.Kafka", str(self.config)),
         ]
-        with self.log.open("ab") as out:
-            # A session of its own: Ctrl-C is for the program that uses the broker, which then stops it in order.
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={key: value for key, value in os.environ.items() if not key.startswith("KAFKA_")},
-            )
+        self.spawn(command, {key: value for key, value in os.environ.items() if not key.startswith("KAFKA_")})
 
     def check(self) -> None:
-        """See that the process is there.
+        """Check that the process runs, if it was started.
 
         Raises:
-            BrokerDiedError: It was started, and has ended; the end of its log is in the message.
+            BrokerDiedError: It has ended; the message contains the end of its log.
         """
-        if self._process is not None and not self.running:
+        if self.exit_code is not None:
             raise BrokerDiedError(
-                f"Broker {self.node_id} has ended with exit code {self._process.returncode}; its log is {self.log}",
+                f"{self.name} has ended with exit code {self.exit_code}; its log is {self.log}",
                 node_id=self.node_id,
-                log_tail=tail(self.log),
+                log_tail=self.tail(),
             )
-
-    def terminate(self) -> None:
-        """Ask it to write everything down and end; ``wait`` sees it end."""
-        if self._process is not None and self.running:
-            self.thaw()  # a frozen process cannot hear
-            self._process.terminate()
-
-    def kill(self) -> None:
-        """End it at once, as a power cut would (SIGKILL)."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for its end; False if it still runs then."""
-        if self._process is not None:
-            try:
-                self._process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                return False
-            self._process = None
-        return True
-
-    def freeze(self) -> None:
-        """Stop it in its tracks (SIGSTOP); its ports stay open, and nobody answers."""
-        if self._process is not None and self.running:
-            psutil.Process(self._process.pid).suspend()
-
-    def thaw(self) -> None:
-        """Let it go on (SIGCONT)."""
-        if self._process is not None and self.running:
-            psutil.Process(self._process.pid).resume()
-
-    def disown(self) -> None:
-        """Forget the process without ending it."""
-        if self._process is not None:
-            self._process.returncode = 0  # so that Python does not warn of a process that nobody waited for
-            self._process = None
-
-
-def tail(log: Path, lines: int = 25) -> str:
-    """The last lines of a log, or nothing if there is none."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 65536))
-            text = file.read().decode("utf-8", errors="replace")
-    except OSError:
-        return ""
-    return "\n".join(text.splitlines()[-lines:])

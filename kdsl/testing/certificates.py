@@ -70,7 +70,7 @@ def make_pair(
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
-    made = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(signer.certificate.subject if signer else subject)
@@ -82,8 +82,8 @@ def make_pair(
     )
     if hosts:
         names = [x509.IPAddress(ip_address(h)) if h[0].isdigit() else x509.DNSName(h) for h in hosts]
-        made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    certificate = made.sign(signer.key if signer else key, hashes.SHA256())
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    certificate = builder.sign(signer.key if signer else key, hashes.SHA256())
     root = signer is None or signer.certificate.issuer == signer.certificate.subject
     return Pair(certificate, key, () if root or signer is None else (signer.certificate, *signer.between))
 
@@ -97,7 +97,7 @@ class Certificates:
     """
 
     def __init__(self, folder: Path, password: str = _PASSWORD) -> None:
-        shutil.rmtree(folder, ignore_errors=True)  # of an authority that is no more
+        shutil.rmtree(folder, ignore_errors=True)  # of an authority that no longer exists
         folder.mkdir(mode=0o700, parents=True)
         self._folder, self.password = folder, password
 
@@ -140,7 +140,7 @@ class Certificates:
         p12 = self._once(f"{user}.p12", lambda path: self._write(path.name, data))
         if kind == "PKCS12":
             return p12
-        return self._once(f"{user}.jks", lambda path: self._imported(path, p12))
+        return self._once(f"{user}.jks", lambda path: self._import_key_store(path, p12))
 
     def trust_store(self, kind: StoreType = "PEM") -> Path:
         """A store with the root's certificate; JKS and PKCS12 have the password."""
@@ -154,7 +154,7 @@ class Certificates:
             ),
         )
 
-    def _imported(self, path: Path, p12: Path) -> None:
+    def _import_key_store(self, path: Path, p12: Path) -> None:
         self._keytool(
             *("-importkeystore", "-noprompt", "-srckeystore", str(p12), "-srcstoretype", "PKCS12"),
             *("-srcstorepass:env", "KDSL_STORE", "-deststorepass:env", "KDSL_STORE"),

@@ -1,8 +1,8 @@
 """A local Kafka that outlives the command that started it: ``kdsl kafka start``, ``status`` and ``stop``.
 
-What runs is written down in kdsl's state folder, one file for each name. A process counts as the broker that was
-started only if its command line bears the mark that was made up for that start; no other one is ever ended. (When it
-began is no sign: that is told by the machine's clock, which may be set meanwhile.)
+Running Kafkas are recorded in kdsl's state folder, one file for each name. A process is taken for the broker that was
+started only if its command line contains the unique mark of that start; no other process is ever ended. (Its start time
+proves nothing, because the machine's clock may have been changed.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import yaml
 from kdsl.folders import state_dir
 from kdsl.testing._watchdog import wait_ended
 from kdsl.testing.errors import LocalKafkaError
-from kdsl.testing.folders import locked
+from kdsl.testing.folders import lock_file
 
 if TYPE_CHECKING:
     from kdsl.testing.local_kafka import LocalKafka
@@ -192,7 +192,7 @@ def start(
     Raises:
         LocalKafkaError: Some of its brokers died since the last start, or it cannot be started.
     """
-    with locked(_note(name).with_suffix(".lock")):
+    with lock_file(_note(name).with_suffix(".lock")):
         known = find(name)
         alive = known.running() if known else ()
         if known is not None and len(alive) == len(known.brokers):
@@ -226,7 +226,7 @@ def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
     Returns:
         What was stopped, or None if nothing ran.
     """
-    with locked(_note(name).with_suffix(".lock")):
+    with lock_file(_note(name).with_suffix(".lock")):
         known = find(name)
         if known is None:
             return None

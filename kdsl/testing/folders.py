@@ -25,7 +25,7 @@ def make_folder(path: Path) -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def lock_file(path: Path) -> Iterator[None]:
     """Hold a lock between processes; it ends with the process that holds it.
 
     Raises:

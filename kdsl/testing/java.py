@@ -28,10 +28,10 @@ def find_java() -> Path:
         if not os.access(java, os.X_OK):
             raise JavaError(f"JAVA_HOME is {home!r}, but there is no bin/java in it; {_FIX}")
     else:
-        found = shutil.which("java")
-        if found is None:
+        program = shutil.which("java")
+        if program is None:
             raise JavaError(f"Kafka needs Java, and no 'java' was found on the PATH; {_FIX}")
-        java = Path(found)
+        java = Path(program)
     version = java_version(java)
     if version < OLDEST_JAVA:
         raise JavaError(f"Kafka needs Java {OLDEST_JAVA} or newer, but {java} is Java {version}; {_FIX}")
@@ -48,9 +48,9 @@ def java_version(java: Path) -> int:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JavaError(f"{java} does not run ({error}); {_FIX}") from error
-    found = _VERSION.search(done.stderr + done.stdout)
-    if found is None:  # macOS has a /usr/bin/java that only says that there is no Java
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise JavaError(f"{java} does not run ({said[0] if said else 'it says nothing'}); {_FIX}")
-    major = int(found[1])
-    return int(found[2] or 0) if major == 1 else major
+    match = _VERSION.search(done.stderr + done.stdout)
+    if match is None:  # macOS has a /usr/bin/java that only says that there is no Java
+        output = (done.stderr or done.stdout).strip().splitlines()
+        raise JavaError(f"{java} does not run ({output[0] if output else 'without output'}); {_FIX}")
+    major = int(match[1])
+    return int(match[2] or 0) if major == 1 else major

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import logging
-import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kdsl.errors import listing, nearest
 from kdsl.testing.acls import allow
-from kdsl.testing.broker import Broker, tail
+from kdsl.testing.broker import Broker
 from kdsl.testing.errors import BrokerDiedError, LocalKafkaError
 from kdsl.testing.java import find_java
 from kdsl.testing.kafka_jars import KafkaJars, find_kafka
-from kdsl.testing.ports import answers, free_port, is_free
-from kdsl.testing.properties import HOST, Ports, broker_properties, check_overrides, properties_text
+from kdsl.testing.ports import HOST, answers, free_port, is_free
+from kdsl.testing.properties import Ports, broker_properties, check_overrides, properties_text
 from kdsl.testing.running import RunningKafka, topic_list
 from kdsl.testing.scram import store_users
 from kdsl.testing.security import KINDS, Security, Site, Users
+from kdsl.testing.service import LocalService
 from kdsl.testing.storage import log_dir, open_storage
-from kdsl.testing.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from kdsl.testing.certificates import Certificates
@@ -42,8 +38,8 @@ SERVERS = "bootstrap.servers"
 _TAKEN = "Address already in use"
 
 
-class LocalKafka(RunningKafka):
-    """A real Apache Kafka (KRaft) in processes of its own, which end with this one.
+class LocalKafka(LocalService, RunningKafka):
+    """A real Apache Kafka (KRaft) in separate processes, which end with this one.
 
     ```python
     with LocalKafka(topics=["orders"]) as kafka:
@@ -55,28 +51,30 @@ class LocalKafka(RunningKafka):
     ones start in two seconds.
 
     Args:
-        brokers: How many brokers. Of three or more, three are controllers, and any one broker may die. A topic has as
-            many replicas, at most three, unless it says otherwise.
-        security: How clients log in; or several ways, of which ``bootstrap_servers`` names the first (see
+        brokers: The number of brokers. With three or more, three are controllers, and any one broker may fail. A topic
+            has as many replicas, but at most three, unless it is created with another number.
+        security: How clients log in. There may be several ways; ``bootstrap_servers`` uses the first (see
             ``through``): ``"plaintext"``, ``"sasl_plain"``, ``"scram"`` (256 and 512), ``"ssl"``, ``"mtls"`` (each
             user has a certificate), ``"sasl_ssl"`` (SCRAM within TLS), ``"oauthbearer"`` (tokens that nobody signed),
             ``"oauth_signed"`` (tokens of an identity provider that is started too), ``"kerberos"`` (MIT's KDC, which
             must be installed). Keys and certificates are its own, see ``certificates``.
         users: Passwords by user name; the first user is the one of ``client_properties``.
-        acls: Whether users may only do what ``allow`` lets them. The first user may do everything, and so may whoever
-            comes in plaintext.
+        acls: Whether users need rights from ``allow``. The first user and clients in plaintext may do everything.
         topics: Topics to create: names, or names with their numbers of partitions.
-        properties: Broker properties, which win over those that are set here.
-        data_dir: The folder of data and logs. None makes one in the temporary folder, which goes when Kafka stops;
-            another one stays, and opening it again opens the same cluster.
+        properties: Broker properties, which override the defaults of this class.
+        data_dir: The folder of data and logs. None creates a temporary folder, which is removed when Kafka stops. A
+            named folder is kept, and opening it again opens the same cluster.
         port: The port of the first broker, the next one for the second, and so on; free ports if None.
-        heap: The most memory of each broker's heap, in MB.
+        heap: The maximum heap of each broker, in MB.
         version: Kafka's version, see ``find_kafka``.
         coordinates: Maven coordinates to fetch instead, see ``find_kafka``.
         jars: A folder of Kafka's jars to use instead, see ``find_kafka``.
         timeout: How long the brokers may take to start, in seconds.
-        on_progress: Told what is going on, a line at a time; the log of ``kdsl.testing`` if None.
+        on_progress: Called with a line about each step; None logs to ``kdsl.testing``.
     """
+
+    _error = LocalKafkaError
+    _folder_prefix = "kdsl-kafka-"
 
     def __init__(
         self,
@@ -96,42 +94,32 @@ class LocalKafka(RunningKafka):
         timeout: float = 300.0,
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__("")
+        LocalService.__init__(
+            self, timeout=timeout, data_dir=None if data_dir is None else Path(data_dir).expanduser().absolute()
+        )
+        RunningKafka.__init__(self, "")
         if brokers < 1:
-            raise LocalKafkaError(f"brokers={brokers!r}: a Kafka has at least 1 broker")
+            raise LocalKafkaError(f"brokers={brokers!r}: at least 1 broker is needed")
         self.security = _kinds(security)
         self.brokers = brokers
         self._users = dict(DEFAULT_USERS if users is None else users)
         if not self._users and not all(KINDS[kind].anonymous for kind in self.security):
-            raise LocalKafkaError(f"security={security!r} needs users={{name: password}}, and there is none")
+            raise LocalKafkaError(f"security={security!r} needs users={{name: password}}")
         self._acls = acls
         self._site = Site(self._users)
         self._topics = topic_list(topics)
         self._properties = dict(properties or {})
         check_overrides(self._properties)
-        self._data_dir = Path(data_dir).expanduser().absolute() if data_dir is not None else None
         self._port = port
         self._heap = heap
         self._source = {"version": version, "coordinates": coordinates, "jars": jars}
-        self._timeout = timeout
         self._on_progress = on_progress or _log.info
         self._nodes: dict[int, Broker] = {}
         self._ports: dict[int, Ports] = {}
-        self._folder: Path | None = None
-        self._watchdog: Watchdog | None = None
-        self._owner = 0
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients begin: all brokers, as ``127.0.0.1:port,…``.
+        """The bootstrap servers: all brokers, as ``127.0.0.1:port,…``.
 
         Raises:
             LocalKafkaError: It is not started.
@@ -155,7 +143,7 @@ class LocalKafka(RunningKafka):
         Raises:
             LocalKafkaError: It is not started.
         """
-        self._started()
+        _ = self.data_dir
         return self._site.certificates
 
     @property
@@ -165,7 +153,7 @@ class LocalKafka(RunningKafka):
         Raises:
             LocalKafkaError: It is not started.
         """
-        self._started()
+        _ = self.data_dir
         return self._site.tokens
 
     @property
@@ -175,24 +163,13 @@ class LocalKafka(RunningKafka):
         Raises:
             LocalKafkaError: It is not started.
         """
-        self._started()
+        _ = self.data_dir
         return self._site.realm
 
     @property
     def system_properties(self) -> dict[str, str]:
         """What the JVM of a Java client needs (``-Dname=value``): the place of krb5.conf, the URLs of tokens."""
         return self._site.jvm(self.security)
-
-    @property
-    def data_dir(self) -> Path:
-        """The folder of data, properties and logs.
-
-        Raises:
-            LocalKafkaError: It is not started.
-        """
-        if self._folder is None:
-            raise LocalKafkaError("This LocalKafka is not started; call start(), or use it in a with statement")
-        return self._folder
 
     @property
     def temporary(self) -> bool:
@@ -245,56 +222,35 @@ class LocalKafka(RunningKafka):
         """
         allow(self.through("plaintext").admin(), user, operations, topic=topic, group=group)
 
-    def start(self) -> Self:
-        """Start all brokers, and wait until they serve. Does nothing if it was started before.
-
-        Raises:
-            JavaError: There is no Java 17 or newer.
-            DownloadError: Kafka cannot be fetched.
-            BrokerDiedError: A broker ended again; the end of its log is in the message.
-            LocalKafkaError: The data folder or the ports cannot be used, or the brokers took too long.
-        """
-        if self._nodes:
-            return self
+    def _start_processes(self) -> None:
         java = find_java()
         kafka = find_kafka(java=java, on_progress=self._on_progress, **self._source)  # type: ignore[arg-type]
-        self._owner = os.getpid()
-        self._folder = self._data_dir or Path(tempfile.mkdtemp(prefix="kdsl-kafka-"))
-        self._watchdog = Watchdog()
-        self._watchdog.start(remove=None if self._data_dir else self._folder)
-        try:
-            open_storage(self._folder, brokers=self.brokers, kafka=kafka, java=java)
-            self._on_progress(f"starting Kafka {kafka.version} with {self.brokers} broker(s)")
-            self._site = Site(self._users, self._folder)
-            self._site.start(self.security, self._watchdog.mark)
-            self._start_brokers(java, kafka)
-            self._add_users()
-            self.create_missing(self._topics)
-        except BaseException:
-            self.stop()
-            raise
-        return self
+        open_storage(self.data_dir, brokers=self.brokers, kafka=kafka, java=java)
+        self._on_progress(f"starting Kafka {kafka.version} with {self.brokers} broker(s)")
+        self._site = Site(self._users, self.data_dir)
+        self._site.start(self.security, self.mark)
+        self._start_brokers(java, kafka)
+        self._add_users()
+        self.create_missing(self._topics)
 
-    def stop(self) -> None:
-        """End all brokers; a temporary folder goes with them. Does nothing if it is not started."""
-        if self._folder is None or self._owner != os.getpid():  # a forked child does not own the brokers
-            return
+    def _end_processes(self) -> None:
         self.close()
-        nodes, self._nodes = list(self._nodes.values()), {}
+        nodes, self._nodes, self._ports = list(self._nodes.values()), {}, {}
         if self._data_dir is not None:
             for node in nodes:
                 node.terminate()
-            end = time.monotonic() + 20  # without its controllers a broker would wait for minutes
+            deadline = time.monotonic() + 20  # without its controllers a broker would wait for minutes
             for node in nodes:
-                node.wait(max(0.0, end - time.monotonic()))
+                node.wait(max(0.0, deadline - time.monotonic()))
         for node in nodes:
             node.kill()
         self._site.stop()
-        if self._data_dir is None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-        if self._watchdog is not None:
-            self._watchdog.stop()
-        self._folder, self._watchdog, self._ports = None, None, {}
+
+    def _disown_processes(self) -> None:
+        self.close()
+        for node in self._nodes.values():
+            node.disown()
+        self._nodes, self._ports = {}, {}
 
     def kill(self, broker: int = 1) -> None:
         """End one broker at once, as a power cut would (SIGKILL); its port and data wait for ``start_broker``."""
@@ -322,12 +278,12 @@ class LocalKafka(RunningKafka):
         self._wait([broker])
 
     def pause(self, broker: int | None = None) -> None:
-        """Freeze one broker, or all (SIGSTOP): ports stay open, and nobody answers."""
+        """Freeze one broker, or all (SIGSTOP): ports stay open, but the brokers do not answer."""
         for node in self._nodes.values() if broker is None else [self._node(broker)]:
             node.freeze()
 
     def resume(self, broker: int | None = None) -> None:
-        """Let one broker, or all, go on (SIGCONT)."""
+        """Let one broker, or all, continue (SIGCONT)."""
         for node in self._nodes.values() if broker is None else [self._node(broker)]:
             node.thaw()
 
@@ -352,18 +308,7 @@ class LocalKafka(RunningKafka):
         Returns:
             Their process ids, by what each of them is.
         """
-        assert self._watchdog is not None
-        return self._site.detach(self._watchdog.mark)
-
-    def let_live(self) -> None:
-        """Let the brokers outlive this process; this object is then as if it had been stopped."""
-        self.close()
-        for node in self._nodes.values():
-            node.disown()
-        self._nodes = {}
-        if self._watchdog is not None:
-            self._watchdog.let_live()
-        self._folder, self._watchdog, self._ports = None, None, {}
+        return self._site.detach(self.mark)
 
     def _client(self, servers: str, security: Security, user: str) -> RunningKafka:
         kind = KINDS[security]
@@ -371,13 +316,8 @@ class LocalKafka(RunningKafka):
         login = {SERVERS: self._servers("plaintext")} if kind.client is None else kind.client(self._site, user)
         return RunningKafka(servers, login, kind.java(self._site, user))
 
-    def _started(self) -> None:
-        if self._folder is None:
-            raise LocalKafkaError("This LocalKafka is not started; call start(), or use it in a with statement")
-
     def _servers(self, security: Security) -> str:
-        if not self._ports:
-            raise LocalKafkaError("This LocalKafka is not started; call start(), or use it in a with statement")
+        _ = self.data_dir
         return ",".join(f"{HOST}:{ports.clients[security]}" for ports in self._ports.values())
 
     def _node(self, broker: int) -> Broker:
@@ -434,15 +374,15 @@ class LocalKafka(RunningKafka):
         )
         config.touch(mode=0o600)  # it may hold passwords
         config.write_text(properties_text(values), encoding="utf-8")
-        assert self._watchdog is not None
         return Broker(
+            name=f"Broker {node_id}",
             node_id=node_id,
             java=java,
             kafka=kafka,
             config=config,
             log=self.data_dir / f"broker-{node_id}.log",
             heap=self._heap,
-            mark=self._watchdog.mark,
+            mark=self.mark,
             system=self.system_properties,
         )
 
@@ -458,8 +398,7 @@ class LocalKafka(RunningKafka):
             elif time.monotonic() > end:
                 node = self._nodes[waiting[0]]
                 raise LocalKafkaError(
-                    f"Broker {node.node_id} does not serve after {self._timeout:g} s; its log is {node.log}\n"
-                    f"{tail(node.log)}"
+                    f"{node.name} is not ready after {self._timeout:g} s; its log is {node.log}\n{node.tail()}"
                 )
             else:
                 time.sleep(0.03)

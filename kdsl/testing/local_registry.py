@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import subprocess
-import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import httpx
-import psutil
 
-from kdsl.testing.broker import tail
 from kdsl.testing.errors import LocalRegistryError
 from kdsl.testing.java import find_java
-from kdsl.testing.ports import free_port, is_free
-from kdsl.testing.properties import HOST
+from kdsl.testing.ports import HOST, free_port, is_free
 from kdsl.testing.registry_app import find_registry
-from kdsl.testing.watchdog import Watchdog
+from kdsl.testing.service import LocalService, ServiceProcess
 
 if TYPE_CHECKING:
     from kdsl.registry import RegistryClient
@@ -31,7 +23,7 @@ _log = logging.getLogger("kdsl.testing")
 _PATH = "/apis/ccompat/v7"
 
 
-class LocalRegistry:
+class LocalRegistry(LocalService):
     """A real schema registry (Apicurio, through Confluent's API) in a process of its own, which ends with this one.
 
     ```python
@@ -52,6 +44,9 @@ class LocalRegistry:
         on_progress: Told what is going on, a line at a time; the log of ``kdsl.testing`` if None.
     """
 
+    _error = LocalRegistryError
+    _folder_prefix = "kdsl-registry-"
+
     def __init__(
         self,
         *,
@@ -62,80 +57,54 @@ class LocalRegistry:
         timeout: float = 300.0,
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
+        super().__init__(timeout=timeout)
         self._wanted = port
         self._compatibility = compatibility
         self._heap = heap
         self._version = version
-        self._timeout = timeout
         self._on_progress = on_progress or _log.info
         self._port: int | None = None
-        self._folder: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._watchdog: Watchdog | None = None
-        self._owner = 0
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        self._process: ServiceProcess | None = None
 
     @property
     def port(self) -> int:
-        """Its port.
+        """The port of the registry.
 
         Raises:
-            LocalRegistryError: It is not started.
+            LocalRegistryError: The registry has never been started.
         """
         if self._port is None:
-            raise LocalRegistryError("This LocalRegistry is not started; call start(), or use it in a with statement")
+            _ = self.data_dir
+        assert self._port is not None
         return self._port
 
     @property
     def url(self) -> str:
-        """Its address, for ``Cluster(registry=…)`` and the option ``url`` of formats.
+        """The registry's URL, for ``Cluster(registry=…)`` and the formats' option ``url``.
 
         Raises:
-            LocalRegistryError: It is not started.
+            LocalRegistryError: The registry has never been started.
         """
         return f"http://{HOST}:{self.port}{_PATH}"
 
     @property
     def pid(self) -> int | None:
-        """The process id while it runs."""
-        return self._process.pid if self._process is not None and self.running else None
+        """The process id; None unless the process runs."""
+        return None if self._process is None else self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the process is there, frozen or not."""
-        return self._process is not None and self._process.poll() is None
+        """Whether the process exists, frozen or not."""
+        return self._process is not None and self._process.running
 
     @property
     def log(self) -> Path:
-        """The file of its log.
+        """The log file.
 
         Raises:
-            LocalRegistryError: It is not started.
+            LocalRegistryError: The registry is not started.
         """
-        if self._folder is None:
-            raise LocalRegistryError("This LocalRegistry is not started; call start(), or use it in a with statement")
-        return self._folder / "registry.log"
-
-    @property
-    def data_dir(self) -> Path:
-        """The folder of its log, which goes with it.
-
-        Raises:
-            LocalRegistryError: It is not started.
-        """
-        return self.log.parent
-
-    @property
-    def mark(self) -> str:
-        """The argument that tells its process from all others."""
-        return "" if self._watchdog is None else self._watchdog.mark
+        return self.data_dir / "registry.log"
 
     def client(self) -> RegistryClient:
         """A client of it: ``registry.client().register("orders-value", RegisteredSchema(…))``."""
@@ -144,69 +113,46 @@ class LocalRegistry:
 
         return RegistryClient(Registry(self.url, {"max.retries": 0}))
 
-    def start(self) -> Self:
-        """Start it, and wait until it serves. Does nothing if it was started before.
-
-        Raises:
-            JavaError: There is no Java 17 or newer.
-            DownloadError: It cannot be fetched.
-            LocalRegistryError: The port cannot be used, it ended again, or it took too long.
-        """
+    def pause(self) -> None:
+        """Freeze the registry (SIGSTOP): its port stays open, but it does not answer."""
         if self._process is not None:
-            return self
+            self._process.freeze()
+
+    def resume(self) -> None:
+        """Let a frozen registry continue (SIGCONT)."""
+        if self._process is not None:
+            self._process.thaw()
+
+    def _start_processes(self) -> None:
         java = find_java()
         jar = find_registry(java=java, version=self._version, on_progress=self._on_progress)
         if self._wanted is not None and not is_free(self._wanted):
-            raise LocalRegistryError(f"port={self._wanted}: the port is in use; name another, or none")
-        self._port = self._wanted or self._port or free_port()  # a second start has the address of the first
-        self._owner = os.getpid()
-        self._folder = Path(tempfile.mkdtemp(prefix="kdsl-registry-"))
-        self._watchdog = Watchdog()
-        self._watchdog.start(remove=self._folder)
+            raise LocalRegistryError(f"port={self._wanted}: the port is in use; choose another, or leave port out")
+        self._port = self._wanted or self._port or free_port()  # after a restart the URL is the same
         self._on_progress("starting the schema registry")
-        try:
-            self._run(java, jar)
-            self._wait()
-        except BaseException:
-            self.stop()
-            raise
-        return self
+        self._process = ServiceProcess("The schema registry", self.log)
+        self._process.spawn(
+            self._command(java, jar), {key: value for key, value in os.environ.items() if not key.startswith(_SETTINGS)}
+        )
+        self._process.wait_until(self._serves, self._timeout, LocalRegistryError)
 
-    def stop(self) -> None:
-        """End it; what it held is gone. Does nothing if it is not started."""
-        if self._folder is None or self._owner != os.getpid():  # a forked child does not own it
-            return
-        self._end()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        if self._watchdog is not None:
-            self._watchdog.stop()
-        self._folder, self._watchdog = None, None
-
-    def pause(self) -> None:
-        """Freeze it (SIGSTOP): its port stays open, and nobody answers."""
-        if self._process is not None and self.running:
-            psutil.Process(self._process.pid).suspend()
-
-    def resume(self) -> None:
-        """Let it go on (SIGCONT)."""
-        if self._process is not None and self.running:
-            psutil.Process(self._process.pid).resume()
-
-    def let_live(self) -> None:
-        """Let it outlive this process; this object is then as if it had been stopped."""
+    def _end_processes(self) -> None:
         if self._process is not None:
-            self._process.returncode = 0  # so that Python does not warn of a process that nobody waited for
-        if self._watchdog is not None:
-            self._watchdog.let_live()
-        self._folder, self._watchdog, self._process = None, None, None
+            self._process.kill()
+            self._process = None
 
-    def _run(self, java: Path, jar: Path) -> None:
-        command = [
+    def _disown_processes(self) -> None:
+        if self._process is not None:
+            self._process.disown()
+            self._process = None
+
+    def _command(self, java: Path, jar: Path) -> list[str]:
+        return [
             str(java),
             "-Xms64m",
             f"-Xmx{self._heap}m",
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",  # it lives shortly: starting counts
+            "-XX:TieredStopAtLevel=1",  # the process is short-lived: a quick start matters most
             "-XX:+ExitOnOutOfMemoryError",
             f"-Dquarkus.http.host={HOST}",
             f"-Dquarkus.http.port={self.port}",
@@ -214,36 +160,14 @@ class LocalRegistry:
             "-Dapicurio.storage.kind=sql",
             "-Dapicurio.storage.sql.kind=h2",
             f"-Dapicurio.datasource.url=jdbc:h2:mem:kdsl{self.port}",
-            f"-Djava.io.tmpdir={self._folder}",
+            f"-Djava.io.tmpdir={self.data_dir}",
             self.mark,
             *("-jar", str(jar)),
         ]
-        with self.log.open("ab") as out:
-            # A session of its own: Ctrl-C is for the program that uses the registry, which then stops it in order.
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={key: value for key, value in os.environ.items() if not key.startswith(_OWN)},
-            )
-
-    def _wait(self) -> None:
-        end = time.monotonic() + self._timeout
-        while not self._serves():
-            if not self.running:
-                raise LocalRegistryError(f"The schema registry has ended; the end of its log:\n{tail(self.log)}")
-            if time.monotonic() > end:
-                raise LocalRegistryError(
-                    f"The schema registry does not serve after {self._timeout:g} s; the end of its log:\n"
-                    f"{tail(self.log)}"
-                )
-            time.sleep(0.1)
 
     def _serves(self) -> bool:
         try:
-            if self._compatibility == "NONE":  # as it is when it starts, and it refuses to be told so
+            if self._compatibility == "NONE":  # the default, which the registry does not accept as a setting
                 answer = httpx.get(f"{self.url}/subjects", timeout=10, trust_env=False)
             else:
                 body = {"compatibility": self._compatibility}
@@ -251,14 +175,11 @@ class LocalRegistry:
         except httpx.TransportError:
             return False
         if answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY:
-            raise LocalRegistryError(f"compatibility={self._compatibility!r} is none that the registry knows")
+            raise LocalRegistryError(
+                f"compatibility={self._compatibility!r} is not known to the registry; use BACKWARD, FORWARD, FULL or "
+                "one of these with _TRANSITIVE, or NONE"
+            )
         return answer.status_code == httpx.codes.OK
 
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
 
-
-_OWN = ("QUARKUS_", "APICURIO_", "REGISTRY_")  # somebody's settings of another registry
+_SETTINGS = ("QUARKUS_", "APICURIO_", "REGISTRY_")  # environment variables that would configure this registry

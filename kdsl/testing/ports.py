@@ -7,7 +7,9 @@ import socket
 from collections.abc import Collection
 
 from kdsl.testing.errors import LocalKafkaError
-from kdsl.testing.properties import HOST
+
+HOST = "127.0.0.1"
+"""The loopback address, the only one that local services listen on."""
 
 # Below the ports that systems hand to outgoing connections: a broker that was killed must find its port free again.
 _RANGE = range(16000, 32000)

@@ -1,4 +1,4 @@
-"""The properties of each broker of a local Kafka, and the text of a properties file."""
+"""The properties of the brokers of a local Kafka, and how to write a properties file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import attrs
 
 from kdsl.errors import listing
 from kdsl.testing.errors import LocalKafkaError
+from kdsl.testing.ports import HOST
 from kdsl.testing.security import KINDS, Security, Site
-
-HOST = "127.0.0.1"
 
 _CONTROLLER = "CONTROLLER"
 _OWNED = (
@@ -62,7 +61,7 @@ def broker_properties(
         site: Who may log in, and with what keys.
         log_dir: The folder of its partitions.
         overrides: The user's own properties; they win.
-        acls: Whether users have only the rights that they were given, but for the first one.
+        acls: Whether users, except the first one, need rights.
 
     Raises:
         LocalKafkaError: One of the overrides is a property that ``LocalKafka`` sets itself.
@@ -134,11 +133,11 @@ def check_overrides(overrides: Mapping[str, str]) -> None:
 
 
 def properties_text(values: Mapping[str, str]) -> str:
-    """The text of a Java properties file."""
-    return "".join(f"{_escaped(key, ' =:#!')}={_escaped(value, '')}\n" for key, value in values.items())
+    """Write the content of a Java properties file."""
+    return "".join(f"{_escape(key, ' =:#!')}={_escape(value, '')}\n" for key, value in values.items())
 
 
-def _escaped(text: str, special: str) -> str:
+def _escape(text: str, special: str) -> str:
     out = []
     for at, char in enumerate(text):
         if char == "\\" or char in special or (char == " " and at == 0):

@@ -83,7 +83,7 @@ def kdsl_topic(kdsl_kafka: RunningKafka, request: pytest.FixtureRequest) -> Iter
     """Makes topics that no other test knows, and deletes them after the test: ``kdsl_topic(partitions=4)``."""
     from kdsl.testing.errors import LocalKafkaError
 
-    made: list[str] = []
+    topics: list[str] = []
 
     def make(
         name: str | None = None,
@@ -93,11 +93,11 @@ def kdsl_topic(kdsl_kafka: RunningKafka, request: pytest.FixtureRequest) -> Iter
         config: Mapping[str, str] | None = None,
     ) -> str:
         begin = re.sub(r"[^A-Za-z0-9._-]+", "-", name or request.node.name).strip("-")[:180]
-        made.append(f"{begin}-{uuid.uuid4().hex[:8]}")
-        return kdsl_kafka.create_topic(made[-1], partitions, replication, config)
+        topics.append(f"{begin}-{uuid.uuid4().hex[:8]}")
+        return kdsl_kafka.create_topic(topics[-1], partitions, replication, config)
 
     yield make
-    for topic in made:
+    for topic in topics:
         try:
             kdsl_kafka.delete_topic(topic)
         except LocalKafkaError:  # the test deleted it, or ended the broker

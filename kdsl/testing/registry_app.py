@@ -9,61 +9,63 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kdsl.folders import cache_dir
+from kdsl.testing.downloads import download
 from kdsl.testing.errors import LocalRegistryError
-from kdsl.testing.folders import locked
-from kdsl.testing.maven import Coordinate, fetch_jars
+from kdsl.testing.folders import lock_file
 
 REGISTRY_VERSION = "3.0.9"
 """The newest that runs on Java 17."""
 
 _COORDINATE = "io.apicurio:apicurio-registry-app:{version}:all@tar.gz"
+_ALTERNATIVE = "name a folder with Apicurio's runner jar in KDSL_REGISTRY_APP"
 _RUNNER = "apicurio-registry-app-*-runner.jar"
 
 
 def find_registry(
     *, java: Path, version: str | None = None, on_progress: Callable[[str], None] = lambda _: None
 ) -> Path:
-    """The jar that runs the registry: of a folder, of the cache, or fetched from Maven Central (about 110 MB, once).
+    """Find the registry's jar in a folder or in the cache, or fetch it from Maven Central (about 110 MB, once).
 
     Args:
-        java: The ``java`` program that fetches.
+        java: The ``java`` program that runs Ivy.
         version: Apicurio's version; ``$KDSL_REGISTRY_VERSION``, else 3.0.9.
-        on_progress: Told what is going on, a line at a time.
+        on_progress: Called with a line about each step.
 
     Raises:
         DownloadError: It cannot be fetched.
-        LocalRegistryError: The folder ``$KDSL_REGISTRY_APP``, which is taken as it is, holds no registry.
+        LocalRegistryError: The folder that ``$KDSL_REGISTRY_APP`` names does not contain the registry.
     """
-    given = os.environ.get("KDSL_REGISTRY_APP")
-    if given:
-        return _runner(Path(given).expanduser().absolute())
+    named = os.environ.get("KDSL_REGISTRY_APP")
+    if named:
+        return _find_runner(Path(named).expanduser().absolute())
     version = version or os.environ.get("KDSL_REGISTRY_VERSION") or REGISTRY_VERSION
     folder = cache_dir() / "registry" / version
     if not folder.is_dir():
-        with locked(cache_dir() / "ivy.lock"):
+        with lock_file(cache_dir() / "ivy.lock"):
             if not folder.is_dir():
                 _fetch(version, folder, java=java, on_progress=on_progress)
-    return _runner(folder)
+    return _find_runner(folder)
 
 
 def _fetch(version: str, folder: Path, *, java: Path, on_progress: Callable[[str], None]) -> None:
-    coordinate = Coordinate.parse(_COORDINATE.format(version=version))
+    coordinate = _COORDINATE.format(version=version)
     on_progress(f"fetching {coordinate} (once)")
     draft = folder.with_name(f"{folder.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)  # an attempt that was cut off
-    fetch_jars([coordinate], draft / "archive", java=java, ivy=cache_dir() / "ivy", on_progress=on_progress)
+    shutil.rmtree(draft, ignore_errors=True)  # of an attempt that was interrupted
+    download([coordinate], draft / "archive", java=java, alternative=_ALTERNATIVE, on_progress=on_progress)
     for archive in (draft / "archive").iterdir():
         with tarfile.open(archive) as packed:
             packed.extractall(draft / "app", filter="data")
     (draft / "app").rename(folder)
     shutil.rmtree(draft, ignore_errors=True)
-    shutil.rmtree(cache_dir() / "ivy" / coordinate.group / coordinate.artifact, ignore_errors=True)  # the archive again
+    group, artifact, *_ = coordinate.split(":")
+    shutil.rmtree(cache_dir() / "ivy" / group / artifact, ignore_errors=True)  # Ivy's copy of the archive
 
 
-def _runner(folder: Path) -> Path:
-    found = sorted(folder.glob(_RUNNER))
-    if not found:
+def _find_runner(folder: Path) -> Path:
+    jars = sorted(folder.glob(_RUNNER))
+    if not jars:
         raise LocalRegistryError(
-            f"{folder} holds no {_RUNNER}; unpack Apicurio's apicurio-registry-app-VERSION-all.tar.gz there"
+            f"{folder} contains no {_RUNNER}; unpack Apicurio's apicurio-registry-app-VERSION-all.tar.gz there"
         )
-    return found[-1]
+    return jars[-1]

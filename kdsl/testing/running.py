@@ -37,7 +37,7 @@ _MOVING = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError._NOENT,  # noqa: SLF001  # no leader is known
 )
-"""What is said of a partition until its leader is one everywhere."""
+"""The errors for a partition until all brokers know its leader."""
 
 
 @attrs.frozen
@@ -60,12 +60,12 @@ class Record:
 
 
 class RunningKafka:
-    """A Kafka that clients can reach, and what tests do to it.
+    """A Kafka cluster, with operations for tests.
 
     Args:
-        bootstrap_servers: Where clients begin, as ``host:port,host:port``.
-        client_properties: What else a confluent-kafka client needs, as for logging in.
-        java_properties: The same by Java's names, as a declaration holds them.
+        bootstrap_servers: The bootstrap servers, as ``host:port,host:port``.
+        client_properties: Further properties of a confluent-kafka client, as for the login.
+        java_properties: The same by Java's names, as declarations contain them.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class RunningKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients begin, as ``host:port,host:port``."""
+        """The bootstrap servers, as ``host:port,host:port``."""
         return self._bootstrap
 
     @property
@@ -122,7 +122,7 @@ class RunningKafka:
             LocalKafkaError: The broker refuses, as for a topic that exists.
         """
         topic = NewTopic(name, partitions, -1 if replication is None else replication, config=dict(config or {}))
-        with _told(f"Topic {name!r} cannot be created"):
+        with _convert_errors(f"Topic {name!r} cannot be created"):
             _only(self.admin().create_topics([topic], operation_timeout=_SECONDS))
         self._wait_for(name, partitions)
         return name
@@ -146,9 +146,9 @@ class RunningKafka:
         Raises:
             LocalKafkaError: The broker refuses, as for a topic that does not exist.
         """
-        with _told(f"Topic {name!r} cannot be deleted"):
+        with _convert_errors(f"Topic {name!r} cannot be deleted"):
             _only(self.admin().delete_topics([name], operation_timeout=_SECONDS))
-        for _ in _patiently(f"Topic {name!r} is not gone"):
+        for _ in _retry_until_timeout(f"Topic {name!r} is not gone"):
             if self._leaders(name) is None:
                 return
 
@@ -158,7 +158,7 @@ class RunningKafka:
         Raises:
             LocalKafkaError: The broker refuses, as for a total that is not larger than before.
         """
-        with _told(f"Topic {name!r} cannot have {total} partitions"):
+        with _convert_errors(f"Topic {name!r} cannot have {total} partitions"):
             _only(self.admin().create_partitions([NewPartitions(name, total)], operation_timeout=_SECONDS))
         self._wait_for(name, total)
         self._producer = None  # it would not look for partitions that it does not know for minutes
@@ -174,7 +174,7 @@ class RunningKafka:
             LocalKafkaError: The broker refuses, as for an offset beyond the end.
         """
         wanted = [TopicPartition(name, partition, offset) for partition, offset in before.items()]
-        with _told(f"Records of topic {name!r} cannot be deleted"):
+        with _convert_errors(f"Records of topic {name!r} cannot be deleted"):
             _all(self.admin().delete_records(wanted))
 
     def topic_id(self, name: str) -> str:
@@ -183,7 +183,7 @@ class RunningKafka:
         Raises:
             LocalKafkaError: There is no such topic.
         """
-        with _told(f"Topic {name!r} cannot be described"):
+        with _convert_errors(f"Topic {name!r} cannot be described"):
             described = _only(self.admin().describe_topics(TopicCollection([name])))
         return str(described.topic_id)
 
@@ -218,15 +218,15 @@ class RunningKafka:
             The partition and the offset of each record, in order.
 
         Raises:
-            LocalKafkaError: A record was not taken.
+            LocalKafkaError: A record was not accepted.
         """
         producer = self._writer()
         placed: list[tuple[int, int]] = [(-1, -1)] * len(records)
         errors: list[KafkaError] = []
-        for at, given in enumerate(records):
-            record = given if isinstance(given, Record) else Record(given)
+        for at, value in enumerate(records):
+            record = value if isinstance(value, Record) else Record(value)
 
-            def delivered(error: KafkaError | None, message: Message[bytes, bytes], at: int = at) -> None:
+            def on_delivery(error: KafkaError | None, message: Message[bytes, bytes], at: int = at) -> None:
                 if error is not None:
                     errors.append(error)
                 else:
@@ -240,18 +240,18 @@ class RunningKafka:
                         value=record.value,
                         key=record.key,
                         headers=list(record.headers),
-                        on_delivery=delivered,
+                        on_delivery=on_delivery,
                         **{key: value for key, value in optional.items() if value is not None},
                     )
                     break
                 except BufferError:
                     producer.poll(0.1)
                 except KafkaException as error:
-                    raise LocalKafkaError(f"A record for topic {topic!r} was not taken: {_text(error)}") from error
+                    raise LocalKafkaError(f"A record for topic {topic!r} was not accepted: {_text(error)}") from error
             producer.poll(0)
         producer.flush()
         if errors:
-            raise LocalKafkaError(f"{len(errors)} record(s) for topic {topic!r} were not taken: {errors[0].str()}")
+            raise LocalKafkaError(f"{len(errors)} record(s) for topic {topic!r} were not accepted: {errors[0].str()}")
         return placed
 
     def read(self, topic: str, *, committed: bool = True) -> list[Message[bytes, bytes]]:
@@ -272,12 +272,12 @@ class RunningKafka:
                 "group.id": "kdsl-read",  # asked for by the client, but the group is never joined
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
-                "fetch.wait.max.ms": 10,  # the end is told by an empty answer
+                "fetch.wait.max.ms": 10,  # an empty answer shows the end
                 "auto.offset.reset": "earliest",
                 "isolation.level": "read_committed" if committed else "read_uncommitted",
             }
         )
-        found: list[Message[bytes, bytes]] = []
+        messages: list[Message[bytes, bytes]] = []
         try:
             consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
             open_ends = set(partitions)
@@ -286,7 +286,7 @@ class RunningKafka:
                 for message in consumer.consume(10_000, timeout=0.05):
                     error = message.error()
                     if error is None:
-                        found.append(message)
+                        messages.append(message)
                     elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                         open_ends.discard(message.partition() or 0)
                     else:
@@ -296,10 +296,10 @@ class RunningKafka:
                     raise LocalKafkaError(f"Topic {topic!r} cannot be read: nothing came for {_SECONDS:g} s")
         finally:
             consumer.close()
-        return sorted(found, key=lambda message: (message.partition() or 0, message.offset() or 0))
+        return sorted(messages, key=lambda message: (message.partition() or 0, message.offset() or 0))
 
     def close(self) -> None:
-        """Give up the clients that were made for the operations above."""
+        """Close the clients of the operations above."""
         self._admin = None
         self._producer = None
 
@@ -313,7 +313,7 @@ class RunningKafka:
                     "partitioner": "murmur2_random",  # Java's; librdkafka's own puts keys elsewhere
                     "linger.ms": 2,
                     "message.timeout.ms": int(_SECONDS * 1000),
-                    "topic.metadata.propagation.max.ms": 2000,  # a topic that is missing is told after this time
+                    "topic.metadata.propagation.max.ms": 2000,  # how long a missing topic is waited for
                 }
             )
         return self._producer
@@ -321,20 +321,20 @@ class RunningKafka:
     def _offsets(self, name: str, spec: OffsetSpec, *, committed: bool = False) -> dict[int, int]:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         end = time.monotonic() + _SECONDS
-        with _told(f"Offsets of topic {name!r} cannot be read"):
+        with _convert_errors(f"Offsets of topic {name!r} cannot be read"):
             while True:
                 described = _only(self.admin().describe_topics(TopicCollection([name])))
                 wanted = {TopicPartition(name, partition.id): spec for partition in described.partitions}
                 try:
-                    found = _all(self.admin().list_offsets(wanted, isolation_level=level))
-                    return {p.partition: found[p].offset for p in sorted(found, key=lambda p: p.partition)}
+                    offsets = _all(self.admin().list_offsets(wanted, isolation_level=level))
+                    return {p.partition: offsets[p].offset for p in sorted(offsets, key=lambda p: p.partition)}
                 except KafkaException as error:
                     if error.args[0].code() not in _MOVING or time.monotonic() > end:
                         raise
                 time.sleep(0.02)
 
     def _wait_for(self, name: str, partitions: int) -> None:
-        for _ in _patiently(f"Topic {name!r} has no leader"):
+        for _ in _retry_until_timeout(f"Topic {name!r} has no leader"):
             if self._leaders(name) == partitions:
                 # A leader is named before it has opened its log; until then it turns requests away.
                 with suppress(KafkaException):
@@ -360,7 +360,7 @@ def _all(futures: Mapping[Any, Future[_T]]) -> dict[Any, _T]:
     return {key: future.result(_SECONDS) for key, future in futures.items()}
 
 
-def _patiently(what: str) -> Iterator[None]:
+def _retry_until_timeout(what: str) -> Iterator[None]:
     end = time.monotonic() + _SECONDS
     while time.monotonic() < end:
         yield
@@ -369,7 +369,7 @@ def _patiently(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _convert_errors(what: str) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:

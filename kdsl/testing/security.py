@@ -1,6 +1,6 @@
-"""How clients may log in to a local Kafka: each kind says what the broker needs and what a client needs.
+"""How clients may log in to a local Kafka: each kind has the settings of the broker and of a client.
 
-A client's needs are told twice: as confluent-kafka takes them, and by Java's names, which is what a declaration holds.
+The settings of a client come in two forms: for confluent-kafka, and by Java's names, as declarations contain them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from kdsl.client.jaas import MODULES, Login
+from kdsl.secrets.jaas import MODULES, Login
 from kdsl.testing.errors import LocalKafkaError
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Site:
     def __init__(self, users: Users, folder: Path | None = None) -> None:
         self.users, self._folder = dict(users), folder
 
-    def place(self, name: str) -> Path:
-        """A folder for keys, which is there for this user alone."""
+    def make_folder(self, name: str) -> Path:
+        """Create a folder for keys, which only this user may open."""
         if self._folder is None:
             raise LocalKafkaError("this Kafka has no folder for keys")
         path = self._folder / name
@@ -52,7 +52,7 @@ class Site:
         """The authority, and the certificates that it has signed."""
         from kdsl.testing.certificates import Certificates
 
-        return Certificates(self.place("keys"))
+        return Certificates(self.make_folder("keys"))
 
     @cached_property
     def tokens(self) -> TokenService:
@@ -66,7 +66,7 @@ class Site:
         """The Kerberos realm."""
         from kdsl.testing.kerberos import Realm
 
-        return Realm(self.place("realm"))
+        return Realm(self.make_folder("realm"))
 
     def start(self, kinds: tuple[Security, ...], mark: str) -> None:
         """Start what runs beside the brokers: the KDC and the identity provider.
@@ -91,13 +91,13 @@ class Site:
         Returns:
             The process ids, by what each of them is.
         """
-        found = {}
+        pids = {}
         if "tokens" in self.__dict__:
-            found["identity provider"] = self.tokens.hand_over(mark)
+            pids["identity provider"] = self.tokens.hand_over(mark)
         if "realm" in self.__dict__:
-            found["KDC"] = self.realm.pid
+            pids["KDC"] = self.realm.pid
             self.realm.disown()
-        return found
+        return pids
 
     def stop(self) -> None:
         """End what runs beside the brokers."""
@@ -108,12 +108,14 @@ class Site:
 
     def jvm(self, kinds: tuple[Security, ...]) -> dict[str, str]:
         """The system properties that a JVM needs, of a broker or of a client."""
-        found = {}
+        properties = {}
         if "kerberos" in kinds:
-            found["java.security.krb5.conf"] = str(self.realm.config)
+            properties["java.security.krb5.conf"] = str(self.realm.config)
         if "oauth_signed" in kinds:
-            found["org.apache.kafka.sasl.oauthbearer.allowed.urls"] = f"{_key_set(self).as_uri()},{self.tokens.url}"
-        return found
+            properties["org.apache.kafka.sasl.oauthbearer.allowed.urls"] = (
+                f"{_key_set(self).as_uri()},{self.tokens.url}"
+            )
+        return properties
 
 
 @attrs.frozen
@@ -173,21 +175,21 @@ def _mtls_broker(site: Site) -> dict[str, str]:
     return {**_ssl_broker(site), "ssl.client.auth": "required", "ssl.principal.mapping.rules": rules}
 
 
-def _unsecured_broker(_: Site) -> dict[str, str]:
+def _oauth_broker(_: Site) -> dict[str, str]:
     login = jaas("OAuthBearerLoginModule", unsecuredLoginStringClaim_sub="broker")
     return {"sasl.enabled.mechanisms": "OAUTHBEARER", "oauthbearer.sasl.jaas.config": login}
 
 
 def _key_set(site: Site) -> Path:
-    return site.tokens.write_keys(site.place("tokens") / "jwks.json")
+    return site.tokens.write_keys(site.make_folder("tokens") / "jwks.json")
 
 
-def _signed_broker(site: Site) -> dict[str, str]:
+def _oauth_signed_broker(site: Site) -> dict[str, str]:
     from kdsl.testing.tokens import AUDIENCE
 
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
     return {
-        **_unsecured_broker(site),
+        **_oauth_broker(site),
         "oauthbearer.sasl.server.callback.handler.class": handler,
         "sasl.oauthbearer.jwks.endpoint.url": _key_set(site).as_uri(),
         "sasl.oauthbearer.expected.audience": AUDIENCE,
@@ -210,13 +212,13 @@ def _kerberos_broker(site: Site) -> dict[str, str]:
 
 def _sasl_client(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Site, str], dict[str, str]]:
     def client(site: Site, user: str) -> dict[str, str]:
-        found = {
+        properties = {
             "security.protocol": protocol,
             "sasl.mechanism": mechanism,
             "sasl.username": user,
             "sasl.password": site.users.get(user, ""),
         }
-        return found | ({"ssl.ca.location": str(site.certificates.authority)} if protocol == "SASL_SSL" else {})
+        return properties | ({"ssl.ca.location": str(site.certificates.authority)} if protocol == "SASL_SSL" else {})
 
     return client
 
@@ -225,12 +227,12 @@ def _sasl_java(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Si
     module = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
 
     def java(site: Site, user: str) -> dict[str, str]:
-        found = {
+        properties = {
             "security.protocol": protocol,
             "sasl.mechanism": mechanism,
             "sasl.jaas.config": jaas(module, username=user, password=site.users.get(user, "")),
         }
-        return found | (_trust(site) if protocol == "SASL_SSL" else {})
+        return properties | (_trust(site) if protocol == "SASL_SSL" else {})
 
     return java
 
@@ -257,7 +259,7 @@ def _mtls_java(site: Site, user: str) -> dict[str, str]:
     return {**_ssl_java(site, user), "ssl.keystore.type": "PEM", "ssl.keystore.location": store}
 
 
-def _unsecured_client(_: Site, user: str) -> dict[str, str]:
+def _oauth_client(_: Site, user: str) -> dict[str, str]:
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
@@ -266,7 +268,7 @@ def _unsecured_client(_: Site, user: str) -> dict[str, str]:
     }
 
 
-def _unsecured_java(_: Site, user: str) -> dict[str, str]:
+def _oauth_java(_: Site, user: str) -> dict[str, str]:
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
@@ -274,7 +276,7 @@ def _unsecured_java(_: Site, user: str) -> dict[str, str]:
     }
 
 
-def _signed_client(site: Site, user: str) -> dict[str, str]:
+def _oauth_signed_client(site: Site, user: str) -> dict[str, str]:
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
@@ -285,7 +287,7 @@ def _signed_client(site: Site, user: str) -> dict[str, str]:
     }
 
 
-def _signed_java(site: Site, user: str) -> dict[str, str]:
+def _oauth_signed_java(site: Site, user: str) -> dict[str, str]:
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
     login = jaas("OAuthBearerLoginModule", clientId=user, clientSecret=site.users.get(user, ""))
     return {
@@ -336,7 +338,9 @@ KINDS: Mapping[Security, Kind] = {
         _sasl_java("SCRAM-SHA-256", "SASL_SSL"),
         stored=True,
     ),
-    "oauthbearer": Kind("OAUTH", "SASL_PLAINTEXT", _unsecured_broker, _unsecured_client, _unsecured_java),
-    "oauth_signed": Kind("OAUTH_SIGNED", "SASL_PLAINTEXT", _signed_broker, _signed_client, _signed_java),
+    "oauthbearer": Kind("OAUTH", "SASL_PLAINTEXT", _oauth_broker, _oauth_client, _oauth_java),
+    "oauth_signed": Kind(
+        "OAUTH_SIGNED", "SASL_PLAINTEXT", _oauth_signed_broker, _oauth_signed_client, _oauth_signed_java
+    ),
     "kerberos": Kind("KERBEROS", "SASL_PLAINTEXT", _kerberos_broker, None, _kerberos_java),
 }

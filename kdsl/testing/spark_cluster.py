@@ -7,26 +7,19 @@ own, so that what leans on one process shows: things that do not pickle, caches,
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import attrs
 import psutil
 
-from kdsl.testing.broker import tail
 from kdsl.testing.errors import SparkClusterError
 from kdsl.testing.java import find_java
-from kdsl.testing.ports import free_port
-from kdsl.testing.properties import HOST
-from kdsl.testing.watchdog import Watchdog
+from kdsl.testing.ports import HOST, free_port
+from kdsl.testing.service import LocalService, ServiceProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +41,7 @@ class Executor:
     pid: int
 
 
-class SparkCluster:
+class SparkCluster(LocalService):
     """A Spark standalone cluster in processes of its own, which end with this one.
 
     ```python
@@ -71,6 +64,9 @@ class SparkCluster:
         timeout: How long the cluster may take to start, in seconds.
     """
 
+    _error = SparkClusterError
+    _folder_prefix = "kdsl-spark-"
+
     def __init__(
         self,
         workers: int = 2,
@@ -80,26 +76,15 @@ class SparkCluster:
         python_path: Sequence[str | Path] = (),
         timeout: float = 300.0,
     ) -> None:
+        super().__init__(timeout=timeout)
         if workers < 1 or cores < 1:
             raise SparkClusterError(f"workers={workers!r}, cores={cores!r}: a cluster has at least 1 of each")
         self.workers = workers
         self.cores = cores
         self.memory = memory
         self._python_path = [str(folder) for folder in python_path]
-        self._timeout = timeout
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}  # 0 is the master
+        self._processes: dict[int, ServiceProcess] = {}  # 0 is the master
         self._port = 0
-        self._folder: Path | None = None
-        self._watchdog: Watchdog | None = None
-        self._owner = 0
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def url(self) -> str:
@@ -108,7 +93,7 @@ class SparkCluster:
         Raises:
             SparkClusterError: It is not started.
         """
-        self._started()
+        _ = self.data_dir
         return f"spark://{HOST}:{self._port}"
 
     @property
@@ -118,8 +103,7 @@ class SparkCluster:
         Raises:
             SparkClusterError: It is not started.
         """
-        self._started()
-        assert self._watchdog is not None
+        _ = self.data_dir
         return {
             "spark.master": self.url,
             "spark.driver.host": HOST,
@@ -127,7 +111,7 @@ class SparkCluster:
             "spark.ui.enabled": "false",
             "spark.executor.cores": str(self.cores),
             "spark.executor.memory": self.memory,
-            "spark.executor.extraJavaOptions": f"{self._watchdog.mark} {_SMALL}",
+            "spark.executor.extraJavaOptions": f"{self.mark} {_SMALL}",
             "spark.executorEnv.PYTHONPATH": os.pathsep.join(self._import_path()),
         }
 
@@ -150,46 +134,29 @@ class SparkCluster:
         Raises:
             SparkClusterError: It is not started.
         """
-        return self._started()
+        return self.data_dir
 
-    def start(self) -> Self:
-        """Start the master and the workers, and wait until each worker is registered.
-
-        Raises:
-            JavaError: There is no Java 17 or newer.
-            SparkClusterError: A process ended again (the end of its log is in the message), or took too long.
-        """
-        if self._folder is not None:
-            return self
+    def _start_processes(self) -> None:
         find_java()
-        self._owner = os.getpid()
-        self._folder = Path(tempfile.mkdtemp(prefix="kdsl-spark-"))
-        self._watchdog = Watchdog()
-        self._watchdog.start(remove=self._folder)
         self._port = free_port()
-        try:
-            self._start(0, "org.apache.spark.deploy.master.Master", "--port", str(self._port))
-            self._wait(0, "I have been elected leader")
-            for worker in range(1, self.workers + 1):
-                self._start_worker(worker)
-            for worker in range(1, self.workers + 1):
-                self._wait(worker, "Successfully registered with master")
-        except BaseException:
-            self.stop()
-            raise
-        return self
+        self._spawn(0, "org.apache.spark.deploy.master.Master", "--port", str(self._port))
+        self._wait(0, "I have been elected leader")
+        for worker in range(1, self.workers + 1):
+            self._start_worker(worker)
+        for worker in range(1, self.workers + 1):
+            self._wait(worker, "Successfully registered with master")
 
-    def stop(self) -> None:
-        """End the cluster and its executors; the folder goes with them. Does nothing if it is not started."""
-        if self._folder is None or self._owner != os.getpid():  # a forked child does not own it
-            return
+    def _end_processes(self) -> None:
         if self._watchdog is not None:
-            self._watchdog.stop()  # which ends all processes that have its mark
+            self._watchdog.stop()  # which also ends the executors
         for process in self._processes.values():
             process.kill()
-            process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder, self._watchdog, self._processes = None, None, {}
+        self._processes = {}
+
+    def _disown_processes(self) -> None:
+        for process in self._processes.values():
+            process.disown()
+        self._processes = {}
 
     def executors(self) -> list[Executor]:
         """The executors that run now, of all applications.
@@ -197,17 +164,16 @@ class SparkCluster:
         Raises:
             SparkClusterError: It is not started.
         """
-        self._started()
-        assert self._watchdog is not None
-        found = []
+        _ = self.data_dir
+        executors = []
         for process in psutil.process_iter():
             try:
                 line = process.cmdline()
-                if self._watchdog.mark in line and any(word.endswith(_BACKEND) for word in line):
-                    found.append(Executor(line[line.index("--executor-id") + 1], process.pid))
+                if self.mark in line and any(word.endswith(_BACKEND) for word in line):
+                    executors.append(Executor(line[line.index("--executor-id") + 1], process.pid))
             except psutil.Error:
                 continue
-        return sorted(found, key=lambda executor: executor.pid)
+        return sorted(executors, key=lambda executor: executor.pid)
 
     def kill_executor(self, executor: Executor | None = None) -> Executor:
         """End an executor at once (SIGKILL), as a machine's death would; its worker starts another one.
@@ -240,7 +206,6 @@ class SparkCluster:
         if worker < 1 or process is None:
             raise SparkClusterError(f"there is no worker {worker}; workers are 1 to {self.workers}")
         process.kill()
-        process.wait()
 
     def start_worker(self, worker: int = 1) -> None:
         """Start a worker again that was killed, and wait until it is registered.
@@ -251,71 +216,54 @@ class SparkCluster:
         Raises:
             SparkClusterError: It runs already, ended again, or took too long.
         """
-        if worker not in self._processes or self._processes[worker].poll() is None:
+        if worker not in self._processes or self._processes[worker].running:
             raise SparkClusterError(f"worker {worker} cannot be started: it runs, or there is none")
         self._start_worker(worker)
         self._wait(worker, "Successfully registered with master")
 
     def log(self, worker: int = 0) -> str:
         """All that the master (0) or a worker has logged."""
-        return self._log(worker).read_text(encoding="utf-8", errors="replace")
+        return self._log_file(worker).read_text(encoding="utf-8", errors="replace")
 
-    def _started(self) -> Path:
-        if self._folder is None:
-            raise SparkClusterError("This SparkCluster is not started; call start(), or use it in a with statement")
-        return self._folder
-
-    def _log(self, process: int) -> Path:
-        return self._started() / ("master.log" if process == 0 else f"worker-{process}.log")
+    def _log_file(self, process: int) -> Path:
+        return self.data_dir / ("master.log" if process == 0 else f"worker-{process}.log")
 
     def _import_path(self) -> list[str]:
         import kdsl
         import kdsl_formats
 
         own = [str(Path(str(package.__file__)).parents[1]) for package in (kdsl, kdsl_formats)]
-        given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-        return list(dict.fromkeys(folder for folder in (*self._python_path, *given, *own) if folder))
+        inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        return list(dict.fromkeys(folder for folder in (*self._python_path, *inherited, *own) if folder))
 
     def _start_worker(self, worker: int) -> None:
-        self._start(
+        self._spawn(
             worker,
             "org.apache.spark.deploy.worker.Worker",
             *("--port", "0", "--cores", str(self.cores), "--memory", self.memory),
-            *("--work-dir", str(self._started() / f"work-{worker}"), self.url),
+            *("--work-dir", str(self.data_dir / f"work-{worker}"), self.url),
         )
 
-    def _start(self, process: int, program: str, *arguments: str) -> None:
+    def _spawn(self, process: int, program: str, *arguments: str) -> None:
         import pyspark
 
-        assert self._watchdog is not None
         home = Path(str(pyspark.__file__)).parent
         ours = {
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": f"{self._watchdog.mark} {_SMALL} -Dspark.master.rest.enabled=false",
-            "SPARK_LOCAL_DIRS": str(self._started() / f"local-{process}"),
+            "SPARK_DAEMON_JAVA_OPTS": f"{self.mark} {_SMALL} -Dspark.master.rest.enabled=false",
+            "SPARK_LOCAL_DIRS": str(self.data_dir / f"local-{process}"),
         }
-        log = self._log(process)
-        log.unlink(missing_ok=True)
-        with log.open("wb") as out:
-            self._processes[process] = subprocess.Popen(
-                [str(home / "bin" / "spark-class"), program, "--host", HOST, "--webui-port", "0", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                cwd=self._started(),
-                env={**{name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}, **ours},
-            )
+        name = "The master" if process == 0 else f"Worker {process}"
+        self._processes[process] = ServiceProcess(name, self._log_file(process))
+        self._processes[process].log.unlink(missing_ok=True)
+        self._processes[process].spawn(
+            [str(home / "bin" / "spark-class"), program, "--host", HOST, "--webui-port", "0", *arguments],
+            {**{name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}, **ours},
+            self.data_dir,
+        )
 
-    def _wait(self, process: int, word: str) -> None:
-        end = time.monotonic() + self._timeout
-        what = "The master" if process == 0 else f"Worker {process}"
-        while word not in self.log(process):
-            log = self._log(process)
-            if (code := self._processes[process].poll()) is not None:
-                raise SparkClusterError(f"{what} has ended with exit code {code}; its log is {log}\n{tail(log)}")
-            if time.monotonic() > end:
-                raise SparkClusterError(f"{what} is not ready after {self._timeout:g} s; its log is {log}\n{tail(log)}")
-            time.sleep(0.05)
+    def _wait(self, process: int, message: str) -> None:
+        """Wait until a process has logged a message."""
+        self._processes[process].wait_until(lambda: message in self.log(process), self._timeout, SparkClusterError)

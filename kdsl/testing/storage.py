@@ -18,7 +18,7 @@ import attrs
 import cattrs
 
 from kdsl.testing.errors import LocalKafkaError
-from kdsl.testing.folders import is_locked, locked, make_folder
+from kdsl.testing.folders import is_locked, lock_file, make_folder
 from kdsl.testing.kafka_jars import KafkaJars
 from kdsl.testing.properties import properties_text
 
@@ -92,10 +92,10 @@ def _template(kafka: KafkaJars, java: Path) -> Path:
     template = kafka.folder / "formatted"
     if template.exists():
         return template
-    with locked(kafka.folder / "formatted.lock"), tempfile.TemporaryDirectory(dir=kafka.folder) as folder:
+    with lock_file(kafka.folder / "formatted.lock"), tempfile.TemporaryDirectory(dir=kafka.folder) as folder:
         if template.exists():
             return template
-        made, config = Path(folder, "made"), Path(folder, "server.properties")
+        formatted, config = Path(folder, "made"), Path(folder, "server.properties")
         config.write_text(
             properties_text(
                 {
@@ -105,7 +105,7 @@ def _template(kafka: KafkaJars, java: Path) -> Path:
                     "controller.listener.names": "CONTROLLER",
                     "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
                     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-                    "log.dirs": str(made),
+                    "log.dirs": str(formatted),
                 }
             ),
             encoding="utf-8",
@@ -115,10 +115,10 @@ def _template(kafka: KafkaJars, java: Path) -> Path:
             [*command, "--cluster-id", _new_id(), "--config", str(config)], capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-            raise LocalKafkaError(f"Kafka {kafka.version} cannot format its storage: {' | '.join(said[-3:])}")
-        (made / _IDENTITY).unlink()
-        made.rename(template)
+            output = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+            raise LocalKafkaError(f"Kafka {kafka.version} cannot format its storage: {' | '.join(output[-3:])}")
+        (formatted / _IDENTITY).unlink()
+        formatted.rename(template)
     return template
 
 

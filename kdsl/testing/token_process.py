@@ -18,10 +18,10 @@ from kdsl.testing.tokens import TokenService
 
 def main() -> None:
     """Serve what standard input says."""
-    told = json.loads(sys.stdin.read())
-    key = load_pem_private_key(told["key"].encode(), None)
+    arguments = json.loads(sys.stdin.read())
+    key = load_pem_private_key(arguments["key"].encode(), None)
     assert isinstance(key, rsa.RSAPrivateKey)
-    TokenService(told["users"], told["life"], port=told["port"], key=key).start()
+    TokenService(arguments["users"], arguments["life"], port=arguments["port"], key=key).start()
     sys.stdout.write("serves\n")
     sys.stdout.flush()
     threading.Event().wait()

@@ -20,7 +20,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from kdsl.client.token_server import Granted, Refused, TokenRequest, serve
+from kdsl.client_settings.token_server import Granted, Refused, TokenRequest, serve
 from kdsl.testing.errors import LocalKafkaError
 
 AUDIENCE = "kafka"
@@ -109,7 +109,7 @@ class TokenService:
         """
         form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         key = self._key.private_bytes(serialization.Encoding.PEM, *form).decode()
-        told = {"users": self._users, "life": self._life, "port": self._port, "key": key}
+        arguments = {"users": self._users, "life": self._life, "port": self._port, "key": key}
         self.stop()
         root = str(Path(__file__).parents[2])
         process = subprocess.Popen(
@@ -122,7 +122,7 @@ class TokenService:
         )
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps(told).encode())
+        process.stdin.write(json.dumps(arguments).encode())
         process.stdin.close()
         serves = process.stdout.readline()
         process.stdout.close()

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from kdsl.testing import _watchdog
 
-_held: set[Watchdog] = set()
+_watching: set[Watchdog] = set()
 
 
 class Watchdog:
-    """A promise that processes end with this one.
+    """Ends processes when this process ends, however it ends.
 
     Attributes:
-        mark: An argument that is on the command line of each such process, and of no other.
+        mark: A unique argument, which must be on the command line of each of these processes.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Watchdog:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, remove: Path | None) -> None:
-        """Begin to watch; ``remove`` is a folder that goes with the processes."""
+        """Start watching; ``remove`` is a folder that is removed with the processes."""
         # A session of its own, so that neither Ctrl-C nor a kill of the owner's process group reaches it.
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(Path(_watchdog.__file__)), self.mark, *([str(remove)] if remove else [])],
@@ -34,10 +34,10 @@ class Watchdog:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        _held.add(self)  # else the end of the last reference would look like the end of the owner
+        _watching.add(self)  # otherwise collecting this object as garbage would look like the end of the owner
 
     def stop(self) -> None:
-        """End whatever is left, now."""
+        """End all processes that still run."""
         self._finish(b"")
 
     def let_live(self) -> None:
@@ -45,7 +45,7 @@ class Watchdog:
         self._finish(b"live\n")
 
     def _finish(self, word: bytes) -> None:
-        _held.discard(self)
+        _watching.discard(self)
         process, self._process = self._process, None
         if process is not None:
             process.communicate(word)
@@ -54,14 +54,14 @@ class Watchdog:
         """A forked child must not keep the pipe open beyond the owner's end."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
-            self._process.returncode = 0  # it is no child of this process; Python need not wait for it
+            self._process.returncode = 0  # it is not a child of this process, so Python need not wait for it
             self._process = None
 
 
 def _after_fork() -> None:
-    for watchdog in list(_held):
+    for watchdog in list(_watching):
         watchdog._forget_in_child()  # noqa: SLF001
-    _held.clear()
+    _watching.clear()
 
 
 if hasattr(os, "register_at_fork"):

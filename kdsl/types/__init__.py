@@ -1,3 +1,3 @@
-"""Column types: the model, and its translations from and to SQL, Python, Arrow and Spark."""
+"""Column types: the model, and its translations from and to SQL, Python, Arrow and Spark; values as strings."""
 
 from __future__ import annotations

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.errors import listing
 from kdsl.types import model as t
 
 _SIMPLE: dict[type[t.DataType], pa.DataType] = {
@@ -28,7 +32,7 @@ _SIMPLE: dict[type[t.DataType], pa.DataType] = {
 def arrow_type(kind: t.DataType) -> pa.DataType:
     """The Arrow type of a column type.
 
-    Timestamps hold microseconds, Spark's precision; texts and bytes have 32-bit offsets.
+    Timestamps hold microseconds, Spark's precision; strings and bytes have 32-bit offsets.
     """
     match kind:
         case t.Decimal(precision=precision, scale=scale):
@@ -55,29 +59,125 @@ def arrow_schema(row: t.Row) -> pa.Schema:
     return pa.schema([arrow_field(f.name, f.type) for f in row.fields])
 
 
-def retyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """An array as another type of the same shape: other names of elements, other words on what may be NULL.
+def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast an array to another type, inside of rows, lists and maps too.
 
-    Arrow's own cast refuses a NULL row whose type has members that are declared NOT NULL.
+    Use it wherever a column may be nested. Arrow's own ``cast`` refuses a NULL row whose type has NOT NULL members
+    ("nulls in input cannot be viewed as non-nullable"), even if source and target types are equal, and Spark hands over
+    such rows. It also sets all members of a row to NULL when their names differ from those of the target type.
+
+    Members of rows are matched by name; a nullable member that the array does not have is NULL. NOT NULL is not
+    checked (`kdsl.run.records.nulls.find_null_violations` does that).
 
     Args:
         array: The values.
-        kind: The type; simple types within it are cast.
+        kind: The type to cast to. Lists may come from any kind of list; and from maps, where each entry becomes a row
+            of two members, the key and the value, whatever these are called.
+
+    Raises:
+        pa.ArrowInvalid: A value does not fit the type.
+        pa.ArrowTypeError: The types have different shapes, or rows have different members.
+        pa.ArrowNotImplementedError: Arrow has no cast between two simple types.
     """
     if array.type == kind:
         return array
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), kind)
+    if not pa.types.is_nested(array.type) and not pa.types.is_nested(kind):
+        return array.cast(kind)
+    if pa.types.is_dictionary(array.type):
+        return cast_array(array.dictionary_decode(), kind)
     if array.offset:
         array = pa.concat_arrays([array, array[:0]])
-    buffers = array.buffers()
-    if pa.types.is_struct(kind):
-        parts = [retyped(array.field(i), kind.field(i).type) for i in range(kind.num_fields)]
-        return pa.Array.from_buffers(kind, len(array), [buffers[0]], children=parts)
-    if pa.types.is_list(kind):
-        return pa.Array.from_buffers(kind, len(array), buffers[:2], children=[retyped(array.values, kind.value_type)])
-    if pa.types.is_map(kind):
-        entry = [kind.key_field, kind.item_field]
-        pairs = pa.StructArray.from_arrays(
-            [retyped(array.keys, kind.key_type), retyped(array.items, kind.item_type)], fields=entry
+    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], children=_cast_members(array, kind))
+    if pa.types.is_map(kind) and pa.types.is_map(array.type):
+        entry = pa.struct([kind.key_field, kind.item_field])
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], children=[_cast_entries(array, entry)])
+    if pa.types.is_list(kind) and pa.types.is_map(array.type):
+        entry = kind.value_type
+        if not pa.types.is_struct(entry) or entry.num_fields != 2:
+            raise pa.ArrowTypeError(f"{array.type} cannot be cast to {kind}: its entries are rows of a key and a value")
+        elements = _cast_entries(array, entry)
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], children=[elements])
+    if pa.types.is_list(kind) and pa.types.is_list(array.type):
+        elements = cast_array(array.values, kind.value_type)
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], children=[elements])
+    if pa.types.is_list(kind) and _is_other_list(array.type):
+        lengths = pc.fill_null(pc.list_value_length(array), 0)
+        ends = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths.cast(pa.int64()))])
+        valid = array.is_valid().buffers()[1] if array.null_count else None
+        elements = cast_array(pc.list_flatten(array), kind.value_type)
+        return pa.Array.from_buffers(kind, len(array), [valid, ends.cast(pa.int32()).buffers()[1]], children=[elements])
+    raise pa.ArrowTypeError(f"{array.type} cannot be cast to {kind}")
+
+
+def _cast_members(rows: pa.StructArray, kind: pa.StructType) -> list[pa.Array]:
+    """Cast the members of rows to those of another row type."""
+    names, wanted = [f.name for f in rows.type], [f.name for f in kind]
+    if names == wanted:
+        return [cast_array(rows.field(i), f.type) for i, f in enumerate(kind)]
+    extra = [name for name in names if name not in wanted]
+    missing = [f.name for f in kind if f.name not in names and not f.nullable]
+    if extra or missing:
+        problems = [f"it has {listing(extra)}, which {kind} does not have"] if extra else []
+        problems += [f"it lacks {listing(missing)}, declared NOT NULL"] if missing else []
+        raise pa.ArrowTypeError(f"{rows.type} cannot be cast to {kind}: {', and '.join(problems)}")
+    return [cast_array(rows.field(f.name), f.type) if f.name in names else pa.nulls(len(rows), f.type) for f in kind]
+
+
+def _cast_entries(array: pa.MapArray, kind: pa.StructType) -> pa.StructArray:
+    """Cast all entries of maps to a row type of two members, whatever they are called."""
+    parts = [cast_array(array.keys, kind.field(0).type), cast_array(array.items, kind.field(1).type)]
+    return pa.Array.from_buffers(kind, len(array.keys), [None], children=parts)
+
+
+def _is_other_list(kind: pa.DataType) -> bool:
+    return any(
+        is_kind(kind)
+        for is_kind in (
+            pa.types.is_large_list,
+            pa.types.is_fixed_size_list,
+            pa.types.is_list_view,
+            pa.types.is_large_list_view,
         )
-        return pa.Array.from_buffers(kind, len(array), buffers[:2], children=[pairs])
-    return array.cast(kind)
+    )
+
+
+def list_of_entries(array: pa.MapArray) -> pa.ListArray:
+    """Maps as lists of their entries, which are rows of ``key`` and ``value``."""
+    entry = pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])
+    return cast_array(array, pa.list_(entry))
+
+
+def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Cast the columns of a batch, found by name, to those of a schema (see `cast_array`)."""
+    if rows.schema.equals(schema):
+        return rows
+    return pa.RecordBatch.from_arrays([cast_array(rows.column(f.name), f.type) for f in schema], schema=schema)
+
+
+def plain_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """The values of a column as Python objects; dates, times and timestamps as numbers, maps as lists of pairs.
+
+    The numbers are those that Arrow holds, so that Python's limits on dates and times do not matter.
+    """
+    kind = _with_numbers(array.type)
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    return [value for chunk in chunks for value in cast_array(chunk, kind).to_pylist()]
+
+
+def _with_numbers(kind: pa.DataType) -> pa.DataType:
+    """A type with numbers in place of dates, times and timestamps."""
+    if pa.types.is_date32(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_with_numbers(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_numbers(kind.value_type)))
+    if pa.types.is_map(kind):
+        key, item = (f.with_type(_with_numbers(f.type)) for f in (kind.key_field, kind.item_field))
+        return pa.map_(key, item)
+    return kind

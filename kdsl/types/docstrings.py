@@ -15,8 +15,8 @@ _parsed: dict[str, tuple[list[str], dict[str, dict[str, str]]]] = {}
 
 
 def member_docstrings(cls: type) -> Mapping[str, str]:
-    """The string under each member of a class that has one, also of those that it inherits."""
-    found: dict[str, str] = {}
+    """The docstring under each member of a class that has one, inherited members included."""
+    docstrings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         module = sys.modules.get(base.__module__)
         file = getattr(module, "__file__", None)
@@ -25,39 +25,39 @@ def member_docstrings(cls: type) -> Mapping[str, str]:
         lines = linecache.getlines(file, vars(module))
         known = _parsed.get(file)
         if known is None or known[0] is not lines:
-            known = _parsed[file] = (lines, dict(_classes("".join(lines))))
-        found.update(known[1].get(base.__qualname__, {}))
-    return found
+            known = _parsed[file] = (lines, dict(_class_docstrings("".join(lines))))
+        docstrings.update(known[1].get(base.__qualname__, {}))
+    return docstrings
 
 
-def _classes(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _class_docstrings(text: str) -> Iterator[tuple[str, dict[str, str]]]:
     try:
         tree = ast.parse(text)
     except SyntaxError:  # the file was changed since it was imported
         return
-    yield from _inside(tree, "")
+    yield from _walk_classes(tree, "")
 
 
-def _inside(node: ast.AST, prefix: str) -> Iterator[tuple[str, dict[str, str]]]:
+def _walk_classes(node: ast.AST, prefix: str) -> Iterator[tuple[str, dict[str, str]]]:
     """The classes at any depth under their qualified names; only statements are visited, not expressions."""
     for block in ("body", "orelse", "finalbody", "handlers", "cases"):
         for child in getattr(node, block, ()):
             match child:
                 case ast.ClassDef():
-                    yield f"{prefix}{child.name}", _docstrings(child)
-                    yield from _inside(child, f"{prefix}{child.name}.")
+                    yield f"{prefix}{child.name}", _members_with_docstrings(child)
+                    yield from _walk_classes(child, f"{prefix}{child.name}.")
                 case ast.FunctionDef() | ast.AsyncFunctionDef():
-                    yield from _inside(child, f"{prefix}{child.name}.<locals>.")
+                    yield from _walk_classes(child, f"{prefix}{child.name}.<locals>.")
                 case _:
-                    yield from _inside(child, prefix)
+                    yield from _walk_classes(child, prefix)
 
 
-def _docstrings(found: ast.ClassDef) -> dict[str, str]:
-    told: dict[str, str] = {}
+def _members_with_docstrings(class_node: ast.ClassDef) -> dict[str, str]:
+    docstrings: dict[str, str] = {}
     before: ast.stmt | None = None
-    for node in found.body:
+    for node in class_node.body:
         text = node.value.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) else None
         if isinstance(text, str) and isinstance(before, ast.AnnAssign) and isinstance(before.target, ast.Name):
-            told[before.target.id] = inspect.cleandoc(text)
+            docstrings[before.target.id] = inspect.cleandoc(text)
         before = node
-    return told
+    return docstrings

@@ -1,6 +1,6 @@
 """The closed set of column types, which are Flink SQL's, independent of any engine.
 
-Every way to declare a table ends in these; `kdsl.types.parse` reads their SQL spelling, `kdsl.types.python` derives
+Every declaration of a table ends in these; `kdsl.types.parse` reads their SQL spelling, `kdsl.types.python` derives
 them from annotations, `kdsl.types.arrow` and `kdsl.types.spark` translate them. Modules import this one as ``t``.
 """
 
@@ -193,7 +193,7 @@ class Map(DataType):
 
 @attrs.frozen
 class Multiset(DataType):
-    """MULTISET<element>: a bag, held as a map from element to count."""
+    """MULTISET<element>: a bag, stored as a map from element to count."""
 
     name = "MULTISET"
     element: DataType
@@ -240,6 +240,13 @@ def children(kind: DataType) -> Iterator[DataType]:
             yield from (key, value)
         case Row(fields=fields):
             yield from (f.type for f in fields)
+
+
+def walk_types(kind: DataType) -> Iterator[DataType]:
+    """A type and all types inside it, each before those inside it."""
+    yield kind
+    for child in children(kind):
+        yield from walk_types(child)
 
 
 STRING = VarChar()

@@ -1,20 +1,19 @@
 """Column types from Flink SQL's spelling: ``DECIMAL(10, 2)``, ``ROW<a INT, b ARRAY<STRING>>``, ``TIMESTAMP_LTZ(3)``.
 
-The grammar is the file ``types.lark`` beside this module; the reader of ``CREATE TABLE`` statements can import it and
-merge `TypeReader` into its own transformer. ``parse_type(str(kind)) == kind`` holds for every type of the model.
+`parse_type` reads a whole string, and `TypeReader` a type inside of a statement.
+``parse_type(str(kind)) == kind`` holds for every type of the model.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import lru_cache
 from textwrap import indent
-from typing import Any, cast
-
-from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, UnexpectedToken, v_args
+from typing import NoReturn
 
 from kdsl.errors import TextError, excerpt, listing, nearest
+from kdsl.sql_tokens import Cursor, Token, tokenize
 from kdsl.types import model as t
 
 TYPE_NAMES = (
@@ -45,32 +44,22 @@ _FOREIGN = {
 }
 _ZONED = "TIMESTAMP WITH TIME ZONE cannot be a column of a Kafka table; declare TIMESTAMP_LTZ, which is an instant"
 _USER_TYPE = "a type that a user registered in a catalog cannot be a column of a Kafka table; declare a ROW<…>"
+_SYNONYMS = {"INTEGER": "INT", "DEC": "DECIMAL", "NUMERIC": "DECIMAL", "CHARACTER": "CHAR"}
 _WORD = re.compile(r"[^\W\d][\w$]*|`(?:[^`]|``)*`|\S")
-_WORDS_OF = {
-    "NAME": "a name",
-    "QUOTED": "a name in back-ticks",
-    "TEXT": "a comment in quotes",
-    "NUMBER": "a number",
-    "LPAR": "'('",
-    "RPAR": "')'",
-    "LESSTHAN": "'<'",
-    "MORETHAN": "'>'",
-    "COMMA": "','",
-    "$END": "the end",
-    "SUFFIX_ARRAY": "ARRAY",
-    "SUFFIX_MULTISET": "MULTISET",
-}
+_DIGITS = re.compile(r"[0-9]+")
+_COMMENT = "a comment in quotes"
+_END = "the end"
 
 
 class TypeSyntaxError(TextError):
-    """A text is not the SQL spelling of a column type.
+    """A string is not the SQL spelling of a column type.
 
     Attributes:
         reason: Why, in a sentence.
-        text: The whole text that was read.
-        position: The index in the text at which it is wrong, from 0; its length when something is missing at the end.
+        text: The whole string that was read.
+        position: The index at which it is wrong, from 0; its length when something is missing at the end.
         length: How many characters are wrong there, at least 1.
-        expected: What could have stood there, in words; empty when the place is right and the value is not.
+        expected: What could have been written there, in words; empty where a value is out of range.
     """
 
     def __init__(self, reason: str, text: str, position: int, *, length: int = 1, expected: Iterable[str] = ()) -> None:
@@ -90,151 +79,265 @@ def _error(reason: str, text: str, position: int, length: int, expected: tuple[s
     return TypeSyntaxError(reason, text, position, length=length, expected=expected)
 
 
-class _RangeError(Exception):
-    """A number or a name that the grammar accepts and the type does not; gets its text in `parse_type`."""
+class TypeReader:
+    """Reads a column type at a cursor, and leaves the cursor after it.
 
-    def __init__(self, reason: str, token: Token) -> None:
-        super().__init__(reason)
-        self.reason, self.token = reason, token
+    Args:
+        cursor: The tokens.
+        text: The string that the tokens come from, for messages.
+    """
 
+    def __init__(self, cursor: Cursor, text: str) -> None:
+        self.cursor, self.text = cursor, text
+        self._start = 0
+        self._optional: list[str] = []
 
-def _number(token: Token | None, default: int, least: int, most: int, what: str) -> int:
-    if token is None:
-        return default
-    if len(token) > len(str(t.MAX_LENGTH)) or not least <= int(token) <= most:
-        raise _RangeError(f"{what} is a number from {least} to {most}, not {token}", token)
-    return int(token)
+    def read(self, *, nullability: bool = True) -> t.DataType:
+        """The type at the cursor.
 
+        Args:
+            nullability: Whether ``NULL`` or ``NOT NULL`` may follow the type.
 
-def _length(token: Token | None, kind: str, default: int) -> int:
-    return _number(token, default, 1, t.MAX_LENGTH, f"the length of {kind}")
-
-
-@v_args(inline=True)
-class TypeReader(Transformer[Token, Any]):
-    """Makes column types of the parse of ``types.lark``."""
-
-    def start(self, kind: t.DataType) -> t.DataType:
-        """The whole text."""
+        Raises:
+            TypeSyntaxError: There is no type, or one of Flink's that a Kafka table's column cannot have.
+        """
+        self._start = self.token.start
+        kind = self._type(1, nullability=nullability)
+        if _depth(kind) > MAX_TYPE_DEPTH:
+            self._refuse_depth()
         return kind
 
-    def datatype(self, base: t.DataType, nullable: bool | None, *suffixes: tuple[str, bool | None]) -> t.DataType:
-        """A type, its nullability, and ARRAY or MULTISET written behind it."""
-        kind = base.as_nullable(nullable is not False)
-        for name, outer in suffixes:
-            made = t.Array(kind) if name == "SUFFIX_ARRAY" else t.Multiset(kind)
-            kind = made.as_nullable(outer is not False)
-        return kind
+    def expect_end(self) -> None:
+        """Check that nothing follows the type.
 
-    def suffix(self, word: Token, nullable: bool | None) -> tuple[str, bool | None]:
-        """``ARRAY`` or ``MULTISET`` behind the type of its elements."""
-        return word.type.rpartition("__")[2], nullable
+        Raises:
+            TypeSyntaxError: Something does.
+        """
+        if self.token.kind != "end":
+            self._fail(_END)
 
-    def not_null(self, _word: Token) -> bool:
-        """``NOT NULL``."""
+    # tokens
+
+    @property
+    def token(self) -> Token:
+        """The token at the cursor: hints are comments here, and ``<>`` is two brackets."""
+        while self.cursor.token.kind == "hint":
+            self.cursor.take()
+        token = self.cursor.token
+        if token.kind == "sign" and len(token.text) > 1 and token.text[0] in "<>":
+            self.cursor.split_sign()
+        return self.cursor.token
+
+    def _take(self) -> Token:
+        self._optional.clear()
+        return self.cursor.take()
+
+    def _accept(self, word: str) -> bool:
+        """Take a keyword or sign if it comes next; otherwise remember that it could have."""
+        if self.token.upper == word:
+            self._take()
+            return True
+        self._optional.append(word if word.isalpha() else repr(word))
         return False
 
-    def nullable(self, _word: Token) -> bool:
-        """``NULL``, which is also what holds when nothing is said."""
-        return True
+    def _expect(self, word: str) -> None:
+        if not self._accept(word):
+            self._fail()
 
-    def simple(self, word: Token) -> t.DataType:
-        """A type without arguments."""
-        return _SIMPLE[word.type.rpartition("__")[2]]
+    def _fail(self, *expected: str, position: int | None = None) -> NoReturn:
+        """Report that the token at the cursor cannot be there, or what begins at a position inside of it."""
+        position = self.token.start if position is None else position
+        names = sorted({*self._optional, *expected})
+        either = ", ".join(names[:-1]) + " or " + names[-1] if len(names) > 1 else names[0]
+        match = _WORD.match(self.text, position)
+        word = match[0] if match else ""
+        reason = f"found {word!r} where {either} is expected" if word else f"the text ends where {either} is expected"
+        if names == ["LOCAL"] and word.upper() == "TIME":
+            reason = _ZONED
+        raise TypeSyntaxError(reason, self.text, position, length=len(word), expected=names)
 
-    def char(self, length: Token | None) -> t.DataType:
-        """``CHAR(n)``."""
-        return t.Char(_length(length, "CHAR", 1))
+    def _refuse_type(self) -> NoReturn:
+        """Report that no type begins at the cursor."""
+        token = self.token
+        word = token.text
+        reason = ""
+        if token.upper in _FOREIGN:
+            reason = _FOREIGN[token.upper]
+        elif token.kind == "quoted" or (token.kind == "word" and self.text[token.end :].lstrip().startswith(".")):
+            reason = _USER_TYPE
+        elif token.kind == "word":
+            reason = f"there is no type {word!r}{nearest(word, TYPE_NAMES)}; the types are {listing(TYPE_NAMES)}"
+        if not reason:
+            self._fail("a type")
+        raise TypeSyntaxError(reason, self.text, token.start, length=len(word), expected=["a type"])
 
-    def varchar(self, length: Token | None) -> t.DataType:
-        """``VARCHAR(n)``; without a length it is STRING."""
-        return t.VarChar(_length(length, "VARCHAR", t.MAX_LENGTH))
+    def _refuse_depth(self) -> NoReturn:
+        length = self.cursor.previous.end - self._start
+        raise TypeSyntaxError(f"it is nested more than {MAX_TYPE_DEPTH} deep", self.text, self._start, length=length)
 
-    def binary(self, length: Token | None) -> t.DataType:
-        """``BINARY(n)``."""
-        return t.Binary(_length(length, "BINARY", 1))
+    def _refuse_value(self, reason: str, token: Token) -> NoReturn:
+        raise TypeSyntaxError(reason, self.text, token.start, length=len(token.text))
 
-    def varbinary(self, length: Token | None) -> t.DataType:
-        """``VARBINARY(n)``; without a length it is BYTES."""
-        return t.VarBinary(_length(length, "VARBINARY", t.MAX_LENGTH))
+    # types
 
-    def decimal(self, precision: Token | None, scale: Token | None) -> t.DataType:
-        """``DECIMAL(p, s)``."""
-        digits = _number(precision, 10, 1, t.MAX_DECIMAL, "the precision of DECIMAL")
-        return t.Decimal(digits, _number(scale, 0, 0, digits, f"the scale of DECIMAL({digits}, …)"))
+    def _type(self, level: int, *, nullability: bool = True) -> t.DataType:
+        """A type, its nullability, and ARRAY or MULTISET after it."""
+        if level > MAX_TYPE_DEPTH:
+            self._refuse_depth()
+        kind = self._base(level)
+        kind = self._nullability(kind) if nullability else kind
+        while True:
+            if self._accept("ARRAY"):
+                kind = t.Array(kind)
+            elif self._accept("MULTISET"):
+                kind = t.Multiset(kind)
+            else:
+                break
+            kind = self._nullability(kind) if nullability else kind
+        token = self.token
+        if token.kind == "end" or token.text in (",", ">", ")") or self._at_comment():
+            self._optional.clear()  # something that may follow a type: only the rule around it can be broken
+        return kind
 
-    def time(self, precision: Token | None) -> t.DataType:
-        """``TIME(p)``."""
-        return t.Time(_number(precision, 0, 0, MAX_PRECISION, "the precision of TIME"))
+    def _nullability(self, kind: t.DataType) -> t.DataType:
+        if self._accept("NOT"):
+            self._expect("NULL")
+            return kind.as_nullable(False)
+        self._accept("NULL")
+        return kind
 
-    def timestamp(self, precision: Token | None) -> t.DataType:
-        """``TIMESTAMP(p)``."""
-        return t.Timestamp(_number(precision, 6, 0, MAX_PRECISION, "the precision of TIMESTAMP"))
+    def _base(self, level: int) -> t.DataType:
+        """A type without nullability."""
+        name = _SYNONYMS.get(self.token.upper, self.token.upper)
+        if name not in TYPE_NAMES:
+            self._refuse_type()
+        self._take()
+        match name:
+            case "CHAR" | "BINARY":
+                if self._accept("VARYING"):
+                    return self._type_with_length(f"VAR{name}")
+                return self._type_with_length(name)
+            case "VARCHAR" | "VARBINARY":
+                return self._type_with_length(name)
+            case "DECIMAL":
+                return self._decimal()
+            case "TIME" | "TIMESTAMP" | "TIMESTAMP_LTZ":
+                return self._temporal(name)
+            case "ARRAY" | "MULTISET":
+                self._expect("<")
+                element = self._type(level + 1)
+                self._expect(">")
+                return t.Array(element) if name == "ARRAY" else t.Multiset(element)
+            case "MAP":
+                self._expect("<")
+                key = self._type(level + 1)
+                self._expect(",")
+                value = self._type(level + 1)
+                self._expect(">")
+                return t.Map(key, value)
+            case "ROW":
+                return self._row(level)
+        if name == "DOUBLE":
+            self._accept("PRECISION")
+        return _SIMPLE[name]
 
-    def timestamp_ltz(self, precision: Token | None) -> t.DataType:
-        """``TIMESTAMP_LTZ(p)``."""
-        return t.TimestampLtz(_number(precision, 6, 0, MAX_PRECISION, "the precision of TIMESTAMP_LTZ"))
+    def _numbers(self, most: int) -> list[Token]:
+        """The numbers in brackets, up to a maximum; none where there are no brackets."""
+        if not self._accept("("):
+            return []
+        numbers: list[Token] = []
+        while not numbers or (len(numbers) < most and self._accept(",")):
+            token = self.token
+            digits = _DIGITS.match(token.text)
+            if digits is None:
+                self._fail("a number")
+            if digits[0] != token.text:
+                self._fail("')'", *(["','"] if len(numbers) + 1 < most else []), position=token.start + digits.end())
+            numbers.append(self._take())
+        self._expect(")")
+        return numbers
 
-    def array(self, element: t.DataType) -> t.DataType:
-        """``ARRAY<T>``."""
-        return t.Array(element)
+    def _value(self, numbers: list[Token], index: int, default: int, least: int, most: int, what: str) -> int:
+        """The number at an index, or the default where it is left out."""
+        if index >= len(numbers):
+            return default
+        token = numbers[index]
+        if len(token.text) > len(str(t.MAX_LENGTH)) or not least <= int(token.text) <= most:
+            self._refuse_value(f"{what} is a number from {least} to {most}, not {token.text}", token)
+        return int(token.text)
 
-    def multiset(self, element: t.DataType) -> t.DataType:
-        """``MULTISET<T>``."""
-        return t.Multiset(element)
+    def _type_with_length(self, name: str) -> t.DataType:
+        """``CHAR(n)`` and the like; without a length VARCHAR is STRING, and VARBINARY is BYTES."""
+        default = t.MAX_LENGTH if name.startswith("VAR") else 1
+        length = self._value(self._numbers(1), 0, default, 1, t.MAX_LENGTH, f"the length of {name}")
+        kinds = {"CHAR": t.Char, "VARCHAR": t.VarChar, "BINARY": t.Binary, "VARBINARY": t.VarBinary}
+        return kinds[name](length)
 
-    def map(self, key: t.DataType, value: t.DataType) -> t.DataType:
-        """``MAP<K, V>``."""
-        return t.Map(key, value)
+    def _decimal(self) -> t.DataType:
+        numbers = self._numbers(2)
+        digits = self._value(numbers, 0, 10, 1, t.MAX_DECIMAL, "the precision of DECIMAL")
+        return t.Decimal(digits, self._value(numbers, 1, 0, 0, digits, f"the scale of DECIMAL({digits}, …)"))
 
-    def row(self, *members: tuple[Token, t.Field] | None) -> t.DataType:
-        """``ROW<name T, …>``."""
-        fields: dict[str, t.Field] = {}
-        for member in members:
-            if member is None:
-                continue
-            token, field = member
-            if field.name in fields:
-                raise _RangeError(f"the row has two members {field.name!r}; give one of them another name", token)
-            fields[field.name] = field
-        return t.Row(tuple(fields.values()))
+    def _temporal(self, name: str) -> t.DataType:
+        """``TIME(p)``, ``TIMESTAMP(p)`` and ``TIMESTAMP_LTZ(p)``, also as SQL's standard spells their time zones."""
+        numbers, kind = self._numbers(1), name
+        if name != "TIMESTAMP_LTZ" and self._accept("WITHOUT"):
+            self._expect("TIME")
+            self._expect("ZONE")
+        elif name == "TIMESTAMP" and not self.cursor.at("WITH", "(") and self._accept("WITH"):
+            for word in ("LOCAL", "TIME", "ZONE"):
+                self._expect(word)
+            kind = "TIMESTAMP_LTZ"
+        default = 0 if kind == "TIME" else 6
+        precision = self._value(numbers, 0, default, 0, MAX_PRECISION, f"the precision of {kind}")
+        return {"TIME": t.Time, "TIMESTAMP": t.Timestamp, "TIMESTAMP_LTZ": t.TimestampLtz}[kind](precision)
 
-    def field(self, name: tuple[Token, str], kind: t.DataType, comment: Token | None) -> tuple[Token, t.Field]:
-        """A member of a row, with the place of its name."""
-        token, word = name
-        text = None if comment is None else comment[1:-1].replace("''", "'")
-        return token, t.Field(word, kind, text)
+    def _row(self, level: int) -> t.DataType:
+        """``ROW<name type, …>`` or ``ROW(name type, …)``."""
+        close = ">" if self._accept("<") else ")"
+        if close == ")":
+            self._expect("(")
+        fields: list[tuple[Token, t.Field]] = []
+        while not self._accept(close):
+            if fields:
+                self._expect(",")
+            fields.append(self._field(level))
+        names: set[str] = set()
+        for token, field in fields:
+            if field.name in names:
+                reason = f"the row has two members {field.name!r}; give one of them another name"
+                self._refuse_value(reason, token)
+            names.add(field.name)
+        return t.Row(tuple(field for _, field in fields))
 
-    def name(self, word: Token) -> tuple[Token, str]:
-        """A name, plain or in back-ticks."""
-        if not word.startswith("`"):
-            return word, str(word)
-        if len(word) == len("``"):
-            raise _RangeError("a name cannot be empty", word)
-        return word, word[1:-1].replace("``", "`")
+    def _field(self, level: int) -> tuple[Token, t.Field]:
+        """A member of a row, with the token of its name."""
+        if self.token.kind not in ("word", "quoted"):
+            self._fail("a name", "a name in back-ticks")
+        token = self._take()
+        if not token.value:
+            self._refuse_value("a name cannot be empty", token)
+        kind = self._type(level + 1)
+        comment = None
+        if self._at_comment():
+            comment = self._take().value
+        else:
+            self._optional.append(_COMMENT)
+        return token, t.Field(token.value, kind, comment)
+
+    def _at_comment(self) -> bool:
+        return self.token.kind == "text" and self.token.text.startswith("'")
 
 
-@cache
-def _parser() -> Lark:
-    return Lark.open(
-        "types.lark",
-        rel_to=__file__,
-        parser="lalr",
-        lexer="contextual",
-        maybe_placeholders=True,
-        transformer=TypeReader(),
-    )
-
-
-DEEPEST = 100
-"""How deep types may be nested: what is read here must be printed, compared and turned into Spark's types, too."""
+MAX_TYPE_DEPTH = 100
+"""How deep types may be nested: they are also printed, compared and turned into Spark types, recursively."""
 
 
 @lru_cache(maxsize=65_536)
 def parse_type(text: str) -> t.DataType:
     """Read a column type from Flink SQL's spelling.
 
-    All of Flink's synonyms are read, in any letter case, with comments and with ``NULL`` or ``NOT NULL`` behind any
+    All of Flink's synonyms are read, in any letter case, with comments and with ``NULL`` or ``NOT NULL`` after any
     type. Names of row members keep their case; in back-ticks they may hold anything, elsewhere letters, digits, ``_``
     and ``$`` (words such as ``date`` too, which Flink wants quoted).
 
@@ -242,17 +345,12 @@ def parse_type(text: str) -> t.DataType:
         text: The spelling, as ``ROW<a INT NOT NULL, b ARRAY<STRING>>``.
 
     Raises:
-        TypeSyntaxError: The text is no type, or a type of Flink's that a Kafka table's column cannot have (TIMESTAMP
-            WITH TIME ZONE, INTERVAL, RAW, structured types).
+        TypeSyntaxError: The string is not a type, or a type of Flink's that a Kafka table's column cannot have
+            (TIMESTAMP WITH TIME ZONE, INTERVAL, RAW, structured types).
     """
-    try:
-        kind: t.DataType = _parser().parse(text)  # type: ignore[assignment]  # the transformer makes the tree a type
-    except UnexpectedInput as e:
-        raise _syntax_error(e, text) from None
-    except _RangeError as e:
-        raise TypeSyntaxError(e.reason, text, e.token.start_pos or 0, length=len(e.token)) from None
-    if _depth(kind) > DEEPEST:
-        raise TypeSyntaxError(f"it is nested more than {DEEPEST} deep", text, 0, length=len(text))
+    reader = TypeReader(Cursor(tokenize(text)), text)
+    kind = reader.read()
+    reader.expect_end()
     return kind
 
 
@@ -261,39 +359,3 @@ def _depth(kind: t.DataType) -> int:
     while level:  # without recursion, which is what must not fail here
         depth, level = depth + 1, [child for one in level for child in t.children(one)]
     return depth
-
-
-def _syntax_error(e: UnexpectedInput, text: str) -> TypeSyntaxError:
-    position, allowed = len(text), set[str]()
-    if isinstance(e, UnexpectedToken):
-        allowed = e.accepts or e.expected
-        if e.token.type != "$END":
-            position = e.token.start_pos or 0
-    elif isinstance(e, UnexpectedCharacters):
-        position = cast("int", e.pos_in_stream)
-        before = _parser().parse_interactive(text[:position])
-        before.exhaust_lexer()
-        allowed = before.accepts()  # type: ignore[no-untyped-call]
-    names = {terminal.removeprefix("_") for terminal in allowed}
-    type_wanted = {"BOOLEAN", "ROW"} <= names
-    expected = ["a type"] if type_wanted else sorted({_WORDS_OF.get(n, n) for n in names - {"BLANKS", "COMMENT"}})
-    found = _WORD.match(text, position)
-    word = found[0] if found else ""
-
-    def error(reason: str) -> TypeSyntaxError:
-        return TypeSyntaxError(reason, text, position, length=len(word), expected=expected)
-
-    wanted = expected[0] if len(expected) == 1 else ", ".join(expected[:-1]) + " or " + expected[-1] if expected else ""
-    if not word:
-        return error(f"the text ends where {wanted} is expected")
-    if names == {"LOCAL"} and word.upper() == "TIME":
-        return error(_ZONED)
-    if type_wanted and word.upper() in _FOREIGN:
-        return error(_FOREIGN[word.upper()])
-    if type_wanted and word.startswith("`") and len(word) > 1:
-        return error(_USER_TYPE)
-    if type_wanted and word[0].isidentifier():
-        if text[position + len(word) :].lstrip().startswith("."):
-            return error(_USER_TYPE)
-        return error(f"there is no type {word!r}{nearest(word, TYPE_NAMES)}; the types are {listing(TYPE_NAMES)}")
-    return error(f"found {word!r} where {wanted} is expected")

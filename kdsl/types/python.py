@@ -1,4 +1,4 @@
-"""Column types from Python annotations, and short names for the widths that Python does not tell apart.
+"""Column types from Python annotations, and short names for the widths that Python does not distinguish.
 
 ====================================  ==========================  ===================================================
 Python                                column type                 note
@@ -13,13 +13,13 @@ Python                                column type                 note
 ``dict[K, V]``                        MAP
 attrs class, dataclass,               ROW
 ``NamedTuple``, ``TypedDict``
-``Enum`` of texts or whole numbers,   STRING or BIGINT            their values
+``Enum`` of strings or of integers,   STRING or BIGINT            their values
 ``Literal``
 ====================================  ==========================  ===================================================
 
-``X | None`` may be NULL, everything else is NOT NULL. A Spark or kdsl type inside ``Annotated`` takes the place of the
-derived one, if values of the Python type can be values of it. A member of a row has the name of the class's member, or
-the one that `Named` says; the string under it in the class is its comment.
+``X | None`` may be NULL, everything else is NOT NULL. A Spark or kdsl type inside ``Annotated`` replaces the derived
+type, if it can store values of the Python type. A member of a row has the name of the class's member, or the name in
+`Named`; the string under it in the class is its comment.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ TimestampLtz: TypeAlias = Annotated[dt.datetime, t.TimestampLtz()]
 TimestampNtz: TypeAlias = Annotated[dt.datetime, t.Timestamp()]
 
 SqlType: TypeAlias = str | s.DataType | type[s.DataType] | t.DataType | type[t.DataType]
-"""A column type that is given instead of the derived one: SQL text, a Spark type or a kdsl type."""
+"""A column type that replaces the derived one: SQL, a Spark type or a kdsl type."""
 
 Evaluate = Callable[[str], Any]
-"""Gives the value of an annotation that is still text; raises what evaluating raises."""
+"""Evaluates an annotation that is still a string; raises whatever the evaluation raises."""
 
 SCALARS: dict[Any, t.DataType] = {
     bool: t.Boolean(),
@@ -97,12 +97,12 @@ _NAMES = "__kdsl_member_names__"
 
 
 def member_names(cls: Any) -> Mapping[str, str]:
-    """The members of a class of fields that have other names in the row: by those, the attributes.
+    """The attributes of a class whose members have other names in the row, by these names.
 
-    Known once a column type was read from the class.
+    They are known as soon as a column type was read from the class.
     """
-    found: Mapping[str, str] = getattr(cls, _NAMES, {})
-    return found
+    names: Mapping[str, str] = getattr(cls, _NAMES, {})
+    return names
 
 
 class AnnotationError(KdslError, TypeError):
@@ -126,50 +126,50 @@ def column_type(annotation: Any, explicit: SqlType | None = None, evaluate: Eval
 
     Args:
         annotation: The Python type, which may be nested and may hold forward references.
-        explicit: A type that takes the place of the derived one, all but its nullability, which the annotation says.
-        evaluate: What reads forward references.
+        explicit: A type that replaces the derived one, except for its nullability, which the annotation decides.
+        evaluate: Evaluates forward references.
 
     Raises:
-        AnnotationError: The annotation is none of a column, or the explicit type cannot hold its values.
+        AnnotationError: The annotation is not a column type, or the explicit type cannot store its values.
     """
     chosen = None if explicit is None else sql_type(explicit)
     try:
-        return _Reader(evaluate).read(annotation, chosen)
+        return _AnnotationReader(evaluate).read(annotation, chosen)
     except RecursionError:
-        message = f"{_name(annotation)} contains itself, and a column's type must come to an end"
-        raise AnnotationError(message, "write the type out, as deep as it goes") from None
+        message = f"{_spell(annotation)} contains itself, and a column type must have a finite depth"
+        raise AnnotationError(message, "write the type out to the depth that the values have") from None
 
 
-def sql_type(given: SqlType) -> t.DataType:
-    """The column type that is given as SQL text, as a Spark type or as a kdsl type.
+def sql_type(declared: SqlType) -> t.DataType:
+    """The column type of an SQL spelling, a Spark type or a kdsl type.
 
     Raises:
-        AnnotationError: It is none of them.
+        AnnotationError: The argument is neither of them, or cannot be a column type.
     """
     fix = "write SQL, as 'DECIMAL(10, 2)', or a Spark type, as DecimalType(10, 2)"
-    if isinstance(given, str):
+    if isinstance(declared, str):
         try:
-            return parse_type(given)
+            return parse_type(declared)
         except TypeSyntaxError as e:
-            raise AnnotationError(f"the type {given!r} cannot be read: {e.reason}", fix) from None
+            raise AnnotationError(f"the type {declared!r} cannot be read: {e.reason}", fix) from None
     try:
-        made = given() if isinstance(given, type) else given
-        if isinstance(made, s.DataType):
-            return from_spark(made)
+        kind = declared() if isinstance(declared, type) else declared
+        if isinstance(kind, s.DataType):
+            return from_spark(kind)
     except TypeError as e:
-        raise AnnotationError(f"the type {_name(given)} cannot be used: {e}", fix) from None
-    if not isinstance(made, t.DataType):
-        raise AnnotationError(f"{given!r} is no column type", fix)
-    return made
+        raise AnnotationError(f"the type {_spell(declared)} cannot be used: {e}", fix) from None
+    if not isinstance(kind, t.DataType):
+        raise AnnotationError(f"{declared!r} is not a column type", fix)
+    return kind
 
 
 def unwrap(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """An annotation without its ``Annotated``, and what stood there; type aliases are followed."""
+    """An annotation without ``Annotated``, and the metadata of it; type aliases are resolved."""
     marks: tuple[Any, ...] = ()
     while True:
         if get_origin(annotation) is Annotated:
-            annotation, *found = get_args(annotation)
-            marks = (*found, *marks)
+            annotation, *metadata = get_args(annotation)
+            marks = (*metadata, *marks)
         elif hasattr(annotation, "__supertype__"):  # NewType
             annotation = annotation.__supertype__
         elif type(annotation).__name__ == "TypeAliasType":  # `type X = ...`, from Python 3.12 on
@@ -183,8 +183,8 @@ def unwrap(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
 _QUALIFIERS = (typing.Required, typing.Final)
 
 
-def members(cls: Any) -> Mapping[str, Any] | None:
-    """The members of a class of fields with their annotations, which may still be text; None for any other class."""
+def class_members(cls: Any) -> Mapping[str, Any] | None:
+    """The members of a class of fields with their annotations, some still strings; None for any other class."""
     if not isinstance(cls, type):
         return None
     if attrs.has(cls):
@@ -196,7 +196,7 @@ def members(cls: Any) -> Mapping[str, Any] | None:
     return None
 
 
-def values_of(annotation: Any) -> tuple[Any, ...] | None:
+def literal_values(annotation: Any) -> tuple[Any, ...] | None:
     """The values that a ``Literal`` or an ``Enum`` allows; None for any other type."""
     if get_origin(annotation) is Literal:
         return tuple(v.value if isinstance(v, enum.Enum) else v for v in get_args(annotation))
@@ -205,98 +205,98 @@ def values_of(annotation: Any) -> tuple[Any, ...] | None:
     return None
 
 
-class _Reader:
-    """Reads one annotation; knows the classes that it is inside of, which cannot contain themselves."""
+class _AnnotationReader:
+    """Derives the column type of one annotation; remembers the classes around it, which must not contain themselves."""
 
     def __init__(self, evaluate: Evaluate | None) -> None:
-        self._evaluate = evaluate or _nothing_known
+        self._evaluate = evaluate or _no_names
         self._inside: list[type] = []
 
     def read(self, annotation: Any, explicit: t.DataType | None = None) -> t.DataType:
-        annotation = self._evaluated(annotation)
+        annotation = self._evaluate_hint(annotation)
         base, marks = unwrap(annotation)
-        base = self._evaluated(base)
+        base = self._evaluate_hint(base)
         outermost = next((m for m in reversed(marks) if is_sql_type(m)), None)
         if explicit is None and outermost is not None:
             explicit = sql_type(outermost)
         parts = [a for a in get_args(base) if a is not types.NoneType]
         if get_origin(base) in (Union, types.UnionType):
             if len(parts) != 1:
-                message = f"{_name(annotation)} is a choice of types, but a column has one"
-                raise AnnotationError(message, "choose one of them; with '| None' it may be NULL")
+                message = f"{_spell(annotation)} is a union of types, but a column has one type"
+                raise AnnotationError(message, "choose one of them; '| None' makes it nullable")
             return self.read(parts[0], explicit).as_nullable()
         if base is None or base is types.NoneType:
-            raise AnnotationError("None alone is no type of a column", f"use {_USABLE}, with '| None' for NULL")
+            raise AnnotationError("None alone is not a column type", f"use {_USABLE}, with '| None' for NULL")
         if explicit is None:
-            return self._derived(base, annotation).as_nullable(False)
+            return self._derive(base, annotation).as_nullable(False)
         if base not in (Any, object):
-            self._check(base, annotation, explicit)
+            self._check_explicit(base, annotation, explicit)
         return explicit.as_nullable(False)
 
-    def _check(self, base: Any, annotation: Any, explicit: t.DataType) -> None:
-        derived = self._derived(base, annotation)
-        if not agree(derived, explicit):
-            message = f"values of {explicit.spelling} are no {_name(base)}"
+    def _check_explicit(self, base: Any, annotation: Any, explicit: t.DataType) -> None:
+        derived = self._derive(base, annotation)
+        if not is_compatible(derived, explicit):
+            message = f"values of {explicit.spelling} are not of type {_spell(base)}"
             raise AnnotationError(
-                message, f"annotate it as {_python(explicit)}, or choose a type like {derived.spelling}"
+                message, f"annotate it as {_python_spelling(explicit)}, or choose a type like {derived.spelling}"
             )
 
-    def _evaluated(self, annotation: Any) -> Any:
-        return evaluated(annotation, self._evaluate)
+    def _evaluate_hint(self, annotation: Any) -> Any:
+        return evaluate_annotation(annotation, self._evaluate)
 
-    def _derived(self, base: Any, annotation: Any) -> t.DataType:
+    def _derive(self, base: Any, annotation: Any) -> t.DataType:
         origin, args = get_origin(base), get_args(base)
         if base in _LISTS or base in _MAPS:
             example = f"{base.__name__}[str]" if base in _LISTS else f"{base.__name__}[str, int]"
-            raise AnnotationError(f"{base.__name__} does not say of what", f"write what it holds, as {example}")
+            raise AnnotationError(f"{base.__name__} does not name the type of its elements", f"write it, as {example}")
         try:
             if base in SCALARS:
                 return SCALARS[base]
         except TypeError:  # not hashable
             pass
-        if (allowed := values_of(base)) is not None:
-            return self._of_values(allowed, annotation)
+        if (allowed := literal_values(base)) is not None:
+            return self._type_of_values(allowed, annotation)
         if origin in _LISTS and (origin is not tuple or (len(args) == 2 and args[1] is ...)):
             return t.Array(self.read(args[0]))
         if origin in _MAPS:
-            return t.Map(self._key(args[0]), self.read(args[1]))
-        if (found := members(base)) is not None:
-            return self._row(base, found)
-        raise AnnotationError(f"{_name(annotation)} is no type of a column{_hint(base)}", f"use {_USABLE}")
+            return t.Map(self._read_key(args[0]), self.read(args[1]))
+        if (hints := class_members(base)) is not None:
+            return self._read_row(base, hints)
+        raise AnnotationError(f"{_spell(annotation)} is not a column type{_suggestion(base)}", f"use {_USABLE}")
 
-    def _key(self, annotation: Any) -> t.DataType:
+    def _read_key(self, annotation: Any) -> t.DataType:
         kind = self.read(annotation)
         if kind.nullable:
-            raise AnnotationError(f"the keys of {_name(annotation)} may be None", "a key of a map is never NULL")
+            raise AnnotationError(f"the keys of {_spell(annotation)} may be None", "a key of a map is never NULL")
         return kind
 
-    def _of_values(self, allowed: tuple[Any, ...], annotation: Any) -> t.DataType:
+    def _type_of_values(self, allowed: tuple[Any, ...], annotation: Any) -> t.DataType:
         kinds = {type(value) for value in allowed}
         if kinds == {str}:
             return t.STRING
         if kinds == {int}:
             return t.BigInt()
         raise AnnotationError(
-            f"{_name(annotation)} has values of {' and '.join(sorted(k.__name__ for k in kinds)) or 'no type'}",
-            "let all of them be texts, or all of them whole numbers",
+            f"{_spell(annotation)} has values of {' and '.join(sorted(k.__name__ for k in kinds)) or 'no type'}",
+            "make all of them strings, or all of them integers",
         )
 
-    def _row(self, cls: type, found: Mapping[str, Any]) -> t.DataType:
+    def _read_row(self, cls: type, hints: Mapping[str, Any]) -> t.DataType:
         if cls in self._inside:
-            raise AnnotationError(f"{cls.__name__} contains itself", "a row has a fixed depth; leave the inner one out")
-        if not found:
-            raise AnnotationError(f"{cls.__name__} has no fields", "give it at least one")
+            raise AnnotationError(f"{cls.__name__} contains itself", "a row has a fixed depth; remove the inner one")
+        if not hints:
+            raise AnnotationError(f"{cls.__name__} has no fields", "declare at least one")
         self._inside.append(cls)
-        outer, self._evaluate = self._evaluate, inside(cls, self._evaluate)
+        outer, self._evaluate = self._evaluate, evaluator_within(cls, self._evaluate)
         try:
-            kinds = {name: self._member(cls, name, hint) for name, hint in found.items()}
-            names = {name: self._wire_name(cls, name, hint) for name, hint in found.items()}
+            kinds = {name: self._read_member(cls, name, hint) for name, hint in hints.items()}
+            names = {name: self._wire_name(cls, name, hint) for name, hint in hints.items()}
         finally:
             self._inside.pop()
             self._evaluate = outer
         repeated = next((n for n in names.values() if list(names.values()).count(n) > 1), None)
         if repeated is not None:
-            raise AnnotationError(f"{cls.__name__} has two members {repeated!r}", "give each a name of its own")
+            raise AnnotationError(f"{cls.__name__} has two members {repeated!r}", "give each its own name")
         renamed = {wire: name for name, wire in names.items() if wire != name}
         if renamed or member_names(cls):
             setattr(cls, _NAMES, renamed)
@@ -304,24 +304,26 @@ class _Reader:
         return t.Row(tuple(t.Field(names[name], kind, comments.get(name)) for name, kind in kinds.items()))
 
     def _wire_name(self, cls: type, name: str, hint: Any) -> str:
-        """The name that a member has in the row."""
-        _, marks = unwrap(self._evaluated(hint))
-        said = next((m for m in marks if isinstance(m, Named)), None)
-        if said is None:
+        """The name that a member of a class has in the row."""
+        _, marks = unwrap(self._evaluate_hint(hint))
+        mark = next((m for m in marks if isinstance(m, Named)), None)
+        if mark is None:
             return name
-        given: object = said.name
-        if not isinstance(given, str) or not given:
-            raise AnnotationError(f"{cls.__name__}.{name} has the name {given!r}", "give Named(...) a text")
+        wire_name: object = mark.name
+        if not isinstance(wire_name, str) or not wire_name:
+            raise AnnotationError(
+                f"{cls.__name__}.{name} has the name {wire_name!r}", "write a string, as Named('zip-code')"
+            )
         if typing.is_typeddict(cls):
-            fix = f"write {cls.__name__} = TypedDict({cls.__name__!r}, {{{given!r}: ...}})"
+            fix = f"write {cls.__name__} = TypedDict({cls.__name__!r}, {{{wire_name!r}: ...}})"
             raise AnnotationError(f"{cls.__name__}.{name} is Named, but a TypedDict can have any name", fix)
-        return given
+        return wire_name
 
-    def _member(self, cls: type, name: str, hint: Any) -> t.DataType:
+    def _read_member(self, cls: type, name: str, hint: Any) -> t.DataType:
         if hint is None:
             raise AnnotationError(f"{cls.__name__}.{name} has no annotation", "annotate each field")
         try:
-            hint = self._evaluated(hint)
+            hint = self._evaluate_hint(hint)
             if get_origin(hint) is typing.NotRequired:
                 return self.read(get_args(hint)[0]).as_nullable()
             return self.read(hint)
@@ -329,8 +331,8 @@ class _Reader:
             raise AnnotationError(f"{cls.__name__}.{name}: {e.message}", e.fix) from None
 
 
-def evaluated(annotation: Any, evaluate: Evaluate) -> Any:
-    """An annotation that is no text any more.
+def evaluate_annotation(annotation: Any, evaluate: Evaluate) -> Any:
+    """Evaluate an annotation that is a string or a forward reference; return any other one as it is.
 
     Raises:
         AnnotationError: It cannot be evaluated.
@@ -342,19 +344,19 @@ def evaluated(annotation: Any, evaluate: Evaluate) -> Any:
         except NameError as e:
             hint = nearest(e.name or "", getattr(evaluate, "names", tuple)())
             message = f"the annotation {text!r} cannot be read: there is no name {e.name!r}{hint}"
-            raise AnnotationError(message, "import or define the name where the class stands") from None
+            raise AnnotationError(message, "import or define the name in the module of the class") from None
         except Exception as e:  # noqa: BLE001  # an annotation may be any expression
             message = f"the annotation {text!r} cannot be read: {type(e).__name__}: {e}"
             raise AnnotationError(message, "correct it") from None
     return annotation
 
 
-def _nothing_known(text: str) -> Any:
+def _no_names(text: str) -> Any:
     raise NameError(f"name {text!r} is not defined", name=text)
 
 
-def inside(cls: type, outer: Evaluate) -> Evaluate:
-    """Reads the annotations of a nested class: as where that class stands, else as for the class around it."""
+def evaluator_within(cls: type, outer: Evaluate) -> Evaluate:
+    """An evaluator for the annotations of a nested class: by the names of its module, then by the outer evaluator."""
 
     def evaluate(text: str) -> Any:
         for owner in cls.__mro__:
@@ -369,52 +371,52 @@ def inside(cls: type, outer: Evaluate) -> Evaluate:
 
 
 def is_sql_type(mark: Any) -> bool:
-    """Whether something inside ``Annotated`` is a Spark type or a kdsl type."""
+    """Whether a piece of metadata of ``Annotated`` is a Spark type or a kdsl type."""
     kinds = (s.DataType, t.DataType)
     return isinstance(mark, kinds) or (isinstance(mark, type) and issubclass(mark, kinds))
 
 
-def agree(derived: t.DataType, explicit: t.DataType) -> bool:
-    """Whether values of the Python type from which one type was derived can be values of the other."""
+def is_compatible(derived: t.DataType, explicit: t.DataType) -> bool:
+    """Whether an explicit column type can store values of the Python type that another one was derived from."""
     match derived, explicit:
         case t.Array(element=a), t.Array(element=b):
-            return agree(a, b)
+            return is_compatible(a, b)
         case t.Map(key=a, value=b), t.Map(key=c, value=d):
-            return agree(a, c) and agree(b, d)
+            return is_compatible(a, c) and is_compatible(b, d)
         case t.Map(key=a, value=b), t.Multiset(element=c):
-            return agree(a, c) and agree(b, t.Int())
+            return is_compatible(a, c) and is_compatible(b, t.Int())
         case t.Row(fields=a), t.Row(fields=b):
             same_names = [f.name for f in a] == [f.name for f in b]
-            return same_names and all(agree(c.type, d.type) for c, d in zip(a, b, strict=True))
+            return same_names and all(is_compatible(c.type, d.type) for c, d in zip(a, b, strict=True))
         case _:
             return any(isinstance(derived, f) and isinstance(explicit, f) for f in _FAMILIES) or (
                 type(derived) is type(explicit)
             )
 
 
-def _python(kind: t.DataType) -> str:
-    """The Python type of a column type's values, as it is written in an annotation."""
+def _python_spelling(kind: t.DataType) -> str:
+    """The annotation of a column type's values."""
     match kind:
         case t.Array(element=element):
-            return f"list[{_python(element)}]"
+            return f"list[{_python_spelling(element)}]"
         case t.Map(key=key, value=value):
-            return f"dict[{_python(key)}, {_python(value)}]"
+            return f"dict[{_python_spelling(key)}, {_python_spelling(value)}]"
         case t.Multiset(element=element):
-            return f"dict[{_python(element)}, int]"
+            return f"dict[{_python_spelling(element)}, int]"
         case t.Row(fields=fields):
             return f"a class with the fields {', '.join(f.name for f in fields)}"
         case _:
-            return next(str(p.__name__) for p, derived in SCALARS.items() if agree(derived, kind))
+            return next(str(p.__name__) for p, derived in SCALARS.items() if is_compatible(derived, kind))
 
 
-def _hint(base: Any) -> str:
+def _suggestion(base: Any) -> str:
     name = getattr(base, "__name__", "")
     names = {p.__name__: p for p in SCALARS}
     return nearest(name, names) if name and name not in names else ""
 
 
-def _name(annotation: Any) -> str:
-    """An annotation as it is written, without the modules of its names."""
+def _spell(annotation: Any) -> str:
+    """An annotation as source code, without the modules of its names."""
     base, _ = unwrap(annotation)
     if isinstance(base, type) and not get_args(base):
         return base.__name__

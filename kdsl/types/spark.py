@@ -6,6 +6,7 @@ from pyspark.sql import types as s
 
 from kdsl.errors import listing
 from kdsl.types import model as t
+from kdsl.types.sql import quote_name
 
 _SIMPLE: dict[type[t.DataType], s.DataType] = {
     t.Boolean: s.BooleanType(),
@@ -38,7 +39,7 @@ _FROM_SPARK: dict[type[s.DataType], t.DataType] = {
     s.TimestampType: t.TimestampLtz(),
 }
 MAX_TIME = 6
-TIME_SWITCH = "spark.sql.timeType.enabled"
+TIME_TYPE_SETTING = "spark.sql.timeType.enabled"
 
 
 def spark_type(kind: t.DataType) -> s.DataType:
@@ -64,6 +65,33 @@ def spark_type(kind: t.DataType) -> s.DataType:
             return _SIMPLE[type(kind)]
 
 
+def spark_type_name(kind: t.DataType) -> str:
+    """The name of a column type in Spark SQL, as in ``CAST(x AS …)``."""
+    match kind:
+        case t.Char() | t.VarChar():
+            return "STRING"
+        case t.Binary() | t.VarBinary():
+            return "BINARY"
+        case t.Decimal(precision=precision, scale=scale):
+            return f"DECIMAL({precision}, {scale})"
+        case t.Timestamp():
+            return "TIMESTAMP_NTZ"
+        case t.TimestampLtz():
+            return "TIMESTAMP_LTZ"
+        case t.Time(precision=precision):
+            return f"TIME({min(precision, MAX_TIME)})"
+        case t.Array(element=element):
+            return f"ARRAY<{spark_type_name(element)}>"
+        case t.Map(key=key, value=value):
+            return f"MAP<{spark_type_name(key)}, {spark_type_name(value)}>"
+        case t.Multiset(element=element):
+            return f"MAP<{spark_type_name(element)}, INT>"
+        case t.Row(fields=fields):
+            return f"STRUCT<{', '.join(f'{quote_name(f.name)}: {spark_type_name(f.type)}' for f in fields)}>"
+        case _:
+            return kind.name
+
+
 def spark_schema(row: t.Row) -> s.StructType:
     """The StructType of a row type; comments travel as field comments."""
     return s.StructType(
@@ -82,46 +110,49 @@ def from_spark(kind: s.DataType, *, nullable: bool = True) -> t.DataType:
     """
     match kind:
         case s.DecimalType():
-            made: t.DataType = t.Decimal(kind.precision, kind.scale)
+            column_type: t.DataType = t.Decimal(kind.precision, kind.scale)
         case s.TimeType():
-            made = t.Time(kind.precision)
+            column_type = t.Time(kind.precision)
         case s.CharType():
-            made = t.Char(kind.length)
+            column_type = t.Char(kind.length)
         case s.VarcharType():
-            made = t.VarChar(kind.length)
+            column_type = t.VarChar(kind.length)
         case s.ArrayType():
-            made = t.Array(from_spark(kind.elementType, nullable=kind.containsNull))
+            column_type = t.Array(from_spark(kind.elementType, nullable=kind.containsNull))
         case s.MapType():
             value = from_spark(kind.valueType, nullable=kind.valueContainsNull)
-            made = t.Map(from_spark(kind.keyType, nullable=False), value)
+            column_type = t.Map(from_spark(kind.keyType, nullable=False), value)
         case s.StructType():
-            made = t.Row(
+            column_type = t.Row(
                 tuple(
                     t.Field(f.name, from_spark(f.dataType, nullable=f.nullable), f.metadata.get("comment"))
                     for f in kind.fields
                 )
             )
         case _ if type(kind) in _FROM_SPARK:
-            made = _FROM_SPARK[type(kind)]
+            column_type = _FROM_SPARK[type(kind)]
         case _:
             raise TypeError(f"Spark's {kind.simpleString()} has no counterpart among the column types of a Kafka table")
-    return made.as_nullable(nullable)
+    return column_type.as_nullable(nullable)
 
 
-def without_time(row: t.Row, switch: str | None) -> str | None:
-    """Why a session cannot hold a row type: Spark 4.2 has TIME behind a switch, and its queries fail without it.
+def time_type_problem(row: t.Row, switch: str | None) -> str | None:
+    """Why a session cannot use a row type: Spark's TIME type has to be enabled, and queries fail without it.
 
     Args:
         row: The row type.
-        switch: What the session says of `TIME_SWITCH`.
+        switch: The session's value of `TIME_TYPE_SETTING`.
+
+    Returns:
+        None where the session can use it.
     """
     timed = [f.name for f in row.fields if _holds_time(f.type)]
     if not timed or switch == "true":
         return None
     verb = "is" if len(timed) == 1 else "are"
     return (
-        f"{listing(timed)} {verb} TIME, which Spark has switched off; switch it on with "
-        f"spark.conf.set({TIME_SWITCH!r}, 'true')"
+        f"{listing(timed)} {verb} TIME, which is disabled in this Spark session; enable it with "
+        f"spark.conf.set({TIME_TYPE_SETTING!r}, 'true')"
     )
 
 

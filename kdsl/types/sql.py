@@ -19,19 +19,33 @@ class NoLiteralError(TypeError):
     """SQL has no literal for a Python value."""
 
 
-def quoted(name: str) -> str:
-    """A column's name in back-ticks."""
+def quote_name(name: str) -> str:
+    """Put a column's name in back-ticks."""
     return "`{}`".format(name.replace("`", "``"))
 
 
+def microseconds_between(end: str, start: str = "TIMESTAMP_NTZ '1970-01-01 00:00:00'") -> str:
+    """The SQL of the microseconds from one wall-clock time to another.
+
+    Spark's own ``timestampdiff`` would convert both to instants in the session's time zone first.
+
+    Args:
+        end: The SQL of the later time.
+        start: The SQL of the earlier time, by default the epoch.
+    """
+    parts = ("DAY", "HOUR", "MINUTE", "SECOND")
+    day, hour, minute, second = (f"extract({unit} FROM ({end} - {start}))" for unit in parts)
+    return f"(((({day} * 24L + {hour}) * 60L + {minute}) * 60000000L) + CAST({second} * 1000000 AS BIGINT))"
+
+
 def literal(value: Any) -> tuple[str, t.DataType | None]:
-    """A Python value as SQL, with its type where that is known.
+    """The SQL literal of a Python value, and its type where that is known.
 
     A naive datetime is a wall-clock time (TIMESTAMP_NTZ), an aware one an instant (TIMESTAMP_LTZ); lists, dicts,
     dataclasses and attrs classes become arrays, maps and structs.
 
     Raises:
-        NoLiteralError: SQL has no such value.
+        NoLiteralError: SQL has no literal for the value.
     """
     match value:
         case Enum():
@@ -69,15 +83,15 @@ def literal(value: Any) -> tuple[str, t.DataType | None]:
         case Mapping():
             entries = ", ".join(f"{literal(k)[0]}, {literal(v)[0]}" for k, v in value.items())
             return f"map({entries})", None
-        case _ if (found := _members(value)) is not None:
-            entries = ", ".join(f"{literal(k)[0]}, {literal(v)[0]}" for k, v in found.items())
+        case _ if (members_of_value := _members(value)) is not None:
+            entries = ", ".join(f"{literal(k)[0]}, {literal(v)[0]}" for k, v in members_of_value.items())
             return f"named_struct({entries})", None
         case _:
-            raise NoLiteralError(f"{value!r} of type {type(value).__name__} is no SQL value")
+            raise NoLiteralError(f"{value!r} of type {type(value).__name__} cannot be written in SQL")
 
 
 def _members(value: Any) -> dict[str, Any] | None:
-    """The members of a value that becomes a struct, or None."""
+    """The members of a value that becomes a struct; None for any other value."""
     if attrs.has(type(value)):
         return {a.name: getattr(value, a.name) for a in attrs.fields(type(value))}
     if isinstance(value, tuple):  # a NamedTuple; a plain one was an array

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.changelog.postgres import Postgres, missing
+from tests.postgres import Postgres, missing
 
 
 @pytest.fixture(scope="session")

@@ -8,39 +8,43 @@ import random
 import shutil
 import threading
 import time
+from collections.abc import Sequence
+from datetime import time as time_of_day
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
 
-from kdsl.changelog import Batch, Changelog, ChangelogError, Target, delta, jdbc, memory
+from kdsl.changelog import Batch, Changelog, ChangelogError, Target, delta, jdbc, memory, to_delta
 from kdsl.changelog.to_delta import _Delta, _merge
 from kdsl.changelog.to_jdbc import BATCHES
-from kdsl.formats import ROW_KIND
-from tests.changelog.postgres import PASSWORD, Postgres
-from tests.changelog.tables import KINDS, Applied, Failing, made, run, truth
+from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.spark_versions import SparkVersion
+from kdsl.types.spark import TIME_TYPE_SETTING
+from tests.changelog.tables import KINDS, Applied, Failing, made, needs_delta, run, truth
+from tests.postgres import PASSWORD, Postgres
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = f"{ROW_KIND} string, id bigint, name string, visits int"
-each_kind = pytest.mark.parametrize(
-    "applied", [pytest.param(k, marks=pytest.mark.postgres) if k == "postgres" else k for k in KINDS], indirect=True
-)
-WITH_LOG = tuple(kind for kind in KINDS if kind not in ("memory", "derby-update-insert"))
-each_lasting_kind = pytest.mark.parametrize(
-    "applied", [pytest.param(k, marks=pytest.mark.postgres) if k == "postgres" else k for k in WITH_LOG], indirect=True
-)
-_ELSEWHERE = [("delta", True), ("derby-update-insert", True)]  # test_tables.py shows the one, derby-merge the other
+
+
+def on(*often: str, of: Sequence[str] = KINDS) -> pytest.MarkDecorator:
+    """A test on some kinds of tables; on the others it is one of the long ones, as it proves the same there."""
+    return pytest.mark.parametrize("applied", [_parameter(kind, kind in often) for kind in of], indirect=True)
+
+
+def _parameter(kind: str, often: bool, *more: object) -> Any:
+    marks = [pytest.mark.postgres] if kind == "postgres" else []
+    return pytest.param(kind, *more, marks=marks if often else [*marks, pytest.mark.reliability])
+
+
+OFTEN = (("memory", True), ("delta", False), ("postgres", False), ("postgres", True))
 fails = pytest.mark.parametrize(
     ("applied", "after"),
-    [
-        pytest.param(k, after, marks=pytest.mark.postgres if k == "postgres" else ())
-        for k in KINDS
-        for after in (False, True)
-        if (k, after) not in _ELSEWHERE
-    ],
+    [_parameter(kind, (kind, after) in OFTEN, after) for kind in KINDS for after in (False, True)],
     indirect=["applied"],
     ids=lambda value: ("before", "after")[value] if isinstance(value, bool) else value,
 )
@@ -103,7 +107,7 @@ class Source:
         assert query.awaitTermination(300)
 
 
-@each_kind
+@on(*KINDS)
 def test_a_batch_leaves_the_last_row_of_each_key(applied: Applied, spark: SparkSession) -> None:
     first = changes(spark, ("+I", 1, "ann", 1), ("+I", 2, "bob", 1), ("-U", 1, "ann", 1), ("+U", 1, "ann", 2))
     Changelog(first, keys=["id"]).apply_to(applied.target)
@@ -121,7 +125,37 @@ def test_a_batch_leaves_the_last_row_of_each_key(applied: Applied, spark: SparkS
     assert applied.rows() == [(3, "cy", None), (4, "ann", 2)]
 
 
-@each_kind
+LACKING = f"{ROW_KIND} string, id bigint, name string, visits int, {UNAVAILABLE} array<string>"
+
+
+@on("memory", "delta", "derby-merge", "postgres")
+def test_columns_that_a_change_has_no_value_for_stay_as_they_are(applied: Applied, spark: SparkSession) -> None:
+    def apply(*rows: tuple[Any, ...]) -> None:
+        Changelog(spark.createDataFrame(list(rows), LACKING).coalesce(1), keys=["id"]).apply_to(applied.target)
+
+    apply(("+I", 1, "ann", 1, []), ("+I", 2, "bob", 1, []), ("+I", 3, "cy", 1, []), ("+U", 3, None, 2, ["name"]))
+    assert applied.rows() == [(1, "ann", 1), (2, "bob", 1), (3, "cy", 2)]  # 3 from earlier in the batch
+
+    apply(
+        ("+U", 1, None, 2, ["name"]),
+        ("+U", 2, None, 5, []),
+        ("+U", 3, None, 6, ["name"]),
+        ("+U", 3, "dee", 7, []),
+        ("+U", 3, None, 8, ["name"]),
+        ("+I", 4, "eve", 1, []),
+    )
+    assert applied.rows() == [(1, "ann", 2), (2, None, 5), (3, "dee", 8), (4, "eve", 1)]
+
+    other = ["a column that somebody has dropped"]
+    apply(("+I", 4, "eve", 2, other), ("+I", 5, "flo", 1, other), ("-D", 5, None, None, []))
+    assert applied.rows() == [(1, "ann", 2), (2, None, 5), (3, "dee", 8), (4, "eve", 2)]
+
+    with pytest.raises(Exception, match=r"a change has no value for .*name.*, and the table has no row with its key"):
+        apply(("+I", 6, "fay", 1, []), ("+U", 5, None, 9, ["name"]))
+    assert applied.rows() == [(1, "ann", 2), (2, None, 5), (3, "dee", 8), (4, "eve", 2)]
+
+
+@on("memory", "delta", "postgres")
 def test_a_batch_that_comes_again_changes_nothing(applied: Applied, spark: SparkSession) -> None:
     batches = random_changes(7, 2)
     for number, batch in enumerate(batches):
@@ -155,7 +189,7 @@ def test_a_stream_that_fails_in_a_batch_and_goes_on_leaves_the_final_state(
     assert applied.rows() == truth([change for batch in batches for change in batch])
 
 
-@each_lasting_kind
+@on("derby-merge", of=("delta", "derby-merge", "postgres"))
 def test_an_older_checkpoint_and_a_table_set_back_are_refused(
     applied: Applied, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -166,14 +200,18 @@ def test_an_older_checkpoint_and_a_table_set_back_are_refused(
     source.add(*random_changes(4, 2))
     source.run(applied.target, tmp_path / "checkpoint")
 
-    with pytest.raises(ChangelogError, match=r"has batch 2 of the query of .*, and this checkpoint knows 0 at most"):
+    with pytest.raises(
+        ChangelogError, match=r"has batch 2 of the query of .*, but the last batch of this checkpoint is 0"
+    ):
         source.run(applied.target, tmp_path / "old")
-    with pytest.raises(ChangelogError, match=r"has no batch of the query of .* says that 2 is done: it is another"):
+    with pytest.raises(
+        ChangelogError, match=r"has no batch of the query of .* records that batch 2 was applied: it is another"
+    ):
         source.run(memory(), tmp_path / "checkpoint")
     source.run(applied.target, tmp_path / "checkpoint")
 
 
-@each_kind
+@on("memory", "derby-merge")
 def test_an_aggregation_is_applied_as_it_changes(applied: Applied, spark: SparkSession, tmp_path: Path) -> None:
     source = Source(spark, tmp_path / "in")
     source.add([("+I", 1, "a", 1), ("+I", 2, "b", 1)], [("+I", 1, "c", 5)])
@@ -186,6 +224,20 @@ def test_an_aggregation_is_applied_as_it_changes(applied: Applied, spark: SparkS
 
 
 class TestDelta:
+    def test_a_spark_that_no_delta_works_with_is_refused_before_anything_runs(
+        self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setattr(to_delta, "has_class", lambda *_: False)
+        monkeypatch.setattr(to_delta, "spark_version", lambda _: SparkVersion("4.3.0", (), None))
+
+        with pytest.raises(ChangelogError) as raised:
+            Changelog(changes(spark, ("+I", 1, "ann", 1)), keys=["id"]).apply_to(delta(tmp_path / "users"))
+        assert str(raised.value).startswith(
+            f"the session has no Delta, and no published Delta works with Spark {spark.version}; use Spark 4.2.0 "
+            "(io.delta:delta-spark_4.2_2.13:4.4.0) or 4.2.1 (io.delta:delta-spark_4.2_2.13:4.4.0), or"
+        )
+        assert not (tmp_path / "users").exists()
+
     def test_new_columns_come_with_the_changes_that_have_them(self, spark: SparkSession, tmp_path: Path) -> None:
         applied = made("delta", spark, tmp_path)
         Changelog(changes(spark, ("+I", 1, "ann", 1), ("+I", 2, "bob", 1)), keys=["id"]).apply_to(applied.target)
@@ -203,6 +255,7 @@ class TestDelta:
         ]
 
     def test_without_schema_evolution_new_columns_are_refused(self, spark: SparkSession, tmp_path: Path) -> None:
+        needs_delta()
         target = delta(tmp_path / "users", schema_evolution=False)
         Changelog(changes(spark, ("+I", 1, "ann", 1)), keys=["id"]).apply_to(target)
         more = changes(spark, ("+I", 2, "bob", 1)).withColumnRenamed("visits", "calls")
@@ -210,6 +263,7 @@ class TestDelta:
             Changelog(more, keys=["id"]).apply_to(target)
 
     def test_a_table_has_a_name_too(self, spark: SparkSession) -> None:
+        needs_delta()
         applied = Applied(delta("kdsl_users"), spark)
         try:
             Changelog(changes(spark, ("+I", 1, "ann", 1)), keys=["id"]).apply_to(applied.target)
@@ -218,6 +272,23 @@ class TestDelta:
             assert applied.rows() == [(2, "bob", 1)]
         finally:
             _Delta(spark)._session.sql("DROP TABLE IF EXISTS kdsl_users")
+
+    def test_it_works_whatever_session_is_sparks_active_one(self, spark: SparkSession, tmp_path: Path) -> None:
+        needs_delta()
+        classic = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+        target, before = delta(tmp_path / "users"), classic.getActiveSession()
+        try:
+            for session in (None, spark._jsparkSession):
+                for name in ("ann", "bob"):  # the table is there the second time
+                    rows = changes(spark, ("+U", 1, name, 1))
+                    classic.clearActiveSession() if session is None else classic.setActiveSession(session)
+                    Changelog(rows, keys=["id"]).apply_to(target, batch=Batch(name, 1))
+                classic.clearActiveSession()
+                assert target.last_batch(spark, "bob") == 1
+                assert not classic.getActiveSession().isDefined()  # as it was
+        finally:
+            if before.isDefined():
+                classic.setActiveSession(before.get())
 
     def test_tables_with_deletion_vectors_are_merged(self, spark: SparkSession, tmp_path: Path) -> None:
         applied = made("delta", spark, tmp_path)
@@ -238,14 +309,43 @@ class TestDelta:
         for number, name in enumerate(("first", "second")):
             df = changes(spark, ("+U", 1, name, number))
             Changelog(df, keys=["id"]).apply_to(applied.target, batch=Batch("job", number))
-        session = _Delta(spark)
-        found = session.found(applied.target)  # type: ignore[arg-type]
+        found = _Delta(spark).for_batch(Batch("job", 1)).open(applied.target)  # type: ignore[arg-type]
         late = Changelog(changes(spark, ("+U", 1, "late", 9)), keys=["id"]).dedupe()
-        with session.counted(Batch("job", 1)):
-            _merge(found, late, ["id"], ["id", "name", "visits"], evolve=True).execute()
+        _merge(found, late, ["id"], ["id", "name", "visits"], evolve=True).execute()
 
         assert applied.rows() == [(1, "second", 1)]
-        assert applied.target.applied(spark, "job") == 1
+        assert applied.target.last_batch(spark, "job") == 1
+
+    def test_the_number_of_a_batch_is_not_given_to_what_others_write_meanwhile(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        slow, quick = delta(tmp_path / "slow"), delta(tmp_path / "quick")
+        Changelog(changes(spark, ("+I", 1, "ann", 0)), keys=["id"]).apply_to(slow)
+        Changelog(changes(spark, ("+I", 1, "ann", 0)), keys=["id"]).apply_to(quick)
+        begun, go_on = tmp_path / "begun", tmp_path / "go_on"
+
+        def wait(name):  # type: ignore[no-untyped-def]  # Spark would take the annotations for those of a pandas function
+            begun.touch()
+            until = time.monotonic() + 120
+            while not go_on.exists() and time.monotonic() < until:
+                time.sleep(0.05)
+            return name
+
+        rows = changes(spark, ("+U", 1, "new", 1)).withColumn("name", F.udf(wait, "string")("name"))
+        thread = threading.Thread(target=slow.apply, args=(rows, ["id"], Batch("slow", 7)))
+        thread.start()
+        try:
+            until = time.monotonic() + 120
+            while not begun.exists():
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            Changelog(changes(spark, ("+U", 1, "bob", 1)), keys=["id"]).apply_to(quick)
+        finally:
+            go_on.touch()
+            thread.join(120)
+
+        assert (slow.last_batch(spark, "slow"), quick.last_batch(spark, "slow")) == (7, None)
+        assert Applied(quick, spark).rows() == [(1, "bob", 1)]
 
 
 class TestJdbc:
@@ -257,14 +357,14 @@ class TestJdbc:
         target: Any = applied.target
         Changelog(changes(spark, ("+I", 1, "ann", 0)), keys=["id"]).apply_to(target, batch=Batch("job", 0))
         late = Changelog(changes(spark, ("+U", 1, "late", 1)), keys=["id"])
-        with target._connected(spark) as newer, target._connected(spark) as looking:
+        with target._connect(spark) as newer, target._connect(spark) as looking:
             newer._java.setAutoCommit(False)
-            assert newer._take(BATCHES, target.table, Batch("job", 2))
+            assert newer._store_number(BATCHES, target.table, Batch("job", 2))
             newer.run(f"UPDATE {target.table} SET name = 'new'")
             thread = threading.Thread(target=late.apply_to, args=(target,), kwargs={"batch": Batch("job", 1)})
             thread.start()
             until = time.monotonic() + 120
-            while not looking.number("SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+            while not looking.query_number("SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
                 assert time.monotonic() < until
                 time.sleep(0.05)
             newer._java.commit()
@@ -272,7 +372,81 @@ class TestJdbc:
         assert not thread.is_alive()
 
         assert applied.rows() == [(1, "new", 0)]
-        assert target.applied(spark, "job") == 2
+        assert target.last_batch(spark, "job") == 2
+
+    @pytest.mark.postgres
+    def test_types_that_spark_writes_as_texts_only_are_written(
+        self, spark: SparkSession, postgres: Postgres, request: pytest.FixtureRequest
+    ) -> None:
+        target = jdbc(postgres.url, "kinds", {"user": "kdsl", "password": PASSWORD})
+        target._attach_driver(spark)
+        postgres.execute(
+            """
+            CREATE SCHEMA "Odd"; CREATE TYPE "Odd"."Mood" AS ENUM ('sad', 'happy'); CREATE TYPE mood AS ENUM ('ok');
+            CREATE TABLE kinds (
+                id uuid PRIMARY KEY, doc jsonb, plain json, own mood, other "Odd"."Mood", ids uuid[], words text[],
+                at inet, name varchar(9), clock time(3), clocks time[]
+            );
+            """
+        )
+        first, second = "6f1e5b9a-2c3d-4e5f-8a9b-0c1d2e3f4a5b", "00000000-0000-0000-0000-000000000000"
+        schema = (
+            f"{ROW_KIND} string, id string, doc string, plain string, own string, other string, ids array<string>, "
+            "words array<string>, at string, name string, clock time(6), clocks array<time(6)>"
+        )
+        spark.conf.set(TIME_TYPE_SETTING, "true")
+        request.addfinalizer(lambda: spark.conf.unset(TIME_TYPE_SETTING))
+        clock = time_of_day(12, 30, 0, 250_000)
+        row = ('{"a": 1}', "[1]", "ok", "happy", [second], ["x y"], "192.0.2.1", "n", clock, [clock, None])
+        rows = [("+I", first, *row), ("+I", second, *[None] * len(row))]
+        Changelog(spark.createDataFrame(rows, schema), keys=["id"]).apply_to(target)
+        rows = [("+U", first, '{"b": 2}', *row[1:]), ("-D", second, *row)]
+        Changelog(spark.createDataFrame(rows, schema), keys=["id"]).apply_to(target)
+
+        shown = postgres.execute(
+            "SELECT id, doc->'b', plain->0, own, other, ids, words, at, name, clock, clocks FROM kinds"
+        )
+        expected = [first, "2", "1", "ok", "happy", f"{{{second}}}", '{"x y"}', "192.0.2.1", "n"]
+        expected += ["12:30:00.25", "{12:30:00.25,NULL}"]
+        assert shown.splitlines() == ["\t".join(expected)]
+
+    @pytest.mark.postgres
+    @pytest.mark.parametrize(
+        "constraint",
+        ["UNIQUE", "NOT NULL UNIQUE", "UNIQUE DEFERRABLE", "NOT NULL UNIQUE DEFERRABLE INITIALLY DEFERRED"],
+    )
+    def test_unique_values_that_rows_of_a_batch_swap_are_written(
+        self, constraint: str, spark: SparkSession, postgres: Postgres
+    ) -> None:
+        target = jdbc(postgres.url, "swaps", {"user": "kdsl", "password": PASSWORD})
+        target._attach_driver(spark)
+        postgres.execute(
+            f"""
+            DROP TABLE IF EXISTS swaps;
+            CREATE TABLE swaps (
+                id bigint PRIMARY KEY, name varchar(20) {constraint}, number int {constraint}, ref uuid {constraint},
+                kept text DEFAULT 'kept'
+            );
+            """
+        )
+        schema = f"{ROW_KIND} string, id bigint, name string, number int, ref string"
+        refs = [f"00000000-0000-0000-0000-00000000000{n}" for n in range(4)]
+
+        def apply(*rows: tuple[Any, ...]) -> None:
+            Changelog(spark.createDataFrame(list(rows), schema), keys=["id"]).apply_to(target)
+
+        def there() -> list[str]:
+            return postgres.execute(
+                "SELECT id, name, number, right(ref::text, 1), kept FROM swaps ORDER BY id"
+            ).splitlines()
+
+        apply(*(("+I", n, f"n{n}", n, refs[n]) for n in range(4)))
+        apply(*(("+U", n, f"n{(n + 1) % 3}", (n + 2) % 3, refs[(n + 1) % 3]) for n in range(3)))
+        assert there() == ["0\tn1\t2\t1\tkept", "1\tn2\t0\t2\tkept", "2\tn0\t1\t0\tkept", "3\tn3\t3\t3\tkept"]
+
+        with pytest.raises(ChangelogError, match="duplicate key value"):
+            apply(("+U", 0, "n3", 2, refs[1]))  # no swap: the other row keeps the value
+        assert there()[0] == "0\tn1\t2\t1\tkept"
 
     def test_columns_that_the_table_lacks_are_told(self, spark: SparkSession, tmp_path: Path) -> None:
         applied = made("derby-merge", spark, tmp_path)
@@ -285,7 +459,7 @@ class TestJdbc:
     ) -> None:
         made("derby-merge", spark, tmp_path)
         source = Source(spark, tmp_path / "in")
-        with pytest.raises(ChangelogError, match=r"jdbc\('jdbc:derby:.*/d', 'nowhere'\): .*NOWHERE"):
+        with pytest.raises(ChangelogError, match=r"jdbc\('jdbc:derby', 'nowhere'\): .*NOWHERE"):
             source.run(jdbc(f"jdbc:derby:{tmp_path}/d;create=true", "nowhere"), tmp_path / "checkpoint")
 
     def test_a_batch_that_fails_leaves_nothing(self, spark: SparkSession, tmp_path: Path) -> None:
@@ -297,16 +471,16 @@ class TestJdbc:
             Changelog(bad, keys=["id"]).apply_to(applied.target, batch=Batch("job", 1))
 
         assert applied.rows() == [(1, "ann", 1)]
-        assert applied.target.applied(spark, "job") == 0
-        with applied.target._connected(spark) as connection:  # type: ignore[attr-defined]
+        assert applied.target.last_batch(spark, "job") == 0
+        with applied.target._connect(spark) as connection:  # type: ignore[attr-defined]
             assert connection.tables("kdsl_") == ["kdsl_changelog_batches"]
 
     def test_what_a_batch_that_was_cut_off_has_left_is_dropped(self, spark: SparkSession, tmp_path: Path) -> None:
         applied = made("derby-merge", spark, tmp_path)
         target: Any = applied.target
         run(target, spark, f"CREATE TABLE {target._stage_prefix('job')}0u (id INT)", "CREATE TABLE kdsl_mine (id INT)")
-        assert target.applied(spark, "job") is None
-        with target._connected(spark) as connection:
+        assert target.last_batch(spark, "job") is None
+        with target._connect(spark) as connection:
             assert connection.tables("kdsl_") == ["kdsl_mine"]
 
     @pytest.mark.postgres
@@ -327,7 +501,9 @@ class TestJdbc:
         assert caught.value.__cause__ is None
         keyless = f"{table}_k"
         run(applied.target, spark, f"CREATE TABLE {keyless} (id BIGINT, name TEXT, visits INT)")  # type: ignore[arg-type]
-        with pytest.raises(ChangelogError, match="a PRIMARY KEY or a UNIQUE constraint of the key, or pass dialect"):
+        with pytest.raises(
+            ChangelogError, match=r"a PRIMARY KEY or a UNIQUE constraint on the key to .*, or pass dialect"
+        ):
             Changelog(changes(spark, ("+I", 1, "a", 1)), keys=["id"]).apply_to(
                 jdbc(postgres.url, keyless, {"user": "kdsl", "password": PASSWORD})
             )
@@ -338,18 +514,18 @@ class TestJdbc:
 
 def test_arguments_of_the_other_kind_of_dataframe_are_told(spark: SparkSession, tmp_path: Path) -> None:
     batch = Changelog(changes(spark, ("+I", 1, "a", 1)), keys=["id"])
-    with pytest.raises(ChangelogError, match="is no stream, and 'checkpoint=' is a stream's"):
+    with pytest.raises(ChangelogError, match="is not a stream; omit 'checkpoint=', which is only for streams"):
         batch.apply_to(memory(), checkpoint=str(tmp_path))
     stream = Changelog(spark.readStream.format("rate").load(), keys=["value"])
-    with pytest.raises(ChangelogError, match="give checkpoint=, the folder of the query's progress"):
+    with pytest.raises(ChangelogError, match="pass checkpoint=, the checkpoint folder of the query"):
         stream.apply_to(memory())
-    with pytest.raises(ChangelogError, match="gives all rows with each batch, and no change; use 'update'"):
+    with pytest.raises(ChangelogError, match="returns all rows in each batch, not changes; use 'update'"):
         stream.apply_to(memory(), checkpoint=str(tmp_path), output_mode="complete")
 
 
 def test_memory_gives_rows_by_key_and_as_a_dataframe(spark: SparkSession) -> None:
     target = memory()
-    with pytest.raises(ChangelogError, match="its columns are not known"):
+    with pytest.raises(ChangelogError, match="its columns are unknown"):
         target.frame(spark)
     Changelog(changes(spark, ("+I", 2, "b", 1), ("+I", 1, "a", 1)), keys=["id"]).apply_to(target)
 

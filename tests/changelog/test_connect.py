@@ -33,6 +33,6 @@ def test_batches_go_into_memory_and_the_rest_is_refused(connect: ConnectServer, 
 
     assert found["rows"] == [{"id": 2, "name": "c"}]
     on_delta, on_jdbc, in_memory = found["told"]
-    assert "delta('/t'): a session of Spark Connect has no JVM at hand" in on_delta
-    assert "jdbc('jdbc:derby:memory:d', 't'): a session of Spark Connect has no JVM at hand" in on_jdbc
-    assert "works on the batches of a stream in a process of its server" in in_memory
+    assert "delta('/t'): kdsl calls Delta through the session's JVM" in on_delta
+    assert "jdbc('jdbc:derby', 't'): the transaction of a batch runs through the JDBC driver" in on_jdbc
+    assert "processes the batches of a stream in a process of its server" in in_memory

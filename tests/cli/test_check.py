@@ -34,7 +34,7 @@ class TestCheck:
             "'erliest' (did you mean 'earliest'?)",
             "key_prefix='k_', but this key column does not begin with it",
             "a watermark needs a TIMESTAMP or TIMESTAMP_LTZ column, but this is DOUBLE",
-            "there is no metadata 'ofset' to read (did you mean 'offset'?)",
+            "there is no metadata 'ofset' (did you mean 'offset'?)",
         ):
             assert expected in done.stdout
         assert told == {13, 15, 16, 17, 18, 22, 23, 25}
@@ -46,10 +46,30 @@ class TestCheck:
 
         assert done.exit_code == 0
         assert "2 tables checked: 1 warning" in done.stdout
-        assert "names no single topic" in done.stdout
+        assert "does not name a single topic" in done.stdout
 
     def test_one_table_of_a_file(self) -> None:
         assert run("check", f"{GOOD}:Orders").stdout == "1 table checked: no problems\n"
+
+    def test_one_table_by_the_name_of_its_class(self, tmp_path: Path) -> None:
+        (tmp_path / "tables.py").write_text(
+            "from kdsl import Col, Json, KafkaTable\n\n"
+            "class UserClicks(KafkaTable, name='clicks', topic='clicks', value=Json()):\n    n: Col[int]\n\n"
+            "class Others(KafkaTable, topic='others', value=Json()):\n    n: Col[int]\n"
+        )
+        for name in ("UserClicks", "clicks"):
+            assert "1 table checked" in run("check", f"{tmp_path}/tables.py:{name}").stdout
+        assert "has no table 'Clicks'" in run("check", f"{tmp_path}/tables.py:Clicks").stdout
+
+    def test_a_format_that_can_only_be_read_is_no_error(self, tmp_path: Path) -> None:
+        (tmp_path / "tables.py").write_text(
+            "from kdsl import Col, DebeziumJson, KafkaTable\n\n"
+            "class Orders(KafkaTable, topic='orders', value=DebeziumJson(schema_include=True)):\n    n: Col[int]\n"
+        )
+        done = run("check", f"{tmp_path}/tables.py")
+        assert done.exit_code == 0
+        assert "(the table can only be read)" in done.stdout
+        assert run("check", f"{tmp_path}/tables.py", "--direction", "write").exit_code == 1
 
     def test_json_for_machines(self) -> None:
         done = run("check", "--json", str(TABLES / "eight_mistakes.py"))
@@ -57,7 +77,7 @@ class TestCheck:
 
         assert done.exit_code == 1
         assert (document["tables"], document["errors"], len(document["problems"])) == (["Orders"], 8, 8)
-        assert set(document["problems"][0]) == {"code", "message", "fix", "where", "severity"}
+        assert set(document["problems"][0]) == {"code", "message", "fix", "where", "severity", "option", "property"}
 
     def test_a_document(self, tmp_path: Path) -> None:
         path = tmp_path / "tables.yaml"
@@ -142,7 +162,7 @@ class TestCheck:
             "class Orders(KafkaTable, topic_pattern='x[bold]:key:\\\\[(', value=Json()):\n    a: Col[int]\n"
         )
 
-        assert r"topic_pattern='x[bold]:key:\\[(' is no regular expression" in run("check", str(path)).stdout
+        assert r"topic_pattern='x[bold]:key:\\[(' is not a regular expression" in run("check", str(path)).stdout
 
 
 class TestPlan:

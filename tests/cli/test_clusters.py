@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from kdsl.cli.app import app
-from kdsl.cli.clusters import given_cluster
+from kdsl.cli.app import app, main
+from kdsl.cli.clusters import cluster_from_options
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "sql"
 
@@ -32,12 +33,12 @@ def run(*arguments: str) -> Result:
 
 
 def test_a_registry_goes_with_the_brokers() -> None:
-    cluster = given_cluster("b:1", None, None, ["a=b=c"], "http://r", ["basic-auth.user-info=u:p"])
+    cluster = cluster_from_options("b:1", None, None, ["a=b=c"], "http://r", ["basic-auth.user-info=u:p"])
 
     assert cluster is not None
-    assert cluster.properties.revealed() == {"a": "b=c"}
+    assert cluster.properties.reveal() == {"a": "b=c"}
     assert cluster.registry is not None
-    assert (cluster.registry.url, cluster.registry.properties.revealed()) == (
+    assert (cluster.registry.url, cluster.registry.properties.reveal()) == (
         "http://r",
         {"basic-auth.user-info": "u:p"},
     )
@@ -47,11 +48,11 @@ def test_a_document_keeps_its_registry_unless_another_one_is_given(
     document: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KDSL_REGISTRY", "http://environment")
-    own = given_cluster(None, document, None, None, "http://environment")
-    more = given_cluster(None, document, None, None, None, ["k=v"])
-    other = given_cluster(None, document, None, None, "http://other")
+    own = cluster_from_options(None, document, None, None, "http://environment")
+    more = cluster_from_options(None, document, None, None, None, ["k=v"])
+    other = cluster_from_options(None, document, None, None, "http://other")
 
-    assert [c.registry and (c.registry.url, c.registry.properties.revealed()) for c in (own, more, other) if c] == [
+    assert [c.registry and (c.registry.url, c.registry.properties.reveal()) for c in (own, more, other) if c] == [
         ("http://own", {"x.y": "z"}),
         ("http://own", {"x.y": "z", "k": "v"}),
         ("http://other", {}),
@@ -62,11 +63,11 @@ def test_the_environment_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("KDSL_BOOTSTRAP_SERVERS", "b:1")
     monkeypatch.setenv("KDSL_REGISTRY", "http://r")
     monkeypatch.setenv("KDSL_REGISTRY_PROPERTIES_BASIC_AUTH_USER_INFO", "u:p")
-    cluster = given_cluster("b:1", registry="http://r")
+    cluster = cluster_from_options("b:1", registry="http://r")
 
     assert cluster is not None
     assert cluster.registry is not None
-    assert cluster.registry.properties.revealed() == {"basic.auth.user.info": "u:p"}
+    assert cluster.registry.properties.reveal() == {"basic.auth.user.info": "u:p"}
 
 
 @pytest.mark.parametrize(
@@ -74,13 +75,13 @@ def test_the_environment_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None
     [{"properties": ["a=b"]}, {"registry": "http://r"}, {"registry_properties": ["a=b"]}],
 )
 def test_settings_without_brokers_are_refused(settings: dict[str, object]) -> None:
-    with pytest.raises(typer.BadParameter, match="goes with --bootstrap or --cluster-file"):
-        given_cluster(None, **settings)  # type: ignore[arg-type]
+    with pytest.raises(typer.BadParameter, match="needs --bootstrap or --cluster-file"):
+        cluster_from_options(None, **settings)  # type: ignore[arg-type]
 
 
 def test_settings_of_a_registry_need_one() -> None:
-    with pytest.raises(typer.BadParameter, match="goes with --registry"):
-        given_cluster("b:1", registry_properties=["a=b"])
+    with pytest.raises(typer.BadParameter, match="needs --registry"):
+        cluster_from_options("b:1", registry_properties=["a=b"])
 
 
 @pytest.mark.parametrize("option", ["--property", "--registry-property", "-D", "-c"])
@@ -110,3 +111,28 @@ def test_a_table_of_a_registry_is_refused_before_it_runs(tmp_path: Path) -> None
     assert "registry" in run("run", "--dry-run", "--bootstrap", "b:1", str(path)).output
     assert run("run", "--dry-run", "--bootstrap", "b:1", str(path)).exit_code == 1
     assert run("run", "--dry-run", "--bootstrap", "b:1", "--registry", "http://r", str(path)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("properties: {sasl.password: *HUSH}", ":4: the document is not valid YAML"), (None, "No such file")],
+)
+def test_a_document_that_cannot_be_read_is_an_error_and_no_traceback(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str | None,
+    told: str,
+) -> None:
+    path = tmp_path / "clusters.yaml"
+    if text is not None:
+        path.write_text(f"clusters:\n  a:\n    bootstrap_servers: b:1\n    {text}\n")
+    monkeypatch.setattr(sys, "argv", ["kdsl", "lag", "--group", "g", "--cluster-file", str(path)])
+
+    with pytest.raises(SystemExit) as end:
+        main()
+
+    shown = "".join(capsys.readouterr())
+    assert end.value.code in (1, 2)
+    assert told in " ".join(shown.replace("│", " ").split())
+    assert "HUSH" not in shown

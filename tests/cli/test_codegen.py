@@ -100,8 +100,8 @@ def test_json_holds_the_source_and_the_notes(monkeypatch: pytest.MonkeyPatch) ->
     ("arguments", "told"),
     [
         (["avro", "nope.avsc"], "the file 'nope.avsc' cannot be read"),
-        (["avro", "data/tables.sql"], "an Avro schema is JSON, and this is none"),
-        (["json-schema", "data/tables.sql"], "is no JSON"),
+        (["avro", "data/tables.sql"], "an Avro schema must be JSON, and this is not"),
+        (["json-schema", "data/tables.sql"], "is not valid JSON"),
         (["ddl", "nope.sql"], "there is no file 'nope.sql'"),
         (["proto", "nope.proto"], "the file 'nope.proto' cannot be read"),
     ],
@@ -122,7 +122,7 @@ def test_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
     for out, told in (
         (tmp_path / "none" / "x.py", "cannot be written"),
         (tmp_path, "cannot be written"),
-        (packed, "no UTF-8"),
+        (packed, "not UTF-8"),
     ):
         done = CliRunner().invoke(app, ["codegen", "avro", str(schema), "--out", str(out)])
 

@@ -15,7 +15,7 @@ import pytest
 from kdsl.cli.kafka import Login
 from kdsl.cluster import Cluster, Registry
 from kdsl.registry import RegistryClient
-from kdsl.run.cluster.brokers import Brokers
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.testing import RunningKafka
 from kdsl.testing._watchdog import wait_ended
 from kdsl.testing.ports import answers
@@ -73,8 +73,8 @@ def test_it_runs_until_it_is_stopped(kafka_command: Command) -> None:
     assert "its data is gone" in kafka_command("stop")
     assert not answers(started["brokers"][0]["port"])
     assert not Path(started["data_dir"]).exists()
-    assert kafka_command("stop") == "Kafka does not run\n"
-    assert kafka_command("status", code=1) == "Kafka does not run\n"
+    assert kafka_command("stop") == "Kafka is not running\n"
+    assert kafka_command("status", code=1) == "Kafka is not running\n"
 
 
 def test_a_folder_keeps_the_data_and_a_dead_broker_is_told(kafka_command: Command, tmp_path: Path) -> None:
@@ -105,10 +105,10 @@ def test_a_login_works_from_other_processes_with_the_file_that_is_written(
     started = json.loads(kafka_command("start", "--security", security, "--topic", "orders:2", "--json"))
     cluster = Cluster.from_yaml(started["cluster_file"])
 
-    assert Brokers(cluster, "test").topics(["orders"])["orders"].partitions == 2
+    assert LibrdkafkaAdmin(cluster, "test").topics(["orders"])["orders"].partitions == 2
     assert Path(started["cluster_file"]).stat().st_mode & 0o077 == 0
     assert "runs already" in kafka_command("start", "--security", security, "--topic", "late")
-    assert "late" in Brokers(cluster, "test").names()
+    assert "late" in LibrdkafkaAdmin(cluster, "test").names()
     left = [psutil.Process(service["pid"]) for service in started["services"]]
     assert len(left) == (security == "oauth_signed")
 

@@ -17,9 +17,9 @@ from typer.testing import CliRunner, Result
 
 from kdsl.cli.app import app
 from kdsl.cluster import Cluster
+from kdsl.diagnostics.lag import Lag, LagReader, PartitionLag
 from kdsl.errors import KdslError
-from kdsl.inspect.lag import Lag, LagReader, PartitionLag
-from kdsl.run.cluster.brokers import Brokers
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 
@@ -29,7 +29,7 @@ command = import_module("kdsl.cli.lag")
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The age of records is waited for as long as it takes: what is shown is that it comes."""
-    monkeypatch.setattr("kdsl.inspect.lag._PATIENCE", 60.0)
+    monkeypatch.setattr("kdsl.diagnostics.lag._PATIENCE", 60.0)
 
 
 def run(*arguments: str) -> Result:
@@ -38,7 +38,7 @@ def run(*arguments: str) -> Result:
 
 def commit(kafka: RunningKafka, group: str, topic: str, **offsets: int) -> None:
     positions = {(topic, int(partition.removeprefix("p"))): at for partition, at in offsets.items()}
-    brokers = Brokers(Cluster(kafka.bootstrap_servers), "test")
+    brokers = LibrdkafkaAdmin(Cluster(kafka.bootstrap_servers), "test")
     until = time.monotonic() + 120
     while brokers.group_offsets(group) != positions:  # a new group's coordinator may take a moment
         with suppress(KdslError):
@@ -187,11 +187,11 @@ def test_the_live_table_stays_while_brokers_are_away_and_goes_on_when_they_are_b
 
     shown = StringIO()
     monkeypatch.setattr(command, "out", Console(file=shown, force_terminal=True, width=160, height=50))
-    command._live(look, seen(1_111), 0.0)
+    command._update_live(look, seen(1_111), 0.0)
 
     first, away, again = (shown.getvalue().index(text) for text in ("1,111", "nobody answers", "2,222"))
     assert first < away < again
-    assert "asked again and again: nobody answers" in shown.getvalue()[away - 80 : again]
+    assert "retrying: nobody answers" in shown.getvalue()[away - 80 : again]
     assert "1,111" in shown.getvalue()[away - 2_000 : away]
     assert "nobody answers" not in shown.getvalue()[again:]
 
@@ -199,7 +199,7 @@ def test_the_live_table_stays_while_brokers_are_away_and_goes_on_when_they_are_b
 @pytest.mark.kafka
 def test_one_reader_asks_again_after_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 2e9
-    monkeypatch.setattr("kdsl.inspect.lag.time", SimpleNamespace(monotonic=time.monotonic, time=lambda: now))
+    monkeypatch.setattr("kdsl.diagnostics.lag.time", SimpleNamespace(monotonic=time.monotonic, time=lambda: now))
 
     def asked(reader: LagReader) -> Lag:
         until = time.monotonic() + 120
@@ -235,7 +235,7 @@ class TestNothingToSee:
         done = run("--group", f"order-{topic}", "--bootstrap", kdsl_kafka.bootstrap_servers)
 
         assert done.exit_code == 1
-        assert f"knows no group 'order-{topic}' (did you mean 'orders-{topic}'?)" in str(done.exception)
+        assert f"has no group 'order-{topic}' (did you mean 'orders-{topic}'?)" in str(done.exception)
 
     def test_a_topic_that_is_gone_is_named(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
@@ -259,7 +259,7 @@ class TestNothingToSee:
     @pytest.mark.parametrize(
         ("arguments", "told"),
         [
-            ((), "write a table, --group or --checkpoint"),
+            ((), "name a table, or use --group or --checkpoint"),
             (("--group", "g", "--checkpoint", "c"), "one of --group and --checkpoint"),
         ],
     )
@@ -271,7 +271,7 @@ class TestNothingToSee:
 
     @pytest.mark.parametrize(
         ("made", "told"),
-        [((), "is no checkpoint"), (("offsets", "commits"), "has not finished a batch")],
+        [((), "is not the checkpoint"), (("offsets", "commits"), "has not finished a batch")],
     )
     def test_no_checkpoint(self, tmp_path: Path, made: tuple[str, ...], told: str) -> None:
         for name in made:

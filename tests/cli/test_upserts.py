@@ -44,7 +44,7 @@ class TestWithoutABroker:
 
         assert done.exit_code == 1
         assert (
-            "'sink.buffer-flush.max-rows': 5 and 'sink.buffer-flush.interval' of 0 s do not make a buffer"
+            "'sink.buffer-flush.max-rows': 5 and 'sink.buffer-flush.interval' of 0 s must both be set or both be zero"
             in done.stdout
         )
         assert "the connector 'upsert-kafka' has no option 'scan.startup.mode'" in done.stdout
@@ -124,7 +124,7 @@ class TestWithABroker:
         at = ("--bootstrap", kdsl_kafka.bootstrap_servers)
 
         assert kdsl("verify", f"{users}:Users", f"{users}:Users", "--by", "user_id,name", *at).exit_code == 0
-        assert "knows no group 'KafkaSource-Users'" in str(kdsl("lag", users, *at).exception)
+        assert "has no group 'KafkaSource-Users'" in str(kdsl("lag", users, *at).exception)
 
     def test_codegen_of_the_topic(self, kdsl_kafka: RunningKafka, users: str) -> None:
         topic = Path(users).read_text(encoding="utf-8").partition("topic: ")[2].partition(",")[0]

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 
-from kdsl import Csv, Json, KafkaTable, Raw
+from kdsl import Csv, DebeziumJson, Json, KafkaTable, OggJson, Raw
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.definition import MISSING, ColumnDef, Expression, Role, TableDef, WatermarkDef
 from kdsl.declare.metadata import METADATA
@@ -48,6 +48,9 @@ OPTIONS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "delivery": st.sampled_from(["none", "exactly-once"]),
         "discovery": st.timedeltas(),
         "partitioner": st.sampled_from(["fixed", "package.module:function"]),
+        "cdc_events_duplicate": st.booleans(),
+        "changelog": st.sampled_from(["full", "upsert"]),
+        "changelog_buckets": st.integers(1, 65_536),
     },
 )
 STARTS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
@@ -55,7 +58,7 @@ STARTS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {},
         {"startup": "earliest-offset"},
         {"startup": "timestamp", "startup_timestamp": 1_700_000_000_123},
-        {"startup": "specific-offsets", "startup_offsets": "partition:0,offset:42;partition:1,offset:300"},
+        {"startup": "specific-offsets", "startup_offsets": {0: 42, 1: 300}},
         {"bounded": "latest-offset"},
         {"bounded": "timestamp", "bounded_timestamp": 0},
     ]
@@ -63,8 +66,6 @@ STARTS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
 UPSERTS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
-        "changelog": st.sampled_from(["full", "upsert"]),
-        "changelog_buckets": st.integers(1, 65_536),
         "buffer_rows": st.integers(0, 1000),
         "buffer_interval": st.timedeltas(),
     },
@@ -75,6 +76,7 @@ FORMATS: st.SearchStrategy[Format] = st.sampled_from(
         *(Csv(field_delimiter="|"), Csv(null_literal='"'), Raw(charset="GBK")),
     ]
 )  # fmt: skip
+CHANGES: st.SearchStrategy[Format] = st.sampled_from([DebeziumJson(), DebeziumJson(truncate="apply"), OggJson()])
 PROPERTIES = st.dictionaries(
     st.sampled_from(["group.id", "bootstrap.servers", "acks", "client.id", "a\"b'c"]),
     st.sampled_from(["x", "localhost:9092", "${env:SOME}", "ü\n"]),
@@ -106,13 +108,14 @@ def tables(
         common = {name: value for name, value in (said | moments).items() if name not in UpsertOptions.without}
         options = UpsertOptions(**common, **draw(UPSERTS))
         marked, keys = False, []
+    if isinstance(options, UpsertOptions) or options.cdc_events_duplicate:  # whose primary key may be NOT NULL
         columns = [attrs.evolve(c, default=MISSING) if c.name in primary else c for c in columns]
     return TableDef(
         draw(NAMES | AWKWARD),
         tuple(attrs.evolve(c, key=marked and c.name in keys) for c in columns),
         options=options,
         key_format=draw(st.none() | FORMATS),
-        value_format=draw(st.none() | FORMATS),
+        value_format=draw(st.none() | FORMATS | CHANGES),
         key_fields=None if marked else tuple(keys),
         primary_key=tuple(primary),
         watermarks=tuple(WatermarkDef(n, draw(st.sampled_from(["5 seconds", "0 s", "PT1M"]))) for n in timed),

@@ -68,7 +68,7 @@ def test_what_avro_cannot_hold_is_told() -> None:
     class Wrong(KafkaTable, topic="t", value=Json()):
         a: Col[dict[int, str]]
 
-    with pytest.raises(CodegenError, match="Wrong: no Avro schema holds its columns: a: "):
+    with pytest.raises(CodegenError, match="Wrong: Avro cannot represent its columns: a: "):
         to_avro(Wrong.definition())
     with pytest.raises(CodegenError, match="no columns in the message key"):
         to_avro(Wrong.definition(), side="key")

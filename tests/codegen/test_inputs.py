@@ -14,14 +14,15 @@ import attrs
 import pytest
 
 from kdsl import Protobuf, ResolveError
-from kdsl.codegen import CodegenError, Draft, to_python
+from kdsl.codegen import CodegenError, TableDraft, to_python
 from kdsl.codegen.inputs.avro import avro_draft
 from kdsl.codegen.inputs.ddl import ddl_drafts
 from kdsl.codegen.inputs.json_schema import json_schema_draft
-from kdsl.codegen.inputs.protobuf import protobuf_file
+from kdsl.codegen.inputs.protobuf import protobuf_draft
 from kdsl.declare.definition import MISSING, TableDef
 from kdsl.resolve import problems
 from kdsl.types import model as t
+from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
 from tests.codegen.tables import definitions, module
 
 DATA = Path(__file__).parent / "data"
@@ -31,7 +32,7 @@ def record(*fields: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": list(fields), **more}
 
 
-def declared(draft: Draft, tmp_path: Path) -> TableDef:
+def declared(draft: TableDraft, tmp_path: Path) -> TableDef:
     (found,) = definitions(module(to_python(draft), tmp_path))
     return found
 
@@ -42,7 +43,7 @@ def without_classes(table: TableDef) -> TableDef:
 
 
 class TestAvro:
-    def draft(self) -> Draft:
+    def draft(self) -> TableDraft:
         return avro_draft(json.loads((DATA / "orders.avsc").read_text(encoding="utf-8")), topic="orders")
 
     def test_the_module_declares_the_table_of_the_schema(self, tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ class TestAvro:
         assert plain.table.value_format.identifier == "avro"
         assert other.table.value_format is not None
         assert other.table.value_format.identifier == "avro-confluent"
-        assert "a is a union of other types, or in another order" in other.notes[0]
+        assert "a is a union with other types, or with another order" in other.notes[0]
 
     @pytest.mark.parametrize(
         ("kind", "default", "value"),
@@ -135,22 +136,22 @@ class TestAvro:
         inner = record({"name": "x", "type": kind, "default": default}, name="Inner")
         draft = avro_draft(record({"name": "r", "type": inner}, {"name": "y", "type": "int", "default": "text"}))
 
-        assert f"r.x: the default {default!r} is not taken over" in draft.notes
-        assert "y: the default 'text' is not taken over" in draft.notes
+        assert f"r.x: the default {default!r} was omitted" in draft.notes
+        assert "y: the default 'text' was omitted" in draft.notes
         assert declared(draft, tmp_path).problems == ()
 
     def test_a_default_that_is_none_of_its_type_is_told(self) -> None:
         draft = avro_draft(record({"name": "a", "type": {"type": "int", "logicalType": "date"}, "default": "x"}))
 
         assert draft.table.columns[0].default is MISSING
-        assert "a: the default 'x' is not taken over" in draft.notes
+        assert "a: the default 'x' was omitted" in draft.notes
 
     def test_a_default_of_a_record_that_lacks_a_member_is_told(self) -> None:
         inner = record({"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 3})
         draft = avro_draft(record({"name": "a", "type": {**inner, "name": "I"}, "default": {"y": 1}}))
 
         assert draft.table.columns[0].default is MISSING
-        assert "a: the default {'y': 1} is not taken over" in draft.notes
+        assert "a: the default {'y': 1} was omitted" in draft.notes
 
     def test_a_default_of_a_choice_is_the_row_of_its_members(self, tmp_path: Path) -> None:
         draft = avro_draft(record({"name": "a", "type": ["int", "string"], "default": 5}))
@@ -162,12 +163,12 @@ class TestAvro:
     def test_a_record_that_holds_itself_is_told(self) -> None:
         schema = record({"name": "next", "type": ["null", "R"]})
 
-        with pytest.raises(CodegenError, match="holds itself"):
+        with pytest.raises(CodegenError, match="contains itself"):
             avro_draft(schema)
 
     @pytest.mark.parametrize("schema", ["string", {"type": "array", "items": "int"}, {"type": "nothing"}, 5])
     def test_what_is_no_record_is_told(self, schema: Any) -> None:
-        with pytest.raises(CodegenError, match="gives no table"):
+        with pytest.raises(CodegenError, match="cannot be converted to a table"):
             avro_draft(schema)
 
     def test_empty_records(self, tmp_path: Path) -> None:
@@ -197,8 +198,18 @@ class TestAvro:
         for _ in range(900):
             schema = {"type": "array", "items": schema}
 
-        with pytest.raises(CodegenError, match="nested too deeply"):
+        with pytest.raises(CodegenError, match="nested more than 100 levels deep"):
             avro_draft(record({"name": "a", "type": schema}))
+
+    @pytest.mark.parametrize(("levels", "limit"), [(14, "10,000 columns and members"), (60, "100,000 types")])
+    def test_more_members_than_can_be_written_are_refused_with_the_limit(self, levels: int, limit: str) -> None:
+        schema: Any = "int"
+        for i in range(levels):
+            fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"R{i - 1}" if i else "int"}]
+            schema = {"type": "record", "name": f"R{i}", "fields": fields}
+
+        with pytest.raises(CodegenError, match=f"more than {limit}"):
+            avro_draft(schema)
 
     def test_the_same_record_twice_is_one_class_and_equal_names_are_kept_apart(self, tmp_path: Path) -> None:
         a = {"type": "record", "name": "x.Address", "fields": [{"name": "a", "type": "int"}]}
@@ -216,7 +227,7 @@ class TestAvro:
 
 class TestProtobuf:
     def test_the_module_declares_the_table_of_the_message(self, tmp_path: Path) -> None:
-        draft = protobuf_file(str(DATA / "shop.proto"), topic="orders")
+        draft = protobuf_draft(str(DATA / "shop.proto"), topic="orders")
 
         found = declared(draft, tmp_path)
 
@@ -230,24 +241,24 @@ class TestProtobuf:
         file.write_text('syntax = "proto3"; package p; message A { int32 a = 1; } message B { int32 b = 1; }')
 
         with pytest.raises(CodegenError, match="name one of them with --message"):
-            protobuf_file(str(file))
+            protobuf_draft(str(file))
         with pytest.raises(CodegenError, match=r"there is no message 'C'.*p\.A.*p\.B"):
-            protobuf_file(str(file), message="C")
-        assert [protobuf_file(str(file), message=name).table.name for name in ("B", "p.B")] == ["B", "B"]
+            protobuf_draft(str(file), message="C")
+        assert [protobuf_draft(str(file), message=name).table.name for name in ("B", "p.B")] == ["B", "B"]
 
     def test_a_file_without_a_message_is_told(self, tmp_path: Path) -> None:
         file = tmp_path / "none.proto"
         file.write_text('syntax = "proto3"; enum E { A = 0; }')
 
         with pytest.raises(CodegenError, match="the file has no message"):
-            protobuf_file(str(file))
+            protobuf_draft(str(file))
 
     def test_a_module_finds_its_file_from_every_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "protos {1}").mkdir()
         (tmp_path / "protos {1}" / "a.proto").write_text('syntax = "proto3"; message A { int32 a = 1; }')
         (tmp_path / "tables").mkdir()
         monkeypatch.chdir(tmp_path)
-        draft = protobuf_file("protos {1}/a.proto", folders=("protos {1}",), beside="tables")
+        draft = protobuf_draft("protos {1}/a.proto", folders=("protos {1}",), beside="tables")
         source = to_python(draft)
         monkeypatch.chdir("/")
 
@@ -266,11 +277,36 @@ class TestJsonSchema:
         assert declared(draft, tmp_path) == draft.table
         assert problems(draft.table, "read") == []
 
+    def test_columns_that_are_called_like_the_marks_of_elements_and_values_have_classes(self, tmp_path: Path) -> None:
+        inner = {name: {"type": "object", "properties": {f"in {name}": {"type": "integer"}}} for name in ("[]", "{}")}
+        lists = {"type": "array", "items": {"type": "object", "properties": inner}}
+        draft = json_schema_draft({"type": "object", "properties": {**inner, "l": lists}}, topic="t")
+
+        assert declared(draft, tmp_path) == draft.table
+
+    @pytest.mark.parametrize("levels", [14, 40, 90])
+    def test_more_members_than_can_be_written_are_refused_with_the_limit(self, levels: int) -> None:
+        defs: dict[str, Any] = {"d0": {"type": "integer"}}
+        for i in range(1, levels):
+            below = {"$ref": f"#/$defs/d{i - 1}"}
+            defs[f"d{i}"] = {"type": "object", "properties": {"a": below, "b": below}}
+
+        with pytest.raises(CodegenError, match="more than 10,000 columns and members"):
+            json_schema_draft({"type": "object", "properties": {"x": below}, "$defs": defs})
+
+    def test_members_that_are_nested_too_deeply_are_refused_with_the_limit(self) -> None:
+        made: Any = {"type": "integer"}
+        for _ in range(120):
+            made = {"type": "array", "items": made}
+
+        with pytest.raises(CodegenError, match="nested more than 100 levels deep"):
+            json_schema_draft({"type": "object", "properties": {"x": made}})
+
     def test_recursion_and_other_files_are_told(self) -> None:
         node = {"type": "object", "properties": {"next": {"$ref": "#/definitions/n"}}}
         with pytest.raises(CodegenError, match="next: the schema '#/definitions/n' contains itself"):
             json_schema_draft({**node, "definitions": {"n": node}})
-        with pytest.raises(CodegenError, match="only those of one file, or of a registry, are read"):
+        with pytest.raises(CodegenError, match="references must be to the same file, or in a registry"):
             json_schema_draft({"type": "object", "properties": {"a": {"$ref": "other.json"}}})
         with pytest.raises(CodegenError, match="of an object"):
             json_schema_draft({"type": "string"})
@@ -302,7 +338,7 @@ class TestJsonSchema:
     def test_a_default_of_another_type_is_told_and_left_out(self, member: Any, tmp_path: Path) -> None:
         draft = json_schema_draft({"type": "object", "properties": {"a": member}})
 
-        assert draft.notes == (f"a: the default {member['default']!r} is not taken over",)
+        assert draft.notes == (f"a: the default {member['default']!r} was omitted",)
         assert declared(draft, tmp_path).problems == ()
 
     @pytest.mark.parametrize(
@@ -341,7 +377,7 @@ class TestDdl:
         assert [(p.where.line, p.where.position) for p in caught.value.problems] == [(1, 19)]
 
     def test_a_table_that_is_not_there(self) -> None:
-        with pytest.raises(CodegenError, match="declares no table of the name nope"):
+        with pytest.raises(CodegenError, match="declares no table with the name nope"):
             ddl_drafts(str(DATA / "tables.sql"), names=("nope",))
 
 
@@ -349,3 +385,46 @@ def test_generated_modules_can_be_imported_as_they_stand() -> None:
     golden = importlib.import_module("tests.codegen.golden.tables_sql")
 
     assert golden.UserBehavior.definition().name == "user_behavior"
+
+
+def test_connects_names_in_avro_say_the_types() -> None:
+    def annotated(kind: str, name: str) -> dict[str, Any]:
+        return {"type": kind, "connect.version": 1, "connect.name": name}
+
+    variable = {
+        "type": "record",
+        "name": "VariableScaleDecimal",
+        "namespace": "io.debezium.data",
+        "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
+        "connect.name": "io.debezium.data.VariableScaleDecimal",
+    }
+    decimal = {**annotated("bytes", "org.apache.kafka.connect.data.Decimal"), "logicalType": "decimal"}
+    fields = [
+        ("id", "long"),
+        ("amount", {**decimal, "scale": 2, "precision": 64}),
+        ("price", ["null", variable]),
+        ("day", annotated("int", "io.debezium.time.Date")),
+        ("at", ["null", annotated("long", "io.debezium.time.MicroTimestamp")]),
+        ("seen", ["null", annotated("string", "io.debezium.time.ZonedTimestamp")]),
+    ]
+    image = {"type": "record", "name": "Value", "fields": [{"name": n, "type": k} for n, k in fields]}
+    envelope = {
+        "type": "record",
+        "name": "Envelope",
+        "fields": [
+            {"name": "before", "type": ["null", image]},
+            {"name": "after", "type": ["null", "Value"]},
+            {"name": "op", "type": "string"},
+        ],
+    }
+    draft = avro_draft(envelope, topic="orders", name="orders", chosen=DebeziumAvroConfluent(url="http://localhost"))
+
+    assert {c.name: str(c.type) for c in draft.table.columns} == {
+        "id": "BIGINT NOT NULL",
+        "amount": "DECIMAL(38, 2) NOT NULL",
+        "price": "DECIMAL(38, 18)",
+        "day": "DATE NOT NULL",
+        "at": "TIMESTAMP(6)",
+        "seen": "TIMESTAMP_LTZ(6)",
+    }
+    assert draft.notes == ("price: each value has its own scale, and is rounded to that of DECIMAL(38, 18)",)

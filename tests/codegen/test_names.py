@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kdsl.codegen.names import attribute, class_name, symbol
+from kdsl.codegen.names import attribute_name, class_name, symbol_name
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,12 @@ from kdsl.codegen.names import attribute, class_name, symbol
     ],
 )
 def test_attributes(name: str, made: str) -> None:
-    assert attribute(name, (), of_table=True) == made
+    assert attribute_name(name, (), of_table=True) == made
 
 
 def test_names_that_become_the_same_are_told_apart() -> None:
-    assert attribute("a-b", ("a_b", "a_b_2")) == "a_b_3"
-    assert attribute("class", ("class_",)) == "class_2"
+    assert attribute_name("a-b", ("a_b", "a_b_2")) == "a_b_3"
+    assert attribute_name("class", ("class_",)) == "class_2"
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,6 @@ def test_classes(name: str, made: str) -> None:
 
 
 def test_symbols_of_enumerations_keep_away_from_the_names_of_texts() -> None:
-    assert [symbol(v, ()) for v in ("NEW", "title", "mro", "None", "a-b", "1")] == [
+    assert [symbol_name(v, ()) for v in ("NEW", "title", "mro", "None", "a-b", "1")] == [
         "NEW", "title_", "mro_", "None_", "a_b", "value_1",
     ]  # fmt: skip

@@ -11,9 +11,9 @@ import pytest
 
 from kdsl import AvroConfluent, Cluster, DebeziumAvroConfluent, ProtobufConfluent
 from kdsl.cluster import Registry
-from kdsl.codegen import CodegenError, Draft, to_python
-from kdsl.codegen.inputs.registry import registered_draft, registry_draft
-from kdsl.codegen.inputs.topic import seen
+from kdsl.codegen import CodegenError, TableDraft, to_python
+from kdsl.codegen.inputs.registry import draft_registered_schema, registry_draft
+from kdsl.codegen.inputs.topic import infer_side
 from kdsl.declare.definition import TableDef
 from kdsl.registry import RegisteredSchema, RegistryClient, SchemaReference, registry_client
 from kdsl.resolve import problems
@@ -56,7 +56,7 @@ def avro(*fields: tuple[str, Any], **more: Any) -> str:
     return json.dumps({"type": "record", "fields": [{"name": n, "type": k} for n, k in fields], **more})
 
 
-def declared(draft: Draft, tmp_path: Path) -> TableDef:
+def declared(draft: TableDraft, tmp_path: Path) -> TableDef:
     (found,) = definitions(module(to_python(draft), tmp_path))
     return found
 
@@ -110,12 +110,12 @@ message Other {{ string a = 1; }}
 
     frame = b"\0" + number.to_bytes(4, "big")
     messages = [frame + b"\2\2" + b"\x0a\x01x", frame + b"\0" + b"\x08\x05", frame + b"\0" + b"\x08\x06"]
-    of_topic = seen(messages, Cluster("localhost:1", registry=registry), None, "value")
+    of_topic = infer_side(messages, Cluster("localhost:1", registry=registry), None, "value")
     assert of_topic.format == draft.table.value_format
     assert of_topic.columns == draft.table.columns
-    assert of_topic.notes == ("the messages p.Other were met, too; the table is that of p.Order",)
+    assert of_topic.notes == ("there are also the messages p.Other; the table is that of p.Order",)
     with pytest.raises(CodegenError, match="are of the format 'protobuf-confluent', and not 'avro-confluent'"):
-        seen(messages, Cluster("localhost:1", registry=registry), "avro-confluent", "value")
+        infer_side(messages, Cluster("localhost:1", registry=registry), "avro-confluent", "value")
 
 
 def test_json_says_that_its_messages_are_framed(registry: Registry, client: RegistryClient) -> None:
@@ -146,17 +146,17 @@ def test_json_takes_in_what_it_refers_to(registry: Registry, client: RegistryCli
     assert {c.name: c.type for c in columns} == {"at": t.Row((t.Field("to", t.STRING),)), "from": t.STRING}
 
 
-@pytest.mark.parametrize(("text", "told"), [("[1", "is no JSON"), ("true", "is no object")])
+@pytest.mark.parametrize(("text", "told"), [("[1", "is not JSON"), ("true", "is not an object")])
 def test_json_schemas_that_are_none_are_told(text: str, told: str, client: RegistryClient) -> None:
     with pytest.raises(CodegenError, match=told):
-        registered_draft(client, RegisteredSchema(text, "JSON"), "http://r", topic="x")
+        draft_registered_schema(client, RegisteredSchema(text, "JSON"), "http://r", topic="x")
 
 
 def test_schemas_that_are_nested_too_deeply_are_told(client: RegistryClient) -> None:
     text = '{"type":"array","items":' * 900 + '"int"' + "}" * 900
 
-    with pytest.raises(CodegenError, match="nested too deeply"):
-        registered_draft(client, RegisteredSchema(text), "http://r", topic="x")
+    with pytest.raises(CodegenError, match="nested more than 100 levels deep"):
+        draft_registered_schema(client, RegisteredSchema(text), "http://r", topic="x")
 
 
 def test_envelopes_are_tables_of_the_rows_inside_them(
@@ -175,5 +175,5 @@ def test_envelopes_are_tables_of_the_rows_inside_them(
     assert (found, problems(found, "read")) == (draft.table, [])
 
     message = b"\0" + number.to_bytes(4, "big") + b"\0\2\2\0\2x\2c"
-    of_topic = seen([message], Cluster("localhost:1", registry=registry), None, "value")
+    of_topic = infer_side([message], Cluster("localhost:1", registry=registry), None, "value")
     assert (of_topic.format, of_topic.columns) == (draft.table.value_format, draft.table.columns)

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import attrs
 import pytest
+import yaml
 from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import functions as F
 
 from kdsl import Col, Json, KafkaTable, Problem, ResolveError, as_value, computed
 from kdsl.codegen import CodegenError, to_avro, to_ddl, to_python, to_yaml
 from kdsl.declare.connector import UpsertOptions
-from kdsl.declare.ddl.load import statement_definition
 from kdsl.declare.definition import MISSING, ColumnDef, Expression, TableDef, WatermarkDef
 from kdsl.declare.document import read_tables
+from kdsl.flink_sql.load import statement_definition
 from kdsl.types import model as t
 from tests.codegen.tables import definitions, module, tables
 
@@ -87,10 +88,10 @@ USERS = """CREATE TABLE `Users` (
 ) WITH (
   'connector' = 'upsert-kafka',
   'topic' = 'users',
-  'sink.buffer-flush.max-rows' = '100',
-  'sink.buffer-flush.interval' = '2 s',
   'scan.changelog.mode' = 'upsert',
   'scan.changelog.buckets' = '16',
+  'sink.buffer-flush.max-rows' = '100',
+  'sink.buffer-flush.interval' = '2 s',
   'key.format' = 'json',
   'value.format' = 'json'
 );
@@ -100,10 +101,10 @@ USERS_CLASS = """class Users(
     topic="users",
     key=Json(),
     value=Json(),
-    buffer_rows=100,
-    buffer_interval="2 s",
     changelog="upsert",
     changelog_buckets=16,
+    buffer_rows=100,
+    buffer_interval="2 s",
 ):
     region: Col[str | None]
     user_id: PrimaryKey[int]
@@ -176,6 +177,17 @@ def test_secrets_that_are_written_out_are_nowhere_in_what_is_written() -> None:
         assert "set the environment variable SASL_JAAS_CONFIG" in " ".join(text.split())
 
 
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800", "a\x1b[31m", "a\x85b\u2028c", "a\n- b: c"])
+def test_notes_are_comments_whatever_the_columns_are_called(name: str) -> None:
+    table = TableDef("o", (ColumnDef(name, t.STRING, default=name),))
+    notes = [line for line in to_yaml(table).splitlines() if line.startswith("#")]
+
+    assert notes
+    assert all(line.isprintable() for line in notes)
+    assert [column["name"] for column in yaml.safe_load(to_yaml(table))["tables"][0]["columns"]] == [name]
+    assert all(line.isprintable() for line in to_ddl(table).splitlines() if line.startswith("--"))
+
+
 def test_what_only_python_works_out_is_told() -> None:
     class Orders(KafkaTable, topic="t", value=Json()):
         name: Col[str]
@@ -185,7 +197,7 @@ def test_what_only_python_works_out_is_told() -> None:
             return as_value(F.substring(self.name, 1, 1))
 
     for write in (to_python, to_ddl, to_yaml):
-        with pytest.raises(CodegenError, match="initial is worked out by a Python function"):
+        with pytest.raises(CodegenError, match="initial is computed by a Python function"):
             write(Orders.definition())
 
 
@@ -203,7 +215,9 @@ def test_an_expression_that_flink_would_read_otherwise_is_told() -> None:
 
     text = to_ddl(TableDef("o", (ColumnDef("a", t.BigInt()), half, twice)))
 
-    assert text.startswith("-- the expression of 'half' is Spark's SQL, which Flink may read otherwise: `a` / 2\n")
+    assert text.startswith(
+        "-- the expression of 'half' is Spark's SQL, which may have another meaning in Flink: `a` / 2\n"
+    )
     assert "  `half` AS CAST(`a` / 2 AS DOUBLE),\n  `twice` AS `a` * 2\n" in text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,14 @@ import pytest
 from kdsl import ROW_KIND, CanalJson, Cluster, DebeziumJson, Json, MaxwellJson, OggJson, Raw
 from kdsl.cluster import Registry
 from kdsl.codegen import CodegenError, to_python
-from kdsl.codegen.inputs.inferred import inferred
+from kdsl.codegen.inputs.inferred import infer_type
 from kdsl.codegen.inputs.registry import registry_draft
-from kdsl.codegen.inputs.topic import seen, topic_draft
+from kdsl.codegen.inputs.topic import infer_side, topic_draft
 from kdsl.codegen.model import TopicFormat
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.diagnostics.peek import last_records
 from kdsl.formats import Format
-from kdsl.inspect.peek import last_records
 from kdsl.registry.client import RegistryClient
 from kdsl.registry.model import RegisteredSchema
 from kdsl.resolve import problems
@@ -27,6 +28,7 @@ from kdsl.table import Table
 from kdsl.testing import LocalKafka, Record
 from kdsl.types import model as t
 from tests.codegen.tables import definitions, module
+from tests.formats import debezium_messages
 from tests.registry.front import Front, recorded
 
 if TYPE_CHECKING:
@@ -56,13 +58,15 @@ TEXT, LONG, DOUBLE = (k.as_nullable(False) for k in (t.STRING, t.BigInt(), t.Dou
     ],
 )  # fmt: skip
 def test_types_are_widened_until_they_hold_all_values(values: list[Any], kind: t.DataType) -> None:
-    assert inferred(values) == kind
+    assert infer_type(values) == kind
 
 
 @pytest.mark.parametrize(
     ("messages", "kind", "format_name", "columns"),
     [
         ([b'{"a": 1}', b'{"a": 2, "b": null}'], None, "json", {"a": LONG, "b": t.STRING}),
+        ([b"null", b'{"a": 1}'], None, "json", {"a": LONG}),
+        ([b"null", b"words"], None, "raw", {"value": t.STRING}),
         ([b"1,x", b"2,y"], "csv", "csv", {"column_0": LONG, "column_1": TEXT}),
         ([b"1;2.5", b";2"], "csv", "csv", {"column_0": t.BigInt(), "column_1": DOUBLE}),
         ([b"plain words", b"[1]"], None, "raw", {"value": t.STRING}),
@@ -74,32 +78,54 @@ def test_types_are_widened_until_they_hold_all_values(values: list[Any], kind: t
 def test_formats_are_told_by_the_bytes(
     messages: list[bytes], kind: TopicFormat | None, format_name: str, columns: dict[str, t.DataType]
 ) -> None:
-    found = seen(messages, NOWHERE, kind, "value")
+    found = infer_side(messages, NOWHERE, kind, "value")
 
     assert found.format.identifier == format_name
     assert {c.name: c.type for c in found.columns} == columns
 
 
+@pytest.mark.parametrize("kind", [None, "json"])
+def test_messages_that_are_null_as_connect_writes_them_are_tombstones(kind: TopicFormat | None) -> None:
+    assert infer_side([b'{"a": 1}', b"null"], NOWHERE, kind, "value").format == Json(null_is_tombstone=True)
+    assert infer_side([b'{"a": 1}'], NOWHERE, kind, "value").format == Json()
+
+
 @pytest.mark.parametrize(
     ("messages", "kind", "told"),
     [
-        ([b'{"a": 1}', b"x"], "json", "1 of 2 values are no JSON objects: 78"),
-        ([b"\xff"], "csv", "is no UTF-8"),
+        ([b'{"a": 1}', b"x"], "json", "1 of 2 values are not JSON objects: 78"),
+        ([b"\xff"], "csv", "is not UTF-8"),
         ([b"\x00\x00\x00\x00\x01x"], "avro-confluent", "needs the schema registry"),
     ],
 )
 def test_messages_of_another_kind_are_told(messages: list[bytes], kind: TopicFormat, told: str) -> None:
     with pytest.raises(CodegenError, match=told):
-        seen(messages, NOWHERE, kind, "value")
+        infer_side(messages, NOWHERE, kind, "value")
 
 
 def test_numbers_that_begin_like_messages_of_a_registry_are_bytes() -> None:
     messages = [n.to_bytes(8, "big") for n in (1, 70_000)]
     with Front(recorded({})) as front:
-        found = seen(messages, Cluster("nowhere:1", registry=front.url), None, "key")
+        found = infer_side(messages, Cluster("nowhere:1", registry=front.url), None, "key")
 
     assert (found.format, found.columns) == (Raw(), (ColumnDef("key", t.BYTES),))
     assert "they may name schemas, but the registry" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("topic", "chosen"),
+    [
+        ("json.shop.full", DebeziumJson()),  # with a truncate among them
+        (
+            "schemas.shop.full",
+            DebeziumJson(schema_include=True, decimal_handling_mode="precise", time_precision_mode="adaptive"),
+        ),
+        ("unwrapped.shop.default", Json(null_is_tombstone=True)),
+    ],
+)
+def test_messages_of_a_real_debezium_are_known(topic: str, chosen: Format) -> None:
+    messages = [m.value for m in debezium_messages.recorded(topic) if m.value is not None]
+    assert infer_side(messages, NOWHERE, None, "value").format == chosen
 
 
 ROW = {"id": 1, "name": "x", "weight": 1.5}
@@ -126,7 +152,7 @@ def test_changes_are_tables_of_the_rows_inside_them(
 ) -> None:
     messages = [json.dumps(change).encode() for change in changes]
     kind: Any = expected.identifier if told else None
-    found = seen(messages, NOWHERE, kind, "value")
+    found = infer_side(messages, NOWHERE, kind, "value")
 
     assert found.format == expected
     assert {c.name: c.type for c in found.columns} == {"id": LONG, "name": TEXT, "weight": DOUBLE}
@@ -139,6 +165,97 @@ def test_changes_are_tables_of_the_rows_inside_them(
     assert decoded.rows[0].as_py() == ROW
 
 
+def field(name: str, kind: str, of: str | None = None, *, optional: bool = True, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "optional": optional, "field": name, **({"name": of, "version": 1} if of else {}), **more}
+
+
+FIELDS = [
+    field("id", "int64", optional=False),
+    field("amount", "bytes", "org.apache.kafka.connect.data.Decimal", optional=False,
+          parameters={"scale": "2", "connect.decimal.precision": "10"}),
+    field("price", "struct", "io.debezium.data.VariableScaleDecimal",
+          fields=[field("scale", "int32", optional=False), field("value", "bytes", optional=False)]),
+    field("day", "int32", "io.debezium.time.Date"),
+    field("at", "int64", "io.debezium.time.MicroTimestamp", optional=False),
+    field("seen", "string", "io.debezium.time.ZonedTimestamp"),
+    field("tags", "array", items={"type": "string", "optional": True}),
+    field("state", "string", "io.debezium.data.Enum", optional=False, parameters={"allowed": "a,b"}),
+]  # fmt: skip
+TYPED = {
+    "id": 1, "amount": "AegB", "price": {"scale": 1, "value": "MDk="}, "day": 19_000, "at": 1_700_000_000_123_456,
+    "seen": "2024-05-01T12:30:00.5Z", "tags": ["x", None], "state": "a",
+}  # fmt: skip
+TYPES = {
+    "id": "BIGINT NOT NULL", "amount": "DECIMAL(10, 2) NOT NULL", "price": "DECIMAL(38, 18)", "day": "DATE",
+    "at": "TIMESTAMP(6) NOT NULL", "seen": "TIMESTAMP_LTZ(6)", "tags": "ARRAY<STRING>", "state": "STRING NOT NULL",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_the_schema_inside_messages_says_the_types(changes: bool, tmp_path: Path) -> None:
+    row = {"type": "struct", "fields": FIELDS, "optional": changes}
+    images = [{**row, "field": name} for name in ("before", "after")]
+    schema = {"type": "struct", "fields": [*images, field("op", "string")], "optional": False} if changes else row
+    payload = {"before": None, "after": TYPED, "op": "c"} if changes else TYPED
+    messages = [json.dumps({"schema": schema, "payload": payload}).encode()]
+
+    found = infer_side(messages, NOWHERE, None, "value")
+
+    chosen = DebeziumJson if changes else Json
+    assert found.format == chosen(schema_include=True, decimal_handling_mode="precise", time_precision_mode="adaptive")
+    assert {c.name: str(c.type) for c in found.columns} == TYPES
+    assert "price: each value has its own scale" in found.notes[0]
+    table = TableDef("t", found.columns, options=KafkaOptions(topic=("t",)), value_format=found.format)
+    (again,) = definitions(module(to_python(table), tmp_path))
+    assert (again, problems(again, "read")) == (table, [])
+    kind = t.Row(tuple(t.Field(c.name, c.type) for c in found.columns), nullable=False)
+    decoded = found.format.decoder(kind).decode(pa.array(messages, pa.binary()))
+    assert decoded.bad == ()
+    assert decoded.rows[0]["amount"].as_py() == Decimal("1249.29")
+    assert decoded.rows[0]["price"].as_py() == Decimal("1234.5")
+
+
+def test_the_setting_that_writes_most_times_is_taken() -> None:
+    fields = [field(name, "int64", "org.apache.kafka.connect.data.Timestamp") for name in ("a", "b")]
+    fields.append(field("c", "int64", "io.debezium.time.MicroTimestamp"))
+    schema = {"type": "struct", "fields": fields, "optional": False}
+    found = infer_side(
+        [json.dumps({"schema": schema, "payload": {"a": 1, "b": 2, "c": 3}}).encode()], NOWHERE, None, "value"
+    )
+
+    assert found.format == Json(schema_include=True, time_precision_mode="connect")
+    assert [str(c.type) for c in found.columns] == ["TIMESTAMP(3)", "TIMESTAMP(3)", "BIGINT"]
+    assert found.notes[0].startswith("c: it is a io.debezium.time.MicroTimestamp, which")
+
+
+def test_what_looks_like_decimals_and_times_is_noted() -> None:
+    rows = [
+        {"id": 1, "state": "PAID", "amount": "AegB", "fee": "/w==", "birth_date": 9_000, "at": 1_700_000_000_123_456},
+        {"id": 2, "state": "NEW", "amount": "AQ==", "fee": None, "birth_date": -40, "at": 1_700_000_001_123_456},
+    ]
+    found = infer_side([json.dumps(row).encode() for row in rows], NOWHERE, None, "value")
+
+    assert found.format == Json()
+    assert [note.split(":")[0] for note in found.notes] == [
+        "amount, fee look like decimals in base64, as Debezium and Kafka Connect write them",
+        "at looks like microseconds since 1970",
+        "birth_date looks like days since 1970",
+    ]
+    infinite = [
+        {"on_date": -2_147_472_692, "at": 9_223_372_036_825_200},
+        {"on_date": -719_162, "at": -62_135_596_800_000},
+    ]
+    found = infer_side([json.dumps(row).encode() for row in infinite], NOWHERE, None, "value")
+    assert [note.split(":")[0] for note in found.notes] == [
+        "at looks like milliseconds since 1970",
+        "on_date looks like days since 1970",
+    ]
+    several = infer_side([b'{"price": {"scale": 2, "value": "AegB"}}'], NOWHERE, None, "value")
+    assert several.notes[0].startswith("price looks like decimals that each have their own scale")
+    plain = [{"id": 1, "state": "PAID", "code": "ABCD", "at": 5, "day": 31}]
+    assert infer_side([json.dumps(row).encode() for row in plain], NOWHERE, None, "value").notes == ()
+
+
 def test_what_only_looks_like_changes_is_json() -> None:
     for objects in (
         [CHANGE, {**CHANGE, "op": "x"}],
@@ -147,10 +264,10 @@ def test_what_only_looks_like_changes_is_json() -> None:
         [{**CHANGE, "after": 1}],
     ):
         messages = [json.dumps(one).encode() for one in objects]
-        assert seen(messages, NOWHERE, None, "value").format == Json()
-    assert seen([json.dumps(CHANGE).encode()], NOWHERE, "json", "value").format == Json()
-    with pytest.raises(CodegenError, match="no changes of the format 'ogg-json', but of 'debezium-json'"):
-        seen([json.dumps(CHANGE).encode()], NOWHERE, "ogg-json", "value")
+        assert infer_side(messages, NOWHERE, None, "value").format == Json()
+    assert infer_side([json.dumps(CHANGE).encode()], NOWHERE, "json", "value").format == Json()
+    with pytest.raises(CodegenError, match="not changes of the format 'ogg-json', but of 'debezium-json'"):
+        infer_side([json.dumps(CHANGE).encode()], NOWHERE, "ogg-json", "value")
 
 
 @pytest.mark.kafka
@@ -172,8 +289,10 @@ def test_a_table_of_a_topic_of_changes_reads_them(kdsl_kafka: LocalKafka) -> Non
     whole = [json.dumps({"schema": {"type": "struct"}, "payload": part}) for part in ({"id": 1}, CHANGE)]
     kdsl_kafka.produce("changes-with-schema", Record(whole[1], key=whole[0]))
     with_schema = topic_draft("changes-with-schema", cluster)
-    assert (with_schema.table.value_format, with_schema.table.key_format) == (DebeziumJson(schema_include=True), None)
-    assert "are left out" in with_schema.notes[1]
+    assert with_schema.table.value_format == DebeziumJson(schema_include=True)
+    assert (with_schema.table.key_format, with_schema.table.message_key) == (Json(schema_include=True), ("id",))
+    rows = last_records(Table(with_schema.table).read_plan(cluster=cluster), cluster, 1).to_pylist()
+    assert [row["id"] for row in rows] == [1]
 
 
 @pytest.mark.kafka
@@ -191,7 +310,7 @@ def test_a_table_of_a_real_topic_reads_its_records(kdsl_kafka: LocalKafka, tmp_p
     (table,) = definitions(module(to_python(draft), tmp_path))
     assert table == draft.table
     assert (table.key_format, table.message_key) == (Json(), ("id",))
-    assert draft.notes[0] == "inferred from the last 2 records of the topic 'seen'; others may look otherwise"
+    assert draft.notes[0] == "inferred from the last 2 records of the topic 'seen'; other records may differ"
     assert problems(table, "read") == []
     rows = last_records(Table(table).read_plan(cluster=cluster), cluster, 2).to_pylist()
     assert sorted(row["at"]["x"] for row in rows) == [1.0, 1.5]
@@ -211,13 +330,14 @@ def test_a_compacted_topic_with_keys_is_an_upsert_table(kdsl_kafka: LocalKafka, 
     assert table.options == UpsertOptions(topic=("users-seen",))
     assert (table.primary_key, table.message_key) == (("id",), ("id",))
     assert draft.notes[1:] == (
-        "the topic is compacted, so its records are read as the rows that now hold, by their keys",
+        "the topic is compacted; therefore its records are read as upserts of the rows of their keys",
         "1 of them have no value (tombstones), which delete the rows of their keys",
     )
     assert [problems(table, direction) for direction in ("read", "write")] == [[], []]
     rows = last_records(Table(table).read_plan(cluster=cluster), cluster, 3).to_pylist()
     assert rows == [{ROW_KIND: "+U", "id": 1, "name": "Ann"}, {ROW_KIND: "-D", "id": 1, "name": None}]
-    assert topic_draft("users-seen", cluster, connector="kafka").table.options == KafkaOptions(topic=("users-seen",))
+    as_records = topic_draft("users-seen", cluster, connector="kafka").table
+    assert as_records.options == KafkaOptions(topic=("users-seen",), startup="earliest-offset")
 
 
 @pytest.mark.kafka
@@ -233,7 +353,7 @@ def test_another_topic_is_one_where_that_is_said(kdsl_kafka: LocalKafka, tmp_pat
     assert definitions(module(to_python(table), tmp_path)) == [table]
     assert problems(table, "read") == []
     kdsl_kafka.produce("users-said", Record('{"name": "Bob"}'))
-    with pytest.raises(CodegenError, match="no upsert table: 1 of its last 2 records have no message key"):
+    with pytest.raises(CodegenError, match="not an upsert table: 1 of its last 2 records have no message key"):
         topic_draft("users-said", cluster, connector="upsert-kafka")
 
 

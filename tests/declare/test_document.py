@@ -110,12 +110,12 @@ def told(text: str) -> list[str]:
 class TestErrors:
     def test_no_yaml(self) -> None:
         assert told("a: [1") == [
-            "t.yaml:1: the document is no YAML: expected ',' or ']', but got '<stream end>'; correct it there"
+            "t.yaml:1: the document is not valid YAML: expected ',' or ']', but got '<stream end>'; correct this line"
         ]
 
     @pytest.mark.parametrize("text", ["", "3", "[]"])
     def test_no_table(self, text: str) -> None:
-        assert told(text)[0].endswith("the document holds no table; write 'tables:' and a list of tables")
+        assert told(text)[0].endswith("the document contains no table; write 'tables:' and a list of tables")
 
     def test_every_wrong_place_is_told(self) -> None:
         text = (
@@ -134,7 +134,7 @@ class TestErrors:
         assert [line.split(":")[1].split(" ")[0] for line in found] == ["2", "4", "2", "5", "7", "8"]
         assert any("there is no 'colums' (did you mean 'columns'?)" in line for line in found)
         assert any(
-            "$.tables[0].options['topic']: an option is a text, a number, true or false, got a list" in line
+            "$.tables[0].options['topic']: an option is a string, a number, true or false, got a list" in line
             for line in found
         )
         assert any("$.tables[1].columns[0].virtual: expected true or false, got 'maybe'" in line for line in found)
@@ -143,7 +143,7 @@ class TestErrors:
     def test_a_key_that_stands_twice(self) -> None:
         text = "name: a\ncolumns: []\noptions:\n  topic: a\n  topic: b\n"
 
-        assert told(text) == ["t.yaml:5 $.options['topic']: 'topic' stands twice, first in line 4; remove one"]
+        assert told(text) == ["t.yaml:5 $.options['topic']: 'topic' is declared twice, first in line 4; remove one"]
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -153,18 +153,18 @@ class TestErrors:
             ("tables: [a]", "$.tables[0]: expected a mapping of name, columns, options, primary_key"),
             ("name: a\noptions: {}\ncolumns: {a: INT}", "$.columns: expected a list, got a mapping"),
             ("name: a\noptions: {}\ncolumns: [a INT]", "$.columns[0]: expected a mapping of name, type"),
-            ("name: a\noptions: {}\ncolumns: []\nprimary_key: ab", "$.primary_key: expected a list, got a text"),
+            ("name: a\noptions: {}\ncolumns: []\nprimary_key: ab", "$.primary_key: expected a list, got a string"),
             ("name: a\noptions: {}\ncolumns: []\nwatermark: a", "$.watermark: expected a mapping of column, delay"),
             ("name: a\noptions: []\ncolumns: []", "$.options: expected a mapping of options, got a list"),
             ("name: a\noptions: {}\ncolumns: [{name: b, type: INT, metadata: ''}]", "expected a metadata key or true"),
-            ("a: &a [*a]", "t.yaml:1: the document is no YAML: an anchor contains itself"),
-            ("name: a\n<<: [1]", "t.yaml:2: the document is no YAML: '<<' merges no mapping"),
-            ("name: !x a", "t.yaml:1: the document is no YAML: a value begins with a tag"),
-            ("name: a\ncolumns: !x []", "t.yaml:2: the document is no YAML: a tag has no meaning here"),
-            ("name: 2020-13-45", "t.yaml:1: the document is no YAML: a value looks like the type 'timestamp'"),
-            ("name: a\n? [b]\n: c", "t.yaml:2: the document is no YAML: a key is no text"),
-            ("name: a\nb: \0", "t.yaml:2: the document is no YAML: it holds the character U+0000"),
-            ("[" * 3000, "the document is no YAML: it is nested too deeply"),
+            ("a: &a [*a]", "t.yaml:1: the document is not valid YAML: an anchor contains itself"),
+            ("name: a\n<<: [1]", "t.yaml:2: the document is not valid YAML: '<<' merges a value that is not a mapping"),
+            ("name: !x a", "t.yaml:1: the document is not valid YAML: a value begins with a tag"),
+            ("name: a\ncolumns: !x []", "t.yaml:2: the document is not valid YAML: a tag is not supported here"),
+            ("name: 2020-13-45", "t.yaml:1: the document is not valid YAML: a value looks like the type 'timestamp'"),
+            ("name: a\n? [b]\n: c", "t.yaml:2: the document is not valid YAML: a key is not a string"),
+            ("name: a\nb: \0", "t.yaml:2: the document is not valid YAML: it contains the character U+0000"),
+            ("[" * 3000, "the document is not valid YAML: it is nested too deeply"),
         ],
     )
     def test_another_shape_is_told_with_its_place(self, text: str, message: str) -> None:
@@ -192,11 +192,11 @@ class TestErrors:
             load_definitions(path)
 
         (problem,) = caught.value.problems
-        assert problem.message == "the document is no UTF-8: it holds the byte 0xff"
+        assert problem.message == "the document is not UTF-8: it contains the byte 0xff"
         assert problem.where.line == line
 
     def test_another_key_beside_tables(self) -> None:
-        assert "is no part of a document of tables" in told("tables: []\nsource: 1\n")[0]
+        assert "is not allowed in a document of tables" in told("tables: []\nsource: 1\n")[0]
 
 
 def codes(**options: str) -> list[str]:

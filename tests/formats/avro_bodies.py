@@ -79,7 +79,7 @@ def bodies(row: t.Row, rows: list[Any], schema: Any = None) -> list[bytes]:
     """The bodies of rows, written one by one."""
     present = row.as_nullable(False)
     assert isinstance(present, t.Row)
-    writer = AvroEncoder(avro_schema(present) if schema is None else schema, present, few=len(rows) + 1)
+    writer = AvroEncoder(avro_schema(present) if schema is None else schema, present, min_batch=len(rows) + 1)
     encoded = writer.encode(pa.array(rows, arrow_type(row)))
     assert encoded.bad == ()
     made: list[bytes] = encoded.messages.to_pylist()

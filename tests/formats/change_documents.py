@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kdsl.types import model as t
-from kdsl_formats.cdc_json.reference_decoder import Meaning
+from kdsl_formats.cdc_json.reference_decoder import ChangeReadingRules
 from tests.formats.json_documents import STYLES, Style, Writer
 
 
@@ -19,7 +19,7 @@ class ChangeWriter(Writer):
 
     schema: str | None = None
 
-    def changes(self, meaning: Meaning, count: int) -> list[bytes | None]:
+    def changes(self, rules: ChangeReadingRules, count: int) -> list[bytes | None]:
         """Messages with changes."""
         r = self.random
         styles = r.sample(STYLES, r.randint(1, 2))
@@ -29,20 +29,20 @@ class ChangeWriter(Writer):
         made: list[bytes | None] = []
         for _ in range(count):
             style = r.choice(styles)
-            text = self.change(meaning, style, extra=extra)
-            made.append(self.broken(text, meaning.row, style) if r.random() < self.dirt else text.encode())
+            text = self.change(rules, style, extra=extra)
+            made.append(self.broken(text, rules.row, style) if r.random() < self.dirt else text.encode())
         return made
 
-    def change(self, meaning: Meaning, style: Style, *, extra: bool) -> str:
+    def change(self, rules: ChangeReadingRules, style: Style, *, extra: bool) -> str:
         """One message."""
-        r, dialect = self.random, meaning.dialect
+        r, dialect = self.random, rules.dialect
         operation = r.choice([*dialect.inserts, dialect.update, dialect.update, dialect.delete])
         if r.random() < self.dirt / 2:
             operation = r.choice([*dialect.skipped, "t", "", operation.swapcase(), f"{operation} ", 'q"'])
-        members = self._images(meaning, operation, style)
+        members = self._images(rules, operation, style)
         said = self.text(operation, style) if r.random() > self.dirt / 4 else self.any(style, 1)
         members.append((dialect.operation, said))
-        members += [(name, self._held(meaning, name, style)) for name in self._names(meaning) if r.random() > self.dirt]
+        members += [(name, self._held(rules, name, style)) for name in self._names(rules) if r.random() > self.dirt]
         if extra:
             members.append(("more", self.any(style, 2)))
         if style.loose:
@@ -51,7 +51,7 @@ class ChangeWriter(Writer):
         if members and r.random() < self.dirt / 8:
             members.append(r.choice(members))
         text = self._object(members, style)
-        if not meaning.payload and r.random() > self.dirt / 8:
+        if not rules.payload and r.random() > self.dirt / 8:
             return text
         schema = r.choice(['{"type":"struct","fields":[1.50, {}]}', "null", '"s"', self.any(style, 1)])
         framed = self.schema is not None and r.random() > self.dirt / 4
@@ -65,11 +65,11 @@ class ChangeWriter(Writer):
     def _object(self, members: list[tuple[str, str]], style: Style) -> str:
         return f"{{{style.comma.join(f'{self.text(k, style)}{style.colon}{v}' for k, v in members)}}}"
 
-    def _names(self, meaning: Meaning) -> list[str]:
-        names = [piece.member for piece in meaning.dialect.metadata.values() if not piece.beside]
-        return list(dict.fromkeys([*names, *(condition.member for condition in meaning.include)]))
+    def _names(self, rules: ChangeReadingRules) -> list[str]:
+        names = [piece.member for piece in rules.dialect.metadata.values() if not piece.beside_payload]
+        return list(dict.fromkeys([*names, *(condition.member for condition in rules.include)]))
 
-    def _held(self, meaning: Meaning, name: str, style: Style) -> str:
+    def _held(self, rules: ChangeReadingRules, name: str, style: Style) -> str:
         r = self.random
         if r.random() < self.dirt:
             return self.any(style, 1)
@@ -81,11 +81,11 @@ class ChangeWriter(Writer):
             return r.choice(["0", "1600000000123", '"17"', "null", "9223372036854775807" if self.dirt else "1"])
         if name in ("current_ts", "op_ts"):
             return r.choice(['"2020-05-13T13:39:35.766000"', '"2020-05-13 15:40:06.1"', '"2020-5-13 1:2:3"', "null"])
-        kind = {p.member: p.held for p in meaning.dialect.metadata.values()}.get(name, t.STRING)
+        kind = {p.member: p.wire_type for p in rules.dialect.metadata.values()}.get(name, t.STRING)
         return r.choice(['"a"', '"b"', '"é"']) if kind == t.STRING else self.value(kind, style)
 
-    def _images(self, meaning: Meaning, operation: str, style: Style) -> list[tuple[str, str]]:
-        r, dialect, row = self.random, meaning.dialect, meaning.row
+    def _images(self, rules: ChangeReadingRules, operation: str, style: Style) -> list[tuple[str, str]]:
+        r, dialect, row = self.random, rules.dialect, rules.row
         updates = operation == dialect.update
         first, second = dialect.members
         if dialect.images == "before and after":

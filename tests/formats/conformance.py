@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from kdsl.formats import ALONE, ROW_KINDS, Decoded, Direction, Format, Use, format_class
 from kdsl.types import model as t
-from kdsl.types.arrow import arrow_type
+from kdsl.types.arrow import arrow_type, plain_values
 from kdsl.types.parse import parse_type
 
 DATA = Path(__file__).parent / "data"
@@ -201,26 +201,7 @@ def decoded_answer(case: Case, decoded: Decoded) -> list[Any]:
 
 def python_rows(array: pa.Array) -> Iterator[Any]:
     """The values of an array, with dates, times and timestamps as numbers."""
-    yield from _numeric(array).to_pylist()
-
-
-def _numeric(array: pa.Array) -> pa.Array:
-    """The array with every date, time and timestamp as an integer."""
-    return array.cast(_numeric_type(array.type)) if _numeric_type(array.type) != array.type else array
-
-
-def _numeric_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_date32(kind):
-        return pa.int32()
-    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
-        return pa.int64()
-    if pa.types.is_struct(kind):
-        return pa.struct([f.with_type(_numeric_type(f.type)) for f in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_numeric_type(kind.value_type)))
-    if pa.types.is_map(kind):
-        return pa.map_(_numeric_type(kind.key_type), kind.item_field.with_type(_numeric_type(kind.item_type)))
-    return kind
+    yield from plain_values(array)
 
 
 def shown(value: Any, kind: t.DataType) -> Any:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kdsl.types import model as t
 from kdsl_formats.protobuf.schema import JSON_LIKE, TIMESTAMP, WRAPPERS, is_map
-from kdsl_formats.protobuf.sources import Schema, compiled_text, schema_of
+from kdsl_formats.protobuf.sources import Schema, compile_text, schema_of
 
 INTEGERS = ("int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64")
 SCALARS = (*INTEGERS, "bool", "float", "double", "string", "bytes")
@@ -72,7 +72,7 @@ def everything(syntax: str) -> Schema:
     message Inner {{ {optional}int64 x = 1; {optional}string y = 2; repeated int32 z = 3; }}
     message All {{ {" ".join(lines)} }}
     """
-    return schema_of("all.All", compiled_text(text))
+    return schema_of("all.All", compile_text(text))
 
 
 def values_of(field: FieldDescriptor, depth: int = 0) -> st.SearchStrategy[Any]:

@@ -58,7 +58,7 @@ def test_the_schema_is_the_references(case: Case) -> None:
 @pytest.mark.parametrize("case", [c for c in BINARY if c.kind == "decode"], ids=lambda case: case.id)
 def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
     schema = avro_schema(present(case.row), legacy_timestamps=legacy(case))
-    reader = AvroDecoder(schema, present(case.row), schema, exact_units=False, few=1)
+    reader = AvroDecoder(schema, present(case.row), schema, exact_units=False, min_batch=1)
     decoded = reader.decode(pa.array([case.input] * 3, pa.binary()))
 
     if case.answer == ERROR:
@@ -73,7 +73,7 @@ def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
 def test_writing_by_columns_gives_the_same_answer(case: Case) -> None:
     schema = avro_schema(present(case.row), legacy_timestamps=legacy(case))
     rows = pa.array([arrow_value(case.values, case.row)] * 2, arrow_type(case.row))
-    encoded = AvroEncoder(schema, present(case.row), exact_units=False, few=0).encode(rows)
+    encoded = AvroEncoder(schema, present(case.row), exact_units=False, min_batch=0).encode(rows)
 
     assert encoded.messages.to_pylist() == [case.answer] * 2
 
@@ -136,10 +136,10 @@ def test_a_problem_says_what_to_write_instead() -> None:
     assert [str(p) for p in problems(Avro(), row)] == [
         "at: the type TIMESTAMP_LTZ(3) has no form in Avro in the legacy mapping of timestamps; set "
         "'timestamp_mapping.legacy' to 'false', or use a TIMESTAMP(3)",
-        "when: Avro in the legacy mapping of timestamps holds TIMESTAMP to 3 digits, and the type TIMESTAMP(6) asks "
-        "for 6; set 'timestamp_mapping.legacy' to 'false', or use TIMESTAMP(3)",
-        "inside: Avro in the legacy mapping of timestamps holds TIMESTAMP to 3 digits, and the type TIMESTAMP(6) asks "
-        "for 6 (at inside[]); use TIMESTAMP(3)",
+        "when: Avro in the legacy mapping of timestamps holds TIMESTAMP with up to 3 digits, but "
+        "TIMESTAMP(6) has 6; set 'timestamp_mapping.legacy' to 'false', or use TIMESTAMP(3)",
+        "inside: Avro in the legacy mapping of timestamps holds TIMESTAMP with up to 3 digits, but "
+        "TIMESTAMP(6) has 6 (at inside[]); use TIMESTAMP(3)",
     ]
 
 
@@ -175,11 +175,11 @@ def test_micros_are_what_the_schema_says_where_that_is_asked_for() -> None:
         ('{"id":1,"name":null,"more":2}', "the schema has no field 'more'"),
         ('{"id":1,"name":"x"}', "field 'name': expected null or an object with the name of the type (string), found"),
         ('{"id":1,"name":{"int":5}}', "field 'name': a union has no type 'int'; it has string"),
-        ('{"id":1,"name":{"string":5}}', "field 'name': expected a text, found a number"),
+        ('{"id":1,"name":{"string":5}}', "field 'name': expected a string, found a number"),
         ('{"id":null,"name":null}', "field 'id': expected a number, found null"),
-        ('{"id":1.5,"name":null}', "field 'id': 1.5 is no whole number of 64 bits"),
-        ('{"id":9223372036854775808,"name":null}', "field 'id': 9223372036854775808 is no whole number of 64 bits"),
-        ('{"id":1e999999999,"name":null}', "field 'id': 1e999999999 is no whole number of 64 bits"),
+        ('{"id":1.5,"name":null}', "field 'id': 1.5 is not an integer of 64 bits"),
+        ('{"id":9223372036854775808,"name":null}', "field 'id': 9223372036854775808 is not an integer of 64 bits"),
+        ('{"id":1e999999999,"name":null}', "field 'id': 1e999999999 is not an integer of 64 bits"),
         ('{"id":NaN,"name":null}', "not JSON"),
         ('{"id":' + "[" * 100_000, "nested deeper"),
     ],

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats.avro import Avro
-from kdsl_formats.json.reference_encoder import escaped
+from kdsl_formats.json.reference_encoder import escape
 from tests.formats import avro_bodies
 from tests.formats.contract import SUPPRESSED, FormatContract
 from tests.strategies import examples
@@ -116,7 +116,7 @@ class TestAvroJson(TestAvro):
         unscaled = number * 100 + 50
         decimal = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
         texts = (
-            f'{{"id":{number},"name":"name {number}, é","amount":{escaped(decimal.decode("iso-8859-1"))},"day":19783,'
+            f'{{"id":{number},"name":"name {number}, é","amount":{escape(decimal.decode("iso-8859-1"))},"day":19783,'
             f'"at":{1_709_287_872_000 + number},"clock":{number % 60 * 1000 + 250},'
             f'"ok":{"true" if number % 2 else "false"},"score":0.25,"data":"\\u0001\\u0002\\u0003",'
             f'"tags":[{{"string":"a{number}"}},null],"pair":{{"x":null,"y":{{"string":"y"}}}},'

@@ -30,7 +30,9 @@ from tests.strategies import examples
 
 def both(schema: Any, kind: t.Row, rows: pa.StructArray, **rules: Any) -> Encoded:
     """What both ways to write give, which must be the same."""
-    one, many = (AvroEncoder(schema, kind, few=few, **rules).encode(rows) for few in (len(rows) + 1, 0))
+    one, many = (
+        AvroEncoder(schema, kind, min_batch=min_batch, **rules).encode(rows) for min_batch in (len(rows) + 1, 0)
+    )
     assert (one.messages, one.bad) == (many.messages, many.bad)
     many.messages.validate(full=True)
     assert many.messages.type == pa.binary()
@@ -248,8 +250,8 @@ def test_null_where_the_schema_has_none_is_an_error_of_that_row() -> None:
 
     assert encoded.messages.to_pylist() == [b"\x02\0", None, None]
     assert [(b.index, b.reason) for b in encoded.bad] == [
-        (1, "field 'a': NULL, where the schema has no null"),
-        (2, "field 'a.x': NULL, where the schema has no null"),
+        (1, "field 'a': the value is NULL, but the schema has no null"),
+        (2, "field 'a.x': the value is NULL, but the schema has no null"),
     ]
 
 
@@ -264,7 +266,7 @@ def test_enums_and_fixed_values_are_written() -> None:
     assert body(schema, kind, {"e": "BLUE", "f": b"ab", "d": Decimal("-1.00")}) == b"\0\x02ab\xff\xff\x9c"
     assert body(schema, kind, {"e": None, "f": b"ab", "d": Decimal(0)}) == b"\x02ab\0\0\0"
     assert reasons(schema, kind, {"e": "GREEN", "f": b"ab", "d": Decimal(0)}) == [
-        "field 'e': 'GREEN' is no symbol of the enum E"
+        "field 'e': 'GREEN' is not a symbol of the enum E"
     ]
     assert reasons(schema, kind, {"e": None, "f": b"abc", "d": Decimal(0)}) == [
         "field 'f': F has 2 bytes, and the value has 3"
@@ -279,7 +281,7 @@ def test_a_row_of_members_is_a_union() -> None:
     assert body(schema, kind, {"u": {"member0": None, "member1": 3}}) == b"\x04\x06"
     assert body(schema, kind, {"u": None}) == b"\0"
     assert reasons(schema, kind, {"u": {"member0": "a", "member1": 3}}) == [
-        "field 'u': a union has one value, and member0 and member1 are not NULL"
+        "field 'u': a union takes one value, but member0 and member1 are not NULL"
     ]
 
 

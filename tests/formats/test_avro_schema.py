@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from kdsl.types import model as t
 from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.model import schema_type
-from kdsl_formats._avro.schema import AvroTypeError, avro_schema, avro_type_problems, parsed, row_of
+from kdsl_formats._avro.schema import AvroTypeError, avro_schema, avro_type_problems, parse_schema, row_of
 from tests.formats import avro_bodies
 from tests.formats.contract import SUPPRESSED
 from tests.formats.test_avro_decoder import record, row_not_null
@@ -32,7 +32,7 @@ def test_a_derived_schema_is_avros_and_means_the_table_again(data: st.DataObject
     again = row_of(schema)
 
     fastavro.parse_schema(schema)
-    assert parsed(json.dumps(schema)) == schema
+    assert parse_schema(json.dumps(schema)) == schema
     assert avro_schema(again) == schema
     AvroDecoder(schema, kind, schema)
 
@@ -86,10 +86,13 @@ def test_a_nullable_record_is_a_nullable_row() -> None:
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        ("int", "a table needs a schema of records, and this one is of INT NOT NULL"),
+        ("int", "a table needs a schema of records, but this one is of INT NOT NULL"),
         (["int", "string"], "a table needs a schema of records"),
-        (record(("next", ["null", "Node"]), name="Node"), "next: the record 'Node' holds itself"),
-        (record(("d", {"type": "bytes", "logicalType": "decimal", "precision": 40})), "d: a DECIMAL has 38 digits"),
+        (record(("next", ["null", "Node"]), name="Node"), "next: the record 'Node' contains itself"),
+        (
+            record(("d", {"type": "bytes", "logicalType": "decimal", "precision": 40})),
+            "d: a DECIMAL has at most 38 digits",
+        ),
     ],
     ids=str,
 )
@@ -101,16 +104,16 @@ def test_a_schema_that_is_no_table_is_told(schema: Any, told: str) -> None:
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        ("{", "an Avro schema is JSON, and this is none"),
-        ("[" * 100_000, "an Avro schema is JSON, and this is none"),
-        ("5", "a schema is a name, an object or a list, not 5"),
+        ("{", "an Avro schema must be JSON, and this is not"),
+        ("[" * 100_000, "an Avro schema must be JSON, and this is not"),
+        ("5", "a schema must be a name, an object or a list, not 5"),
         ('{"fields":[]}', "a schema's object needs a \"type\"; this one has ['fields']"),
         ('{"type":"record","fields":[]}', "a schema of type 'record' needs a name"),
         ('{"type":"record","name":"R"}', 'a record needs a list of "fields"'),
-        ('{"type":"record","name":"R","fields":[1]}', "a field is an object with a name and a type, not 1"),
-        ('{"type":"record","name":"R-1","fields":[]}', "'R-1' is no Avro name"),
-        ('{"type":"record","name":"R","fields":[{"name":"1a","type":"int"}]}', "1a: '1a' is no Avro name"),
-        ('{"type":"record","name":"R","fields":[{"name":"a","type":"itn"}]}', "a: there is no type 'itn'; known here"),
+        ('{"type":"record","name":"R","fields":[1]}', "a field must be an object with a name and a type, not 1"),
+        ('{"type":"record","name":"R-1","fields":[]}', "'R-1' is not an Avro name"),
+        ('{"type":"record","name":"R","fields":[{"name":"1a","type":"int"}]}', "1a: '1a' is not an Avro name"),
+        ('{"type":"record","name":"R","fields":[{"name":"a","type":"itn"}]}', "a: there is no type 'itn'; there are"),
         (
             '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}',
             "a record has the field 'a' twice",
@@ -118,16 +121,19 @@ def test_a_schema_that_is_no_table_is_told(schema: Any, told: str) -> None:
         ('["int","int"]', "a union holds 'int' twice"),
         ('["int",["null"]]', "a union cannot hold a union"),
         ('{"type":"array"}', "a schema of type 'array' needs 'items'"),
-        ('{"type":"enum","name":"E","symbols":"A"}', "'symbols' is a list of texts, not 'A'"),
+        ('{"type":"enum","name":"E","symbols":"A"}', "'symbols' must be a list of strings, not 'A'"),
         ('{"type":"enum","name":"E","symbols":["A","A"]}', "the enum 'E' has a symbol twice"),
-        ('{"type":"enum","name":"E","symbols":["A"],"default":"B"}', "the default 'B' of the enum 'E' is none of its"),
+        (
+            '{"type":"enum","name":"E","symbols":["A"],"default":"B"}',
+            "the default 'B' of the enum 'E' is not one of its",
+        ),
         ('{"type":"fixed","name":"F","size":"2"}', "the fixed 'F' needs a size, a number from 0, and has '2'"),
     ],
     ids=lambda v: v[:40],
 )
 def test_what_is_no_schema_is_told_with_its_place(schema: str, told: str) -> None:
     with pytest.raises(AvroTypeError) as e:
-        parsed(schema)
+        parse_schema(schema)
     assert str(e.value).startswith(told)
 
 
@@ -161,12 +167,12 @@ def test_a_schema_may_hold_comments() -> None:
         '/** A record. */ {"type":"record", // here\n "name":"R","fields":[{"name":"a","type":"int","doc":"//\\"/*"}]}'
     )
 
-    assert row_of(parsed(text)).fields[0].comment == '//"/*'
+    assert row_of(parse_schema(text)).fields[0].comment == '//"/*'
 
 
 @pytest.mark.skipif(not (SHARED / "user.avsc").is_file(), reason="Apache's user.avsc is not part of this project")
 def test_a_large_schema_of_others_becomes_a_table() -> None:
-    schema = parsed((SHARED / "user.avsc").read_text(encoding="utf-8"))
+    schema = parse_schema((SHARED / "user.avsc").read_text(encoding="utf-8"))
     row = row_of(record(("any", schema)))
     members = row.fields[0].type
     assert isinstance(members, t.Row)

@@ -14,8 +14,8 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
-from kdsl_formats.cdc_json.encoder import ChangeEncoder, frames
-from kdsl_formats.cdc_json.format import ChangeJson
+from kdsl_formats.cdc_json.encoder import ChangeEncoder, change_frames
+from kdsl_formats.cdc_json.formats import ChangeJson
 from kdsl_formats.json.errors import FieldError
 from kdsl_formats.json.reference_encoder import ReferenceEncoder
 from tests.formats.conformance import (
@@ -48,7 +48,7 @@ def change_answer(case: Case) -> Any:
         return answer(case)
     made = case.table_format()
     assert isinstance(made, ChangeJson)
-    there, gone = frames(made.dialect, made.writing_rules())
+    there, gone = change_frames(made.dialect, made.writing_rules())
     frame = there if case.kind_of_row in ("+I", "+U") else gone
     try:
         values = (
@@ -58,13 +58,13 @@ def change_answer(case: Case) -> Any:
         row = ReferenceEncoder(case.row, made.writing_rules()).message(tuple(values))
     except FieldError:
         return ERROR
-    return frame.before + row + frame.behind
+    return frame.before + row + frame.after
 
 
 def by_columns(case: Case) -> ChangeDecoder:
     made = case.table_format()
     assert isinstance(made, ChangeJson)
-    return ChangeDecoder(made.meaning(case.row, case.use), few=1)
+    return ChangeDecoder(made.change_rules(case.row, case.use), min_batch=1)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -92,7 +92,7 @@ def test_writing_by_columns_gives_the_same_answer(case: Case) -> None:
     assert isinstance(made, ChangeJson)
     rows = pa.array([arrow_value(case.values, case.row)] * 2, arrow_type(case.row))
     kinds = pa.array([ROW_KINDS.index(case.kind_of_row)] * 2, pa.int8())
-    encoder = ChangeEncoder(made.dialect, case.row, made.writing_rules(), few=0)
+    encoder = ChangeEncoder(made.dialect, case.row, made.writing_rules(), min_batch=0)
 
     assert encoder.encode(rows, kinds).messages.to_pylist() == [case.answer] * 2
 
@@ -114,9 +114,9 @@ def recorded_files() -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-@pytest.mark.parametrize("few", [1, 1_000])
+@pytest.mark.parametrize("min_batch", [1, 1_000])
 @pytest.mark.parametrize("records", recorded_files().values(), ids=recorded_files())
-def test_files_of_messages_give_the_references_rows(records: list[dict[str, Any]], few: int) -> None:
+def test_files_of_messages_give_the_references_rows(records: list[dict[str, Any]], min_batch: int) -> None:
     path = MESSAGES / records[0]["data_file"]
     if not path.exists():
         pytest.skip(f"{path.name} is test data of Apache Flink, which is not part of this repository")
@@ -125,7 +125,7 @@ def test_files_of_messages_give_the_references_rows(records: list[dict[str, Any]
     first = one_by_one[0]
     made = first.table_format()
     assert isinstance(made, ChangeJson)
-    decoder = ChangeDecoder(made.meaning(first.row, first.use), few=few)
+    decoder = ChangeDecoder(made.change_rules(first.row, first.use), min_batch=min_batch)
     decoded = decoder.decode(pa.array([case.input for case in one_by_one], pa.binary()))
 
     assert [b.index for b in decoded.bad] == [i for i, case in enumerate(one_by_one) if case.answer == ERROR]
@@ -172,7 +172,7 @@ def test_the_options_of_single_formats() -> None:
     ("made", "direction", "codes"),
     [
         (DebeziumJson(schema_include=True), "read", []),
-        (DebeziumJson(schema_include=True), "write", ["debezium-json-schema"]),
+        (DebeziumJson(schema_include=True), "write", ["format-read-only"]),
         (CanalJson(database_include="["), "read", ["canal-json-include"]),
         (CanalJson(table_include="*a"), "read", ["canal-json-include"]),
         (CanalJson(database_include="[", table_include="*a"), "write", []),
@@ -218,9 +218,9 @@ def test_a_multi_row_update_of_canal_has_the_before_image_of_each_row() -> None:
 def test_the_schema_beside_the_payload_is_metadata() -> None:
     message = b'{"payload":{"after":{"id":1},"op":"c","ts_ms":5},"schema":{ "type" : "struct", "n": 1.50 }}'
     made = DebeziumJson(schema_include=True)
-    for few in (1, 100):
+    for min_batch in (1, 100):
         use = Use(metadata=("schema", "ingestion-timestamp"))
-        decoded = ChangeDecoder(made.meaning(t.row(id=t.Int()), use), few=few).decode(
+        decoded = ChangeDecoder(made.change_rules(t.row(id=t.Int()), use), min_batch=min_batch).decode(
             pa.array([message] * 3, pa.binary())
         )
 
@@ -232,8 +232,8 @@ def test_the_schema_beside_the_payload_is_metadata() -> None:
 def test_an_array_of_one_change_is_a_change_where_the_reference_has_it_so(
     kind: type[ChangeJson], rows: int | None
 ) -> None:
-    there, _ = frames(kind.dialect, kind().writing_rules())
-    change = (there.before + b'{"id":1}' + there.behind).decode()
+    there, _ = change_frames(kind.dialect, kind().writing_rules())
+    change = (there.before + b'{"id":1}' + there.after).decode()
     decoder = kind().decoder(t.row(id=t.Int()))
     for text, expected in ((change, 1), (f"[{change}]", rows), (f"[{change},{change}]", None), ("[]", None)):
         for many in (1, 100):

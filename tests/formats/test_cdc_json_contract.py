@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
-from kdsl_formats.cdc_json.format import ChangeJson
+from kdsl_formats.cdc_json.formats import ChangeJson
 from tests import strategies
 from tests.formats.contract import SUPPRESSED, FormatContract, written_and_read
 from tests.formats.test_json_contract import ROW_TYPES, readable
@@ -116,7 +116,11 @@ class TestDebeziumJson(ChangeContract):
     kind = DebeziumJson
     format = DebeziumJson()
     ignoring = DebeziumJson(ignore_parse_errors=True)
-    variants = variants(DebeziumJson, schema_include=True)
+    variants = (
+        *variants(DebeziumJson, schema_include=True),
+        DebeziumJson(decimal_handling_mode="precise", time_precision_mode="adaptive", binary_handling_mode="hex"),
+        DebeziumJson(unavailable="keep", unavailable_value_placeholder="?", truncate="skip"),
+    )
 
     def frame(self, operation: str, row: str, old: str | None = None) -> str:
         match operation:

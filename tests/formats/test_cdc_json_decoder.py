@@ -15,8 +15,8 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
 from kdsl_formats.cdc_json.dialects import CANAL, DEBEZIUM, MAXWELL, OGG, Dialect
-from kdsl_formats.cdc_json.metadata import piece_type
-from kdsl_formats.cdc_json.reference_decoder import ChangeReader, Changes, Include, Meaning
+from kdsl_formats.cdc_json.metadata import metadata_type
+from kdsl_formats.cdc_json.reference_decoder import ChangeReadingRules, Changes, Include, ReferenceChangeDecoder
 from tests.formats.change_documents import ChangeWriter
 from tests.formats.conformance import python_rows
 from tests.formats.test_json_decoder import comparable
@@ -25,12 +25,12 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow,
 RANDOMS = st.randoms(use_true_random=False)
 
 
-def meaning_of(random: Random, dialect: Dialect, row: t.Row) -> Meaning:
+def meaning_of(random: Random, dialect: Dialect, row: t.Row) -> ChangeReadingRules:
     """What is wanted: with any options and metadata."""
     keys = [key for key in dialect.metadata if random.random() < 0.4]
     random.shuffle(keys)
     include = [Include(m, re.compile("a|é")) for m in ("database", "table") if random.random() < 0.3]
-    return Meaning(
+    return ChangeReadingRules(
         dialect,
         row,
         ignore_parse_errors=random.random() < 0.4,
@@ -38,12 +38,20 @@ def meaning_of(random: Random, dialect: Dialect, row: t.Row) -> Meaning:
         payload=dialect is DEBEZIUM and random.random() < 0.4,
         include=tuple(include) if dialect is CANAL else (),
         metadata=tuple(keys),
+        keyed=keyed_of(random, row),
     )
 
 
-def one_by_one(meaning: Meaning, messages: list[bytes | None]) -> tuple[Any, ...]:
+def keyed_of(random: Random, row: t.Row) -> tuple[str, ...]:
+    """No primary key, or one of some columns, or one that the value does not have."""
+    if random.random() < 0.6:
+        return ()
+    return tuple(name for name in row.names if random.random() < 0.4) or ("elsewhere",)
+
+
+def one_by_one(rules: ChangeReadingRules, messages: list[bytes | None]) -> tuple[Any, ...]:
     """What the reference says about messages."""
-    reader = ChangeReader(meaning)
+    reader = ReferenceChangeDecoder(rules)
     rows: list[Any] = []
     owner: list[int] = []
     kinds: list[int] = []
@@ -51,7 +59,7 @@ def one_by_one(meaning: Meaning, messages: list[bytes | None]) -> tuple[Any, ...
     bad: list[BadRecord] = []
     for i, message in enumerate(messages):
         try:
-            made = reader.changes(message or b"")
+            made = reader.read_changes(message or b"")
         except ValueError as e:
             bad.append(BadRecord(i, str(e)))
             continue
@@ -60,21 +68,21 @@ def one_by_one(meaning: Meaning, messages: list[bytes | None]) -> tuple[Any, ...
         owner += [i] * len(made.rows)
         metadata += [made.metadata] * len(made.rows)
     columns = [
-        list(python_rows(pa.array([values[i] for values in metadata], piece_type(piece))))
-        for i, piece in enumerate(meaning.pieces)
+        list(python_rows(pa.array([values[i] for values in metadata], metadata_type(piece))))
+        for i, piece in enumerate(rules.metadata_fields)
     ]
-    return comparable(pa.array(rows, arrow_type(meaning.row))), owner, kinds, columns, bad
+    return comparable(pa.array(rows, arrow_type(rules.row))), owner, kinds, columns, bad
 
 
-def check(meaning: Meaning, messages: list[bytes | None], few: int) -> None:
-    decoder = ChangeDecoder(meaning, few=few)
-    expected = one_by_one(meaning, messages)
+def check(rules: ChangeReadingRules, messages: list[bytes | None], min_batch: int) -> None:
+    decoder = ChangeDecoder(rules, min_batch=min_batch)
+    expected = one_by_one(rules, messages)
     for _ in range(2):  # the second time with the shapes that were learned
         decoded = decoder.decode(pa.array(messages, pa.binary()))
         decoded.rows.validate(full=True)
-        assert decoded.rows.type == arrow_type(meaning.row)
-        assert tuple(decoded.metadata) == meaning.metadata
-        assert [a.type for a in decoded.metadata.values()] == [piece_type(p) for p in meaning.pieces]
+        assert decoded.rows.type == arrow_type(rules.row)
+        assert tuple(decoded.metadata) == rules.metadata
+        assert [a.type for a in decoded.metadata.values()] == [metadata_type(p) for p in rules.metadata_fields]
         owners = list(range(len(decoded.rows))) if decoded.messages is None else decoded.messages.to_pylist()
         assert decoded.kinds is not None
         assert (
@@ -95,24 +103,24 @@ def check(meaning: Meaning, messages: list[bytes | None], few: int) -> None:
     st.integers(1, 4),
 )
 def test_reading_by_columns_equals_reading_one_by_one(
-    random: Random, dialect: Dialect, dirt: float, count: int, few: int
+    random: Random, dialect: Dialect, dirt: float, count: int, min_batch: int
 ) -> None:
     writer = ChangeWriter(random, dirt)
-    meaning = meaning_of(random, dialect, writer.row())
-    check(meaning, writer.changes(meaning, count), few)
+    rules = meaning_of(random, dialect, writer.row())
+    check(rules, writer.changes(rules, count), min_batch)
 
 
-def by_columns(meaning: Meaning, messages: list[str]) -> int:
+def by_columns(rules: ChangeReadingRules, messages: list[str]) -> int:
     """How many messages the reference was asked about."""
-    decoder = ChangeDecoder(meaning)
+    decoder = ChangeDecoder(rules)
     asked: list[bytes] = []
-    changes = decoder.reference.changes
+    changes = decoder.reference.read_changes
 
     def counted(message: bytes) -> Changes:
         asked.append(message)
         return changes(message)
 
-    decoder.reference.changes = counted  # type: ignore[method-assign]
+    decoder.reference.read_changes = counted  # type: ignore[method-assign]
     decoded = decoder.decode(pa.array([m.encode() for m in messages], pa.binary()))
     assert decoded.bad == ()
     return len(asked)
@@ -134,9 +142,9 @@ def test_plain_changes_need_no_reference() -> None:
     mixed = [m for three in zip(after, updates, deletes, strict=True) for m in three]
     keys = tuple(key for key in DEBEZIUM.metadata)
 
-    assert by_columns(Meaning(DEBEZIUM, ROW, metadata=keys), mixed) == 0
+    assert by_columns(ChangeReadingRules(DEBEZIUM, ROW, metadata=keys), mixed) == 0
     framed = [f'{{"schema":{{"type":"struct","fields":[{{"a":1}}]}},"payload":{m}}}' for m in mixed]
-    assert by_columns(Meaning(DEBEZIUM, ROW, metadata=keys, payload=True), framed) == 0
+    assert by_columns(ChangeReadingRules(DEBEZIUM, ROW, metadata=keys, payload=True), framed) == 0
 
 
 def test_plain_changes_of_the_other_dialects_need_no_reference() -> None:
@@ -157,9 +165,9 @@ def test_plain_changes_of_the_other_dialects_need_no_reference() -> None:
     ]
     include = (Include("table", re.compile("t")),)
 
-    assert by_columns(Meaning(CANAL, ROW, metadata=tuple(CANAL.metadata), include=include), canal) == 0
-    assert by_columns(Meaning(MAXWELL, ROW, metadata=tuple(MAXWELL.metadata)), maxwell) == 0
-    assert by_columns(Meaning(OGG, ROW, metadata=tuple(OGG.metadata)), ogg) == 0
+    assert by_columns(ChangeReadingRules(CANAL, ROW, metadata=tuple(CANAL.metadata), include=include), canal) == 0
+    assert by_columns(ChangeReadingRules(MAXWELL, ROW, metadata=tuple(MAXWELL.metadata)), maxwell) == 0
+    assert by_columns(ChangeReadingRules(OGG, ROW, metadata=tuple(OGG.metadata)), ogg) == 0
 
 
 def framed(schema: str, count: int) -> list[bytes | None]:
@@ -173,7 +181,7 @@ def framed(schema: str, count: int) -> list[bytes | None]:
 
 
 def test_messages_with_the_same_schema_are_read_without_it() -> None:
-    meaning = Meaning(DEBEZIUM, ROW, metadata=("schema", "ingestion-timestamp"), payload=True)
+    rules = ChangeReadingRules(DEBEZIUM, ROW, metadata=("schema", "ingestion-timestamp"), payload=True)
     schema = '{"type":"struct","fields":[{"type":"string","field":"n"}],"name":"x"}'
     messages = framed(schema, 300)
     odd: dict[int, bytes] = {
@@ -188,20 +196,20 @@ def test_messages_with_the_same_schema_are_read_without_it() -> None:
     for i, message in odd.items():
         messages[i] = message
 
-    assert by_columns(meaning, [m.decode() for m in framed(schema, 300) if m]) == 0
-    assert ChangeDecoder(meaning)._frames.find(pa.array(messages, pa.binary()), np.array([bool(m) for m in messages]))
-    check(meaning, messages, 48)
+    assert by_columns(rules, [m.decode() for m in framed(schema, 300) if m]) == 0
+    assert ChangeDecoder(rules)._frames.find(pa.array(messages, pa.binary()), np.array([bool(m) for m in messages]))
+    check(rules, messages, 48)
 
 
 def test_messages_with_several_schemas_need_no_reference() -> None:
     schemas = [f'{{"type":"struct","name":"{"x" * 300}{i}","fields":[{{"a":"b"}}]}}' for i in range(3)]
     messages = [m for three in zip(*(framed(s, 100) for s in schemas), strict=True) for m in three]
-    meaning = Meaning(DEBEZIUM, ROW, metadata=("schema",), payload=True)
+    rules = ChangeReadingRules(DEBEZIUM, ROW, metadata=("schema",), payload=True)
 
-    assert by_columns(meaning, [m.decode() for m in messages if m]) == 0
-    check(meaning, messages, 48)
+    assert by_columns(rules, [m.decode() for m in messages if m]) == 0
+    check(rules, messages, 48)
 
 
 def test_a_broken_schema_is_no_frame() -> None:
     for schema in ("{", '{"a":01}', '{"a":tru}', "[1}", '{"a":"\\x"}'):
-        check(Meaning(DEBEZIUM, ROW, metadata=("schema",), payload=True), framed(schema, 100), 48)
+        check(ChangeReadingRules(DEBEZIUM, ROW, metadata=("schema",), payload=True), framed(schema, 100), 48)

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from kdsl.formats import ROW_KINDS, Decoded, Use
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
-from kdsl_formats.cdc_json.format import ChangeJson
+from kdsl_formats.cdc_json.formats import ChangeJson
 from tests.strategies import examples
 
 ROW = t.row(id=t.BigInt(), name=t.STRING, amount=t.Decimal(10, 2), at=t.Timestamp(3))
@@ -94,8 +94,8 @@ def test_bad_input_is_told_and_costs_no_other_message(made: ChangeJson, name: st
 
 
 @pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.identifier)
-@pytest.mark.parametrize("few", [1, MANY])
-def test_strange_but_right_messages_are_read(made: ChangeJson, few: int) -> None:
+@pytest.mark.parametrize("min_batch", [1, MANY])
+def test_strange_but_right_messages_are_read(made: ChangeJson, min_batch: int) -> None:
     plain = update(made)
     strange = [
         f" {plain}\n",
@@ -108,10 +108,10 @@ def test_strange_but_right_messages_are_read(made: ChangeJson, few: int) -> None
         "\ufeff" + plain,
     ]
     for message in strange:
-        decoded = read(made, [message.encode()] * few)
+        decoded = read(made, [message.encode()] * min_batch)
 
         assert decoded.bad == (), message
-        assert said(decoded) == said(read(made, [plain.encode()])) * few, message
+        assert said(decoded) == said(read(made, [plain.encode()])) * min_batch, message
 
 
 @pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.identifier)
@@ -134,13 +134,17 @@ def test_what_happened_must_be_known(made: ChangeJson, operation: str | None, to
 
 
 def test_a_missing_image_before_says_what_to_do_in_postgres() -> None:
-    for operation, word in (("u", "an UPDATE"), ("d", "a DELETE")):
+    state = (
+        ", or declare the primary key and the table option cdc-events-duplicate (cdc_events_duplicate=True), with "
+        "which the row before comes from state"
+    )
+    for operation, word, more in (("u", "an UPDATE", state), ("d", "a DELETE", "")):
         message = f'{{"before":null,"after":{IMAGE},"op":"{operation}"}}'.encode()
         (bad,) = read(DebeziumJson(), [message]).bad
 
         assert bad.reason == (
             f"the member 'before' of {word} message is null; if a Debezium connector for Postgres wrote it, set the "
-            "table's REPLICA IDENTITY to FULL"
+            f"table's REPLICA IDENTITY to FULL{more}"
         )
 
 

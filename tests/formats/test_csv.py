@@ -8,7 +8,7 @@ from kdsl.formats import Direction
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl_formats.csv import Csv
-from kdsl_formats.csv.format import unescaped
+from kdsl_formats.csv.format import unescape
 
 PLAIN = t.row(a=t.STRING)
 
@@ -36,21 +36,21 @@ def told(csv: Csv, row: t.Row = PLAIN, direction: Direction = "read") -> list[st
     ],
 )
 def test_a_delimiter_is_read_as_java_spells_it(given: str, meant: str) -> None:
-    assert unescaped(given) == meant
+    assert unescape(given) == meant
 
 
 @pytest.mark.parametrize("given", [";;", "", "\\", "\\t\\t", "😀"])
 def test_a_delimiter_is_one_character(given: str) -> None:
     assert told(Csv(field_delimiter=given)) == [
         f"field_delimiter= has the value {given!r}; "
-        "give exactly one character, as it is or as Java spells it (\\t, \\u0001)"
+        "write exactly one character, as it is or as Java spells it (\\t, \\u0001)"
     ]
 
 
 @pytest.mark.parametrize("given", ["\n", "\\n", "\r"])
 def test_a_delimiter_is_no_line_break(given: str) -> None:
     assert told(Csv(field_delimiter=given)) == [
-        f"field_delimiter= has the value {given!r}; a line break ends a message; give another character"
+        f"field_delimiter= has the value {given!r}; a line break ends a message; choose another character"
     ]
 
 
@@ -59,7 +59,7 @@ def test_a_delimiter_is_no_line_break(given: str) -> None:
 def test_the_other_characters_are_taken_as_they_are(name: str, given: str) -> None:
     options: dict[str, Any] = {name: given}
 
-    assert told(Csv(**options)) == [f"{name}= has the value {given!r}; give exactly one character"]
+    assert told(Csv(**options)) == [f"{name}= has the value {given!r}; write exactly one character"]
 
 
 def test_quoting_cannot_be_disabled_and_have_a_character() -> None:
@@ -72,7 +72,7 @@ def test_quoting_cannot_be_disabled_and_have_a_character() -> None:
 def test_one_character_cannot_have_two_meanings() -> None:
     assert told(Csv(field_delimiter='"')) == [
         "the format 'csv' has '\"' both as its field delimiter and as its quote character; "
-        "give one of them another character"
+        "choose another character for one of them"
     ]
     assert told(Csv(field_delimiter="|", escape_character="|"))[0].startswith("the format 'csv' has '|' both")
     assert told(Csv(field_delimiter='"', disable_quote_character=True)) == []
@@ -112,5 +112,5 @@ def test_flinks_keys_give_the_same_format() -> None:
     )
     assert told(Csv.from_strings({"disable-quote-character": "yes"})) == [
         "disable_quote_character= has the value 'yes': expected true or false; "
-        "give disable_quote_character= true or false"
+        "set disable_quote_character= to true or false"
     ]

@@ -9,7 +9,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats.csv import Csv
 from kdsl_formats.csv.decoder import CsvDecoder
-from kdsl_formats.csv.grammar import Dialect, split, text_of
+from kdsl_formats.csv.grammar import Dialect, decode_message, split_row
 from tests.formats import csv_messages
 from tests.formats.conformance import Case, answer, cases, python_rows
 from tests.strategies import examples
@@ -68,7 +68,7 @@ def test_plain_and_quoted_messages_do_not_need_the_reference(size: int) -> None:
     ]
     decoder = Csv().decoder(row)
     assert isinstance(decoder, CsvDecoder)
-    cells = decoder._splitter.split(pa.array(lines, pa.binary()))
+    cells = decoder._splitter.split_messages(pa.array(lines, pa.binary()))
     _, sure = decoder._columns(cells)
 
     assert (len(cells.index), int(sure.sum())) == (size, size)
@@ -78,12 +78,12 @@ def test_plain_and_quoted_messages_do_not_need_the_reference(size: int) -> None:
     ("message", "reason"),
     [
         (b"", "the message is empty"),
-        (b"a", "the row has 1 value, and the table has 3 columns"),
-        (b"a,1,b,c", "the row has more values than the table has columns, which are 3"),
+        (b"a", "the row has 1 value, but the table has 3 columns"),
+        (b"a,1,b,c", "the row has more values than the table's 3 columns"),
         (b'"a,1,b', "a quoted value has no closing quote"),
         (b'"a"x,1,b', "'x' follows a closing quote at character 4; expected ',' or the end of the line"),
-        (b"a,x,b", "field 'b': 'x' is not an INT (no integer)"),
-        (b"a,1,\xff", "byte 5 is no UTF-8 (invalid start byte)"),
+        (b"a,x,b", "field 'b': 'x' is not an INT (not an integer)"),
+        (b"a,1,\xff", "byte 5 is not UTF-8 (invalid start byte)"),
     ],
 )
 def test_a_bad_message_says_why(message: bytes, reason: str) -> None:
@@ -95,16 +95,16 @@ def test_a_bad_element_says_where_it_stands() -> None:
     _, bad = read(Csv(), row, b"1;x,1;2", b"1,1", b"1,1;y")
 
     assert [record.reason for record in bad] == [
-        "field 'a': 'x' is not an INT (no integer)",
+        "field 'a': 'x' is not an INT (not an integer)",
         "field 'b': '1' has 1 value, and the ROW has 2 members",
-        "field 'b': member 'y': 'y' is not an INT (no integer)",
+        "field 'b': member 'y': 'y' is not an INT (not an integer)",
     ]
 
 
 def test_a_long_bad_value_is_cut_in_the_message() -> None:
     _, bad = read(Csv(), THREE, b"a," + b"9" * 1000 + b",b")
 
-    assert bad[0].reason == f"field 'b': '{'9' * 60}'… is not an INT (out of range)"
+    assert bad[0].reason == f"field 'b': '{'9' * 60}…' is not an INT (out of range)"
 
 
 def test_a_message_in_utf16_or_utf32_is_known_by_its_mark() -> None:
@@ -122,13 +122,13 @@ def test_a_zero_byte_does_not_make_a_message_utf16() -> None:
 
 
 def test_javas_own_utf8_is_read_and_half_a_character_is_not() -> None:
-    assert text_of(b"a\xc0\x80\xed\xa0\xbd\xed\xb8\x80") == "a\0😀"
-    with pytest.raises(ValueError, match="byte 2 is no UTF-8"):
-        text_of(b"a\xed\xa0\xbd")
+    assert decode_message(b"a\xc0\x80\xed\xa0\xbd\xed\xb8\x80") == "a\0😀"
+    with pytest.raises(ValueError, match="byte 2 is not UTF-8"):
+        decode_message(b"a\xed\xa0\xbd")
 
 
 def test_what_follows_the_first_line_is_not_read() -> None:
-    assert split('a,1,"b\nc"\n"never closed', Dialect(), 3) == ["a", "1", "b\nc"]
+    assert split_row('a,1,"b\nc"\n"never closed', Dialect(), 3) == ["a", "1", "b\nc"]
 
 
 def test_a_null_literal_tells_null_from_the_empty_text() -> None:
@@ -147,10 +147,12 @@ def test_wide_delimiters_and_quotes_do_not_need_the_reference() -> None:
     plain = pa.array(["a\xfe1\xfeb".encode()] * 3, pa.binary())
     quoted = Csv(field_delimiter="\xfe", quote_character="\u20ac").decoder(THREE)
     assert isinstance(quoted, CsvDecoder)
-    cells = quoted._splitter.split(pa.array(["\u20aca\xfe\u20ac\u20ac\u20ac\xfe1\xfeb".encode()] * 3, pa.binary()))
+    cells = quoted._splitter.split_messages(
+        pa.array(["\u20aca\xfe\u20ac\u20ac\u20ac\xfe1\xfeb".encode()] * 3, pa.binary())
+    )
 
-    assert len(decoder._splitter.split(plain).index) == 3
-    assert cells.texts(0).to_pylist() == ["a\xfe\u20ac"] * 3
+    assert len(decoder._splitter.split_messages(plain).index) == 3
+    assert cells.strings(0).to_pylist() == ["a\xfe\u20ac"] * 3
 
 
 def test_messages_that_use_every_control_character_are_still_read() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl.formats import BadRecord, Decoded
-from kdsl_formats._registry.framing import NO_ID, groups, joined, split, together
+from kdsl_formats._registry.framing import NO_ID, add_frames, group_by_id, merge_groups, split_frames
 
 KIND = pa.struct([pa.field("x", pa.binary())])
 
@@ -20,7 +20,7 @@ def framed(number: int, body: bytes) -> bytes:
 )
 def test_a_frame_is_what_its_bytes_say(given_messages: list[bytes | tuple[int, bytes] | None]) -> None:
     plain = [framed(*m) if isinstance(m, tuple) else m for m in given_messages]
-    ids, bodies, bad = split(pa.array(plain, pa.binary()))
+    ids, bodies, bad = split_frames(pa.array(plain, pa.binary()))
 
     good = [m is not None and len(m) >= 5 and m[0] == 0 for m in plain]
     assert ids.tolist() == [
@@ -35,7 +35,7 @@ def test_a_frame_is_what_its_bytes_say(given_messages: list[bytes | tuple[int, b
 @settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.lists(st.one_of(st.none(), st.binary(max_size=9))))
 def test_what_is_framed_comes_apart_again(number: int, bodies: list[bytes | None]) -> None:
-    ids, found, bad = split(joined(number, pa.array(bodies, pa.binary())))
+    ids, found, bad = split_frames(add_frames(number, pa.array(bodies, pa.binary())))
 
     assert found.to_pylist() == bodies
     assert ids.tolist() == [NO_ID if body is None else number for body in bodies]
@@ -44,7 +44,7 @@ def test_what_is_framed_comes_apart_again(number: int, bodies: list[bytes | None
 
 def test_a_slice_is_split_like_a_copy() -> None:
     messages = pa.array([framed(i, b"x" * i) for i in range(9)], pa.binary())
-    ids, bodies, bad = split(messages[2:6])
+    ids, bodies, bad = split_frames(messages[2:6])
 
     assert (ids.tolist(), bodies.to_pylist(), bad) == ([2, 3, 4, 5], [b"x" * i for i in range(2, 6)], ())
 
@@ -60,7 +60,7 @@ def test_a_slice_is_split_like_a_copy() -> None:
     ],
 )
 def test_what_has_no_frame_is_told(message: bytes, reason: str) -> None:
-    (bad,) = split(pa.array([message], pa.binary()))[2]
+    (bad,) = split_frames(pa.array([message], pa.binary()))[2]
 
     assert (bad.index, bad.reason[: len(reason)]) == (0, reason)
 
@@ -69,16 +69,16 @@ def test_what_has_no_frame_is_told(message: bytes, reason: str) -> None:
 @given(st.lists(st.integers(-1, 3), max_size=40))
 def test_rows_of_groups_come_in_the_order_of_their_messages(numbers: list[int]) -> None:
     plain = [None if n < 0 else framed(n, str(i).encode()) for i, n in enumerate(numbers)]
-    ids, bodies, _ = split(pa.array(plain, pa.binary()))
+    ids, bodies, _ = split_frames(pa.array(plain, pa.binary()))
     parts = []
     bad = []
-    for number, places in groups(ids):
+    for number, places in group_by_id(ids):
         own = bodies if places is None else bodies.take(pa.array(places))
         if number == 3:
             bad += [BadRecord(int(i), "no") for i in (range(len(ids)) if places is None else places)]
             continue
         parts.append((places, Decoded(pa.StructArray.from_arrays([own], fields=list(KIND)))))
-    decoded = together(parts, bad, len(ids), KIND)
+    decoded = merge_groups(parts, bad, len(ids), KIND)
 
     kept = [i for i, n in enumerate(numbers) if 0 <= n < 3]
     owners = list(range(len(ids))) if decoded.messages is None else decoded.messages.to_pylist()

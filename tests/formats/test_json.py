@@ -75,7 +75,7 @@ def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
     if problems(made, case.row, "read"):
         assert expected == ERROR
         return
-    decoded = JsonDecoder(case.row, made.reading_rules(), few=1).decode(pa.array([case.input] * 3, pa.binary()))
+    decoded = JsonDecoder(case.row, made.reading_rules(), min_batch=1).decode(pa.array([case.input] * 3, pa.binary()))
     if expected == ERROR:
         assert [b.index for b in decoded.bad] == [0, 1, 2]
     else:
@@ -85,7 +85,7 @@ def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
 @pytest.mark.parametrize("case", HOLDABLE, ids=lambda case: case.id)
 def test_writing_by_columns_gives_the_same_answer(case: Case) -> None:
     rows = pa.array([arrow_value(case.values, case.row)] * 2, arrow_type(case.row))
-    encoder = JsonEncoder(case.row, Json.from_strings(case.options).writing_rules(), few=0)
+    encoder = JsonEncoder(case.row, Json.from_strings(case.options).writing_rules(), min_batch=0)
     assert encoder.encode(rows).messages.to_pylist() == [case.answer] * 2
 
 
@@ -150,7 +150,7 @@ def test_maps_need_texts_as_keys(direction: Direction) -> None:
     found = problems(Json(), row, direction)
     assert [(p.where.column, p.code) for p in found] == [("wrong", "json-map-key"), ("inside", "json-map-key")]
     assert str(found[0]) == (
-        "wrong: the type MAP<INT, STRING> has no form in JSON, where the keys of an object are texts; "
+        "wrong: the type MAP<INT, STRING> has no form in JSON, where the keys of an object are strings; "
         "use MAP<STRING, STRING>, or ARRAY<ROW<`key` INT, `value` STRING>>"
     )
     assert found[1].message.startswith("the type MULTISET<DATE> inside ARRAY<ROW<`m` MAP<STRING, MULTISET<DATE>>>> has")

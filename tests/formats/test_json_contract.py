@@ -17,7 +17,9 @@ class TestJson(FormatContract):
     variants = (
         Json(fail_on_missing_field=True, timestamp_format="ISO-8601", map_null_key_mode="DROP"),
         Json(map_null_key_mode="LITERAL", map_null_key_literal="none", decimal_as_plain_number=True),
-        Json(ignore_null_fields=True, json_parser=False),
+        Json(ignore_null_fields=True, json_parser=False, null_is_tombstone=True),
+        Json(schema_include=True, decimal_handling_mode="precise", time_precision_mode="microseconds"),
+        Json(decimal_handling_mode="string", time_precision_mode="isostring", binary_handling_mode="hex"),
     )
     row = t.row(
         id=t.BigInt(),

@@ -35,7 +35,7 @@ def one_by_one(row: t.Row, rules: ReadingRules, messages: list[bytes | None]) ->
     bad: list[BadRecord] = []
     for i, message in enumerate(messages):
         try:
-            made = reference.rows(message or b"")
+            made = reference.read_rows(message or b"")
         except ValueError as e:
             bad.append(BadRecord(i, str(e)))
         else:
@@ -70,8 +70,8 @@ def outcome(decoded: Decoded, count: int) -> tuple[Any, list[int], list[BadRecor
     return comparable(decoded.rows), owner, list(decoded.bad)
 
 
-def check(row: t.Row, rules: ReadingRules, messages: list[bytes | None], few: int) -> None:
-    decoder = JsonDecoder(row, rules, few=few)
+def check(row: t.Row, rules: ReadingRules, messages: list[bytes | None], min_batch: int) -> None:
+    decoder = JsonDecoder(row, rules, min_batch=min_batch)
     expected = one_by_one(row, rules, messages)
     for _ in range(2):  # the second time with the shapes that were learned
         decoded = decoder.decode(pa.array(messages, pa.binary()))
@@ -82,11 +82,11 @@ def check(row: t.Row, rules: ReadingRules, messages: list[bytes | None], few: in
 @unhurried
 @given(RANDOMS, RULES, st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0]), st.integers(0, 30), st.integers(1, 4))
 def test_reading_by_columns_equals_reading_one_by_one(
-    random: Random, rules: ReadingRules, dirt: float, count: int, few: int
+    random: Random, rules: ReadingRules, dirt: float, count: int, min_batch: int
 ) -> None:
     writer = Writer(random, dirt)
     row = writer.row()
-    check(row, rules, writer.messages(row, count), few)
+    check(row, rules, writer.messages(row, count), min_batch)
 
 
 def test_a_long_key_that_nobody_wants_does_not_lead_behind_the_last_message() -> None:
@@ -95,14 +95,14 @@ def test_a_long_key_that_nobody_wants_does_not_lead_behind_the_last_message() ->
 
 
 @given(st.lists(st.from_regex(r"[0-9-]?[0-9/:.eE+-]{0,19}", fullmatch=True), min_size=1), st.integers(1, 3))
-def test_numbers_that_nobody_wants_must_be_numbers(numbers: list[str], few: int) -> None:
+def test_numbers_that_nobody_wants_must_be_numbers(numbers: list[str], min_batch: int) -> None:
     messages: list[bytes | None] = [f'{{"a":{i},"z":{n}}}'.encode() for i, n in enumerate(numbers)]
-    check(t.row(a=t.Int()), ReadingRules(), messages, few)
+    check(t.row(a=t.Int()), ReadingRules(), messages, min_batch)
 
 
 @unhurried
 @given(RANDOMS, st.sampled_from([0.0, 0.1, 0.5]), st.integers(1, 4))
-def test_objects_that_nobody_wants_must_be_json(random: Random, dirt: float, few: int) -> None:
+def test_objects_that_nobody_wants_must_be_json(random: Random, dirt: float, min_batch: int) -> None:
     writer = Writer(random, dirt)
     inner = writer.row(width=6, depth=2)
     members = [(f.name, f.type) for f in inner.fields]
@@ -114,4 +114,4 @@ def test_objects_that_nobody_wants_must_be_json(random: Random, dirt: float, few
             place = random.randrange(len(text))
             text = text[:place] + random.choice(['"', "}", "{", ",", "\\", "]", " ", "x"]) + text[place + 1 :]
         messages.append(f'{{"in":{text},"n":{i},"more":{text}}}'.encode())
-    check(t.row(n=t.Int()), ReadingRules(streaming=random.random() < 0.5), messages, few)
+    check(t.row(n=t.Int()), ReadingRules(streaming=random.random() < 0.5), messages, min_batch)

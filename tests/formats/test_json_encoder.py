@@ -109,7 +109,7 @@ def tables(draw: st.DrawFn) -> tuple[t.Row, pa.StructArray]:
 def test_writing_by_columns_equals_writing_row_by_row(table: tuple[t.Row, pa.StructArray], rules: WritingRules) -> None:
     row, array = table
     expected = list(ReferenceEncoder(row, rules).messages(array))
-    encoded = JsonEncoder(row, rules, few=0).encode(array)
+    encoded = JsonEncoder(row, rules, min_batch=0).encode(array)
     encoded.messages.validate(full=True)
     assert (encoded.messages.type, encoded.messages.to_pylist(), encoded.bad) == (pa.binary(), expected, ())
 
@@ -120,9 +120,9 @@ def test_what_is_written_is_read_back(
     table: tuple[t.Row, pa.StructArray], rules: WritingRules, streaming: bool
 ) -> None:
     row, array = table
-    messages = JsonEncoder(row, rules, few=0).encode(array).messages
-    for few in (1, 1000):
-        decoded = JsonDecoder(row, ReadingRules(standard=rules.standard), few=few).decode(messages)
+    messages = JsonEncoder(row, rules, min_batch=0).encode(array).messages
+    for min_batch in (1, 1000):
+        decoded = JsonDecoder(row, ReadingRules(standard=rules.standard), min_batch=min_batch).decode(messages)
         assert (decoded.bad, comparable(decoded.rows)) == ((), comparable(array))
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl_formats._connect.values import InfiniteCounter
 from kdsl_formats.json import Json
 from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.reference_decoder import ReadingRules, ReferenceDecoder
@@ -22,7 +23,9 @@ MANY = 100  # more than are read one by one
 class NoReference:
     """Stands where the reference decoder is, for messages that must not reach it."""
 
-    def rows(self, message: bytes) -> list[dict[str, Any]]:
+    infinite = InfiniteCounter()
+
+    def read_rows(self, message: bytes) -> list[dict[str, Any]]:
         raise AssertionError(message)
 
 
@@ -65,7 +68,7 @@ def test_plain_values_are_read_by_columns(kind: t.DataType, values: list[str]) -
     row = t.row(a=t.Int(), f=kind)
     messages = [f'{{"a":1,"f":{value},"b":[{{"c":"\\""}}]}}'.encode() for value in values * MANY]
     reference = ReferenceDecoder(row, ReadingRules())
-    expected = [found for m in messages for found in reference.rows(m)]
+    expected = [found for m in messages for found in reference.read_rows(m)]
     assert by_columns(row, messages) == pa.array(expected, arrow_type(row)).to_pylist()
 
 
@@ -134,14 +137,14 @@ def test_an_unreadable_message_is_told_and_the_others_are_read(message: bytes, c
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (b'{"amount":"abc"}', "field 'amount': 'abc' is not a DECIMAL(10, 2) (no decimal number)"),
+        (b'{"amount":"abc"}', "field 'amount': 'abc' is not a DECIMAL(10, 2) (not a decimal number)"),
         (b'{"id":12345678901234567890}', "field 'id': 12345678901234567890 is not a BIGINT (out of range)"),
         (b'{"id":true}', "field 'id': true is not a BIGINT"),
         (
             b'{"at":"2024-05-01"}',
             "field 'at': '2024-05-01' is not a TIMESTAMP(3) (expected yyyy-MM-dd HH:mm:ss, an optional fraction)",
         ),
-        (b'{"o":{"l":[{"x":1},{"x":"y"}]}}', "field 'o.l[1].x': 'y' is not an INT (no integer)"),
+        (b'{"o":{"l":[{"x":1},{"x":"y"}]}}', "field 'o.l[1].x': 'y' is not an INT (not an integer)"),
         (b'{"m":{"k":[]}}', "field \"m['k']\": an array is not an INT"),
         (b'{"o":5}', "field 'o': 5 is not a ROW<`l` ARRAY<ROW<`x` INT>>> (it is a number)"),
         (b'{"id":"' + b"9" * 100 + b'"}', f"field 'id': '{'9' * 59}… is not a BIGINT (out of range)"),
@@ -149,9 +152,9 @@ def test_an_unreadable_message_is_told_and_the_others_are_read(message: bytes, c
         (b"[5]", "field '[0]': the element is a number, not an object"),
         (b'{"id":1', "not JSON: expecting ',' delimiter at the end"),
         (b'{"id":x}', "not JSON: expecting value at character 7"),
-        (b'{"id":NaN}', "not JSON: NaN is no JSON value"),
+        (b'{"id":NaN}', "not JSON: NaN is not a JSON value"),
         (b" ", "the message holds only blanks"),
-        (b'{"name":"\xff"}', "not JSON: byte 10 is no UTF-8 (invalid start byte)"),
+        (b'{"name":"\xff"}', "not JSON: byte 10 is not UTF-8 (invalid start byte)"),
     ],
     ids=lambda value: value.decode("utf-8", "replace")[:30] if isinstance(value, bytes) else "",
 )

@@ -27,7 +27,7 @@ from kdsl_formats.protobuf.decoder import ProtobufDecoder
 from kdsl_formats.protobuf.encoder import ProtobufEncoder
 from kdsl_formats.protobuf.layout import layout_of
 from kdsl_formats.protobuf.naming import message_names
-from kdsl_formats.protobuf.sources import SchemaError, compiled, schema_of
+from kdsl_formats.protobuf.sources import SchemaError, compile_files, schema_of
 from tests.formats.conformance import ERROR, Case, answer, arrow_value, cases, python_rows, shown
 
 DATA = Path(__file__).parent / "data" / "protobuf"
@@ -52,14 +52,14 @@ CASES = cases("protobuf")
 @cache
 def own() -> str:
     """The messages of the tests, as the option ``descriptor-set``."""
-    files = compiled(sorted(DATA.glob("*.proto")), [DATA])
+    files = compile_files(sorted(DATA.glob("*.proto")), [DATA])
     return base64.b64encode(files.SerializeToString(deterministic=True)).decode()
 
 
 @cache
 def recorded() -> str:
     """The messages with which the answers were recorded."""
-    files = compiled(sorted(RECORDED.glob("*.proto")), [RECORDED])
+    files = compile_files(sorted(RECORDED.glob("*.proto")), [RECORDED])
     return base64.b64encode(files.SerializeToString(deterministic=True)).decode()
 
 
@@ -92,7 +92,7 @@ def test_whole_columns_give_the_same_answer(case: Case) -> None:
         return
     layout = layout_of(format_.schema(), case.row)
     if case.kind == "decode":
-        decoder = ProtobufDecoder(layout, case.row, format_.reading_rules(), few=0)
+        decoder = ProtobufDecoder(layout, case.row, format_.reading_rules(), fallback_limit=0)
         decoded = decoder.decode(pa.array([case.input] * 3, pa.binary()))
         if case.answer == ERROR:
             assert [bad.index for bad in decoded.bad] == [0, 1, 2]
@@ -100,7 +100,7 @@ def test_whole_columns_give_the_same_answer(case: Case) -> None:
             assert [shown(value, case.row) for value in python_rows(decoded.rows)] == case.answer * 3
     else:
         rows = pa.array([arrow_value(case.values, case.row)] * 3, arrow_type(case.row))
-        encoder = ProtobufEncoder(layout, format_.writing_rules(), few=0)
+        encoder = ProtobufEncoder(layout, format_.writing_rules(), fallback_limit=0)
         assert encoder.encode(rows).messages.to_pylist() == [case.answer] * 3
 
 
@@ -124,7 +124,7 @@ class TestWhereTheMessageComesFrom:
         assert made("com.example.two.Simple").schema().name == "kdsl.test.Simple"
 
     def test_the_outer_class_of_java_is_named_after_the_file(self) -> None:
-        files = compiled([DATA / "two.proto"])
+        files = compile_files([DATA / "two.proto"])
         files.file[0].ClearField("options")
         assert schema_of("kdsl.test.Two$Simple", files).name == "kdsl.test.Simple"
         files.file[0].name = "some/simple_pair.proto"
@@ -134,7 +134,7 @@ class TestWhereTheMessageComesFrom:
 
     def test_a_proto_file_its_text_and_its_descriptors_are_the_same(self, tmp_path: Path) -> None:
         descriptors = tmp_path / "shop.desc"
-        descriptors.write_bytes(compiled([DATA / "three.proto"]).SerializeToString())
+        descriptors.write_bytes(compile_files([DATA / "three.proto"]).SerializeToString())
         text = (DATA / "three.proto").read_text()
         by_file = Protobuf(message_class_name="kdsl.test.Order", proto_file=str(DATA / "three.proto"))
         by_set = Protobuf(message_class_name="kdsl.test.Order", descriptor_file=str(descriptors))
@@ -177,7 +177,7 @@ class TestWhereTheMessageComesFrom:
         assert problems(found, t.row(part=t.row(x=t.Int()))) == []
 
     def test_googles_own_files_may_be_missing_from_a_set_and_others_may_not(self) -> None:
-        files = compiled([DATA / "three.proto"])
+        files = compile_files([DATA / "three.proto"])
         kept = [file for file in files.file if not file.name.startswith("google/")]
         del files.file[:]
         files.file.extend(kept)
@@ -194,7 +194,7 @@ class TestWhereTheMessageComesFrom:
             ({"descriptor_set": own(), "proto_text": "x"}, "'descriptor-set' and 'proto-text' say where"),
             ({}, "no class 'Ordre' that Python can import"),
             ({"descriptor_set": own()}, "no message 'Ordre' (did you mean 'kdsl.test.Order'?)"),
-            ({"descriptor_set": "?"}, "is no base64"),
+            ({"descriptor_set": "?"}, "is not base64"),
             ({"descriptor_set": base64.b64encode(b"no descriptors").decode()}, "holds no descriptor set"),
             ({"descriptor_file": str(tmp_path / "no.desc")}, "cannot be read: No such file"),
             ({"proto_file": str(broken)}, "Expected field name"),
@@ -209,7 +209,7 @@ class TestWhereTheMessageComesFrom:
             schema_of("Pair", read(own()))
         with pytest.raises(SchemaError, match="cannot be imported: No module named 'nowhere'"):
             Protobuf(message_class_name="nowhere:Order").schema()
-        with pytest.raises(SchemaError, match="is no class of Protobuf messages"):
+        with pytest.raises(SchemaError, match="is not a class of Protobuf messages"):
             Protobuf(message_class_name="pathlib:Path").schema()
 
     def test_without_a_compiler_the_way_out_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,8 +291,8 @@ def rows(format_: Protobuf, row: t.Row, *messages: bytes | None, use: Use | None
     layout = layout_of(format_.schema(), row)
     rules = format_.reading_rules(use or Use())
     found = []
-    for few in (0, len(messages)):
-        decoded = ProtobufDecoder(layout, row, rules, few=few).decode(pa.array(messages, pa.binary()))
+    for limit in (0, len(messages)):
+        decoded = ProtobufDecoder(layout, row, rules, fallback_limit=limit).decode(pa.array(messages, pa.binary()))
         decoded.rows.validate(full=True)
         owners = range(len(messages)) if decoded.messages is None else decoded.messages.to_pylist()
         values: list[Any] = [None] * len(messages)
@@ -310,8 +310,8 @@ def written(format_: Protobuf, row: t.Row, *values: Any) -> list[Any]:
     layout = layout_of(format_.schema(), row)
     array = pa.array(values, arrow_type(row))
     found = []
-    for few in (0, len(values)):
-        encoded = ProtobufEncoder(layout, format_.writing_rules(), few=few).encode(array)
+    for fallback_limit in (0, len(values)):
+        encoded = ProtobufEncoder(layout, format_.writing_rules(), fallback_limit=fallback_limit).encode(array)
         made_: list[Any] = encoded.messages.to_pylist()
         for bad in encoded.bad:
             made_[bad.index] = bad.reason
@@ -408,13 +408,13 @@ class TestReading:
         cut_inside = b"\x4a\x01\x0a"  # customer, cut off; the message around it is whole
 
         assert rows(made("Order"), t.row(id=t.BigInt()), b"\x08\x05" + cut_inside) == [{"id": 5}]
-        assert "it is no such message" in rows(made("Order"), t.row(customer=t.row(name=t.STRING)), cut_inside)[0]
+        assert "it is not such a message" in rows(made("Order"), t.row(customer=t.row(name=t.STRING)), cut_inside)[0]
 
     def test_a_null_key_gives_no_row_and_a_null_value_is_an_error(self) -> None:
         row = t.row(id=t.BigInt())
 
         assert rows(made("Order"), row, None, b"\x08\x05", use=Use(side="key")) == [None, {"id": 5}]
-        assert rows(made("Order"), row, None) == ["it is null, which is no message"]
+        assert rows(made("Order"), row, None) == ["it is null, which is not a Protobuf message"]
         assert rows(made("Order", ignore_parse_errors=True), row, None, b"\x08") == [None, None]
 
     @pytest.mark.parametrize(
@@ -528,7 +528,7 @@ class TestWriting:
 
         assert rows(made("Order"), row, message) == [value]
         (reason,) = written(made("Order"), row, {**value, "extra": "{"})
-        assert "no JSON" in reason
+        assert "is not JSON" in reason
 
     def test_required_fields_that_are_null_fail_the_row(self) -> None:
         row = t.row(a=t.Int(), c=t.row(x=t.Int()))
@@ -561,7 +561,7 @@ class TestPlans:
 
 
 def test_every_message_of_a_set_is_named() -> None:
-    names = [name for file in compiled([DATA / "two.proto"]).file[-1:] for name in message_names(file)]
+    names = [name for file in compile_files([DATA / "two.proto"]).file[-1:] for name in message_names(file)]
 
     assert names[:3] == ["kdsl.test.Pair", "kdsl.test.Simple", "kdsl.test.Maps"]
     assert "kdsl.test.Levels.Middle" in names

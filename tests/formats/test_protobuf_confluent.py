@@ -22,8 +22,8 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.protobuf import ProtobufConfluent
-from kdsl_formats.protobuf.confluent_frame import indexes, places, places_in_text, without_indexes
-from kdsl_formats.protobuf.sources import compiled
+from kdsl_formats.protobuf.confluent_frame import encode_path, message_paths, message_paths_in_text, split_indexes
+from kdsl_formats.protobuf.sources import compile_files
 from tests.formats import test_protobuf_contract as plain
 from tests.formats.contract import SUPPRESSED, FormatContract, keys, written_and_read
 from tests.registry.front import Front, forwarded
@@ -168,18 +168,18 @@ class TestProtobufConfluent(FormatContract):
 class TestIndexes:
     @pytest.mark.parametrize("path", [(0,), (1,), (63,), (64,), (0, 0), (2, 300, 1)])
     def test_indexes_read_back(self, path: tuple[int, ...]) -> None:
-        bodies = pa.array([indexes(path) + b"a", indexes(path), indexes((5,)) + b"b"], pa.binary())
-        found, bad = without_indexes(bodies)
+        bodies = pa.array([encode_path(path) + b"a", encode_path(path), encode_path((5,)) + b"b"], pa.binary())
+        found, bad = split_indexes(bodies)
 
         assert bad == ()
-        assert {one.path: (one.places.tolist(), one.messages.to_pylist()) for one in found} == {
+        assert {one.path: (one.indexes.tolist(), one.messages.to_pylist()) for one in found} == {
             path: ([0, 1], [b"a", b""]),
             (5,): ([2], [b"b"]),
         }
 
     @pytest.mark.parametrize("body", [b"", b"\x80", b"\x01", b"\x02", b"\x04\x02", b"\xff" * 12, b"\x02\x01", b"\x7e"])
     def test_indexes_that_are_none_are_told(self, body: bytes) -> None:
-        found, bad = without_indexes(pa.array([b"\0x", body, b"\x02\x02y"], pa.binary()))
+        found, bad = split_indexes(pa.array([b"\0x", body, b"\x02\x02y"], pa.binary()))
 
         assert [one.index for one in bad] == [1]
         assert sorted(one.path for one in found) == [(0,), (1,)]
@@ -187,9 +187,9 @@ class TestIndexes:
     def test_messages_of_a_text_are_found_without_a_compiler(self, folder: tuple[str, ...]) -> None:
         for path in sorted(DATA.glob("*.proto")):
             text = path.read_text()
-            expected = {place: name for name, place in places(compiled([path]).file[-1])}
-            assert places_in_text(text) == expected
-        assert places_in_text(MAIN) == {
+            expected = {place: name for name, place in message_paths(compile_files([path]).file[-1])}
+            assert message_paths_in_text(text) == expected
+        assert message_paths_in_text(MAIN) == {
             (0,): "p.First",
             (1,): "p.Second",
             (1, 0): "p.Second.Inner",
@@ -281,7 +281,7 @@ class TestWithARegistry:
     def test_what_cannot_be_read_is_asked_for_once(
         self, kdsl_registry: LocalRegistry, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(RegistryClient, "patience", 3600.0)
+        monkeypatch.setattr(RegistryClient, "unknown_for", 3600.0)
         plain = registry_client(Registry(kdsl_registry.url)).register(f"{next(TOPICS)}-v", RegisteredSchema('"string"'))
         messages = [b"\0" + number.to_bytes(4, "big") + b"\0x" for number in (plain, 987_654)]
         with Front(forwarded(kdsl_registry.url)) as front:
@@ -395,5 +395,5 @@ class TestPlanTimeRules:
 
         assert format_.proto_text is None
         assert base64.b64decode(str(format_.descriptor_set))
-        assert format_.shown_options()["descriptor-set"].startswith("sha256:")
+        assert format_.display_options()["descriptor-set"].startswith("sha256:")
         assert ProtobufConfluent().portable() == ProtobufConfluent()

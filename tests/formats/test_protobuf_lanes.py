@@ -12,10 +12,10 @@ from kdsl.formats import Decoded
 from kdsl.types.arrow import arrow_type
 from kdsl_formats.protobuf.decoder import ProtobufDecoder
 from kdsl_formats.protobuf.encoder import ProtobufEncoder
-from kdsl_formats.protobuf.layout import layout_of, problems
+from kdsl_formats.protobuf.layout import find_problems, layout_of
 from kdsl_formats.protobuf.reference_decoder import ReadingRules
 from kdsl_formats.protobuf.reference_encoder import WritingRules
-from kdsl_formats.protobuf.wire import Source
+from kdsl_formats.protobuf.wire import MessageBuffer
 from tests import strategies
 from tests.formats.conformance import python_rows
 from tests.formats.protobuf_messages import HEADS, alike, everything, messages, odd_bytes, rows_of, written_values
@@ -37,13 +37,16 @@ def told(decoded: Decoded) -> Any:
 def test_both_ways_to_read_give_the_same(syntax: str, data: st.DataObject) -> None:
     schema = everything(syntax)
     row = data.draw(rows_of(schema.message))
-    assert list(problems(schema.message, row)) == []
+    assert list(find_problems(schema.message, row)) == []
     found = [message.SerializeToString() for message in data.draw(alike(schema.message, row.names))]
     for odd in data.draw(st.lists(odd_bytes(messages(schema.message)) | st.none(), max_size=2)):
         found.insert(data.draw(st.integers(0, len(found))), odd)
     rules = ReadingRules(read_default_values=data.draw(st.booleans()), null_fails=data.draw(st.booleans()))
     layout = layout_of(schema, row)
-    read = [ProtobufDecoder(layout, row, rules, few=few).decode(pa.array(found, pa.binary())) for few in (0, EVERY)]
+    read = [
+        ProtobufDecoder(layout, row, rules, fallback_limit=fallback_limit).decode(pa.array(found, pa.binary()))
+        for fallback_limit in (0, EVERY)
+    ]
 
     for decoded in read:
         decoded.rows.validate(full=True)
@@ -58,8 +61,8 @@ def test_plain_messages_are_read_by_columns(syntax: str, data: st.DataObject) ->
     schema = everything(syntax)
     row = data.draw(rows_of(schema.message, by_number=False))
     found = [message.SerializeToString() for message in data.draw(alike(schema.message, row.names))]
-    decoder = ProtobufDecoder(layout_of(schema, row), row, ReadingRules(), few=0)
-    source, start, end = Source.of(pa.array(found, pa.binary()))
+    decoder = ProtobufDecoder(layout_of(schema, row), row, ReadingRules(), fallback_limit=0)
+    source, start, end = MessageBuffer.of(pa.array(found, pa.binary()))
 
     assert not decoder.reader.read(source, start, end)[1].any()
 
@@ -70,13 +73,16 @@ def test_plain_messages_are_read_by_columns(syntax: str, data: st.DataObject) ->
 def test_both_ways_to_write_give_the_same(syntax: str, data: st.DataObject) -> None:
     schema = everything(syntax)
     row = data.draw(rows_of(schema.message))
-    assert list(problems(schema.message, row, writing=True)) == []
+    assert list(find_problems(schema.message, row, writing=True)) == []
     values = data.draw(st.lists(strategies.values(row.as_nullable(False), written_values), min_size=1, max_size=6))
     rows = pa.array(values, arrow_type(row))
     first = data.draw(st.integers(0, len(rows) - 1))
     rules = WritingRules(null_text=data.draw(st.sampled_from(["", "none"])), unknown_fails=data.draw(st.booleans()))
     layout = layout_of(schema, row)
-    written = [ProtobufEncoder(layout, rules, few=few).encode(rows[first:]) for few in (0, EVERY)]
+    written = [
+        ProtobufEncoder(layout, rules, fallback_limit=fallback_limit).encode(rows[first:])
+        for fallback_limit in (0, EVERY)
+    ]
 
     for encoded in written:
         encoded.messages.validate(full=True)

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from kdsl.types import model as t
-from kdsl_formats.protobuf.layout import problems
+from kdsl_formats.protobuf.layout import find_problems
 from kdsl_formats.protobuf.schema import comments_of, row_of
-from kdsl_formats.protobuf.sources import Schema, compiled, schema_of
+from kdsl_formats.protobuf.sources import Schema, compile_files, schema_of
 from tests.formats.protobuf_messages import HEADS, everything
 
 DATA = Path(__file__).parent / "data" / "protobuf"
 
 
 def schema(name: str) -> Schema:
-    return schema_of(name, compiled(sorted(DATA.glob("*.proto")), [DATA]))
+    return schema_of(name, compile_files(sorted(DATA.glob("*.proto")), [DATA]))
 
 
 def test_the_row_of_a_proto3_message() -> None:
@@ -56,7 +56,7 @@ def test_the_row_as_flink_has_it() -> None:
 
 
 def test_comments_become_comments_of_columns() -> None:
-    files = compiled([DATA / "two.proto"])
+    files = compile_files([DATA / "two.proto"])
     comments = comments_of(files)
     row = row_of(schema("Simple").message, comments)
     by_name = {f.name: f.comment for f in row.fields}
@@ -70,4 +70,4 @@ def test_comments_become_comments_of_columns() -> None:
 def test_the_row_of_every_message_can_be_read_and_written(syntax: str, *, well_known: bool) -> None:
     message = everything(syntax).message
 
-    assert list(problems(message, row_of(message, well_known=well_known), writing=True)) == []
+    assert list(find_problems(message, row_of(message, well_known=well_known), writing=True)) == []

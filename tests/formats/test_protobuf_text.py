@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 
 from kdsl_formats.protobuf.proto_text import proto_text
-from kdsl_formats.protobuf.sources import compiled, compiled_text
+from kdsl_formats.protobuf.sources import compile_files, compile_text
 from tests.formats.protobuf_messages import HEADS, everything
 
 DATA = Path(__file__).parent / "data" / "protobuf"
@@ -50,13 +50,13 @@ def bare(file: FileDescriptorProto) -> FileDescriptorProto:
 
 
 def files() -> dict[str, FileDescriptorProto]:
-    found = {path.stem: compiled([path]).file[-1] for path in sorted(DATA.glob("*.proto"))}
+    found = {path.stem: compile_files([path]).file[-1] for path in sorted(DATA.glob("*.proto"))}
     found |= {syntax: FileDescriptorSet.FromString(everything(syntax).files).file[-1] for syntax in HEADS}
-    return {**found, "odd": compiled_text(ODD).file[-1]}
+    return {**found, "odd": compile_text(ODD).file[-1]}
 
 
 @pytest.mark.parametrize("name", ["three", "two", *HEADS, "odd"])
 def test_the_text_compiles_to_the_same_descriptor(name: str) -> None:
     file = files()[name]
 
-    assert bare(compiled_text(proto_text(file)).file[-1]) == bare(file)
+    assert bare(compile_text(proto_text(file)).file[-1]) == bare(file)

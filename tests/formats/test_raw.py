@@ -126,7 +126,7 @@ def test_a_character_that_the_charset_lacks_is_an_error_of_its_row() -> None:
 def test_an_unknown_charset_is_told_with_the_nearest_one() -> None:
     assert told(Raw(charset="ISO-8859-99")) == [
         "charset= has the value 'ISO-8859-99'; "
-        "give the name of a charset as Java spells it, as UTF-8, ISO-8859-1 or GBK (did you mean 'ISO-8859-9'?)"
+        "write the name of a charset as Java spells it, such as UTF-8, ISO-8859-1 or GBK (did you mean 'ISO-8859-9'?)"
     ]
 
 
@@ -153,21 +153,21 @@ def test_a_line_of_the_wrong_size_fails_its_whole_message() -> None:
 
     assert [r["v"] for r in decoded.rows.to_pylist()] == [1, 2, 3]
     assert decoded.bad == (
-        BadRecord(1, "a part between line delimiters has 1 bytes, and the type SMALLINT takes 2 bytes"),
+        BadRecord(1, "a part between line delimiters has 1 bytes, but the type SMALLINT takes 2 bytes"),
     )
 
 
 def test_the_delimiter_is_taken_as_it_is() -> None:
     assert read(Raw(line_delimiter="\\n"), TEXT, b"a\nb\\nc") == ["a\nb", "c"]
     assert told(Raw(line_delimiter="")) == [
-        "line_delimiter= has the value ''; give at least one character, or leave the option out"
+        "line_delimiter= has the value ''; write at least one character, or leave the option out"
     ]
 
 
 def test_a_message_of_the_wrong_size_says_so() -> None:
     decoded = Raw().decoder(t.row(v=t.Int())).decode(pa.array([b"abc"], pa.binary()))
 
-    assert decoded.bad == (BadRecord(0, "the message has 3 bytes, and the type INT takes 4 bytes"),)
+    assert decoded.bad == (BadRecord(0, "the message has 3 bytes, but the type INT takes 4 bytes"),)
 
 
 def test_the_order_of_bytes_is_named_in_any_letter_case() -> None:
@@ -177,7 +177,7 @@ def test_the_order_of_bytes_is_named_in_any_letter_case() -> None:
 
 def test_the_order_of_bytes_is_one_of_two() -> None:
     assert told(Raw(endianness="BIG_ENDIAN")) == [  # type: ignore[arg-type]
-        "endianness= has the value 'BIG_ENDIAN' (did you mean 'big-endian'?); give endianness= 'big-endian' or "
+        "endianness= has the value 'BIG_ENDIAN' (did you mean 'big-endian'?); set endianness= to 'big-endian' or "
         "'little-endian'"
     ]
 

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from kdsl.types import model as t
-from kdsl_formats.raw import BYTES, NUMBERS, TEXTS, Raw
+from kdsl_formats.raw import BYTES, NUMBERS, STRINGS, Raw
 from tests import strategies
 from tests.formats.contract import FormatContract
 
@@ -14,7 +14,7 @@ VARIANTS = (Raw(charset="UTF-16", endianness="little-endian", line_delimiter="\n
 
 
 def row_types() -> st.SearchStrategy[t.Row]:
-    held = (*NUMBERS, *TEXTS, *BYTES, t.Boolean)
+    held = (*NUMBERS, *STRINGS, *BYTES, t.Boolean)
     types = strategies.scalar_types().filter(lambda kind: isinstance(kind, held))
     return strategies.row_types(types, min_size=1, max_size=1)
 

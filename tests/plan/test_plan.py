@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from kdsl.client.properties import Properties
+from kdsl.client_settings.properties import Properties
 from kdsl.declare.document import read_tables
 from kdsl.plan.build import UnknownColumnError, literal, read_plan, write_plan
 from kdsl.plan.model import MetadataColumn, ReadPlan, WritePlan
@@ -101,7 +101,7 @@ class TestColumns:
 
     def test_an_unknown_column_is_told_with_the_nearest(self) -> None:
         with pytest.raises(
-            UnknownColumnError, match=r"orders has no column 'amuont' \(did you mean 'amount'\?\); there are"
+            UnknownColumnError, match=r"orders has no column 'amuont' \(did you mean 'amount'\?\); the columns are"
         ):
             reading(["amuont"])
 

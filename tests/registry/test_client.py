@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import ssl
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
 
@@ -119,21 +123,21 @@ class TestWhatItHolds:
 
 class TestWhatItDoesNotHold:
     def test_an_unknown_id_is_told(self, client: RegistryClient) -> None:
-        with pytest.raises(UnknownSchemaError, match=r"has no schema of the id 987654 \(.*40403\)"):
+        with pytest.raises(UnknownSchemaError, match=r"has no schema with the id 987654 \(.*40403\)"):
             client.schema(987654)
 
     def test_an_unknown_id_is_asked_for_again_after_some_seconds_only(
         self, front: Front, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         made = connected(front)
-        monkeypatch.setattr(RegistryClient, "patience", 3600.0)
+        monkeypatch.setattr(RegistryClient, "unknown_for", 3600.0)
         for _ in range(3):
-            with pytest.raises(UnknownSchemaError, match="has no schema of the id 987655"):
+            with pytest.raises(UnknownSchemaError, match="has no schema with the id 987655"):
                 made.schema(987655)
         assert front.count("/schemas/ids/987655") == 1
 
         front.fail = [(200, {"schema": ORDER.text})]
-        monkeypatch.setattr(RegistryClient, "patience", 0.0)
+        monkeypatch.setattr(RegistryClient, "unknown_for", 0.0)
         assert made.schema(987655) == ORDER
         assert front.count("/schemas/ids/987655") == 2
 
@@ -156,13 +160,13 @@ class TestWhatItDoesNotHold:
     def test_a_path_without_a_registry_is_told(self, front: Front) -> None:
         front.fail = [(404, b"<html>Not Found</html>")]
 
-        with pytest.raises(RegistryError, match=r"answers HTTP 404 as no schema registry does.*see the path"):
+        with pytest.raises(RegistryError, match=r"answers HTTP 404 as no schema registry does.*check the path"):
             connected(front).schema(1)
 
     def test_an_answer_that_is_none_is_told(self, front: Front) -> None:
         front.fail = [(200, b"<html>Welcome</html>")]
 
-        with pytest.raises(RegistryError, match="see that this is the address of a schema registry"):
+        with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
             connected(front).schema(1)
 
     @pytest.mark.parametrize(
@@ -178,16 +182,16 @@ class TestWhatItDoesNotHold:
         ]
         for ask in asks:
             front.fail = [(200, document)]
-            with pytest.raises(RegistryError, match="see that this is the address of a schema registry"):
+            with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
                 ask(connected(front))
 
     @pytest.mark.parametrize("document", [b"<html>Sign in</html>", {"subjects": []}])
     def test_a_list_that_is_none_is_told(self, front: Front, document: Any) -> None:
         front.fail = [(200, document)] * 2
 
-        with pytest.raises(RegistryError, match="see that this is the address of a schema registry"):
+        with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
             connected(front).subjects()
-        with pytest.raises(RegistryError, match="see that this is the address of a schema registry"):
+        with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
             connected(front).versions("s")
 
     def test_a_redirection_is_not_followed_and_told(self) -> None:
@@ -201,7 +205,7 @@ class TestWhatItDoesNotHold:
     def test_a_page_in_place_of_an_answer_is_told(self) -> None:
         with (
             Front(lambda _: (200, b"<html>"), headers={"Content-Type": "text/html; charset=utf-8"}) as front,
-            pytest.raises(RegistryError, match="answers HTTP 200 with a document of the type text/html; see"),
+            pytest.raises(RegistryError, match="answers HTTP 200 with a document of the type text/html; check"),
         ):
             connected(front).schema(1)
 
@@ -228,8 +232,148 @@ class TestWhatItDoesNotHold:
         assert client.refusal(subject, ORDER) == ""
         assert client.refusal(subject, record("Order", ("id", "string"))) != ""
         assert client.versions(subject) == (1,)
-        with pytest.raises(IncompatibleSchemaError, match=f"does not take a schema for the subject '{subject}'"):
+        with pytest.raises(IncompatibleSchemaError, match=f"does not accept a schema for the subject '{subject}'"):
             client.refusal(subject, RegisteredSchema('{"type":"rekord"}'))
+
+
+class TestAnswersThatHarm:
+    @pytest.mark.parametrize("status", [200, 404, 503])
+    def test_an_answer_without_an_end_is_not_read_to_its_end(
+        self, front: Front, monkeypatch: pytest.MonkeyPatch, status: int
+    ) -> None:
+        monkeypatch.setattr(RegistryClient, "largest", 1 << 20)
+        front.fail = [(status, b'{"schema": "' + b" " * (2 << 20) + b'"}')]
+
+        with pytest.raises(RegistryError, match=f"the registry {front.url} answers with more than 1 MiB") as e:
+            connected(front).schema(1)
+
+        assert not isinstance(e.value, RegistryUnreachableError)
+        assert len(front.requests) == 1
+
+    def test_an_answer_that_is_packed_small_is_bounded_by_what_it_unpacks_to(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(RegistryClient, "largest", 1 << 20)
+        packed = gzip.compress(b" " * (8 << 20))
+        with (
+            Front(lambda _: (200, packed), headers={"Content-Encoding": "gzip"}) as front,
+            pytest.raises(RegistryError, match="answers with more than 1 MiB"),
+        ):
+            connected(front).schema(1)
+
+    def test_an_answer_up_to_the_bound_is_read(self, front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
+        document = json.dumps({"schema": "x" * 1000}).encode()
+        monkeypatch.setattr(RegistryClient, "largest", len(document))
+        front.fail = [(200, document)]
+
+        assert connected(front).schema(1).text == "x" * 1000
+
+    def test_the_answer_of_an_identity_provider_is_bounded_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("kdsl.registry.login.LARGEST", 1 << 20)
+        with Front(lambda _: (200, b" " * (2 << 20))) as front:
+            given = {
+                "bearer.auth.credentials.source": "OAUTHBEARER",
+                "bearer.auth.issuer.endpoint.url": front.url.replace("://", "://me:HUSH@"),
+                "bearer.auth.client.id": "id",
+                "bearer.auth.client.secret": "HUSH",
+            }
+            made = RegistryClient(Registry(front.url, {**QUICK, **given}))
+            with pytest.raises(RegistryError, match=r"provider http://me:\*\*\*@localhost:.* more than 1 MiB"):
+                made.schema(1)
+
+    @pytest.mark.parametrize(
+        "given",
+        [
+            {"basic.auth.user.info": "me:HUSH HUSH"},
+            {"bearer.auth.token": "HUSH-HUSH"},
+        ],
+    )
+    def test_a_secret_that_a_registry_repeats_is_hidden(self, given: dict[str, str]) -> None:
+        def repeat(request: Request) -> tuple[int, Any]:
+            shown = request.headers["Authorization"]
+            plain = base64.b64decode(shown.split()[1]).decode() if shown.startswith("Basic") else shown
+            return 401, {"error_code": 401, "message": f"nobody here is {shown}, {plain}"}
+
+        with Front(repeat) as front, pytest.raises(RegistryRefusedError, match="nobody here is") as e:
+            RegistryClient(Registry(front.url, {**QUICK, **given})).schema(1)
+        assert "HUSH" not in str(e.value)
+        assert base64.b64encode(b"me:HUSH HUSH").decode() not in str(e.value)
+
+    def test_a_redirection_to_nowhere_is_told(self) -> None:
+        with (
+            Front(lambda _: (302, b""), headers={"Location": "http://[HUSH"}) as front,
+            pytest.raises(RegistryError, match=r"answers HTTP 302 \(to no address\)"),
+        ):
+            connected(front).schema(1)
+
+
+class TestSecretsOfOddForm:
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("bearer.auth.token", "HUSH\n"),
+            ("bearer.auth.token", "HÜSH"),
+            ("request.header.Authorization", "HUSH\r\nX: y"),
+            ("bearer.auth.identity.pool.id", "HUSH\x00"),
+        ],
+    )
+    def test_what_no_header_can_hold_is_told_before_it_is_sent(
+        self, front: Front, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+    ) -> None:
+        written = [value]
+        if "\x00" not in value:  # which no variable can hold
+            monkeypatch.setenv("KDSL_TEST_TOKEN", value)
+            written.append("${env:KDSL_TEST_TOKEN}")
+        for given in written:
+            with pytest.raises(ResolveError) as e:
+                RegistryClient(Registry(front.url, {name: given}))
+
+            assert f"the value of '{name}' has a character that a header cannot contain" in str(e.value)
+            assert "USH" not in "".join(format_exception(e.value))
+        assert front.requests == []
+
+    def test_the_name_of_a_header_is_one(self, front: Front) -> None:
+        with pytest.raises(ResolveError) as e:
+            RegistryClient(Registry(front.url, {"request.header.a b": "c"}))
+
+        assert "'request.header.a b' is not a valid name of an HTTP header" in str(e.value)
+
+    @pytest.mark.parametrize("password", ["HU@SH", "HU,SH", "HU SH", "HÜSH", "HU%SH", "HU:SH", "HU/SH", "HU'\"SH"])
+    @pytest.mark.parametrize("written", [True, False])
+    def test_a_login_in_an_address_is_sent_and_not_shown(
+        self, monkeypatch: pytest.MonkeyPatch, password: str, written: bool
+    ) -> None:
+        if written and " " in password:
+            password = quote(password)
+        elif not written:
+            password = quote(password, safe="@,:/'")
+        with Front(lambda _: (404, {"error_code": 40403, "message": "none"})) as front:
+            address = front.url.replace("://", f"://me:{password}@")
+            monkeypatch.setenv("KDSL_TEST_ADDRESS", address)
+            registry = Registry(address if written else "${env:KDSL_TEST_ADDRESS}", QUICK)
+            made = RegistryClient(registry)
+            with pytest.raises(UnknownSchemaError) as e:
+                made.schema(1)
+
+        shown = base64.b64decode(front.requests[0].headers["Authorization"].split()[1]).decode()
+        assert shown == f"me:{unquote(password)}"
+        assert made.address == front.url
+        assert "SH" not in f"{registry!r} {e.value} {made.address}"
+
+    @pytest.mark.parametrize("url", ["http://h:HUSH", "http://[HUSH", "ftp://h", "http://", "h:1"])
+    def test_what_is_no_address_is_told(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("KDSL_TEST_ADDRESS", url)
+        with pytest.raises(ResolveError) as e:
+            RegistryClient(Registry("${env:KDSL_TEST_ADDRESS}"))
+
+        assert [problem.code for problem in e.value.problems] == ["registry-url"]
+
+    def test_a_proxy_that_is_no_address_is_told(self) -> None:
+        with pytest.raises(ResolveError) as e:
+            RegistryClient(Registry("http://r", {"proxy.host": "me:HU/SH@h", "proxy.port": "1"}))
+
+        assert "'proxy.host' and 'proxy.port' are not a valid host and port" in str(e.value)
+        assert "HU" not in str(e.value)
 
 
 class TestOutages:
@@ -244,7 +388,7 @@ class TestOutages:
         with pytest.raises(RegistryUnreachableError) as caught:
             connected(front, max_retries=2).schema(7)
 
-        assert f"the registry {front.url} does not answer, asked 3 times for the schema of the id 7: HTTP 503" in str(
+        assert f"the registry {front.url} does not answer, asked 3 times for the schema with the id 7: HTTP 503" in str(
             caught.value
         )
         assert len(front.requests) == 3
@@ -252,7 +396,7 @@ class TestOutages:
     def test_an_answer_that_is_packed_wrongly_is_asked_for_again(self) -> None:
         with Front(lambda _: (200, b"no gzip"), headers={"Content-Encoding": "gzip"}) as front:
             made = connected(front, max_retries=1)
-            with pytest.raises(RegistryUnreachableError, match="asked 2 times for the schema of the id 1"):
+            with pytest.raises(RegistryUnreachableError, match="asked 2 times for the schema with the id 1"):
                 made.schema(1)
 
     def test_nobody_at_the_address_is_told(self) -> None:
@@ -349,7 +493,7 @@ class TestLogins:
                     bearer_auth_client_id="me",
                     bearer_auth_client_secret="HUSH",
                 )
-                with pytest.raises(RegistryRefusedError, match="gives no token") as caught:
+                with pytest.raises(RegistryRefusedError, match="returns no token") as caught:
                     wrong.register(f"{subject}-4", ORDER)
                 assert "HUSH" not in str(caught.value)
         finally:
@@ -411,12 +555,12 @@ class TestTls:
         elsewhere = secure.url.replace("localhost", "127.1")
 
         with pytest.raises(
-            RegistryUnreachableError, match=r"has the certificate of another host: .*as its certificate"
+            RegistryUnreachableError, match=r"has the certificate of another host: .*write the host name that is in its"
         ):
             RegistryClient(Registry(elsewhere, given)).schema(1)
 
     def test_who_does_not_speak_tls_is_told_at_once(self, front: Front) -> None:
-        with pytest.raises(RegistryUnreachableError, match=r"does not answer to TLS: .*; write http://"):
+        with pytest.raises(RegistryUnreachableError, match=r"does not speak TLS: .*; write http://"):
             RegistryClient(Registry(front.url.replace("http:", "https:"))).schema(1)
 
     def test_a_store_that_is_not_there_is_told(self, tmp_path: Path) -> None:

@@ -24,8 +24,8 @@ from kdsl import (
     Virtual,
     virtual,
 )
+from kdsl.diagnostics.peek import last_records
 from kdsl.errors import KdslError, ResolveError
-from kdsl.inspect.peek import last_records
 from kdsl.registry import RegisteredSchema
 from kdsl.table import Table
 from kdsl.testing import LocalRegistry, Record, RunningKafka
@@ -149,7 +149,7 @@ class TestSchemasThatChange:
         topic = kdsl_topic("unknown-id")
         kdsl_kafka.produce(topic, None, b"\0\0\0\xff\xff\2\2a")
 
-        with pytest.raises(Exception, match="has no schema of the id 65535") as caught:
+        with pytest.raises(Exception, match="has no schema with the id 65535") as caught:
             orders(topic).read(spark, cluster).collect()
         assert "offset 1" in str(caught.value)
 
@@ -198,7 +198,7 @@ class TestWriting:
         for run in (lambda: table.read(spark, open_secret), lambda: table.write(df, open_secret)):
             with pytest.raises(ResolveError) as caught:
                 run()
-            assert "secret 'basic-auth.user-info' is written out" in str(caught.value.exceptions)
+            assert "secret 'basic-auth.user-info' is a literal" in str(caught.value.exceptions)
             assert "HUSH" not in str(caught.value.exceptions)
 
     def test_an_exactly_once_query_writes_with_a_registry(

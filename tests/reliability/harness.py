@@ -26,7 +26,7 @@ import attrs
 import psutil
 import yaml
 
-from kdsl.run.cluster.offsets import Offsets, Range
+from kdsl.run.offsets.stored import Offsets, Range
 from kdsl.testing import RunningKafka
 
 HERE = Path(__file__).parent
@@ -95,6 +95,7 @@ class Kill:
         action: What happens: the whole job is killed, only the Python worker is, or the executor on a cluster; or the
             worker stands still (SIGSTOP), sleeps for some seconds, or raises an error.
         seconds: How long it sleeps.
+        checkpoint: The folder, in the job's, of the checkpoint whose batches count.
     """
 
     point: Point
@@ -102,6 +103,7 @@ class Kill:
     skip: int = 0
     action: Action = "kill"
     seconds: float = 0.0
+    checkpoint: str = "checkpoint"
 
 
 @attrs.frozen
@@ -198,7 +200,7 @@ class Job:
                 {
                     **attrs.asdict(kill.point),
                     **attrs.asdict(kill, filter=lambda attribute, _: attribute.name != "point"),
-                    "checkpoint": str(self.checkpoint.folder),
+                    "checkpoint": str(self.folder / kill.checkpoint),
                     "note": str(own / "killed"),
                 }
             )

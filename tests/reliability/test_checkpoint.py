@@ -99,8 +99,8 @@ def test_a_checkpoint_without_its_offset_log_is_refused_with_its_path(copy: Copy
 
     told = copy.refused()
 
-    assert f"{copy.checkpoint.folder} is not whole: batch 1 is done" in told
-    assert f"the offset log is gone (file:{copy.checkpoint.folder}/offsets)" in told
+    assert f"{copy.checkpoint.folder} is incomplete: batch 1 is done" in told
+    assert f"the offset log is missing (file:{copy.checkpoint.folder}/offsets)" in told
 
 
 @pytest.mark.parametrize("log", ["offsets", "commits"])
@@ -141,7 +141,14 @@ def test_a_checkpoint_that_was_deleted_begins_anew_at_the_declared_start(copy: C
     assert len(verdict.duplicates) == 2 * PER_BATCH
 
 
-def test_a_checkpoint_that_is_deleted_while_the_query_runs_stops_it_with_its_path(copy: Copy) -> None:
+def test_a_checkpoint_that_is_deleted_while_the_query_runs_stops_it_with_its_path(
+    copy: Copy, request: pytest.FixtureRequest
+) -> None:
+    name = "spark.sql.streaming.checkpointFileManagerClass"
+    manager = copy.spark.conf.get(name)
+    assert manager is not None
+    request.addfinalizer(lambda: copy.spark.conf.set(name, manager))
+    copy.spark.conf.unset(name)  # that of these tests makes the folder anew
     rows = copy.tables["source"].read_stream(copy.spark)
     query = copy.tables["target"].write_stream(rows, checkpoint=str(copy.checkpoint.folder))
     copy.send(10)

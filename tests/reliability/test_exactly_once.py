@@ -16,11 +16,11 @@ from tests.reliability import harness
 from tests.reliability.harness import Action, Job, Kill, Point, copy_tables
 from tests.reliability.oracle import ended_exactly_once, look, marks, send
 
-_PART = "kdsl.run.librdkafka.transactions.part"
-BEGINNING = Point(f"{_PART}:_begun", "before")
-WRITING = Point("kdsl.run.librdkafka.sink:_Task._send", "after")
-FLUSHED = Point(f"{_PART}:_committed", "before")
-COMMITTED = Point(f"{_PART}:_committed", "after")
+_PART = "kdsl.run.librdkafka.transactions.task"
+BEGINNING = Point(f"{_PART}:_begin_transaction", "before")
+WRITING = Point("kdsl.run.librdkafka.sink:_TaskWriter._send", "after")
+FLUSHED = Point(f"{_PART}:_commit", "before")
+COMMITTED = Point(f"{_PART}:_commit", "after")
 POINTS = {
     "before begin": BEGINNING,
     "mid-write": WRITING,

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from kdsl.cluster import Cluster
+from kdsl.errors import TopicMissingError
 from kdsl.plan.model import ReadPlan
-from kdsl.run.cluster.errors import TopicMissingError
 from kdsl.run.librdkafka.stream import Limits
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -73,7 +73,7 @@ class Steps:
 
     def die(self) -> None:
         """A batch is planned, the process dies, more comes, and the batch is planned again: alike."""
-        planned = self._query.plan_batch(Limits(most=20))
+        planned = self._query.plan_batch(Limits(max_records=20))
         if planned is None:
             return
         self.data()
@@ -82,7 +82,7 @@ class Steps:
         self.read += texts(fetch(self._query.plan, self._cluster, planned))
 
     def batch(self) -> None:
-        self.read += texts(self._query.batch(Limits(most=self._random.choice([3, 20, None]))))
+        self.read += texts(self._query.batch(Limits(max_records=self._random.choice([3, 20, None]))))
 
     def drain(self) -> None:
         while (rows := self._query.batch()) is not None:

@@ -23,6 +23,8 @@ from tests.reliability.upserts import (
     random_upserts,
     replays,
     send,
+    send_changes,
+    sent_again,
     upsert_tables,
     written,
     wrong,
@@ -145,6 +147,27 @@ def test_a_driver_killed_at_any_point_of_a_changelog_leaves_each_key_right(
 
     judged(kdsl_kafka, job, sent)
     assert None in {v for versions in expected(sent).values() for v in versions}, "no tombstone was to be written"
+
+
+@pytest.mark.reliability
+@pytest.mark.timeout(3000)
+def test_a_driver_killed_twenty_times_over_change_data_leaves_each_key_right(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """K10. Change data against the last row of each key: keys alone before changes, and events that come again."""
+    names = [name for _ in range(3) for name in POINTS][:20]
+    source, target = kdsl_topic("in", partitions=LANES), kdsl_topic("out", partitions=LANES)
+    sent = sent_again(random_upserts((2 * len(names) + 2) * PER_BATCH, KEYS, seed=6), seed=6)
+    send_changes(kdsl_kafka, source, sent, seed=6)
+    tables = upsert_tables(kdsl_kafka, source, target, per_batch=PER_BATCH, changes=True)
+    job = Job(tmp_path / "job", tables)
+
+    for at, name in enumerate(names):
+        life = job.run(Kill(POINTS[name], committed=2 * at + 1, skip=2 if name == "while keeping rows" else 0))
+        assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"
+    put_to_the_end(job)
+
+    judged(kdsl_kafka, job, sent)
 
 
 @pytest.mark.reliability

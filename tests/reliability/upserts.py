@@ -35,6 +35,7 @@ def upsert_tables(
     *,
     per_batch: int,
     appends: bool = False,
+    changes: bool = False,
     reading: Mapping[str, Any] | None = None,
     writing: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
@@ -46,15 +47,28 @@ def upsert_tables(
         target: The topic that is written, as upserts.
         per_batch: The most records of a batch.
         appends: The source is a plain table of values, and no upsert table.
+        changes: The source is a table of change data that is compared with the last row of each key.
         reading: More options of the source, under Flink's keys.
         writing: More options of the target.
     """
     formats = {"key.format": "json", "value.format": "json"}
-    limit = {"scan.max-records-per-trigger": per_batch, "scan.topic-partition-discovery.interval": "1 s"}
+    limit: dict[str, Any] = {
+        "scan.max-records-per-trigger": per_batch,
+        "scan.topic-partition-discovery.interval": "1 s",
+    }
     plain = {"connector": "kafka", "value.format": "json", "scan.startup.mode": "earliest-offset"}
     upserts = {"connector": "upsert-kafka", **formats}
+    events = {
+        "connector": "kafka",
+        "key.format": "json",
+        "key.fields": "id",
+        "value.format": "debezium-json",
+        "scan.startup.mode": "earliest-offset",
+        "cdc-events-duplicate": "true",
+    }
     servers = {"properties.bootstrap.servers": kafka.bootstrap_servers}
-    read = {**(plain if appends else upserts), **servers, "topic": source, **limit, **(reading or {})}
+    source_of = plain if appends else events if changes else upserts
+    read = {**source_of, **servers, "topic": source, **limit, **(reading or {})}
     written = {**upserts, **servers, "topic": target, **(writing or {})}
     key = {"primary_key": ["id"]}
     return {
@@ -87,6 +101,30 @@ def random_upserts(count: int, keys: int, seed: int) -> list[Upsert]:
 def send(kafka: RunningKafka, topic: str, upserts: Iterable[Upsert]) -> None:
     """Write upserts, each into the partition of its key."""
     records = [Record(None if v is None else value_text(k, v), key_text(k)) for k, v in upserts]
+    kafka.produce(topic, *records)
+
+
+def sent_again(upserts: Sequence[Upsert], seed: int) -> list[Upsert]:
+    """Upserts with parts that come again, as of a connector that was killed and goes on from an older offset."""
+    chance = random.Random(seed)
+    made: list[Upsert] = []
+    for upsert in upserts:
+        made.append(upsert)
+        if chance.random() < 0.01:
+            made += made[-chance.randrange(5, 100) :]
+    return made
+
+
+def send_changes(kafka: RunningKafka, topic: str, upserts: Iterable[Upsert], seed: int) -> None:
+    """Write upserts as Debezium writes changes where PostgreSQL sends keys alone; some deletes are tombstones."""
+    chance = random.Random(seed)
+    records = []
+    for key, version in upserts:
+        change: dict[str, Any] = {"before": None, "after": {"id": key, "version": version}, "op": chance.choice("cu")}
+        if version is None:
+            change = {"before": {"id": key}, "after": None, "op": "d"}
+            records += [Record(json.dumps(change), key_text(key))] if chance.random() < 0.8 else []
+        records.append(Record(None if version is None else json.dumps(change), key_text(key)))
     kafka.produce(topic, *records)
 
 

@@ -60,6 +60,22 @@ class TestDelivery:
         assert f"'{key}'" in problem.message
         assert f"'{value}'" in problem.message
 
+    @pytest.mark.parametrize(("acks", "counts"), [("1", "before its replicas have it"), ("0", "as soon as it is sent")])
+    def test_at_least_once_without_acknowledgements_of_all_may_lose_records(self, acks: str, counts: str) -> None:
+        given: dict[str, Scalar] = {"properties.acks": acks, "properties.enable.idempotence": "false"}
+        (problem,) = problems(table(options=given), "write")
+
+        assert (problem.code, problem.severity) == ("at-least-once-acks", "warning")
+        assert problem.message == (
+            f"'sink.delivery-guarantee': 'at-least-once' and 'acks' = '{acks}' contradict each other: a record counts "
+            f"as written {counts}, and is lost if the broker fails"
+        )
+        assert problem.fix == (
+            "remove 'acks' (all is the default), or write 'sink.delivery-guarantee': 'none' if loss is acceptable"
+        )
+        assert list(problems(table(options={**given, "sink.delivery-guarantee": "none"}), "write")) == []
+        assert list(problems(table(options={**given, "properties.acks": "-1"}), "write")) == []
+
     def test_the_old_name_works_and_is_odd(self) -> None:
         definition = table(options={"sink.semantic": "none"})
         found = [p.message for p in problems(definition, "write")]

@@ -38,7 +38,7 @@ def test_conditions_are_read_from_left_to_right(text: str, conditions: tuple[Hea
         ("a:b & c", "at position 7 the condition 'c' has no colon between name and value"),
         ("!!a:b", "at position 1 the condition '!!a:b' is negated twice"),
         (":b", "at position 1 the condition ':b' names no header"),
-        ("(a:b)", "at position 1 the condition '(a:b)' has a parenthesis, and there are none"),
+        ("(a:b)", "at position 1 the condition '(a:b)' has a parenthesis, which header filters do not have"),
     ],
 )
 def test_an_error_names_its_position(text: str, message: str) -> None:
@@ -52,7 +52,7 @@ def test_a_filter_that_cannot_be_read_is_a_problem_of_the_table() -> None:
     (problem,) = errors(table(options={"scan.header-filter": "a"}))
 
     assert problem.code == "header-filter"
-    assert problem.message.startswith("'scan.header-filter': 'a' cannot be read: at position 1")
+    assert problem.message.startswith("'scan.header-filter': 'a' cannot be parsed: at position 1")
 
 
 def test_only_a_read_has_a_filter() -> None:

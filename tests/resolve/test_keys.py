@@ -87,7 +87,7 @@ class TestKeyFormatAndFields:
 
         assert problem.code == "key-format"
         assert problem.message == "'id' is in the message key, but there is no key format"
-        assert problem.fix == "add one, as 'key.format': json"
+        assert problem.fix == "add one, such as 'key.format': json"
 
     @pytest.mark.parametrize("given", [{}, {"key.fields": ""}])
     def test_a_key_format_needs_key_fields(self, given: dict[str, Scalar]) -> None:
@@ -98,7 +98,7 @@ class TestKeyFieldsExist:
     def test_an_unknown_field_is_told_with_the_nearest(self) -> None:
         (problem,) = errors(table(options={"key.format": "json", "key.fields": "nam"}))
 
-        assert problem.message == "the key field 'nam' is no column of the table (did you mean 'name'?)"
+        assert problem.message == "the key field 'nam' is not a column of the table (did you mean 'name'?)"
         assert problem.fix == "name physical columns; there are 'id', 'name' and 'amount'"
 
     def test_a_comma_does_not_separate(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 from kdsl.declare.config import ColumnConfig, Scalar, TableConfig, WatermarkConfig
 from kdsl.declare.document import read_tables
 from kdsl.declare.metadata import METADATA
-from kdsl.resolve import problems
+from kdsl.resolve import problems, resolve
 from tests.resolve.tables import codes, errors, table, warnings
 
 
@@ -20,7 +20,7 @@ class TestKeys:
         (problem,) = errors(table("id INT", "m BIGINT METADATA FROM ofset"))
 
         assert problem.code == "metadata-key"
-        assert problem.message == "there is no metadata 'ofset' to read (did you mean 'offset'?)"
+        assert problem.message == "there is no metadata 'ofset' (did you mean 'offset'?)"
 
     @pytest.mark.parametrize("key", [k.name for k in METADATA.values() if not k.writable] + ["topic"])
     def test_what_kafka_sets_cannot_be_written(self, key: str) -> None:
@@ -86,6 +86,15 @@ class TestRawKeyAndValue:
 
         assert codes(table("id INT", "k BYTES METADATA FROM __raw_key__", options=options), "write") == ["raw-key"]
         assert codes(table("id INT", "k BYTES METADATA FROM __raw_key__"), "write") == []
+
+    def test_a_raw_value_without_other_columns_needs_no_format_and_takes_any(self) -> None:
+        raw = "v BYTES METADATA FROM __raw_value__"
+        for chosen in ("raw", "json"):
+            definition = table(raw, options={"format": chosen})
+            assert (codes(definition), codes(definition, "write")) == ([], [])
+        assert codes(table(raw, without=("format",)), "write") == []
+        resolved = resolve(table(raw, options={"format": "raw"}), "write")
+        assert (resolved.value, [c.name for c in resolved.metadata]) == (None, ["v"])
 
     def test_a_raw_value_stands_alone(self) -> None:
         column = "v BYTES METADATA FROM __raw_value__"

@@ -11,9 +11,9 @@ from kdsl.errors import ResolveError
 from kdsl.formats import Use
 from kdsl.plan.model import WritePlan
 from kdsl.plan.show import show
-from kdsl.plan.text import attached, detached, plan_text, read_plan_text
-from kdsl.run.checkpoint.kept import Kept, check_change
-from kdsl.run.records.registry import portable
+from kdsl.plan.text import plan_text, read_plan_text, split_secrets, with_secrets
+from kdsl.run.checkpoint.manifest import Manifest
+from kdsl.run.records.registry import without_literal_secrets
 from kdsl.table import Table
 from kdsl_formats.registry import RegistryFormat
 
@@ -147,7 +147,7 @@ class TestTheSchema:
     @pytest.mark.parametrize(
         ("schema", "part"),
         [
-            ("{", "this is none"),
+            ("{", "this is not"),
             ('"long"', "cannot be used"),
             (ORDER.replace('"id"', '"idd"'), "it has no 'id'; the table has no 'idd'"),
             (ORDER.replace('"long"', '"int"'), "'id' is INT NOT NULL in it, and BIGINT NOT NULL in the table"),
@@ -184,16 +184,16 @@ class TestSecrets:
 
     def test_a_plan_shows_none_and_keeps_none(self) -> None:
         plan = table(self.SECRET).write_plan()
-        texts = [plan_text(plan), show(plan), repr(plan), repr(detached(plan)[0])]
+        texts = [plan_text(plan), show(plan), repr(plan), repr(split_secrets(plan)[0])]
 
         assert "HUSH" not in "".join(texts)
         assert plan == table(self.SECRET).write_plan()
 
     def test_literals_travel_beside_the_text_and_are_put_back(self) -> None:
         plan = table(self.SECRET).write_plan()
-        apart, literals = detached(plan)
+        apart, literals = split_secrets(plan)
 
-        assert attached(read_plan_text(plan_text(plan), WritePlan), literals) == plan
+        assert with_secrets(read_plan_text(plan_text(plan), WritePlan), literals) == plan
         assert literals == {
             "format.value.basic-auth.user-info": "me:HUSH",
             "format.value.properties.bearer.auth.client.secret": "HUSH",
@@ -223,7 +223,7 @@ class TestSecrets:
         ],
     )  # fmt: skip
     def test_one_that_no_format_uses_stays_behind(self, value: Any, settings: Any, sent: Any) -> None:
-        found = portable(table(value).read_plan(), Registry(URL, settings))
+        found = without_literal_secrets(table(value).read_plan(), Registry(URL, settings))
 
         assert found == (None if sent is None else Registry(URL, sent))
 
@@ -240,10 +240,10 @@ class TestSecrets:
     )  # fmt: skip
     def test_one_that_a_format_uses_is_refused(self, value: Any, settings: Any, name: str) -> None:
         with pytest.raises(ResolveError) as caught:
-            portable(table(value).read_plan(), Registry(URL, settings))
+            without_literal_secrets(table(value).read_plan(), Registry(URL, settings))
         (error,) = caught.value.exceptions
 
-        assert f"the secret {name!r} is written out" in str(error)
+        assert f"the secret {name!r} is a literal" in str(error)
         assert "HUSH" not in str(error)
 
 
@@ -260,10 +260,10 @@ def test_a_key_may_have_one_too() -> None:
 
 def test_a_query_may_go_on_with_another_login_but_not_with_another_schema() -> None:
     before = table(AvroConfluent(url=URL, basic_auth_user_info="me:HUSH", bearer_auth_token="${env:T}")).write_plan()
-    kept = Kept(plan=plan_text(before))
+    kept = Manifest(plan=plan_text(before))
     after = table(AvroConfluent(url="http://other", basic_auth_user_info="me:NEW")).write_plan()
 
-    assert check_change(kept, before, "place", False) == []
-    assert check_change(kept, after, "place", False) != []
+    assert kept.check_change(before, "place", False) == []
+    assert kept.check_change(after, "place", False) != []
     with pytest.raises(CheckpointError, match="not every change is safe"):
-        check_change(kept, table(AvroConfluent(url=URL, schema=ORDER)).write_plan(), "place", False)
+        kept.check_change(table(AvroConfluent(url=URL, schema=ORDER)).write_plan(), "place", False)

@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from kdsl.client.properties import Properties
+from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import TableDef
 from kdsl.resolve import problems
@@ -45,10 +45,10 @@ def dew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (info / "entry_points.txt").write_text("[kdsl.secrets]\ndew = dew_for_tests:secret\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     providers.cache_clear()
-    resolving._loaded.cache_clear()
+    resolving._load_provider.cache_clear()
     yield
     providers.cache_clear()
-    resolving._loaded.cache_clear()
+    resolving._load_provider.cache_clear()
 
 
 def declared(options: Mapping[str, str] = OPTIONS, properties: Mapping[str, str] = GIVEN) -> TableDef:
@@ -86,7 +86,7 @@ def test_they_stay_references_when_the_table_is_changed() -> None:
 def test_without_the_provider_it_is_told_how_to_get_one() -> None:
     (text,) = told(declared())
 
-    assert "asks the secrets provider 'dew', which is not installed" in text
+    assert "needs the secrets provider 'dew', which is not installed" in text
     assert "the entry-point group 'kdsl.secrets', a function (key, endpoint, secret_name, version) -> secret" in text
 
 
@@ -94,11 +94,11 @@ def test_without_the_provider_it_is_told_how_to_get_one() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"dew_endpoint": "h"}, "no option is named whose value is a key there"),
-        ({"dew_fields": "properties.sasl.jaas.config", "dew_secret": "s"}, "is given without"),
+        ({"dew_endpoint": "h"}, "no client property is named whose value is a key"),
+        ({"dew_fields": "properties.sasl.jaas.config", "dew_secret": "s"}, "is set without"),
         (
             {**OPTIONS, "dew_fields": "properties.sasl.jaas.confg"},
-            "names 'properties.sasl.jaas.confg', which is no client property of the table (did you mean "
+            "names 'properties.sasl.jaas.confg', which is not a client property of the table (did you mean "
             "'properties.sasl.jaas.config'?)",
         ),
     ],

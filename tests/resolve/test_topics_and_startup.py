@@ -9,9 +9,10 @@ import pytest
 
 from kdsl import Col, KafkaTable
 from kdsl.declare.config import Scalar
+from kdsl.declare.start_and_end import offset_pairs
 from kdsl.errors import ResolveError
 from kdsl.resolve import Start, Stop, Topics, problems, resolve
-from kdsl.resolve.startup import discovery_of, launch_start, parse_offsets
+from kdsl.resolve.startup import discovery_of, launch_start
 from tests.resolve.tables import codes, errors, table, warnings
 
 SPECIFIC: dict[str, Scalar] = {"scan.startup.mode": "specific-offsets"}
@@ -114,8 +115,8 @@ class TestStartup:
             x: Col[int]
 
         (problem,) = problems(Early.definition(), "read")
-        assert problem.message == "startup= is 0 ms after 1970, which is a time before March 1973"
-        assert problem.fix == "give the time that you mean"
+        assert problem.message == "startup= is 0 ms after 1970, which is before March 1973"
+        assert problem.fix == "check the time"
 
     def test_specific_offsets_need_offsets(self) -> None:
         assert codes(table(options=SPECIFIC)) == ["startup-offsets"]
@@ -157,14 +158,14 @@ class TestStartup:
         assert told in problem.message
 
     def test_a_trailing_semicolon_and_a_repeated_partition_pass(self) -> None:
-        assert parse_offsets("partition:0,offset:1;partition:0,offset:2;") == ((0, 2),)
+        assert dict(offset_pairs("partition:0,offset:1;partition:0,offset:2;")) == {0: 2}
 
     def test_two_offsets_of_one_partition_are_told_with_the_one_that_counts(self) -> None:
         text = "partition:0,offset:1;partition:1,offset:5;partition:0,offset:2"
         (problem,) = problems(table(options={**SPECIFIC, "scan.startup.specific-offsets": text}), "read")
 
         assert problem.severity == "warning"
-        assert problem.message == "'scan.startup.specific-offsets' gives partition 0 the offsets 1 and 2: 2 counts"
+        assert problem.message == "'scan.startup.specific-offsets' sets the offsets 1 and 2 for partition 0; 2 is used"
 
     @pytest.mark.parametrize("value", ["2024-01-01", "1.5", ""])
     def test_a_time_that_cannot_be_read_is_told_once(self, value: str) -> None:
@@ -214,8 +215,8 @@ class TestBounded:
         ("given", "message"),
         [
             ({"scan.bounded.mode": "earliest-offset"}, "'scan.bounded.mode' has the value 'earliest-offset'"),
-            ({"scan.bounded.mode": "timestamp"}, "'scan.bounded.mode' is 'timestamp', but no time is given"),
-            ({"scan.bounded.mode": "specific-offsets"}, "'specific-offsets', but no offsets are given"),
+            ({"scan.bounded.mode": "timestamp"}, "'scan.bounded.mode' is 'timestamp', but no time is set"),
+            ({"scan.bounded.mode": "specific-offsets"}, "'specific-offsets', but no offsets are set"),
             (
                 {"scan.bounded.mode": "specific-offsets", "scan.bounded.specific-offsets": "0:2"},
                 "'scan.bounded.specific-offsets' has the value '0:2'",
@@ -226,7 +227,7 @@ class TestBounded:
                     "scan.bounded.mode": "specific-offsets",
                     "scan.bounded.specific-offsets": "partition:0,offset:2",
                 },
-                "needs a single topic",
+                "requires a single topic",
             ),
         ],
     )
@@ -264,7 +265,7 @@ class TestBounded:
         (problem,) = problems(table(options={**start, **end}), "read")
 
         assert problem.severity == "warning"
-        assert problem.message == f"{told}: the read ends before it starts, and finds nothing"
+        assert problem.message == f"{told}: the read ends before it starts, and returns nothing"
 
     def test_a_class_says_it_in_one_argument(self) -> None:
         class Orders(KafkaTable, topic="orders", value="raw", bounded=datetime(2022, 6, 16, 16, tzinfo=UTC)):
@@ -306,14 +307,14 @@ class TestLaunch:
         ("value", "message", "fix"),
         [
             ("earlist", "start_at= is 'earlist' (did you mean 'earliest'?)", "write one of 'group-offsets', "),
-            (5, "start_at= is 5, which is no place to start at", "write one of 'group-offsets', "),
+            (5, "start_at= is 5, where a read cannot start", "write one of 'group-offsets', "),
             (
                 datetime(2022, 6, 16, 16),
-                "start_at= is the time 2022-06-16 16:00:00, which has no time zone",
-                "write it",
+                "start_at= is the time 2022-06-16 16:00:00, which does not have a time zone",
+                "add a time zone",
             ),
-            (datetime(1969, 6, 16, tzinfo=UTC), "start_at= is -17193600000 ms after 1970, which is no time", "give a"),
-            ({0: -1}, "start_at= is {0: -1}, but partitions and offsets are whole", "write start_at={0: 42, 1: 300}"),
+            (datetime(1969, 6, 16, tzinfo=UTC), "start_at= is -17193600000 ms after 1970, which is not a", "set a"),
+            ({0: -1}, "start_at= is {0: -1}, but partitions and offsets are", "write start_at={0: 42, 1: 300}"),
         ],
     )
     def test_what_is_no_start_is_refused_as_in_a_class(self, value: Any, message: str, fix: str) -> None:
@@ -330,13 +331,13 @@ class TestLaunch:
 
         (problem,) = raised.value.problems
         assert problem.message.startswith(
-            "start_at= 'specific-offsets' gives offsets by partition, which needs a single"
+            "start_at= 'specific-offsets' sets offsets by partition, which requires a single"
         )
 
     def test_an_early_time_is_odd(self) -> None:
         _, (odd,) = launch_start(table(), datetime(1970, 1, 20, tzinfo=UTC))
 
-        assert odd.message == "start_at= is 1641600000 ms after 1970, which is a time before March 1973"
+        assert odd.message == "start_at= is 1641600000 ms after 1970, which is before March 1973"
 
 
 class TestDiscovery:
@@ -345,6 +346,7 @@ class TestDiscovery:
 
         assert discovery_of(table()) == timedelta(minutes=5)
         assert discovery_of(table(options={option: "10 s"})) == timedelta(seconds=10)
+        assert [discovery_of(table(options={option: off})) for off in ("0", "-1", "-1 ms")] == [None, None, None]
         assert discovery_of(table(options={setting: "2000"})) == timedelta(seconds=2)
         assert discovery_of(table(options={setting: "2000", option: "10 s"})) == timedelta(seconds=10)
         assert discovery_of(table(options={setting: "2000", option: "5 min"})) == timedelta(minutes=5)
@@ -370,4 +372,4 @@ class TestGroup:
         (problem,) = errors(table(options={"properties.group.id": group}))
 
         assert problem.code == "group-id"
-        assert problem.fix == "give it a name, or remove it: the group is KafkaSource-orders then"
+        assert problem.fix == "name the group, or remove it to use the group KafkaSource-orders"

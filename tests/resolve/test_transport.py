@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
+from kdsl.cluster import Cluster
 from kdsl.declare.config import Scalar, WatermarkConfig
 from kdsl.errors import Problem
 from kdsl.formats import Direction
-from kdsl.resolve import resolve
-from kdsl.resolve.transport import CAPABILITIES
+from kdsl.plan.build import read_plan
+from kdsl.plan.show import show
+from kdsl.resolve import problems, resolve
+from kdsl.resolve.transport import CAPABILITIES, choose_transport, transport_note
+from kdsl.table import Table
 from tests.resolve.tables import codes, errors, table
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -33,13 +38,26 @@ class TestCapabilities:
     def test_the_transport_goes_into_the_plan_in_small_letters(self) -> None:
         assert resolve(table(options={"transport": "JVM"}), "read").table.options.transport in ("JVM", "jvm")
 
+    @pytest.mark.parametrize(
+        ("direction", "name"), [("read", "register.consumer.metrics"), ("write", "register.producer.metrics")]
+    )
+    def test_metrics_of_kafkas_clients_are_not_asked_for_in_vain(self, direction: Direction, name: str) -> None:
+        definition = table(options={**JVM, f"properties.{name}": "true"})
+
+        (warning,) = [p for p in problems(definition, direction) if p.code == "client-metrics"]
+
+        assert warning.severity == "warning"
+        assert warning.message.startswith(f"the client property {name!r} has no effect with 'transport': 'jvm'")
+        assert warning.fix == "remove it, or write 'transport': 'librdkafka'"
+        assert not codes(table(options={f"properties.{name}": "true"}), direction)
+
     def test_the_leader_epoch(self) -> None:
         problem = only("id INT", "epoch INT METADATA FROM leader-epoch VIRTUAL")
 
         assert problem.code == "transport"
         assert problem.where.column == "epoch"
         assert problem.message == (
-            "the metadata 'leader-epoch' does not go with 'transport': 'jvm': Spark's source does not tell it"
+            "the metadata 'leader-epoch' does not work with 'transport': 'jvm': Spark's source does not provide it"
         )
         assert problem.fix == "write 'transport': 'librdkafka', or remove the column"
         assert codes(table("id INT", "epoch INT METADATA FROM leader-epoch VIRTUAL", options=JVM), "write") == []
@@ -48,7 +66,7 @@ class TestCapabilities:
         columns = ("id INT", "ts TIMESTAMP_LTZ(3) METADATA FROM timestamp")
         problem = only(*columns, direction="write")
 
-        assert "writing the metadata 'timestamp' does not go with 'transport': 'jvm'" in problem.message
+        assert "writing the metadata 'timestamp' does not work with 'transport': 'jvm'" in problem.message
         assert codes(table(*columns, options=JVM), "read") == []
         assert codes(table(*columns), "write") == []
 
@@ -59,13 +77,13 @@ class TestCapabilities:
         }
         problem = only(direction="write", options=options)
 
-        assert "'sink.delivery-guarantee': 'exactly-once' does not go with 'transport': 'jvm'" in problem.message
+        assert "'sink.delivery-guarantee': 'exactly-once' does not work with 'transport': 'jvm'" in problem.message
         assert problem.fix == "write 'transport': 'librdkafka', or write 'sink.delivery-guarantee': 'at-least-once'"
 
     def test_a_limit_of_each_partition(self) -> None:
         problem = only(options={"scan.max-records-per-partition": 10})
 
-        assert "'scan.max-records-per-partition': 10 does not go with" in problem.message
+        assert "'scan.max-records-per-partition': 10 does not work with" in problem.message
 
     def test_alignment(self) -> None:
         definition = table(
@@ -102,6 +120,111 @@ class TestCapabilities:
             assert capability.doc.rstrip(".") in page, capability.name
 
 
+class TestKerberos:
+    """A login with GSSAPI chooses the transport that has it."""
+
+    KERBEROS: ClassVar[dict[str, Scalar]] = {
+        "properties.security.protocol": "SASL_SSL",
+        "properties.sasl.mechanism": "gssapi",
+        "properties.connector.kerberos.principal": "ann",
+        "properties.connector.kerberos.keytab": "/etc/ann.keytab",
+    }
+
+    def test_it_chooses_the_transport_jvm_and_says_why(self) -> None:
+        resolved = resolve(table(options=self.KERBEROS), "read")
+
+        assert read_plan(resolved).transport == "jvm"
+        assert "transport jvm, for the login with GSSAPI (Kerberos)" in show(read_plan(resolved))
+        assert transport_note(resolved.table) == (
+            "orders logs in with GSSAPI (Kerberos), which confluent-kafka's librdkafka does not support, so it "
+            "uses Spark's own Kafka connector ('transport': 'jvm')"
+        )
+
+    @pytest.mark.parametrize(
+        ("direction", "name"), [("read", "register.consumer.metrics"), ("write", "register.producer.metrics")]
+    )
+    def test_metrics_of_kafkas_clients_have_no_effect(self, direction: Direction, name: str) -> None:
+        definition = table(options={**self.KERBEROS, f"properties.{name}": "true"})
+
+        (warning,) = [p for p in problems(definition, direction) if p.code == "client-metrics"]
+
+        assert "with the transport 'jvm', which a login with GSSAPI (Kerberos) needs" in warning.message
+        assert warning.fix == "remove it"
+
+    def test_a_declared_transport_stays_and_needs_no_note(self) -> None:
+        assert transport_note(table(options={**JVM, **self.KERBEROS})) is None
+        assert codes(table(options={"transport": "librdkafka", **self.KERBEROS})) == ["sasl-gssapi"]
+
+    @pytest.mark.parametrize(
+        ("properties", "transport"),
+        [
+            ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "librdkafka"),
+            ({"security.protocol": "PLAINTEXT", "sasl.mechanism": "GSSAPI"}, "librdkafka"),
+            ({"security.protocol": "SASL_SSL"}, "librdkafka"),  # the mechanism is missing, and nothing says Kerberos
+            ({"security.protocol": "SASL_SSL", "connector.kerberos.keytab": "k"}, "jvm"),
+            ({"security.protocol": "SASL_SSL", "sasl.kerberos.principal": "ann"}, "jvm"),
+            (
+                {
+                    "security.protocol": "SASL_SSL",
+                    "sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;",
+                },
+                "jvm",
+            ),
+        ],
+    )
+    def test_what_counts_as_kerberos(self, properties: dict[str, str], transport: str) -> None:
+        assert choose_transport(None, properties) == transport
+
+    def test_the_cluster_may_be_what_asks_for_it(self) -> None:
+        settings = {key.removeprefix("properties."): str(value) for key, value in self.KERBEROS.items()}
+
+        assert Table(table()).read_plan(cluster=Cluster("k:9092", properties=settings)).transport == "jvm"
+
+    @pytest.mark.parametrize(
+        ("columns", "options", "direction", "message", "fix"),
+        [
+            (
+                ("id INT", "epoch INT METADATA FROM leader-epoch VIRTUAL"),
+                {},
+                "read",
+                "the metadata 'leader-epoch' does not work with the transport 'jvm', which a login with GSSAPI "
+                "(Kerberos) needs: Spark's source does not provide it",
+                "remove the column, or log in without Kerberos",
+            ),
+            (
+                ("id INT", "at TIMESTAMP(3) METADATA FROM timestamp"),
+                {},
+                "write",
+                "writing the metadata 'timestamp' does not work with the transport 'jvm', which a login with GSSAPI "
+                "(Kerberos) needs: Spark's sink silently ignores it",
+                "declare the column virtual, or log in without Kerberos",
+            ),
+            (
+                ("id INT",),
+                {"scan.check.duplicated.group.id": "true"},
+                "read",
+                "'scan.check.duplicated.group.id': 'true' does not work with a login with GSSAPI (Kerberos): the group "
+                "is reserved by a client of librdkafka, which cannot log in",
+                "remove it, or log in without Kerberos",
+            ),
+            (
+                ("id INT",),
+                {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "p"},
+                "write",
+                "'sink.delivery-guarantee': 'exactly-once' does not work with the transport 'jvm', which a login with "
+                "GSSAPI (Kerberos) needs: Spark's sink does not support transactions",
+                "write 'sink.delivery-guarantee': 'at-least-once', or log in without Kerberos",
+            ),
+        ],
+    )
+    def test_what_the_transport_lacks_is_an_error_with_the_reason(
+        self, columns: tuple[str, ...], options: dict[str, Scalar], direction: Direction, message: str, fix: str
+    ) -> None:
+        (problem,) = errors(table(*columns, options={**self.KERBEROS, **options}), direction)
+
+        assert (problem.message, problem.fix) == (message, fix)
+
+
 class TestClientProperties:
     def test_javas_settings_are_judged(self) -> None:
         kerberos: dict[str, Scalar] = {
@@ -111,7 +234,7 @@ class TestClientProperties:
         }
 
         assert codes(table(options={**JVM, **kerberos})) == []
-        assert codes(table(options=kerberos)) != []
+        assert codes(table(options={"transport": "librdkafka", **kerberos})) == ["sasl-gssapi"]
 
     def test_a_transactional_id_is_refused(self) -> None:
         assert codes(table(options={**JVM, "properties.transactional.id": "mine"}), "write") == ["client-setting-owned"]
@@ -127,11 +250,11 @@ class TestRealtime:
     @pytest.mark.parametrize(
         ("column", "options", "told"),
         [
-            ("id INT", {"format": "json"}, "the format 'json' is made of it"),
-            ("id INT", {"format": "csv"}, "the format 'csv' is made of it"),
-            ("id BIGINT", {}, "the format 'raw' of 'BIGINT' is made of it"),
-            ("text STRING", {"raw.charset": "GBK"}, "the charset 'GBK' is made of it"),
-            ("text STRING", {"raw.line-delimiter": ";"}, "the option 'line-delimiter' is made of it"),
+            ("id INT", {"format": "json"}, "the format 'json' needs it"),
+            ("id INT", {"format": "csv"}, "the format 'csv' needs it"),
+            ("id BIGINT", {}, "the format 'raw' of 'BIGINT' needs it"),
+            ("text STRING", {"raw.charset": "GBK"}, "the charset 'GBK' needs it"),
+            ("text STRING", {"raw.line-delimiter": ";"}, "the option 'line-delimiter' needs it"),
         ],
     )
     def test_a_format_that_python_decodes(self, column: str, options: dict[str, Scalar], told: str) -> None:

@@ -20,10 +20,10 @@ from kdsl import (
     metadata,
     virtual,
 )
-from kdsl.declare.ddl.load import statement_definition
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import read_tables
 from kdsl.errors import Problem
+from kdsl.flink_sql.load import statement_definition
 from kdsl.formats import Direction
 from kdsl.plan.build import read_plan
 from kdsl.resolve import problems, resolve
@@ -80,7 +80,7 @@ def test_without_one_of_the_formats(side: str) -> None:
     without: dict[str, Any] = {f"{side}__format": None}
     ((code, fix),) = told(ddl(**without))
 
-    assert (code, fix) == (f"{side}-format", f"add one, as '{side}.format' = 'json'")
+    assert (code, fix) == (f"{side}-format", f"add one, such as '{side}.format' = 'json'")
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_without_one_of_the_formats(side: str) -> None:
     [
         ("format", "json", "name a 'key.format' and a 'value.format'"),
         ("key__fields", "id", "remove it: the columns of the PRIMARY KEY are the message key"),
-        ("scan__startup__mode", "earliest-offset", "remove it: an upsert table is read from the beginning"),
-        ("scan__startup__timestamp_millis", "0", "remove it: an upsert table is read from the beginning"),
-        ("scan__startup__specific_offsets", "partition:0,offset:1", "remove it: an upsert table is read from"),
+        ("scan__startup__mode", "earliest-offset", "remove it: an upsert table is always read from the beginning"),
+        ("scan__startup__timestamp_millis", "0", "remove it: an upsert table is always read from the beginning"),
+        ("scan__startup__specific_offsets", "partition:0,offset:1", "remove it: an upsert table is always read from"),
         ("sink__partitioner", "fixed", "remove it: changes of one key must go to one partition"),
     ],
 )
@@ -149,7 +149,7 @@ def test_metadata_in_the_primary_key() -> None:
 
     (problem,) = problems(Users.definition(), "read")
 
-    assert problem.message == "a metadata column cannot stand in the message key"
+    assert problem.message == "a metadata column cannot be part of the message key"
     assert problem.where.column == "headers"
 
 
@@ -188,8 +188,10 @@ def test_a_watermark_on_a_computed_column() -> None:
 
     assert (found.code, found.where.table, found.where.column) == ("upsert-watermark", "users", "later")
     assert found.where.line is not None
-    assert found.message.startswith("the watermark stands on a computed column, but the changes of an upsert table")
-    assert found.fix.endswith("leave it out, or set 'scan.changelog.mode' = 'upsert', which keeps no rows")
+    assert found.message.startswith(
+        "the watermark is declared on a computed column, but the changes of an upsert table"
+    )
+    assert found.fix.endswith("remove it, or set 'scan.changelog.mode' = 'upsert', which keeps no rows")
     assert [(p.code, "set changelog='upsert'" in p.fix) for p in problems(Users.definition(), "read")] == [
         ("upsert-watermark", True)
     ]
@@ -204,20 +206,20 @@ class TestTheOtherKindOfTable:
         return problems(table, "read")[0]
 
     def test_arguments_of_upsert_tables(self) -> None:
-        class Users(KafkaTable, topic="users", value=Json(), changelog="full"):  # type: ignore[call-arg]  # pyright: ignore[reportGeneralTypeIssues, reportCallIssue]
+        class Users(KafkaTable, topic="users", value=Json(), buffer_rows=1):  # type: ignore[call-arg]  # pyright: ignore[reportGeneralTypeIssues, reportCallIssue]
             id: Col[int]
 
         found = self.first(Users.definition())
 
-        assert found.message == "a KafkaTable has no argument changelog="
-        assert found.fix == "leave it out, or declare an UpsertTable, to which it belongs"
+        assert found.message == "a KafkaTable has no argument buffer_rows="
+        assert found.fix == "remove it, or declare an UpsertTable, which has it"
 
     def test_options_of_upsert_tables(self) -> None:
-        options: dict[str, Any] = {"connector": "kafka", "key__format": None, "scan__changelog__mode": "full"}
+        options: dict[str, Any] = {"connector": "kafka", "key__format": None, "sink__buffer_flush__max_rows": "1"}
         found = self.first(ddl(key=None, **options))
 
-        assert found.message == "the connector 'kafka' has no option 'scan.changelog.mode'"
-        assert found.fix == "remove it, or use the connector 'upsert-kafka', to which it belongs"
+        assert found.message == "the connector 'kafka' has no option 'sink.buffer-flush.max-rows'"
+        assert found.fix == "remove it, or use the connector 'upsert-kafka', which has it"
 
     def test_a_primary_key_over_rows_that_are_only_new(self) -> None:
         class Users(KafkaTable, topic="users", value=Json(), startup="earliest"):

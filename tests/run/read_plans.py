@@ -12,12 +12,12 @@ from kdsl.declare.metadata import METADATA
 from kdsl.formats import format_class
 from kdsl.plan.model import MetadataColumn, ReadPlan
 from kdsl.resolve.model import Part, Start, StartMode, Topics
-from kdsl.run.cluster.offsets import Offsets, Range
-from kdsl.run.librdkafka.consumers import KeptConsumer, discard, lend, size_for
-from kdsl.run.librdkafka.datasource import options
+from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choose_size, discard
 from kdsl.run.librdkafka.fetch import Fetcher
+from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.source import PARALLELISM, Task, batch_reader, source_schema
 from kdsl.run.librdkafka.stream import Limits, Stream
+from kdsl.run.offsets.stored import Offsets, Range
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
@@ -95,13 +95,15 @@ def fetch(
     wanted = list(ranges)
     if not wanted:
         return []
-    consumer = lend(cluster, str(cluster.settings()), size_for(max(map(len, wanted))), {"group.id": "tests"})
+    consumer = borrow_consumer(
+        cluster, str(cluster.settings()), choose_size(max(map(len, wanted))), {"group.id": "tests"}
+    )
     try:
         raws = list(Fetcher(consumer, plan.table, decoder.needs, patience).read(wanted))
     except BaseException:
         discard(consumer)
         raise
-    consumer.rest()
+    consumer.pause()
     return [values for raw in raws for values in decoder.decode(raw).to_pylist()]
 
 
@@ -114,7 +116,7 @@ def batch_tasks(
     plan: ReadPlan, cluster: Cluster, *, parallelism: int = 4
 ) -> list[tuple[tuple[Range, ...], list[dict[str, Any]]]]:
     """The ranges and the rows of each task of a bounded read."""
-    given = {**options(plan, cluster), PARALLELISM: str(parallelism)}
+    given = {**write_options(plan, cluster), PARALLELISM: str(parallelism)}
     reader = batch_reader(given, source_schema(given))
     tasks = [task for task in reader.partitions() if isinstance(task, Task)]
     return [(task.ranges, [r for found in _arrow(reader.read(task)) for r in found.to_pylist()]) for task in tasks]
@@ -124,7 +126,7 @@ def _arrow(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-def fetch_raw(consumer: KeptConsumer, needs: Iterable[str], ranges: Iterable[Range]) -> pa.Table:
+def fetch_raw(consumer: PooledConsumer, needs: Iterable[str], ranges: Iterable[Range]) -> pa.Table:
     """The raw records of some ranges."""
     return pa.Table.from_batches(Fetcher(consumer, "Orders", set(needs), 120.0).read(list(ranges)))
 

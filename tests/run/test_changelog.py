@@ -25,9 +25,9 @@ from kdsl import (
     virtual,
     with_row_kind,
 )
+from kdsl.diagnostics.peek import last_records
 from kdsl.errors import KdslError, ResolveError
-from kdsl.inspect.peek import last_records
-from kdsl.run.frames.changelog_text import changelog_lines
+from kdsl.run.dataframes.changelog_text import changelog_lines
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 
@@ -260,10 +260,12 @@ class TestRefused:
     def test_typed_rows_of_a_table_that_only_inserts_say_nothing_else(self, spark: SparkSession) -> None:
         table = products("b", Json())
         gone = with_row_kind(table(id=1, name="x", weight=1.0), "-D")
-        with pytest.raises(KdslError, match=r"row 1 says -D, but the value format of Products only inserts"):
+        with pytest.raises(
+            KdslError, match=r"row 1 has the row kind -D, but the value format of Products only inserts"
+        ):
             table.rows([table(id=1, name="x", weight=1.0), gone], spark=spark)
 
     def test_a_row_kind_that_there_is_not(self) -> None:
         table = products("b", DebeziumJson())
-        with pytest.raises(ValueError, match="there is no row kind 'D'; there are"):
+        with pytest.raises(ValueError, match="there is no row kind 'D'; the row kinds are"):
             with_row_kind(table(id=1, name="x", weight=1.0), "D")  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from kdsl.run.session import cores_told
+from kdsl.run.session import count_cores
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ from kdsl.run.session import cores_told
 def test_the_cores_that_are_asked_for_count_before_they_are_there(
     settings: dict[str, str], seen: int, expected: int
 ) -> None:
-    assert cores_told(settings.get, seen) == expected
+    assert count_cores(settings.get, seen) == expected
 
 
 def test_a_session_that_tells_nothing_has_the_cores_of_this_machine() -> None:
-    assert cores_told({"spark.master": "local[*]"}.get) == os.cpu_count()
+    assert count_cores({"spark.master": "local[*]"}.get) == os.cpu_count()

@@ -18,7 +18,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import Computed, ReadPlan, Watermark
 from kdsl.resolve.model import Start
-from kdsl.run.cluster import brokers
+from kdsl.run.admin.cluster_admin import FIRST_ANSWER
 from kdsl.run.read import decode, read, read_stream
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -202,7 +202,7 @@ class TestBatch:
 
         assert df.columns == ["label", "total", "price"]
         assert rows(df) == [("#6", 6, 2)]
-        with pytest.raises(KdslError, match="the computed column 'label' has no SQL and no maker in computed="):
+        with pytest.raises(KdslError, match="the computed column 'label' has neither SQL nor a function in computed="):
             read(spark, plan, cluster)
 
     def test_a_bad_record_is_named_in_sparks_exception(
@@ -443,9 +443,7 @@ class TestOutage:
         with pytest.raises(Exception) as raised:  # Spark's own
             read(spark, read_plan("orders"), Cluster("127.0.0.1:1")).collect()
         text = str(raised.value)
-        assert (
-            f"UnreachableError: Orders: no broker of 127.0.0.1:1 answered within {brokers.FIRST_ANSWER:.0f} s" in text
-        )
+        assert f"UnreachableError: Orders: no broker of 127.0.0.1:1 answered within {FIRST_ANSWER:.0f} s" in text
         assert "Connection refused" in text
 
 

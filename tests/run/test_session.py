@@ -1,4 +1,4 @@
-"""A Python without kdsl is told about in a sentence."""
+"""What a session must be able to do is told while planning, in a sentence."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from kdsl.run.session import _problem_of_python, use_this_python
+
+LACKING = "which lacks kdsl, attrs, confluent_kafka, pyarrow"
 PROGRAM = """
 from pyspark.sql import SparkSession
 from kdsl import Cluster, Col, Json, KafkaTable
@@ -31,20 +34,60 @@ except KdslError as e:
 """
 
 
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a virtual environment without any package."""
+    folder = tmp_path_factory.mktemp("bare")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    return folder / "bin"
+
+
 @pytest.mark.spark
-def test_a_python_of_spark_without_kdsl_is_told_with_the_way_out(tmp_path: Path) -> None:
-    bare = tmp_path / "bare"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
-    environment = {**os.environ, "PYSPARK_PYTHON": str(bare / "bin" / "python"), "SPARK_LOCAL_IP": "127.0.0.1"}
-    environment.pop("PYTHONPATH", None)
+def test_a_program_in_an_environment_that_is_not_activated_is_told_what_to_add(bare: Path) -> None:
+    away = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "VIRTUAL_ENV")
+    environment = {key: value for key, value in os.environ.items() if key not in away}
+    environment |= {"PATH": f"{bare}{os.pathsep}{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
+    program = f"import sys; sys.path[:0] = {sys.path!r}\n{PROGRAM}"
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={**environment, "PYSPARK_DRIVER_PYTHON": sys.executable},
+        [sys.executable, "-c", program],
+        cwd=bare,
+        env=environment,
         capture_output=True,
         text=True,
         timeout=500,
         check=False,
     )
 
-    assert "told: the Python that Spark runs has no module" in done.stdout, done.stderr[-3000:]
-    assert "set PYSPARK_PYTHON to a Python that has it" in done.stdout
+    message = f"T: Spark runs 'python3' in its workers ({LACKING}), and the driver runs {sys.executable}; write"
+    assert f"told: {message}" in done.stdout, done.stderr[-3000:]
+    assert 'write os.environ["PYSPARK_PYTHON"] = sys.executable before the session starts' in done.stdout
+
+
+def test_what_keeps_a_python_from_running_the_tasks(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(bare)
+    _problem_of_python.cache_clear()
+
+    assert _problem_of_python(sys.executable) is None
+    assert _problem_of_python(str(bare / "python")) == LACKING
+    assert _problem_of_python("no-such-python") == "which does not exist"
+    assert _problem_of_python("/bin/false") == "which does not start"
+
+    other = bare / "python2.6"
+    other.write_text("#!/bin/sh\necho 2.6\n")
+    other.chmod(0o755)
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert _problem_of_python(str(other)) == f"Python 2.6, where the driver has {here}"
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, sys.executable), ("/opt/python", "/opt/python")])
+def test_sessions_that_kdsl_starts_run_this_python_where_nothing_else_is_said(
+    before: str | None, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", before or "")
+    if before is None:
+        monkeypatch.delenv("PYSPARK_PYTHON")
+
+    use_this_python()
+
+    assert os.environ["PYSPARK_PYTHON"] == after

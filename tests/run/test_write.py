@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from kdsl.cluster import Cluster
-from kdsl.errors import KdslError, ResolveError
-from kdsl.run.write import WriteError, encode, write
+from kdsl.errors import KdslError, ResolveError, WriteError
+from kdsl.run.write import encode, write
 from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.write_plans import write_plan
@@ -153,7 +153,7 @@ def test_what_a_task_raises_is_told_in_one_sentence(
 
     assert str(caught.value) == (
         f"Orders: cannot write the record at topic {topic}: row 1 of the task: its key and value have 2,000,000 bytes, "
-        "too large for the producer, which takes 1,048,576; raise 'max.request.size' (1048576) of the producer and "
+        "too large for the producer, which accepts 1,048,576; raise 'max.request.size' (1048576) of the producer and "
         "'max.message.bytes' of the topic"
     )
     assert "PYTHON_EXCEPTION" in str(caught.value.__cause__) or "Traceback" in str(caught.value.__cause__)
@@ -188,18 +188,19 @@ def test_a_transactional_id_is_refused(spark: SparkSession, cluster: Cluster) ->
 def test_a_stream_is_refused_by_a_batch_write(spark: SparkSession, cluster: Cluster) -> None:
     stream = spark.readStream.format("rate").load().select(F.col("value").alias("id"))
 
-    with pytest.raises(KdslError, match="the DataFrame is a stream, and write takes a batch; use write_stream"):
+    with pytest.raises(KdslError, match="the DataFrame is a stream, but write takes a batch; use write_stream"):
         write(stream, write_plan({"id": "BIGINT"}), cluster)
 
 
 def test_a_topic_cannot_be_overwritten(spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
-    from kdsl.run.librdkafka.datasource import FORMAT, options, register
+    from kdsl.run.librdkafka.datasource import FORMAT, register
+    from kdsl.run.librdkafka.options import write_options
 
     plan = write_plan({"id": "BIGINT"}, topics=(kdsl_topic(),))
     register(spark)
 
     with pytest.raises(Exception, match="a topic cannot be overwritten: Kafka only appends"):
-        spark.range(1).write.format(FORMAT).mode("overwrite").options(**options(plan, cluster)).save()
+        spark.range(1).write.format(FORMAT).mode("overwrite").options(**write_options(plan, cluster)).save()
 
 
 @pytest.mark.parametrize("written", ["literal", "reference"])

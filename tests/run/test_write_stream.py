@@ -17,7 +17,7 @@ from kdsl.plan.model import WritePlan
 from kdsl.run.write import write, write_stream
 from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.run.queries.queries import until
+from tests.run.listeners.queries import until
 from tests.run.write_plans import write_plan
 
 NOW = {"availableNow": True}
@@ -225,7 +225,7 @@ def test_the_trigger_of_real_time_mode_is_refused_without_it(
 
 
 def test_a_batch_is_refused_by_a_stream_write(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> None:
-    with pytest.raises(KdslError, match="the DataFrame is no stream, and write_stream takes one; use write"):
+    with pytest.raises(KdslError, match="the DataFrame is not a stream, but write_stream takes one; use write"):
         write_stream(spark.range(1), plan_for("orders"), cluster, checkpoint=str(tmp_path / "cp"))
 
 

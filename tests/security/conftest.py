@@ -101,9 +101,9 @@ DECLARED: dict[str, Declared] = {
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes of a login does not hang on how busy the machine is: nothing here is told because time has passed."""
-    monkeypatch.setattr("kdsl.run.cluster.brokers.FIRST_ANSWER", 60.0)
-    monkeypatch.setattr("kdsl.run.jvm.admin.FIRST_ANSWER", 60.0)
-    monkeypatch.setattr("kdsl.run.cluster.login._SECONDS", 60.0)
+    monkeypatch.setattr("kdsl.run.admin.librdkafka_admin.FIRST_ANSWER", 60.0)
+    monkeypatch.setattr("kdsl.run.admin.java_admin.FIRST_ANSWER", 60.0)
+    monkeypatch.setattr("kdsl.run.reachability.login._SECONDS", 60.0)
 
 
 @pytest.fixture(scope="session")

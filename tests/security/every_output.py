@@ -46,7 +46,7 @@ def printed(name: str, cluster: Cluster, table: type[KafkaTable]) -> None:
     definition = table.definition()
     for thing in (cluster, cluster.properties, cluster.problems(), definition, Table(definition), table):
         print(repr(thing), str(thing))
-    detached, _ = cluster.detached()
+    detached, _ = cluster.split_literals()
     print(pickle.dumps(detached), repr(detached))
     shown(lambda: pickle.dumps(cluster))
     shown(lambda: table.explain(cluster=cluster))

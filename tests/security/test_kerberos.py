@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -9,13 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from typer.testing import CliRunner
 
-from kdsl import Cluster, Col, Json, KafkaTable
-from kdsl.client.java import java_settings
-from kdsl.declare.ddl.parser import read_script
+from kdsl import Cluster, Col, Json, KafkaSource, KafkaTable, OffsetsInitializer, SimpleStringSchema
+from kdsl.cli.app import app
+from kdsl.client_settings.to_java import java_settings
 from kdsl.errors import ResolveError
-from kdsl.script.plan import plan_script
-from kdsl.script.run import Ways, run_script
+from kdsl.flink_sql.ddl.script_reader import read_script
+from kdsl.flink_sql.scripts.planner import plan_script
+from kdsl.flink_sql.scripts.run import RunOptions, run_script
+from kdsl.run.admin.java_admin import JavaAdmin
 from kdsl.testing import LocalKafka, Record
 from kdsl.testing.kerberos import missing_programs
 from kdsl.testing.properties import properties_text
@@ -32,6 +36,8 @@ pytestmark = [
 ]
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "sql"
+_SENT = 1_700_000_000_000
+PRINTED = Path(__file__).parents[1] / "flink_sql" / "ddl" / "data"
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +91,7 @@ def test_a_ticket_of_kinit_logs_a_java_client_in(kafka: LocalKafka, tmp_path: Pa
 
 
 def test_librdkafka_refuses_it_while_planning_and_names_the_transport_that_has_it(kafka: LocalKafka) -> None:
-    class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest"):
+    class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest", transport="librdkafka"):
         id: Col[int]
 
     with pytest.raises(ResolveError) as e:
@@ -96,16 +102,33 @@ def test_librdkafka_refuses_it_while_planning_and_names_the_transport_that_has_i
     assert "transport='jvm'" in problem.fix
 
 
-def test_rows_are_written_and_read_through_the_transport_jvm(spark: SparkSession, kafka: LocalKafka) -> None:
+def test_rows_are_written_and_read_through_the_transport_jvm(
+    spark: SparkSession, kafka: LocalKafka, caplog: pytest.LogCaptureFixture
+) -> None:
     topic = kafka.create_topic("through-jvm")
 
-    class Orders(KafkaTable, topic=topic, value=Json(), startup="earliest", transport="jvm"):
+    class Orders(KafkaTable, topic=topic, value=Json(), startup="earliest"):
         id: Col[int]
 
     cluster = Cluster(kafka.bootstrap_servers, properties=kafka.java_properties)
-    Orders.write(Orders.rows([Orders(id=1), Orders(id=2)], spark=spark), cluster)
+    with caplog.at_level("INFO", "kdsl"):
+        Orders.write(Orders.rows([Orders(id=1), Orders(id=2)], spark=spark), cluster)
 
     assert sorted(row.id for row in Orders.read(spark, cluster).collect()) == [1, 2]
+    assert [r.message for r in caplog.records if "GSSAPI" in r.message] == [
+        "Orders logs in with GSSAPI (Kerberos), which confluent-kafka's librdkafka does not support, so it uses "
+        "Spark's own Kafka connector (transport='jvm')"
+    ]
+
+
+def test_the_builders_choose_the_transport_too(spark: SparkSession, kafka: LocalKafka) -> None:
+    topic = kafka.create_topic("built")
+    kafka.produce(topic, "one")
+    made = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_topics(topic)
+    made.set_starting_offsets(OffsetsInitializer.earliest()).set_bounded(OffsetsInitializer.latest())
+    source = made.set_properties(kafka.java_properties).set_value_only_deserializer(SimpleStringSchema()).build()
+
+    assert [row[0] for row in source.read(spark).collect()] == ["one"]
 
 
 def test_the_example_reads_orders_by_their_key_as_a_changelog(
@@ -127,7 +150,7 @@ def test_the_example_reads_orders_by_their_key_as_a_changelog(
         text = text.replace(f"'{printed}'", f"'{given[name]}'")
     text = text.replace("'broker:9092'", f"'{kafka.bootstrap_servers}'")
 
-    run_script(plan_script(read_script(text)), spark, Ways(once=True))
+    run_script(plan_script(read_script(text)), spark, RunOptions(once=True))
 
     null = ", null" * 7
     lines = [line for line in capfd.readouterr().out.splitlines() if line[2:3] == "["]
@@ -135,3 +158,122 @@ def test_the_example_reads_orders_by_their_key_as_a_changelog(
         f"+I[o1{null}, 1]", f"-U[o1{null}, 1]", f"+U[o1{null}, 3]",
     ]  # fmt: skip
     assert [line for line in lines if "[o2" in line] == [f"+I[o2{null}, 2]", f"-D[o2{null}, 2]"]
+
+
+def test_a_printed_statement_runs_with_nothing_but_its_places_filled_in(
+    spark: SparkSession, kafka: LocalKafka, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = (PRINTED / "001-kerberos-plaintext.sql").read_text(encoding="utf-8")
+    given = kafka.java_properties
+    for printed, place in (
+        ("KafkaTopic", kafka.create_topic("printed")),
+        ("KafkaAddress1:KafkaPort,KafkaAddress2:KafkaPort", kafka.bootstrap_servers),
+        ("xx", given["connector.kerberos.principal"]),
+        ("obs://xx/krb5.conf", given["connector.kerberos.krb5"]),
+        ("obs://xx/user.keytab", given["connector.kerberos.keytab"]),
+    ):
+        assert text.count(f"'{printed}'") == 1
+        text = text.replace(f"'{printed}'", f"'{place}'")
+    plan = plan_script(read_script(text))
+
+    run_script(plan, spark, RunOptions(once=True, checkpoint=str(tmp_path)))  # it starts at the latest offsets
+    kafka.produce("printed", '{"order_id": "o1", "pay_amount": 2.5}')
+    run_script(plan, spark, RunOptions(once=True, checkpoint=str(tmp_path)))
+
+    nulls = ", ".join(["null"] * 5)
+    assert capfd.readouterr().out.splitlines() == [f"+I[o1, null, null, 2.5, {nulls}]"]
+
+
+@pytest.fixture(scope="module")
+def arguments(kafka: LocalKafka) -> list[str]:
+    properties = (f"--property={key}={value}" for key, value in kafka.java_properties.items())
+    return ["--bootstrap", kafka.bootstrap_servers, *properties]
+
+
+@pytest.fixture(scope="module")
+def orders(kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    topic = kafka.create_topic("looked-at", partitions=2)
+    kafka.produce(
+        topic, *(Record(f'{{"id": {i}}}', key=str(i), partition=i % 2, timestamp=_SENT + i) for i in range(5))
+    )
+    kafka.create_topic("half")
+    kafka.produce("half", *(Record(f'{{"id": {i}}}', key=str(i)) for i in range(3)))
+    path = tmp_path_factory.mktemp("tables") / "looked_at.py"
+    path.write_text(
+        "from kdsl import Col, KafkaTable, Virtual, virtual\n"
+        f"class Orders(KafkaTable, topic={topic!r}, value='json', startup='earliest', group_id='ann-reads'):\n"
+        "    id: Col[int]\n"
+        "    partition: Virtual[int] = virtual('partition')\n"
+    )
+    return path
+
+
+class TestCommands:
+    """What looks at a cluster asks Java's client where only that can log in; in the session that is there."""
+
+    @pytest.mark.usefixtures("spark")
+    def test_peek(self, orders: Path, arguments: list[str]) -> None:
+        done = CliRunner().invoke(app, ["peek", f"{orders}:Orders", "-n", "3", "--json", *arguments])
+
+        assert done.exit_code == 0, done.output
+        rows = json.loads(done.stdout[done.stdout.index("[") :])
+        assert sorted(row["id"] for row in rows) == [2, 3, 4]
+        assert {row["partition"] for row in rows} == {0, 1}
+
+    def test_lag(self, spark: SparkSession, kafka: LocalKafka, orders: Path, arguments: list[str]) -> None:
+        brokers = JavaAdmin(spark, Cluster(kafka.bootstrap_servers, properties=kafka.java_properties), "test")
+        brokers.commit("ann-reads", {("looked-at", 0): 1, ("looked-at", 1): 2})
+
+        done = CliRunner().invoke(app, ["lag", f"{orders}:Orders", "--json", *arguments])
+        unknown = CliRunner().invoke(app, ["lag", "--group", "ann-read", "--json", *arguments])
+
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.stdout[done.stdout.index("{") :])
+        assert [(p["partition"], p["current"], p["end"], p["lag"]) for p in found["partitions"]] == [
+            (0, 1, 3, 2),
+            (1, 2, 2, 0),
+        ]
+        assert found["seconds"] > 0
+        assert "did you mean 'ann-reads'" in str(unknown.exception)
+
+    @pytest.mark.usefixtures("spark")
+    def test_verify(self, orders: Path, arguments: list[str]) -> None:
+        assert orders.exists()
+        done = CliRunner().invoke(app, ["verify", "looked-at", "half", "--json", *arguments])
+
+        assert done.exit_code == 1, done.output
+        found = json.loads(done.stdout[done.stdout.index("{") :])
+        assert (found["read"], found["written"], found["lost"], found["foreign"]) == (5, 3, 2, 0)
+
+    @pytest.mark.usefixtures("spark")
+    def test_doctor(self, orders: Path, arguments: list[str]) -> None:
+        done = CliRunner().invoke(app, ["doctor", f"{orders}:Orders", "--json", *arguments])
+
+        found = json.loads(done.stdout[done.stdout.index("{") :])
+        assert done.exit_code == 0, found
+        states = {f["check"].split(" 127.")[0]: (f["state"], f["message"]) for f in found["findings"]}
+        assert states["login"][0] == "ok"
+        assert states["login"][1].startswith("accepted (GSSAPI), by Java's client; ")
+        assert states["topic looked-at"] == ("ok", "2 partitions, 1 replica each, all in sync")
+        assert states["group ann-reads"] == ("ok", "the group has no other members")
+        assert states["start"] == ("ok", "earliest: 5 offsets to read in 2 partitions")
+        assert {"network", "protocol", "producer"} <= states.keys()
+        assert not any(state == "skipped" for state, _ in states.values())
+
+    @pytest.mark.usefixtures("spark")
+    def test_doctor_says_why_a_login_fails(self, kafka: LocalKafka, arguments: list[str], tmp_path: Path) -> None:
+        missing = f"--property=connector.kerberos.keytab={tmp_path}/nothing.keytab"
+
+        done = CliRunner().invoke(app, ["doctor", "--json", *arguments, missing])
+
+        assert done.exit_code == 1
+        found = json.loads(done.stdout[done.stdout.index("{") :])["findings"]
+        assert (found[-1]["check"], found[-1]["state"]) == ("login", "error")
+
+    @pytest.mark.usefixtures("spark")
+    def test_codegen_reads_a_topic(self, orders: Path, arguments: list[str]) -> None:
+        assert orders.exists()
+        done = CliRunner().invoke(app, ["codegen", "topic", "looked-at", *arguments])
+
+        assert done.exit_code == 0, done.output
+        assert "id: Col[" in done.stdout

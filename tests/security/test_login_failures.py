@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from kdsl import Cluster
-from kdsl.run.cluster import errors
-from kdsl.run.cluster.brokers import Brokers
+from kdsl.errors import UnreachableError
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.testing import LocalKafka
 from kdsl.testing.certificates import Pair, make_pair
 from kdsl.testing.security import jaas
@@ -28,8 +28,8 @@ HERE = ("localhost", "127.0.0.1")
 
 def told(servers: str, properties: dict[str, str]) -> str:
     """What is told when the brokers are asked for a topic."""
-    with pytest.raises(errors.UnreachableError) as e:
-        Brokers(Cluster(servers, properties=properties), "Orders").topics(["orders"])
+    with pytest.raises(UnreachableError) as e:
+        LibrdkafkaAdmin(Cluster(servers, properties=properties), "Orders").topics(["orders"])
     assert "HUSH" not in str(e.value)
     assert servers in str(e.value)
     return str(e.value)
@@ -54,7 +54,7 @@ CASES: dict[str, tuple[Case, str]] = {
     ),
     "a mechanism that the listener lacks": (
         lambda k: (k.through("sasl_plain").bootstrap_servers, sasl("SCRAM-SHA-256")),
-        "they do not take sasl.mechanism=SCRAM-SHA-256, but PLAIN; write one that they take",
+        "they do not accept sasl.mechanism=SCRAM-SHA-256, but PLAIN; write one that they accept",
     ),
     "TLS against a plaintext port": (
         lambda k: (k.through("plaintext").bootstrap_servers, k.through("ssl").java_properties),
@@ -74,19 +74,19 @@ CASES: dict[str, tuple[Case, str]] = {
     ),
     "no login where one is asked for": (
         lambda k: (k.through("sasl_plain").bootstrap_servers, {}),
-        "the listener asks for a login, but security.protocol is PLAINTEXT; write SASL_PLAINTEXT and sasl.mechanism",
+        "the listener requires a login, but security.protocol is PLAINTEXT; write SASL_PLAINTEXT and sasl.mechanism",
     ),
-    "a login where none is asked for": (
+    "a login where no login is required": (
         lambda k: (k.through("plaintext").bootstrap_servers, sasl("PLAIN")),
-        "this listener asks for no login",
+        "this listener does not require a login",
     ),
     "no certificate where one is asked for": (
         lambda k: (k.through("mtls").bootstrap_servers, k.through("ssl").java_properties),
-        "they ask for a certificate of the client; write ssl.keystore.location",
+        "they require a certificate of the client; write ssl.keystore.location",
     ),
     "an unknown authority": (
         lambda k: (k.through("ssl").bootstrap_servers, trusting(make_pair("another", authority=True))),
-        "its authority is not among those that ssl.truststore.location (or .certificates) holds",
+        "its authority is not in ssl.truststore.location (or .certificates)",
     ),
     "a wrong secret at the identity provider": (
         lambda k: (
@@ -94,7 +94,7 @@ CASES: dict[str, tuple[Case, str]] = {
             k.through("oauth_signed").java_properties
             | {"sasl.jaas.config": jaas("OAuthBearerLoginModule", clientId=USER, clientSecret="HUSH")},
         ),
-        'no token came from the identity provider ({"error": "invalid_client"})',
+        'the identity provider returned no token ({"error": "invalid_client"})',
     ),
     "no identity provider": (
         lambda k: (
@@ -102,7 +102,7 @@ CASES: dict[str, tuple[Case, str]] = {
             k.through("oauth_signed").java_properties
             | {"sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:9/token"},
         ),
-        "no token came from the identity provider (Failed to connect to 127.0.0.1:9",
+        "the identity provider returned no token (Failed to connect to 127.0.0.1:9",
     ),
     "a token that the brokers do not accept": (
         lambda k: (k.through("oauth_signed").bootstrap_servers, k.through("oauthbearer").java_properties),
@@ -153,7 +153,7 @@ def tls_server(pair: Pair, folder: Path) -> Iterator[str]:
     [
         (HERE, (-9 * DAY, -DAY), "the brokers' certificate is not accepted: it has expired"),
         (HERE, (DAY, 9 * DAY), "the brokers' certificate is not accepted: it is not valid yet"),
-        (("kafka.example",), (-DAY, DAY), "it is not for the host '127.0.0.1'; write a name that it has"),
+        (("kafka.example",), (-DAY, DAY), "it is not valid for the host '127.0.0.1'; write one of its names"),
     ],
 )
 def test_what_is_wrong_with_a_certificate_is_told(

@@ -86,7 +86,7 @@ def test_a_folder_of_jars_needs_no_network(repository: Path, tmp_path: Path, mon
 def test_a_folder_without_kafka_is_refused(tmp_path: Path) -> None:
     (tmp_path / "slf4j-api-1.7.36.jar").touch()
 
-    with pytest.raises(LocalKafkaError, match=re.escape(f"{tmp_path} holds no Apache Kafka")):
+    with pytest.raises(LocalKafkaError, match=re.escape(f"{tmp_path} does not contain Apache Kafka")):
         find_kafka(java=NO_JAVA, jars=tmp_path)
 
 

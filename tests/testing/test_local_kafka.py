@@ -178,7 +178,7 @@ class TestWhatCannotWork:
     """None of these needs a broker, or gets as far as one."""
 
     def test_no_brokers(self) -> None:
-        with pytest.raises(LocalKafkaError, match="brokers=0: a Kafka has at least 1 broker"):
+        with pytest.raises(LocalKafkaError, match="brokers=0: at least 1 broker is needed"):
             LocalKafka(brokers=0)
 
     def test_a_way_to_log_in_that_is_not_known(self) -> None:

@@ -6,10 +6,16 @@ import subprocess
 import sys
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from kdsl import Cluster, Col, Json, KafkaTable
 from kdsl.testing import RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 THEIR_TEST = """
 def test_topics_are_their_own(kdsl_kafka, kdsl_topic):
@@ -74,3 +80,19 @@ def test_a_run_without_kafka_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", LIGHT], capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+class Orders(KafkaTable, topic="orders", value=Json(), startup="earliest"):
+    order_id: Col[str]
+
+
+def test_a_subclass_reads_the_topic_of_a_test(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
+) -> None:
+    class Here(Orders, topic=kdsl_topic(partitions=2)):
+        """The same table on the topic of this test."""
+
+    cluster = Cluster(kdsl_kafka.bootstrap_servers)
+    Here.write(Here.rows([Here(order_id="a")], spark=spark), cluster)
+
+    assert [row.order_id for row in Here.collect(Here.read(spark, cluster))] == ["a"]

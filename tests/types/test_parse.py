@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
-from typing import Any
+import re
 
 import pytest
-from hypothesis import given, settings
-from lark import Lark, Token, Transformer
-from lark.visitors import merge_transformers
+from hypothesis import given, settings, strategies as st
 
-import kdsl.types
 from kdsl.errors import KdslError
+from kdsl.sql_tokens import Cursor, tokenize
 from kdsl.types import model as t
 from kdsl.types.parse import TypeReader, TypeSyntaxError, parse_type
 from tests import strategies
@@ -199,27 +196,45 @@ def test_a_text_that_was_read_before_gives_the_same_object() -> None:
     assert parse_type("ROW<a DECIMAL(10, 2)>") is parse_type("ROW<a DECIMAL(10, 2)>")
 
 
-def test_another_grammar_can_import_the_types() -> None:
-    grammar = """
-    start: "columns" (NAME datatype ",")*
-    %import types.datatype
-    %import types.NAME
-    %ignore " "
-    """
+@pytest.mark.parametrize(
+    ("text", "kind", "rest"),
+    [
+        ("DECIMAL(3, 1) NOT NULL METADATA", t.Decimal(3, 1, nullable=False), "METADATA"),
+        ("ROW<b ROW<>> ARRAY, c INT", t.Array(t.row(b=t.Row(()))), ","),
+        ("TIMESTAMP(3) WITH ('connector' = 'kafka')", t.Timestamp(3), "WITH"),
+        ("INT) AS x", t.Int(), ")"),
+    ],
+)
+def test_a_reader_leaves_its_cursor_after_the_type(text: str, kind: t.DataType, rest: str) -> None:
+    cursor = Cursor(tokenize(text))
 
-    class Columns(Transformer[Token, Any]):
-        def start(self, children: list[Any]) -> dict[str, t.DataType]:
-            return dict(zip(children[::2], children[1::2], strict=True))
+    assert TypeReader(cursor, text).read() == kind
+    assert cursor.token.text == rest
 
-    folder = Path(kdsl.types.__file__).parent
-    reader = merge_transformers(Columns(), types=TypeReader())  # type: ignore[no-untyped-call]
-    reader.datatype = reader.types__datatype
-    parser = Lark(grammar, parser="lalr", import_paths=[str(folder)], maybe_placeholders=True, transformer=reader)
 
-    assert parser.parse("columns a INT NOT NULL, array ROW<b DECIMAL(3, 1) ARRAY>,") == {
-        "a": t.Int(nullable=False),
-        "array": t.row(b=t.Array(t.Decimal(3, 1))),
-    }
+def test_a_reader_can_leave_null_to_what_follows() -> None:
+    text = "BIGINT NULL ON EMPTY"
+    cursor = Cursor(tokenize(text))
+
+    assert TypeReader(cursor, text).read(nullability=False) == t.BigInt()
+    assert cursor.at("NULL", "ON", "EMPTY")
+
+
+WORDS = sorted({word for text in SPELLINGS for word in re.findall(r"\w+|`[^`]*`|'[^']*'|\S", text)})
+
+
+@given(st.lists(st.sampled_from([*WORDS, "…", "<>", ";", "1.5", "X'0a'", "/*+ x */", "--"]), max_size=12))
+def test_whatever_is_read_is_a_type_or_an_error_at_a_position(words: list[str]) -> None:
+    text = " ".join(words)
+
+    position = 0
+    try:
+        kind = parse_type(text)
+    except TypeSyntaxError as e:
+        kind, position = t.Int(), e.position
+
+    assert 0 <= position <= len(text)
+    assert parse_type(str(kind)) == kind
 
 
 def test_a_type_that_is_nested_too_deeply_is_refused() -> None:

@@ -167,37 +167,37 @@ def test_an_explicit_type_takes_the_place_of_the_derived_one_all_but_its_nullabi
         (
             int | str,
             None,
-            "int | str is a choice of types, but a column has one",
-            "choose one of them; with '| None' it may be NULL",
+            "int | str is a union of types, but a column has one type",
+            "choose one of them; '| None' makes it nullable",
         ),
-        (list, None, "list does not say of what", "write what it holds, as list[str]"),
-        (dict, None, "dict does not say of what", "write what it holds, as dict[str, int]"),
+        (list, None, "list does not name the type of its elements", "write it, as list[str]"),
+        (dict, None, "dict does not name the type of its elements", "write it, as dict[str, int]"),
         (
             dict[str | None, int],
             None,
             "the keys of str | None may be None",
             "a key of a map is never NULL",
         ),
-        (Mixed, None, "Mixed has values of int and str", "let all of them be texts, or all of them whole numbers"),
-        (Chain, None, "Chain.next: Chain contains itself", "a row has a fixed depth; leave the inner one out"),
-        (Empty, None, "Empty has no fields", "give it at least one"),
+        (Mixed, None, "Mixed has values of int and str", "make all of them strings, or all of them integers"),
+        (Chain, None, "Chain.next: Chain contains itself", "a row has a fixed depth; remove the inner one"),
+        (Empty, None, "Empty has no fields", "declare at least one"),
         (
             Unknown,
             None,
             "Unknown.city: the annotation 'Citty' cannot be read: there is no name 'Citty'",
-            "import or define the name where the class stands",
+            "import or define the name in the module of the class",
         ),
-        (int, "string", "values of STRING are no int", "annotate it as str, or choose a type like BIGINT"),
+        (int, "string", "values of STRING are not of type int", "annotate it as str, or choose a type like BIGINT"),
         (
             list[str],
             "ARRAY<INT>",
-            "values of ARRAY<INT> are no list[str]",
+            "values of ARRAY<INT> are not of type list[str]",
             "annotate it as list[int], or choose a type like ARRAY<STRING NOT NULL>",
         ),
         (
             City,
             "ROW<nme STRING, people INT>",
-            "values of ROW<`nme` STRING, `people` INT> are no City",
+            "values of ROW<`nme` STRING, `people` INT> are not of type City",
             "annotate it as a class with the fields nme, people, or choose a type like "
             "ROW<`name` STRING NOT NULL, `people` BIGINT>",
         ),
@@ -217,7 +217,7 @@ def test_an_explicit_type_takes_the_place_of_the_derived_one_all_but_its_nullabi
             "Kafka table",
             "write SQL, as 'DECIMAL(10, 2)', or a Spark type, as DecimalType(10, 2)",
         ),
-        (int, 5, "5 is no column type", "write SQL, as 'DECIMAL(10, 2)', or a Spark type, as DecimalType(10, 2)"),
+        (int, 5, "5 is not a column type", "write SQL, as 'DECIMAL(10, 2)', or a Spark type, as DecimalType(10, 2)"),
     ],
     ids=str,
 )
@@ -251,13 +251,13 @@ def test_forward_references_are_read_where_they_are_told_to_be() -> None:
 
 
 def test_a_class_that_is_misspelled_is_told_with_the_one_that_was_meant() -> None:
-    with pytest.raises(AnnotationError, match=r"complex is no type of a column"):
+    with pytest.raises(AnnotationError, match=r"complex is not a column type"):
         column_type(complex)
 
     class decimal:
         pass
 
-    with pytest.raises(AnnotationError, match=r"decimal is no type of a column \(did you mean 'Decimal'\?\)"):
+    with pytest.raises(AnnotationError, match=r"decimal is not a column type \(did you mean 'Decimal'\?\)"):
         column_type(decimal)
 
 

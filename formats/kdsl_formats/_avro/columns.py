@@ -1,7 +1,7 @@
-"""Whole columns of Avro bodies: each step of a resolution for many bodies at once, with numpy.
+"""The column decoders of Avro bodies: each step of a resolution for many bodies at once, with numpy.
 
-A column is started with its number of elements, reads once along a cursor, and is then built. Bodies of which it is in
-doubt are marked in the cursor; the reference reads those. What is not in doubt equals the reference's answer.
+Bodies that a column decoder cannot read are marked in the cursor, and the reference decoder reads them. For all others
+both give the same values.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import pyarrow as pa
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._avro.column import Column, Slots
+from kdsl_formats._avro.column_decoder import ColumnDecoder, Slots
+from kdsl_formats._avro.connect import Conversion
 from kdsl_formats._avro.cursor import Cursor
-from kdsl_formats._avro.hash_map import repeats
+from kdsl_formats._avro.hash_map import find_repeats
 from kdsl_formats._avro.resolution import (
     Chosen,
+    Converted,
     Entries,
     Fail,
     Items,
@@ -29,14 +31,14 @@ from kdsl_formats._avro.resolution import (
     Symbol,
     Union,
 )
-from kdsl_formats._avro.scalars import Decimals, Numbers, Symbols, Texts
-from kdsl_formats._avro.skipping import Passing, Walking, entry_places, item_places, passing
+from kdsl_formats._avro.skipping import LocateElements, SkipValue, entry_locator, item_locator, skipper_of
+from kdsl_formats._avro.value_decoders import Decimals, Numbers, Symbols, Texts
 from kdsl_formats._columns.arrays import Mask, Positions
 
-ONE_BYTE = 64  # types of a union, whose numbers have one byte; the others are in doubt
+ONE_BYTE = 64  # types of a union, whose numbers have one byte; the others need the fallback
 
 
-def column_of(step: Step, kind: t.DataType) -> Column:
+def column_of(step: Step, kind: t.DataType) -> ColumnDecoder:
     """The column that a step fills."""
     match step:
         case Scalar(target="string"):
@@ -50,57 +52,63 @@ def column_of(step: Step, kind: t.DataType) -> Column:
         case Symbol(symbols=symbols):
             return Symbols(symbols)
         case Union(branches=branches):
-            return _union(branches, kind)
+            return _union_column(branches, kind)
         case Chosen(name=name, inner=inner, column=row):
             inside = next(f.type for f in row.fields if f.name == name)
             return _Member(name, column_of(inner, inside), row)
+        case Converted(inner=inner, conversion=conversion):
+            return _Converted(column_of(inner, conversion.wire_type), conversion)
         case Null():
             return _Nothing(kind)
         case Items(inner=inner, column=array):
-            walk = item_places(step.wire)
-            return _List(step, column_of(inner, array.element), walk) if walk else _Doubtful(kind)
+            locate = item_locator(step.wire)
+            return _List(step, column_of(inner, array.element), locate) if locate else _Unsupported(kind)
         case Entries(inner=inner, column=entries):
             value = entries.value if isinstance(entries, t.Map) else t.Int(nullable=False)
-            walk = entry_places(step.wire)
-            return _Map(step, column_of(inner, value), walk) if walk else _Doubtful(kind)
+            locate = entry_locator(step.wire)
+            return _Map(step, column_of(inner, value), locate) if locate else _Unsupported(kind)
         case Record():
             return _Record(step)
-    return _Doubtful(kind)
+    return _Unsupported(kind)
 
 
-def _union(branches: Sequence[Step], kind: t.DataType) -> Column:
+def _union_column(branches: Sequence[Step], kind: t.DataType) -> ColumnDecoder:
     """The column of a union: null and branches that fail need no column of their own."""
     real = [i for i, branch in enumerate(branches) if not isinstance(branch, Null | Fail)]
     failing = [i for i, branch in enumerate(branches) if isinstance(branch, Fail)]
     nullable = any(isinstance(branch, Null) for branch in branches)
     if not real:
-        return _Nullable(_Doubtful(kind), failing, failing, len(branches)) if failing and nullable else _Doubtful(kind)
+        return (
+            _Nullable(_Unsupported(kind), failing, failing, len(branches))
+            if failing and nullable
+            else _Unsupported(kind)
+        )
     parts = [column_of(branches[i], kind) for i in real]
-    made: Column
+    column: ColumnDecoder
     if len(parts) == 1:
-        made = _Nullable(parts[0], real, failing, len(branches))
+        column = _Nullable(parts[0], real, failing, len(branches))
     else:
-        made = _Several(parts, real, failing, len(branches))
-    made.hopeless = not nullable and all(part.hopeless for part in parts)
-    return made
+        column = _Several(parts, real, failing, len(branches))
+    column.unsupported = not nullable and all(part.unsupported for part in parts)
+    return column
 
 
-class _Doubtful(Column):
+class _Unsupported(ColumnDecoder):
     """What is not read by columns, and what fails."""
 
-    hopeless = True
+    unsupported = True
 
     def __init__(self, kind: t.DataType) -> None:
         self.kind = arrow_type(kind)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        cursor.doubt_all()
+        cursor.mark_all_fallback()
 
     def build(self, cursor: Cursor) -> pa.Array:
         return pa.nulls(self.count, self.kind)
 
 
-class _Nothing(Column):
+class _Nothing(ColumnDecoder):
     """The type null: no bytes, no values."""
 
     def __init__(self, kind: t.DataType) -> None:
@@ -114,105 +122,12 @@ class _Nothing(Column):
         return pa.nulls(self.count, self.kind)
 
 
-class _Nullable(Column):
-    """A union of which one type alone has values; of the others some are NULL, and some fail.
+class _Wrapping(ColumnDecoder):
+    """A column that is made of another one."""
 
-    Args:
-        inner: The type's column.
-        numbers: The number of the type.
-        failing: The numbers of the types that fail.
-        types: How many types the union has.
-    """
-
-    def __init__(self, inner: Column, numbers: Sequence[int], failing: Sequence[int], types: int) -> None:
-        self.inner, self.code, self.types = inner, 2 * numbers[0], types
-        self.failing = _codes(failing)
-
-    def start(self, count: int, owner: Positions | None) -> None:
-        super().start(count, owner)
-        self.inner.start(count, owner)
-
-    def scan(self, cursor: Cursor, slots: Slots) -> None:
-        codes = cursor.branch(self.types)
-        found = codes == self.code
-        if found.all():
-            self.inner.scan(cursor, slots)
-            return
-        cursor.doubt(self.failing[codes])
-        which = np.flatnonzero(found)
-        some = cursor.pick(which)
-        places = which if slots is None else slots[which]
-        valid = np.zeros(self.count, dtype=bool)
-        valid[places] = True
-        self.inner.scan(some, places)
-        cursor.at[which] = some.at
-        self.inner.valid = valid if self.inner.valid is None else self.inner.valid & valid
-
-    def build(self, cursor: Cursor) -> pa.Array:
-        made = self.inner.build(cursor)
-        self.valid = self.inner.valid
-        return made
-
-
-class _Several(Column):
-    """A union of which several types have values.
-
-    Args:
-        parts: The column of each of these types.
-        numbers: Their numbers.
-        failing: The numbers of the types that fail.
-        types: How many types the union has.
-    """
-
-    def __init__(self, parts: Sequence[Column], numbers: Sequence[int], failing: Sequence[int], types: int) -> None:
-        self.parts, self.types = parts, types
-        self.failing = _codes(failing)
-        self.part_of = np.full(256, -1)
-        for place, number in enumerate(numbers):
-            if number < ONE_BYTE:
-                self.part_of[2 * number] = place
-        self.chosen: Positions = np.zeros(0, dtype=np.int64)
-
-    def start(self, count: int, owner: Positions | None) -> None:
-        super().start(count, owner)
-        for part in self.parts:
-            part.start(count, owner)
-
-    def scan(self, cursor: Cursor, slots: Slots) -> None:
-        codes = cursor.branch(self.types)
-        cursor.doubt(self.failing[codes])
-        found = self.part_of[codes]
-        self.chosen = np.full(self.count, -1)
-        self.chosen[slice(None) if slots is None else slots] = found
-        for i, part in enumerate(self.parts):
-            which = np.flatnonzero(found == i)
-            some = cursor.pick(which)
-            part.scan(some, which if slots is None else slots[which])
-            cursor.at[which] = some.at
-
-    def build(self, cursor: Cursor) -> pa.Array:
-        made = pa.concat_arrays([part.build(cursor) for part in self.parts])
-        valid = self.chosen >= 0
-        if self.valid is not None:
-            valid &= self.valid
-        self.valid = valid
-        places = self.chosen * self.count + np.arange(self.count)
-        return made.take(pa.array(places, mask=~valid))
-
-
-def _codes(numbers: Sequence[int]) -> Mask:
-    """Which bytes are the numbers of some types of a union."""
-    made = np.zeros(256, dtype=bool)
-    made[[2 * n for n in numbers if n < ONE_BYTE]] = True
-    return made
-
-
-class _Member(Column):
-    """A row that stands for a union of the table, of which one member has a value."""
-
-    def __init__(self, name: str, inner: Column, row: t.Row) -> None:
-        self.name, self.inner, self.kind = name, inner, arrow_type(row)
-        self.hopeless = inner.hopeless
+    def __init__(self, inner: ColumnDecoder) -> None:
+        self.inner = inner
+        self.unsupported = inner.unsupported
 
     def start(self, count: int, owner: Positions | None) -> None:
         super().start(count, owner)
@@ -221,23 +136,145 @@ class _Member(Column):
     def scan(self, cursor: Cursor, slots: Slots) -> None:
         self.inner.scan(cursor, slots)
 
+
+class _Converted(_Wrapping):
+    """Values that Kafka Connect wrote."""
+
+    def __init__(self, inner: ColumnDecoder, conversion: Conversion) -> None:
+        super().__init__(inner)
+        self.conversion = conversion
+
     def build(self, cursor: Cursor) -> pa.Array:
-        made = self.inner.build(cursor)
-        children = [made if f.name == self.name else pa.nulls(self.count, f.type) for f in self.kind]
+        self.inner.valid = self.valid
+        read = self.conversion.column(self.inner.build(cursor))
+        self.mark_fallback(cursor, read.fallback)
+        if read.infinite is not None and not self.conversion.kind.nullable:
+            self.mark_fallback(cursor, read.infinite)
+        elif read.infinite is not None:
+            np.add.at(
+                cursor.bodies.infinite, np.arange(self.count) if self.owner is None else self.owner, read.infinite
+            )
+        self.valid = np.asarray(read.values.is_valid()) if read.values.null_count else None
+        return read.values
+
+
+class _Nullable(_Wrapping):
+    """A union in which only one type has values; the other types are NULL, or fail.
+
+    Args:
+        inner: The type's column.
+        numbers: The number of the type.
+        failing: The numbers of the types that fail.
+        types: How many types the union has.
+    """
+
+    def __init__(self, inner: ColumnDecoder, numbers: Sequence[int], failing: Sequence[int], types: int) -> None:
+        super().__init__(inner)
+        self.unsupported = False  # the others of the union's types are read here
+        self.code, self.types = 2 * numbers[0], types
+        self.failing = _branch_codes(failing)
+
+    def scan(self, cursor: Cursor, slots: Slots) -> None:
+        codes = cursor.take_branch_codes(self.types)
+        has_value = codes == self.code
+        if has_value.all():
+            self.inner.scan(cursor, slots)
+            return
+        cursor.mark_fallback(self.failing[codes])
+        which = np.flatnonzero(has_value)
+        some = cursor.pick(which)
+        filled = which if slots is None else slots[which]
+        valid = np.zeros(self.count, dtype=bool)
+        valid[filled] = True
+        self.inner.scan(some, filled)
+        cursor.at[which] = some.at
+        self.inner.valid = valid if self.inner.valid is None else self.inner.valid & valid
+
+    def build(self, cursor: Cursor) -> pa.Array:
+        values = self.inner.build(cursor)
+        self.valid = self.inner.valid
+        return values
+
+
+class _Several(ColumnDecoder):
+    """A union in which several types have values.
+
+    Args:
+        parts: The column of each of these types.
+        numbers: Their numbers.
+        failing: The numbers of the types that fail.
+        types: How many types the union has.
+    """
+
+    def __init__(
+        self, parts: Sequence[ColumnDecoder], numbers: Sequence[int], failing: Sequence[int], types: int
+    ) -> None:
+        self.parts, self.types = parts, types
+        self.failing = _branch_codes(failing)
+        self.part_of = np.full(256, -1)
+        for index, number in enumerate(numbers):
+            if number < ONE_BYTE:
+                self.part_of[2 * number] = index
+        self.chosen: Positions = np.zeros(0, dtype=np.int64)
+
+    def start(self, count: int, owner: Positions | None) -> None:
+        super().start(count, owner)
+        for part in self.parts:
+            part.start(count, owner)
+
+    def scan(self, cursor: Cursor, slots: Slots) -> None:
+        codes = cursor.take_branch_codes(self.types)
+        cursor.mark_fallback(self.failing[codes])
+        part_indexes = self.part_of[codes]
+        self.chosen = np.full(self.count, -1)
+        self.chosen[slice(None) if slots is None else slots] = part_indexes
+        for i, part in enumerate(self.parts):
+            which = np.flatnonzero(part_indexes == i)
+            some = cursor.pick(which)
+            part.scan(some, which if slots is None else slots[which])
+            cursor.at[which] = some.at
+
+    def build(self, cursor: Cursor) -> pa.Array:
+        values = pa.concat_arrays([part.build(cursor) for part in self.parts])
+        valid = self.chosen >= 0
+        if self.valid is not None:
+            valid &= self.valid
+        self.valid = valid
+        indexes = self.chosen * self.count + np.arange(self.count)
+        return values.take(pa.array(indexes, mask=~valid))
+
+
+def _branch_codes(numbers: Sequence[int]) -> Mask:
+    """Which bytes are the numbers of some types of a union."""
+    mask = np.zeros(256, dtype=bool)
+    mask[[2 * n for n in numbers if n < ONE_BYTE]] = True
+    return mask
+
+
+class _Member(_Wrapping):
+    """A row that stands for a union of the table; one member has the value, the others are NULL."""
+
+    def __init__(self, name: str, inner: ColumnDecoder, row: t.Row) -> None:
+        super().__init__(inner)
+        self.name, self.kind = name, arrow_type(row)
+
+    def build(self, cursor: Cursor) -> pa.Array:
+        values = self.inner.build(cursor)
+        children = [values if f.name == self.name else pa.nulls(self.count, f.type) for f in self.kind]
         return pa.Array.from_buffers(self.kind, self.count, [self.bits()], children=children)
 
 
-class _Nested(Column):
-    """An array or a map: the places of its elements are found first; then they are read like any column."""
+class _Repeated(ColumnDecoder):
+    """An array or a map: the positions of its elements are found first; then they are read like any column."""
 
-    def __init__(self, step: Items | Entries, walk: Walking) -> None:
+    def __init__(self, step: Items | Entries, locate: LocateElements) -> None:
         self.kind = arrow_type(step.column)
-        self.walk = walk
+        self.locate = locate
         self.offsets = np.zeros(1, dtype=np.int32)
 
-    def elements(self, cursor: Cursor, slots: Slots) -> Cursor:
-        """The places of all elements; moves the cursor behind the value."""
-        counts, places = self.walk(cursor)
+    def locate_elements(self, cursor: Cursor, slots: Slots) -> Cursor:
+        """The positions of all elements; moves the cursor after the value."""
+        counts, positions = self.locate(cursor)
         self.offsets = np.zeros(self.count + 1, dtype=np.int32)
         if slots is None:
             np.cumsum(counts, out=self.offsets[1:])
@@ -246,22 +283,22 @@ class _Nested(Column):
             spread[slots] = counts
             np.cumsum(spread, out=self.offsets[1:])
         owner = np.arange(len(counts)) if cursor.owner is None else cursor.owner
-        return Cursor(cursor.bodies, places, np.repeat(owner, counts))
+        return Cursor(cursor.bodies, positions, np.repeat(owner, counts))
 
     def buffers(self) -> list[pa.Buffer | None]:
         """The validity bitmap and the offsets."""
         return [self.bits(), pa.py_buffer(self.offsets)]
 
 
-class _List(_Nested):
+class _List(_Repeated):
     """An array."""
 
-    def __init__(self, step: Items, inner: Column, walk: Walking) -> None:
-        super().__init__(step, walk)
+    def __init__(self, step: Items, inner: ColumnDecoder, locate: LocateElements) -> None:
+        super().__init__(step, locate)
         self.inner = inner
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        items = self.elements(cursor, slots)
+        items = self.locate_elements(cursor, slots)
         self.inner.start(len(items), items.owner)
         self.inner.scan(items, None)
 
@@ -269,16 +306,16 @@ class _List(_Nested):
         return pa.Array.from_buffers(self.kind, self.count, self.buffers(), children=[self.inner.build(cursor)])
 
 
-class _Map(_Nested):
-    """A map; one with a key twice is in doubt."""
+class _Map(_Repeated):
+    """A map; one with a repeated key needs the fallback."""
 
-    def __init__(self, step: Entries, inner: Column, walk: Walking) -> None:
-        super().__init__(step, walk)
+    def __init__(self, step: Entries, inner: ColumnDecoder, locate: LocateElements) -> None:
+        super().__init__(step, locate)
         self.inner = inner
         self.keys = Texts(Scalar("string", "string", t.VarChar(nullable=False)))
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        entries = self.elements(cursor, slots)
+        entries = self.locate_elements(cursor, slots)
         for column in (self.keys, self.inner):
             column.start(len(entries), entries.owner)
             column.scan(entries, None)
@@ -287,21 +324,21 @@ class _Map(_Nested):
         keys = self.keys.build(cursor)
         if keys.null_count:
             keys = keys.fill_null("")
-        self.doubt(cursor, repeats(keys, np.diff(self.offsets)))
+        self.mark_fallback(cursor, find_repeats(keys, np.diff(self.offsets)))
         fields = [self.kind.key_field, self.kind.item_field]
         both = pa.StructArray.from_arrays([keys, self.inner.build(cursor)], fields=fields)
         return pa.Array.from_buffers(self.kind, self.count, self.buffers(), children=[both])
 
 
-class _Record(Column):
+class _Record(ColumnDecoder):
     """A record."""
 
     def __init__(self, step: Record) -> None:
         self.kind = arrow_type(step.column)
         kinds = {f.name: f.type for f in step.column.fields}
         self.names = step.column.names
-        self.columns: dict[str, Column] = {}
-        self.steps: list[Column | Passing | None] = []
+        self.columns: dict[str, ColumnDecoder] = {}
+        self.steps: list[ColumnDecoder | SkipValue | None] = []
         self.fixed = {name: pa.scalar(v, self.kind.field(name).type) for name, v in step.constants.items()}
         for inner, name in step.steps:
             if name is not None:
@@ -309,10 +346,10 @@ class _Record(Column):
                 self.steps.append(self.columns[name])
                 continue
             assert isinstance(inner, Skip)
-            passed = passing(inner.type)
-            self.steps.append(passed)
-            self.hopeless = self.hopeless or passed is None
-        self.hopeless = self.hopeless or any(c.hopeless for c in self.columns.values())
+            skip = skipper_of(inner.type)
+            self.steps.append(skip)
+            self.unsupported = self.unsupported or skip is None
+        self.unsupported = self.unsupported or any(c.unsupported for c in self.columns.values())
 
     def start(self, count: int, owner: Positions | None) -> None:
         super().start(count, owner)
@@ -321,10 +358,10 @@ class _Record(Column):
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
         for step in self.steps:
-            if isinstance(step, Column):
+            if isinstance(step, ColumnDecoder):
                 step.scan(cursor, slots)
             elif step is None:
-                cursor.doubt_all()
+                cursor.mark_all_fallback()
             else:
                 step(cursor)
 

@@ -1,7 +1,7 @@
-"""Places in many Avro bodies at once, which move on together: the ground on which whole columns are read.
+"""Positions in many Avro bodies, which move on together; column decoders read along them.
 
-A body whose bytes have another shape than the usual one is in doubt; what is read of it from then on means nothing, and
-nothing is read outside of the buffer.
+A body whose bytes have another shape than the usual one needs the fallback; what is read of it from then on means
+nothing, and nothing is read outside the buffer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 
 from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Positions, Words
-from kdsl_formats._columns.varints import padded, read_varints, unzigzag
+from kdsl_formats._columns.varints import pad_bytes, read_varints, unzigzag
 
 
 @attrs.frozen(eq=False)
@@ -20,34 +20,36 @@ class Bodies:
     """Many bodies in one buffer.
 
     Attributes:
-        data: The buffer, with `PAD` zeros behind it.
-        words: The eight bytes that begin at each place of it.
+        data: The buffer, with `PAD` zeros after it.
+        words: The eight bytes that begin at each position of it.
         end: Where each body ends.
         total: The size of the buffer without the zeros.
-        doubts: Which bodies are in doubt.
+        fallback: Which bodies need the fallback.
+        infinite: How many infinite values in each body became NULL.
     """
 
     data: Bytes
     words: Words
     end: Longs
     total: int
-    doubts: Mask
+    fallback: Mask
+    infinite: Longs
 
     @classmethod
     def of(cls, content: Bytes, end: Positions) -> Bodies:
-        """Bodies in a buffer that has no room behind it."""
-        data, words = padded(content)
-        total = len(content)
-        return cls(data, words, end.astype(np.int64), total, np.zeros(len(end), dtype=bool))
+        """Bodies in a buffer that has no room after it."""
+        data, words = pad_bytes(content)
+        total, count = len(content), len(end)
+        return cls(data, words, end.astype(np.int64), total, np.zeros(count, bool), np.zeros(count, np.int64))
 
 
 class Cursor:
-    """A place in each of some bodies.
+    """A position in each of some bodies.
 
     Args:
         bodies: The buffer.
-        at: The places; they are moved.
-        owner: The body of each place; None when there is one place for each body.
+        at: The positions; they are moved.
+        owner: The body of each position; None when there is one position for each body.
     """
 
     def __init__(self, bodies: Bodies, at: Longs, owner: Positions | None = None) -> None:
@@ -57,75 +59,75 @@ class Cursor:
         return len(self.at)
 
     def pick(self, which: Positions) -> Cursor:
-        """The places of some of them; they move by themselves."""
+        """The positions of some of them; they move by themselves."""
         return Cursor(self.bodies, self.at[which], which if self.owner is None else self.owner[which])
 
-    def room(self) -> Longs:
-        """How many bytes each body has from its place on; negative behind its end."""
+    def remaining(self) -> Longs:
+        """How many bytes each body has from its position on; negative after its end."""
         end = self.bodies.end
-        room: Longs = (end if self.owner is None else end[self.owner]) - self.at
-        return room
+        size: Longs = (end if self.owner is None else end[self.owner]) - self.at
+        return size
 
-    def doubt(self, which: Mask) -> None:
-        """Some bodies are in doubt."""
+    def mark_fallback(self, which: Mask) -> None:
+        """Leave some bodies to the fallback."""
         if which.any():
-            self.bodies.doubts[which if self.owner is None else self.owner[which]] = True
+            self.bodies.fallback[which if self.owner is None else self.owner[which]] = True
 
-    def doubt_all(self) -> None:
-        """All these bodies are in doubt."""
-        self.bodies.doubts[slice(None) if self.owner is None else self.owner] = True
+    def mark_all_fallback(self) -> None:
+        """Leave all these bodies to the fallback."""
+        self.bodies.fallback[slice(None) if self.owner is None else self.owner] = True
 
-    def forward(self, size: Any) -> None:
-        """Move on; at most to one byte behind the last body, which says that it is too short."""
+    def advance(self, size: Any) -> None:
+        """Move on, at most to one byte after the last body, which marks a body that is too short."""
         self.at += size
         np.minimum(self.at, self.bodies.total + 1, out=self.at)
 
-    def bytes(self) -> Bytes:
-        """The byte at each place; moves by it."""
-        found = self.bodies.data[self.at]
-        self.forward(1)
-        return found
+    def take_bytes(self) -> Bytes:
+        """The byte at each position; moves by it."""
+        values = self.bodies.data[self.at]
+        self.advance(1)
+        return values
 
-    def words(self, size: int) -> Words:
-        """Eight bytes at each place; moves by `size` of them."""
-        found = self.bodies.words[self.at]
-        self.forward(size)
-        return found
+    def take_words(self, size: int) -> Words:
+        """Eight bytes at each position; moves by `size` of them."""
+        words = self.bodies.words[self.at]
+        self.advance(size)
+        return words
 
-    def branch(self, count: int) -> Bytes:
-        """The number of a union's type at each place, twice (as its byte is); the count or more is in doubt.
+    def take_branch_codes(self, count: int) -> Bytes:
+        """The number of a union's type at each position, twice (as its byte is); the count or more needs the fallback.
 
         So is a number of two bytes, which a union of more than 64 types has.
         """
-        found = self.bytes()
-        wrong = found >= min(2 * count, 0x80)
-        wrong |= (found & 1).view(bool)
-        self.doubt(wrong)
-        return found
+        codes = self.take_bytes()
+        wrong = codes >= min(2 * count, 0x80)
+        wrong |= (codes & 1).view(bool)
+        self.mark_fallback(wrong)
+        return codes
 
-    def longs(self) -> Longs:
-        """A number at each place."""
+    def take_longs(self) -> Longs:
+        """A number at each position."""
         raw, size, wrong = read_varints(self.bodies.data, self.bodies.words, self.at)
         if wrong is not None:
-            self.doubt(wrong)
-        self.forward(size)
+            self.mark_fallback(wrong)
+        self.advance(size)
         return unzigzag(raw).view(np.int64)
 
-    def ints(self) -> Longs:
-        """A number of 32 bits at each place; what is longer is in doubt."""
+    def take_ints(self) -> Longs:
+        """A number of 32 bits at each position; what is longer needs the fallback."""
         raw, size, _ = read_varints(self.bodies.data, self.bodies.words, self.at)
         if not isinstance(size, int):
-            self.doubt((raw > np.uint64(0xFFFFFFFF)) | (size > 5))
-        self.forward(size)
+            self.mark_fallback((raw > np.uint64(0xFFFFFFFF)) | (size > 5))
+        self.advance(size)
         return unzigzag(raw).view(np.int64)
 
-    def spans(self, *, size: int | None = None) -> tuple[Longs, Longs]:
-        """Where bytes of a told length begin, and their lengths; with a size they have that one."""
-        length = self.longs() if size is None else np.full(len(self.at), size, dtype=np.int64)
-        wrong = (length < 0) | (length > self.room())
+    def take_spans(self, *, size: int | None = None) -> tuple[Longs, Longs]:
+        """Where length-prefixed bytes begin, and their lengths; with a size, bytes of that length without a prefix."""
+        length = self.take_longs() if size is None else np.full(len(self.at), size, dtype=np.int64)
+        wrong = (length < 0) | (length > self.remaining())
         if wrong.any():
-            self.doubt(wrong)
+            self.mark_fallback(wrong)
             length[wrong] = 0
         start = self.at.copy()
-        self.forward(length)
+        self.advance(length)
         return start, length

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 import pyarrow as pa
 
@@ -16,9 +17,9 @@ from kdsl_formats._avro.model import Json, schema_type
 from kdsl_formats._avro.reference_decoder import ReferenceDecoder
 from kdsl_formats._avro.resolution import resolve
 from kdsl_formats._columns.arrays import Positions, bounds, content
-from kdsl_formats._columns.doubts import Odd, merged
+from kdsl_formats._columns.fallback import FallbackRows, merge_rows
 
-FEW = 32  # bodies, below which reading them one by one is quicker
+MIN_BATCH = 32  # bodies, below which reading them one by one is quicker
 
 
 class AvroDecoder:
@@ -29,14 +30,14 @@ class AvroDecoder:
         row: The type of the rows.
         reader_schema: The schema of the table: what the writer's is resolved to. It has a field for each column, by
             name.
-        exact_units: Whether the number of a timestamp, time or decimal is what the writer's logical type says it is;
-            otherwise a time counts milliseconds and a decimal has the table's scale, as in the reference.
-        few: Below how many bodies they are read one by one.
+        exact_units: Whether the writer's logical type defines the unit of a timestamp or time and the scale of a
+            decimal; otherwise a time is in milliseconds and a decimal has the table's scale, as in Flink.
+        min_batch: Fewer bodies than this are read one by one.
 
-    A pair of schemas that cannot be resolved is no error here: each record that meets the mismatch is bad, as in Java.
+    A pair of schemas that cannot be resolved is not an error here: each record that meets the mismatch is, as in Java.
 
     Raises:
-        AvroTypeError: A schema is none, or the table's has no field for a column, or one of another type.
+        AvroTypeError: A schema is invalid, or the table's has no field for a column, or one of another type.
     """
 
     def __init__(
@@ -46,42 +47,50 @@ class AvroDecoder:
         reader_schema: Json,
         *,
         exact_units: bool = True,
-        few: int = FEW,
+        min_batch: int = MIN_BATCH,
     ) -> None:
         step = resolve(schema_type(writer_schema), schema_type(reader_schema), row, exact_units=exact_units)
         self.type = arrow_type(row)
-        self.few = few
+        self.min_batch = min_batch
         self.reference = ReferenceDecoder(step)
         self._column = column_of(step, row)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read bodies; bytes behind a body are ignored, as in the reference.
+        """Read bodies; bytes after a body are ignored, as in the reference.
 
         A null body, and one that is the null of a union at the top, gives no row. `Decoded.messages` is None when each
         body gives a row.
         """
-        held = np.flatnonzero(np.asarray(messages.is_valid())) if messages.null_count else np.arange(len(messages))
-        if len(held) < self.few or self._column.hopeless:
-            return self._one_by_one(messages, held).decoded(self.type, len(messages))
+        present_messages = (
+            np.flatnonzero(np.asarray(messages.is_valid())) if messages.null_count else np.arange(len(messages))
+        )
+        if len(present_messages) < self.min_batch or self._column.unsupported:
+            decoded = self._one_by_one(messages, present_messages).to_decoded(self.type, len(messages))
+            return attrs.evolve(decoded, infinite=self.reference.infinite.take())
         start, end = bounds(messages)
-        bodies = Bodies.of(content(messages), end[held])
-        cursor = Cursor(bodies, start[held].astype(np.int64))
+        bodies = Bodies.of(content(messages), end[present_messages])
+        cursor = Cursor(bodies, start[present_messages].astype(np.int64))
         with np.errstate(over="ignore"):
-            self._column.start(len(held), None)
+            self._column.start(len(present_messages), None)
             self._column.scan(cursor, None)
-            bodies.doubts[cursor.at > bodies.end] = True
+            bodies.fallback[cursor.at > bodies.end] = True
             rows = self._column.build(cursor)
         present = self._column.valid
-        good = ~bodies.doubts if present is None else ~bodies.doubts & present
+        good = ~bodies.fallback if present is None else ~bodies.fallback & present
+        infinite = int(bodies.infinite[good].sum())
         if good.all():
-            whole = len(held) == len(messages)
-            return Decoded(rows, None if whole else pa.array(held))
-        places = np.flatnonzero(good)
-        return merged(rows, places, held[places], self._one_by_one(messages, held[bodies.doubts]), len(messages))
+            whole = len(present_messages) == len(messages)
+            return Decoded(rows, None if whole else pa.array(present_messages), infinite=infinite)
+        indexes = np.flatnonzero(good)
+        fallback_rows = self._one_by_one(messages, present_messages[bodies.fallback])
+        decoded = merge_rows(rows, indexes, present_messages[indexes], fallback_rows, len(messages))
+        return attrs.evolve(decoded, infinite=infinite + self.reference.infinite.take())
 
-    def _one_by_one(self, messages: pa.BinaryArray, which: Positions) -> Odd:
+    def _one_by_one(self, messages: pa.BinaryArray, which: Positions) -> FallbackRows:
+        """Read some bodies with the reference decoder."""
+
         def rows_of(body: bytes) -> list[Any]:
             value = self.reference.value(body)
             return [] if value is None else [value]
 
-        return Odd.read(messages, which, rows_of)
+        return FallbackRows.read(messages, which, rows_of)

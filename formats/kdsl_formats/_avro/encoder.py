@@ -1,4 +1,4 @@
-"""Rows to Avro bodies, by whole columns where that is possible; rows of which these are in doubt one by one."""
+"""Rows to Avro bodies, by whole columns where that is possible; the other rows are written one by one."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pyarrow as pa
 
 from kdsl.formats import Encoded
 from kdsl.types import model as t
-from kdsl_formats._avro.column_writer import TooLargeError, bodies, body_column
+from kdsl_formats._avro.column_encoders import TooLargeError, column_encoder, encode_bodies
 from kdsl_formats._avro.model import Json, schema_type
+from kdsl_formats._avro.output import FallbackMask
 from kdsl_formats._avro.reference_encoder import ReferenceEncoder
-from kdsl_formats._avro.room import Doubts
 from kdsl_formats._avro.target import target_of
-from kdsl_formats._columns.doubts import mended
+from kdsl_formats._columns.fallback import write_fallback_rows
 
-FEW = 16  # rows, below which writing them one by one is quicker
+MIN_BATCH = 16  # rows, below which writing them one by one is quicker
 
 
 class AvroEncoder:
@@ -23,27 +23,27 @@ class AvroEncoder:
     Args:
         schema: The schema; a record, or a union of null and a record.
         row: The type of the rows; its columns are the record's fields, by name.
-        exact_units: Whether a time or timestamp is written in the unit that its logical type says; otherwise in
-            milliseconds, whatever the schema says, as in the reference.
-        few: Below how many rows they are written one by one.
+        exact_units: Whether a time or timestamp is written in the unit of its logical type; otherwise always in
+            milliseconds, as in Flink.
+        min_batch: Fewer rows than this are written one by one.
 
     Raises:
-        AvroTypeError: The schema is none, or cannot hold the row's types.
+        AvroTypeError: The schema is invalid, or cannot hold the row's types.
     """
 
-    def __init__(self, schema: Json, row: t.Row, *, exact_units: bool = True, few: int = FEW) -> None:
+    def __init__(self, schema: Json, row: t.Row, *, exact_units: bool = True, min_batch: int = MIN_BATCH) -> None:
         target = target_of(schema_type(schema), row, exact_units=exact_units)
-        self.few = few
+        self.min_batch = min_batch
         self.reference = ReferenceEncoder(target)
-        self._column = body_column(target)
+        self._column = column_encoder(target)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Write rows of the row type's Arrow type; a null row is an error where the schema has no null."""
-        doubts = np.full(len(rows), len(rows) < self.few)
-        made = None
-        if not doubts.all():
+        fallback = np.full(len(rows), len(rows) < self.min_batch)
+        messages = None
+        if not fallback.all():
             try:
-                made = bodies(self._column, rows, Doubts(doubts))
+                messages = encode_bodies(self._column, rows, FallbackMask(fallback))
             except TooLargeError:
-                doubts[:] = True
-        return mended(rows, made, doubts, self.reference.body)
+                fallback[:] = True
+        return write_fallback_rows(rows, messages, fallback, self.reference.body)

@@ -1,4 +1,4 @@
-"""The order in which Java's HashMap gives back its keys: that in which the reference writes the entries of a map."""
+"""The iteration order of Java's HashMap, in which Flink writes the entries of a map."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import bounds, content, ranges, repeated
+from kdsl_formats._columns.arrays import bounds, content, find_repeated_keys, ranges
 
 _CODE = 2**32 - 1
 _LONGEST = 256  # characters of a key that is hashed together with others
@@ -16,7 +16,7 @@ _POWERS = np.array([pow(31, n, 1 << 32) for n in range(_LONGEST)], dtype=np.uint
 
 
 def java_order(keys: list[str]) -> list[int]:
-    """The order in which Java's HashMap gives back distinct keys that were put in this order."""
+    """The iteration order of a Java HashMap into which distinct keys were put in this order, as their indexes."""
     count = len(keys)
     room = count + 1 if count <= 2 else math.ceil(count / 0.75)
     size = 1 << (room - 1).bit_length()
@@ -24,42 +24,42 @@ def java_order(keys: list[str]) -> list[int]:
 
 
 def java_hash(key: str) -> int:
-    """The hash of a text in Java's HashMap."""
-    found = 0
+    """The hash of a string in Java's HashMap."""
+    code_sum = 0
     for code in memoryview(key.encode("utf-16-le", "surrogatepass")).cast("H"):
-        found = (31 * found + code) & _CODE
-    return found ^ (found >> 16)
+        code_sum = (31 * code_sum + code) & _CODE
+    return code_sum ^ (code_sum >> 16)
 
 
 def java_orders(
     keys: pa.StringArray, counts: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """The order of the keys of many maps, each map by itself, and which maps have a key twice (theirs means nothing).
+    """The iteration order of many maps, and which maps have a repeated key (their order is meaningless).
 
     Args:
-        keys: The keys of all maps, one map behind the other.
+        keys: The keys of all maps, one map after the other.
         counts: How many keys each map has.
     """
     maps = np.repeat(np.arange(len(counts)), counts)
-    again = repeats(keys, counts)
+    again = find_repeats(keys, counts)
     room = np.where(counts <= 2, counts + 1, np.ceil(counts / 0.75).astype(np.int64))
     size = 1 << np.frexp(room - 1)[1].astype(np.int64)
     buckets = _hashes(keys) & (size[maps] - 1)
     return np.lexsort((buckets, maps)), again
 
 
-def repeats(keys: pa.StringArray, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def find_repeats(keys: pa.StringArray, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Which of many maps have a key twice; the arguments are those of `java_orders`."""
-    found = np.zeros(len(counts), dtype=bool)
+    mask = np.zeros(len(counts), dtype=bool)
     if not (counts > 1).any():
-        return found
+        return mask
     maps = np.repeat(np.arange(len(counts)), counts)
-    found[maps[repeated(maps, keys)]] = True
-    return found
+    mask[maps[find_repeated_keys(maps, keys)]] = True
+    return mask
 
 
 def _hashes(keys: pa.StringArray) -> npt.NDArray[np.int64]:
-    """The hashes of many texts."""
+    """The hashes of many strings."""
     begin, end = bounds(keys)
     length = end - begin
     data = content(keys)
@@ -72,8 +72,8 @@ def _hashes(keys: pa.StringArray) -> npt.NDArray[np.int64]:
     terms = data[ranges(begin, short)] * powers
     sums = np.concatenate([np.zeros(1, dtype=np.uint32), np.cumsum(terms, dtype=np.uint32)])
     last = np.cumsum(short)
-    found: npt.NDArray[np.int64] = (sums[last] - sums[last - short]).astype(np.int64)
-    found ^= found >> 16
+    hashes: npt.NDArray[np.int64] = (sums[last] - sums[last - short]).astype(np.int64)
+    hashes ^= hashes >> 16
     for i in np.flatnonzero(~plain).tolist():
-        found[i] = java_hash(keys[i].as_py())
-    return found
+        hashes[i] = java_hash(keys[i].as_py())
+    return hashes

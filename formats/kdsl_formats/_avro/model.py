@@ -1,6 +1,6 @@
-"""Avro schemas as values: what the JSON of a schema says, checked, with its names resolved.
+"""Avro schemas as objects, read from JSON, checked, with their names resolved.
 
-Everything else in this package works on `Type`; only here is the JSON form known.
+Everything else in this package works on `Type`; only this module knows the JSON form.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ from typing import Any, Final
 
 import attrs
 
+from kdsl.types.limits import MAX_DEPTH, MAX_TYPES
+
 _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|//[^\n]*', re.DOTALL)
 Json = Mapping[str, Any] | Sequence[Any] | str
 """A schema as JSON has it: an object, a list (a union) or a name."""
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 MISSING: Final = object()
-"""The default of a field that has none."""
+"""The value of `RecordField.default` for a field without a default."""
 
 
 class AvroTypeError(ValueError):
     """A schema or a column type that Avro, or the reference's mapping of it, cannot hold.
 
     Attributes:
-        path: Where it stands, as ``address.zip`` or ``tags[]``; empty for the whole.
+        path: Where it is, such as ``address.zip`` or ``tags[]``; empty for the whole schema.
         message: What is wrong there.
     """
 
@@ -55,13 +57,18 @@ class Type:
         logical: Its logical type, where it is one that Avro defines and that fits the type; otherwise None.
         precision: Of a decimal.
         scale: Of a decimal.
+        connect: What Kafka Connect calls it (``connect.name``); only types without a name of their own have it.
         doc: What the schema says about a named type.
+        members: How many types it consists of, itself included; a record counts at each position that uses it, but
+            within itself as one.
+        depth: How many levels of types it has.
+        empty: Whether its values take no bytes.
     """
 
     kind: str
     name: str = ""
     aliases: tuple[str, ...] = ()
-    fields: tuple[Member, ...] = ()
+    fields: tuple[RecordField, ...] = ()
     inner: Type | None = None
     branches: tuple[Type, ...] = ()
     symbols: tuple[str, ...] = ()
@@ -70,7 +77,11 @@ class Type:
     logical: str | None = None
     precision: int = 0
     scale: int = 0
+    connect: str | None = None
     doc: str | None = None
+    members: int = 1
+    depth: int = 1
+    empty: bool = False
 
     @property
     def short(self) -> str:
@@ -90,7 +101,7 @@ class Type:
 
 
 @attrs.frozen(eq=False)
-class Member:
+class RecordField:
     """A field of a record."""
 
     name: str
@@ -119,49 +130,79 @@ def schema_type(schema: Json) -> Type:
     """The type that a schema's JSON describes.
 
     Raises:
-        AvroTypeError: It is no schema.
+        AvroTypeError: It is not a schema, or is too large (`kdsl.types.limits`).
     """
-    return _Reader().read(schema, "", "")
+    return _SchemaReader().read(schema, "", "")
 
 
 def json_of(text: str) -> Any:
     """The JSON of a schema's text, which may hold comments as Java has them.
 
     Raises:
-        AvroTypeError: It is no JSON.
+        AvroTypeError: It is not JSON.
     """
     try:
         return json.loads(_COMMENT.sub(lambda m: m[1] or " ", text) if "/*" in text or "//" in text else text)
     except (json.JSONDecodeError, RecursionError) as e:
-        raise AvroTypeError("", f"an Avro schema is JSON, and this is none: {e}") from None
+        raise AvroTypeError("", f"an Avro schema must be JSON, and this is not: {e}") from None
 
 
-class _Reader:
+class _SchemaReader:
     """Reads one schema; knows the named types met so far."""
 
     def __init__(self) -> None:
         self.names: dict[str, Type] = {}
+        self._level = 0
 
     def read(self, schema: Any, namespace: str, path: str) -> Type:
+        """Read a schema one level deeper; a namespace applies to names without one."""
+        self._level += 1
+        self._check_depth(1, path)
+        kind = self._read_schema(schema, namespace, path)
+        self._level -= 1
+        return kind
+
+    def _check_depth(self, depth: int, path: str) -> None:
+        """Raise an error where a type of this depth would be nested too deeply here."""
+        if self._level - 1 + depth > MAX_DEPTH:
+            raise AvroTypeError(path, f"the schema is nested more than {MAX_DEPTH} levels deep")
+
+    def _measure(self, kind: Type, parts: Sequence[Type], path: str) -> Type:
+        """Set the size and depth of a type from the types inside it."""
+        kind.members = 1 + sum(part.members for part in parts)
+        kind.depth = 1 + max((part.depth for part in parts), default=0)
+        if kind.members > MAX_TYPES:
+            raise AvroTypeError(
+                path,
+                f"the schema has more than {MAX_TYPES:,} types, where those inside of a named type count at each "
+                "place that uses it",
+            )
+        return kind
+
+    def _read_schema(self, schema: Any, namespace: str, path: str) -> Type:
+        """Read a schema by its JSON form: a name, an object or a list."""
         if isinstance(schema, str):
-            return self._named(schema, namespace, path)
+            return self._resolve_name(schema, namespace, path)
         if isinstance(schema, Mapping):
-            return self._object(schema, namespace, path)
+            return self._read_object(schema, namespace, path)
         if isinstance(schema, Sequence) and not isinstance(schema, bytes):
-            return self._union(schema, namespace, path)
-        raise AvroTypeError(path, f"a schema is a name, an object or a list, not {schema!r}")
+            return self._read_union(schema, namespace, path)
+        raise AvroTypeError(path, f"a schema must be a name, an object or a list, not {schema!r}")
 
-    def _named(self, name: str, namespace: str, path: str) -> Type:
+    def _resolve_name(self, name: str, namespace: str, path: str) -> Type:
+        """The type of a primitive name, or of a named type that was defined before."""
         if name in PRIMITIVES:
-            return Type(name)
+            return Type(name, empty=name == "null")
         full = name if "." in name or not namespace else f"{namespace}.{name}"
-        found = self.names.get(full) or self.names.get(name)
-        if found is None:
+        kind = self.names.get(full) or self.names.get(name)
+        if kind is None:
             known = ", ".join([*PRIMITIVES, *self.names])
-            raise AvroTypeError(path, f"there is no type {name!r}; known here are {known}")
-        return found
+            raise AvroTypeError(path, f"there is no type {name!r}; there are {known}")
+        self._check_depth(kind.depth, path)
+        return kind
 
-    def _union(self, members: Sequence[Any], namespace: str, path: str) -> Type:
+    def _read_union(self, members: Sequence[Any], namespace: str, path: str) -> Type:
+        """Read a union; no type may occur twice in it."""
         branches = tuple(self.read(m, namespace, path) for m in members)
         seen: set[str] = set()
         for branch in branches:
@@ -170,104 +211,116 @@ class _Reader:
             if branch.called in seen:
                 raise AvroTypeError(path, f"a union holds {branch.called!r} twice")
             seen.add(branch.called)
-        return Type("union", branches=branches)
+        return self._measure(Type("union", branches=branches), branches, path)
 
-    def _object(self, schema: Mapping[str, Any], namespace: str, path: str) -> Type:
+    def _read_object(self, schema: Mapping[str, Any], namespace: str, path: str) -> Type:
+        """Read a schema that is a JSON object."""
         kind = schema.get("type")
         if not isinstance(kind, str):
             if kind is None:
                 raise AvroTypeError(path, f'a schema\'s object needs a "type"; this one has {sorted(schema)}')
             return self.read(kind, namespace, path)
         if kind in ("record", "error", "enum", "fixed"):
-            return self._definition("record" if kind == "error" else kind, schema, namespace, path)
+            return self._read_definition("record" if kind == "error" else kind, schema, namespace, path)
         if kind in ("array", "map"):
             key = "items" if kind == "array" else "values"
             if key not in schema:
                 raise AvroTypeError(path, f"a schema of type {kind!r} needs {key!r}")
-            return Type(kind, inner=self.read(schema[key], namespace, f"{path}[]"))
-        found = self._named(kind, namespace, path)
-        return self._logical(found, schema) if found.kind in PRIMITIVES else found
+            inner = self.read(schema[key], namespace, f"{path}[]")
+            return self._measure(Type(kind, inner=inner), [inner], path)
+        inner = self._resolve_name(kind, namespace, path)
+        return self._add_logical_type(inner, schema) if inner.kind in PRIMITIVES else inner
 
-    def _definition(self, kind: str, schema: Mapping[str, Any], namespace: str, path: str) -> Type:
+    def _read_definition(self, kind: str, schema: Mapping[str, Any], namespace: str, path: str) -> Type:
+        """Read the definition of a record, enum or fixed, and remember its name."""
         name = schema.get("name")
         if not isinstance(name, str) or not name:
             raise AvroTypeError(path, f"a schema of type {kind!r} needs a name")
-        given = schema.get("namespace")
+        namespace_option = schema.get("namespace")
         if "." in name:
             namespace = name.rpartition(".")[0]
-        elif isinstance(given, str):
-            namespace = given
+        elif isinstance(namespace_option, str):
+            namespace = namespace_option
         short = name.rpartition(".")[2]
-        _legal(short, path)
+        _check_name(short, path)
         full = f"{namespace}.{short}" if namespace else short
         if full in self.names:
             raise AvroTypeError(path, f"the name {full!r} is defined twice")
         doc = schema.get("doc")
-        aliases = tuple(_full(a, namespace) for a in _texts(schema.get("aliases", ()), "aliases", path))
-        made = Type(kind, full, aliases, doc=doc if isinstance(doc, str) else None)
-        self.names[full] = made
+        aliases = tuple(_full_name(a, namespace) for a in _read_strings(schema.get("aliases", ()), "aliases", path))
+        definition = Type(kind, full, aliases, doc=doc if isinstance(doc, str) else None)
+        self.names[full] = definition
         if kind == "record":
-            made.fields = tuple(self._fields(schema, namespace, path))
+            definition.empty = True  # of a record that contains itself: no field of it has taken bytes so far
+            definition.fields = tuple(self._read_fields(schema, namespace, path))
+            definition.empty = all(field.type.empty for field in definition.fields)
+            self._measure(definition, [field.type for field in definition.fields], path)
         elif kind == "enum":
-            made.symbols = _texts(schema.get("symbols"), "symbols", path)
-            if len(set(made.symbols)) < len(made.symbols):
+            definition.symbols = _read_strings(schema.get("symbols"), "symbols", path)
+            if len(set(definition.symbols)) < len(definition.symbols):
                 raise AvroTypeError(path, f"the enum {full!r} has a symbol twice")
             default = schema.get("default")
-            if default is not None and default not in made.symbols:
-                raise AvroTypeError(path, f"the default {default!r} of the enum {full!r} is none of its symbols")
-            made.default = default
+            if default is not None and default not in definition.symbols:
+                raise AvroTypeError(path, f"the default {default!r} of the enum {full!r} is not one of its symbols")
+            definition.default = default
         else:
             size = schema.get("size")
             if not isinstance(size, int) or isinstance(size, bool) or size < 0:
                 raise AvroTypeError(path, f"the fixed {full!r} needs a size, a number from 0, and has {size!r}")
-            made.size = size
-            self._logical(made, schema)
-        return made
+            definition.size, definition.empty = size, not size
+            self._add_logical_type(definition, schema)
+        return definition
 
-    def _fields(self, schema: Mapping[str, Any], namespace: str, path: str) -> Iterator[Member]:
+    def _read_fields(self, schema: Mapping[str, Any], namespace: str, path: str) -> Iterator[RecordField]:
+        """Read the fields of a record; their names must differ."""
         fields = schema.get("fields")
         if not isinstance(fields, Sequence) or isinstance(fields, str):
             raise AvroTypeError(path, 'a record needs a list of "fields"')
         seen: set[str] = set()
         for field in fields:
             if not isinstance(field, Mapping) or not isinstance(field.get("name"), str) or "type" not in field:
-                raise AvroTypeError(path, f"a field is an object with a name and a type, not {field!r}")
+                raise AvroTypeError(path, f"a field must be an object with a name and a type, not {field!r}")
             name = field["name"]
             inside = f"{path}.{name}" if path else name
-            _legal(name, inside)
+            _check_name(name, inside)
             if name in seen:
                 raise AvroTypeError(path, f"a record has the field {name!r} twice")
             seen.add(name)
             doc = field.get("doc")
-            yield Member(
+            yield RecordField(
                 name,
                 self.read(field["type"], namespace, inside),
                 field.get("default", MISSING),
-                _texts(field.get("aliases", ()), "aliases", inside),
+                _read_strings(field.get("aliases", ()), "aliases", inside),
                 doc if isinstance(doc, str) else None,
             )
 
-    def _logical(self, made: Type, schema: Mapping[str, Any]) -> Type:
-        """The type with its logical type; one that does not fit means nothing, as the specification has it."""
+    def _add_logical_type(self, kind: Type, schema: Mapping[str, Any]) -> Type:
+        """Add the logical type of a schema to its type; one that does not fit is ignored, as Avro specifies."""
+        connect = schema.get("connect.name")
+        kind.connect = connect if isinstance(connect, str) else None
         logical = schema.get("logicalType")
-        if not isinstance(logical, str) or made.kind not in _LOGICAL.get(logical, ()):
-            return made
+        if not isinstance(logical, str) or kind.kind not in _LOGICAL.get(logical, ()):
+            return kind
         if logical == "decimal":
             precision, scale = schema.get("precision"), schema.get("scale", 0)
             if not (isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and precision):
-                return made
-            made.precision, made.scale = precision, scale
-        made.logical = logical
-        return made
+                return kind
+            kind.precision, kind.scale = precision, scale
+        kind.logical = logical
+        return kind
 
 
-def _legal(name: str, path: str) -> None:
+def _check_name(name: str, path: str) -> None:
+    """Raise an error for an invalid name."""
     if not name or not is_name(name):
-        raise AvroTypeError(path, f"{name!r} is no Avro name, which has letters, digits and _ and begins with no digit")
+        raise AvroTypeError(
+            path, f"{name!r} is not an Avro name: letters, digits and _ are allowed, but no digit at the start"
+        )
 
 
 def is_name(name: str) -> bool:
-    """Whether Avro takes a text as a name (without a namespace); letters and digits of all scripts are."""
+    """Whether a string is a valid Avro name (without a namespace); letters and digits of all scripts are valid."""
     return (
         bool(name)
         and (name[0].isalpha() or name[0] == "_")
@@ -275,11 +328,13 @@ def is_name(name: str) -> bool:
     )
 
 
-def _full(name: str, namespace: str) -> str:
+def _full_name(name: str, namespace: str) -> str:
+    """A name with its namespace."""
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
-def _texts(value: Any, what: str, path: str) -> tuple[str, ...]:
+def _read_strings(value: Any, what: str, path: str) -> tuple[str, ...]:
+    """A list of strings as a tuple; raises an error for anything else."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(v, str) for v in value):
-        raise AvroTypeError(path, f"{what!r} is a list of texts, not {value!r}")
+        raise AvroTypeError(path, f"{what!r} must be a list of strings, not {value!r}")
     return tuple(value)

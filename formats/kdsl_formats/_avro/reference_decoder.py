@@ -1,7 +1,7 @@
-"""Avro bodies to values, one by one: the judge of what a body means.
+"""The reference decoder of Avro bodies: it reads them one by one and defines what a body means.
 
-It reads what Java's decoder reads. What Java reads as another value than was written (bits beyond an int, a length that
-is negative) is an error here.
+It reads what Java's decoder reads. Where Java reads another value than was written (bits beyond an int, a negative
+length), it raises an error.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from kdsl.types import model as t
+from kdsl_formats._avro.connect import Conversion
 from kdsl_formats._avro.model import Type
 from kdsl_formats._avro.resolution import (
     Chosen,
+    Converted,
     Entries,
     Fail,
     Items,
@@ -25,18 +27,23 @@ from kdsl_formats._avro.resolution import (
     Step,
     Symbol,
     Union,
-    conversion,
+    converter_of,
 )
+from kdsl_formats._connect.values import InfiniteCounter, InfiniteError
+from kdsl_formats._text.shorten import shorten
 
-Reading = Callable[[bytes, int], tuple[Any, int]]
-"""The value at a place of a body, and the place behind it."""
+ReadValue = Callable[[bytes, int], tuple[Any, int]]
+"""Reads the value at a position of a body; returns it, and the position after it."""
+CountItems = Callable[[int], None]
+"""Counts items."""
 
-_HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-MOST_EMPTY = 1 << 20  # elements of a body's arrays that take no bytes; more are a body that is broken
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+
+MOST_EMPTY = 1 << 16  # types in items of no bytes, which nothing else limits; a body with more of them is broken
 
 
 class BodyError(ValueError):
-    """A body that cannot be read; gathers the path of the place on the way out."""
+    """A body cannot be read; functions add their part of the path while it passes through them."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -48,29 +55,38 @@ class BodyError(ValueError):
         return f"field {path!r}: {self.reason}" if path else self.reason
 
 
-class Empty:
-    """How many elements of no bytes a body had so far: nothing else bounds them."""
+class EmptyItemCounter:
+    """Counts a body's items that take no bytes, which nothing else limits."""
 
     def __init__(self) -> None:
-        self.found = 0
+        self.count = 0
 
-    def one_more(self) -> None:
-        """Count one.
+    def add(self, count: int, kind: Type) -> None:
+        """Count items before they are read.
+
+        Args:
+            count: How many there are.
+            kind: Their type; each type inside it counts, because each is read.
 
         Raises:
             BodyError: There are too many.
         """
-        self.found += 1
-        if self.found > MOST_EMPTY:
-            raise BodyError(f"arrays and maps have more than {MOST_EMPTY} items of no bytes")
+        self.count += count * kind.members
+        if self.count > MOST_EMPTY:
+            raise BodyError(f"arrays have more than {MOST_EMPTY:,} items of no bytes")
 
 
 class ReferenceDecoder:
-    """Reads one body at a time along the steps of a resolution."""
+    """Reads one body at a time along the steps of a resolution.
+
+    Attributes:
+        infinite: Counts the values that became NULL because they stand for infinity.
+    """
 
     def __init__(self, step: Step) -> None:
-        self._empty = Empty()
-        self._read = _Compiling(self._empty).of(step)
+        self._empty = EmptyItemCounter()
+        self.infinite = InfiniteCounter()
+        self._read = _Compiler(self._empty, self.infinite).compile(step)
 
     def value(self, body: bytes) -> Any:
         """The value of a body as Arrow takes it: a row as a dict, a map as pairs, times as numbers.
@@ -78,68 +94,69 @@ class ReferenceDecoder:
         Raises:
             BodyError: The body cannot be read.
         """
-        self._empty.found = 0
+        self._empty.count = 0
         try:
             return self._read(body, 0)[0]
         except RecursionError:
             raise BodyError("the value is nested too deeply") from None
 
 
-def text_of(data: bytes) -> str:
-    """A text as Java reads it: what is no UTF-8 becomes U+FFFD."""
+def decode_string(data: bytes) -> str:
+    """Decode UTF-8 as Java does: invalid bytes become U+FFFD."""
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return _HALF.sub(b"\xff", data).decode("utf-8", "replace")  # one U+FFFD, where Python would make three
+        return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")  # one U+FFFD, where Python would make three
 
 
-def _short(what: str) -> BodyError:
+def _end_error(what: str) -> BodyError:
+    """The error of a body that ends too early."""
     return BodyError(f"the message ends inside of {what}")
 
 
-def read_long(body: bytes, at: int, most: int = 10) -> tuple[int, int]:
+def read_long(body: bytes, at: int, max_bytes: int = 10) -> tuple[int, int]:
     """A number of variable length.
 
     Raises:
         BodyError: It has too many bytes, or there are no more.
     """
     number = shift = 0
-    for place in range(at, at + most):
-        if place >= len(body):
-            raise _short("a number")
-        byte = body[place]
+    for position in range(at, at + max_bytes):
+        if position >= len(body):
+            raise _end_error("a number")
+        byte = body[position]
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
-            if number >> (64 if most == 10 else 32):
-                raise BodyError(f"the number has more than {64 if most == 10 else 32} bits")
-            return (number >> 1) ^ -(number & 1), place + 1
+            if number >> (64 if max_bytes == 10 else 32):
+                raise BodyError(f"the number has more than {64 if max_bytes == 10 else 32} bits")
+            return (number >> 1) ^ -(number & 1), position + 1
         shift += 7
-    raise BodyError(f"the number has more than {most} bytes")
+    raise BodyError(f"the number has more than {max_bytes} bytes")
 
 
-def _int(body: bytes, at: int) -> tuple[int, int]:
+def _read_int(body: bytes, at: int) -> tuple[int, int]:
     return read_long(body, at, 5)
 
 
-def _boolean(body: bytes, at: int) -> tuple[bool, int]:
+def _read_boolean(body: bytes, at: int) -> tuple[bool, int]:
     if at >= len(body):
-        raise _short("a boolean")
+        raise _end_error("a boolean")
     return body[at] == 1, at + 1
 
 
-def _float(body: bytes, at: int) -> tuple[float, int]:
+def _read_float(body: bytes, at: int) -> tuple[float, int]:
     if at + 4 > len(body):
-        raise _short("a float")
+        raise _end_error("a float")
     return struct.unpack_from("<f", body, at)[0], at + 4
 
 
-def _double(body: bytes, at: int) -> tuple[float, int]:
+def _read_double(body: bytes, at: int) -> tuple[float, int]:
     if at + 8 > len(body):
-        raise _short("a double")
+        raise _end_error("a double")
     return struct.unpack_from("<d", body, at)[0], at + 8
 
 
-def _bytes(body: bytes, at: int) -> tuple[bytes, int]:
+def _read_bytes(body: bytes, at: int) -> tuple[bytes, int]:
     size, at = read_long(body, at)
     if size < 0:
         raise BodyError(f"a length is negative: {size}")
@@ -148,89 +165,100 @@ def _bytes(body: bytes, at: int) -> tuple[bytes, int]:
     return body[at : at + size], at + size
 
 
-def _fixed(size: int) -> Reading:
+def _reader_of_fixed(size: int) -> ReadValue:
+    """Reads a fixed number of bytes."""
+
     def read(body: bytes, at: int) -> tuple[bytes, int]:
         if at + size > len(body):
-            raise _short(f"a value of {size} bytes")
+            raise _end_error(f"a value of {size} bytes")
         return body[at : at + size], at + size
 
     return read
 
 
-def _nothing(_body: bytes, at: int) -> tuple[None, int]:
+def _read_null(_body: bytes, at: int) -> tuple[None, int]:
     return None, at
 
 
-_WIRE: dict[str, Reading] = {
-    "null": _nothing,
-    "boolean": _boolean,
-    "int": _int,
+_READERS: dict[str, ReadValue] = {
+    "null": _read_null,
+    "boolean": _read_boolean,
+    "int": _read_int,
     "long": read_long,
-    "float": _float,
-    "double": _double,
-    "bytes": _bytes,
-    "string": _bytes,
-    "enum": _int,
+    "float": _read_float,
+    "double": _read_double,
+    "bytes": _read_bytes,
+    "string": _read_bytes,
+    "enum": _read_int,
 }
 
 
-class _Compiling:
-    """Makes functions of steps; knows the types that are being skipped, which may hold themselves."""
+class _Compiler:
+    """Makes reading functions of steps. It remembers the types that are being skipped, which may contain themselves."""
 
-    def __init__(self, empty: Empty) -> None:
-        self.empty = empty
-        self.skipping: dict[int, Reading] = {}
+    def __init__(self, empty: EmptyItemCounter, infinite: InfiniteCounter) -> None:
+        self.empty, self.infinite = empty, infinite
+        self.skipping: dict[int, ReadValue] = {}
 
-    def of(self, step: Step) -> Reading:
+    def compile(self, step: Step) -> ReadValue:
+        """The function that reads a step."""
         match step:
             case Scalar():
-                return _scalar(step)
+                return _scalar_reader(step)
+            case Converted(inner=inner, conversion=conversion):
+                return _converting_reader(self.compile(inner), conversion, self.infinite)
             case Null():
-                return _nothing
+                return _read_null
             case Fail(message=message):
-                return _failing(message)
+                return _failing_reader(message)
             case Symbol(symbols=symbols, name=name):
-                return _symbol(symbols, name)
+                return _symbol_reader(symbols, name)
             case Union(branches=branches):
-                return _union([self.of(branch) for branch in branches])
-            case Items(inner=inner):
-                return _items(self.of(inner), self.empty)
+                return _union_reader([self.compile(branch) for branch in branches])
+            case Items(inner=inner, wire=wire):
+                return _items_reader(self.compile(inner), self.item_counter(wire))
             case Entries(inner=inner):
-                return _entries(self.of(inner), self.empty)
+                return _entries_reader(self.compile(inner))
             case Chosen(name=name, inner=inner, column=column):
-                return _chosen(name, self.of(inner), column.names)
+                return _member_reader(name, self.compile(inner), column.names)
             case Record(steps=steps, constants=constants):
-                return _record([(self.of(s), name) for s, name in steps], constants)
+                return _record_reader([(self.compile(s), name) for s, name in steps], constants)
             case Skip(type=kind):
-                return self.skip(kind)
+                return self.skipper(kind)
         raise AssertionError(step)
 
-    def skip(self, kind: Type) -> Reading:
-        if kind.kind in _WIRE:
-            return _WIRE[kind.kind]
+    def skipper(self, kind: Type) -> ReadValue:
+        """The function that skips values of a type."""
+        if kind.kind in _READERS:
+            return _READERS[kind.kind]
         if kind.kind == "fixed":
-            return _fixed(kind.size)
+            return _reader_of_fixed(kind.size)
         if id(kind) in self.skipping:
             return lambda body, at: self.skipping[id(kind)](body, at)
-        self.skipping[id(kind)] = _nothing
+        self.skipping[id(kind)] = _read_null
         match kind.kind:
             case "union":
-                made = _union([self.skip(b) for b in kind.branches])
+                reader = _union_reader([self.skipper(b) for b in kind.branches])
             case "record":
-                made = _passing([self.skip(f.type) for f in kind.fields])
+                reader = _record_skipper([self.skipper(f.type) for f in kind.fields])
             case "array":
-                made = _skipping(self.skip(kind.items), self.empty, keyed=False)
+                reader = _block_skipper(self.skipper(kind.items), self.item_counter(kind.items), keyed=False)
             case _:
-                made = _skipping(self.skip(kind.items), self.empty, keyed=True)
-        self.skipping[id(kind)] = made
-        return made
+                reader = _block_skipper(self.skipper(kind.items), None, keyed=True)
+        self.skipping[id(kind)] = reader
+        return reader
+
+    def item_counter(self, items: Type) -> CountItems | None:
+        """What counts the items of an array's block, where these take no bytes."""
+        return (lambda count: self.empty.add(count, items)) if items.empty else None
 
 
-def _scalar(step: Scalar) -> Reading:
-    wire = _fixed(step.size) if step.wire == "fixed" else _WIRE[step.wire]
+def _scalar_reader(step: Scalar) -> ReadValue:
+    """Reads a value without parts, and converts it to the column."""
+    wire = _reader_of_fixed(step.size) if step.wire == "fixed" else _READERS[step.wire]
     if step.target == "string":
-        return lambda body, at: _text(wire, body, at)
-    convert = conversion(step)
+        return lambda body, at: _read_string(wire, body, at)
+    convert = converter_of(step)
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
         value, at = wire(body, at)
@@ -243,50 +271,76 @@ def _scalar(step: Scalar) -> Reading:
     return wire if plain else read
 
 
-def _text(wire: Reading, body: bytes, at: int) -> tuple[str, int]:
+def _converting_reader(inner: ReadValue, conversion: Conversion, infinite: InfiniteCounter) -> ReadValue:
+    """Reads a value of Kafka Connect; infinite ones become NULL and are counted, where the column is nullable."""
+
+    def read(body: bytes, at: int) -> tuple[Any, int]:
+        value, at = inner(body, at)
+        try:
+            return conversion.value(value), at
+        except InfiniteError as e:
+            if not conversion.kind.nullable:
+                raise BodyError(str(e)) from None
+            infinite.count += 1
+            return None, at
+        except ValueError as e:
+            raise BodyError(f"{shorten(repr(value))} is not a {conversion.kind.spelling}: {e}") from None
+
+    return read
+
+
+def _read_string(wire: ReadValue, body: bytes, at: int) -> tuple[str, int]:
     data, at = wire(body, at)
-    return text_of(data), at
+    return decode_string(data), at
 
 
-def _failing(message: str) -> Reading:
+def _failing_reader(message: str) -> ReadValue:
+    """Raises an error with a message."""
+
     def read(_body: bytes, _at: int) -> tuple[Any, int]:
         raise BodyError(message)
 
     return read
 
 
-def _symbol(symbols: tuple[str | None, ...], name: str) -> Reading:
+def _symbol_reader(symbols: tuple[str | None, ...], name: str) -> ReadValue:
+    """Reads the symbol of an enum by its index."""
+
     def read(body: bytes, at: int) -> tuple[str, int]:
-        place, at = _int(body, at)
-        if not 0 <= place < len(symbols):
-            raise BodyError(f"the enum {name} has no symbol number {place}")
-        symbol = symbols[place]
+        index, at = _read_int(body, at)
+        if not 0 <= index < len(symbols):
+            raise BodyError(f"the enum {name} has no symbol number {index}")
+        symbol = symbols[index]
         if symbol is None:
-            raise BodyError(f"the table's schema does not have the symbol number {place} of the enum {name}")
+            raise BodyError(f"the table's schema does not have the symbol number {index} of the enum {name}")
         return symbol, at
 
     return read
 
 
-def _union(branches: list[Reading]) -> Reading:
+def _union_reader(branches: list[ReadValue]) -> ReadValue:
+    """Reads the index of a branch, and then that branch."""
+
     def read(body: bytes, at: int) -> tuple[Any, int]:
-        place, at = _int(body, at)
-        if not 0 <= place < len(branches):
-            raise BodyError(f"a union of {len(branches)} types has no type number {place}")
-        return branches[place](body, at)
+        index, at = _read_int(body, at)
+        if not 0 <= index < len(branches):
+            raise BodyError(f"a union of {len(branches)} types has no type number {index}")
+        return branches[index](body, at)
 
     return read
 
 
-def _blocks(body: bytes, at: int, use: Callable[[int], int], empty: Empty, *, whole: bool) -> int:
-    """Go through the blocks of an array or map; returns the place behind them.
+def _read_blocks(
+    body: bytes, at: int, read_item: Callable[[int], int], count_items: CountItems | None, *, whole: bool
+) -> int:
+    """Go through the blocks of an array or map; returns the position after them.
 
     Args:
         body: The body.
-        at: The place of the first block.
-        use: Reads an item at a place and returns the place behind it.
-        empty: Counts items of no bytes.
-        whole: Whether a block that tells its size is passed over by it.
+        at: The position of the first block.
+        read_item: Reads an item at a position and returns the position after it.
+        count_items: Takes the number of a block's items before they are read.
+        whole: Whether a block that begins with its size is skipped as a whole.
     """
     while True:
         count, at = read_long(body, at)
@@ -300,62 +354,69 @@ def _blocks(body: bytes, at: int, use: Callable[[int], int], empty: Empty, *, wh
                     raise BodyError(f"a block of {size} bytes does not end inside of the message")
                 at += size
                 continue
+        if count_items is not None:
+            count_items(count)
         for _ in range(count):
-            before = at
-            at = use(at)
-            if at == before:
-                empty.one_more()
+            at = read_item(at)
 
 
-def _items(inner: Reading, empty: Empty) -> Reading:
+def _items_reader(inner: ReadValue, count_items: CountItems | None) -> ReadValue:
+    """Reads an array."""
+
     def read(body: bytes, at: int) -> tuple[list[Any], int]:
-        made: list[Any] = []
+        items: list[Any] = []
 
-        def use(place: int) -> int:
+        def read_item(at: int) -> int:
             try:
-                value, place = inner(body, place)
+                value, at = inner(body, at)
             except BodyError as e:
-                e.path.append(f"[{len(made)}]")
+                e.path.append(f"[{len(items)}]")
                 raise
-            made.append(value)
-            return place
+            items.append(value)
+            return at
 
-        at = _blocks(body, at, use, empty, whole=False)
-        return made, at
+        at = _read_blocks(body, at, read_item, count_items, whole=False)
+        return items, at
 
     return read
 
 
-def _entries(inner: Reading, empty: Empty) -> Reading:
-    def read(body: bytes, at: int) -> tuple[list[tuple[str, Any]], int]:
-        made: dict[str, Any] = {}
+def _entries_reader(inner: ReadValue) -> ReadValue:
+    """Reads a map; of equal keys the last counts."""
 
-        def use(place: int) -> int:
-            key, place = _text(_bytes, body, place)
+    def read(body: bytes, at: int) -> tuple[list[tuple[str, Any]], int]:
+        entries: dict[str, Any] = {}
+
+        def read_entry(at: int) -> int:
+            key, at = _read_string(_read_bytes, body, at)
             try:
-                made[key], place = inner(body, place)
+                entries[key], at = inner(body, at)
             except BodyError as e:
                 e.path.append(f"[{key!r}]")
                 raise
-            return place
+            return at
 
-        at = _blocks(body, at, use, empty, whole=False)
-        return list(made.items()), at
+        at = _read_blocks(body, at, read_entry, None, whole=False)
+        return list(entries.items()), at
 
     return read
 
 
-def _skipping(inner: Reading, empty: Empty, *, keyed: bool) -> Reading:
+def _block_skipper(inner: ReadValue, count_items: CountItems | None, *, keyed: bool) -> ReadValue:
+    """Skips an array, or (keyed) a map."""
+
     def read(body: bytes, at: int) -> tuple[None, int]:
-        def use(place: int) -> int:
-            return inner(body, _bytes(body, place)[1] if keyed else place)[1]
+        def skip_item(place: int) -> int:
+            return inner(body, _read_bytes(body, place)[1] if keyed else place)[1]
 
-        return None, _blocks(body, at, use, empty, whole=True)
+        return None, _read_blocks(body, at, skip_item, count_items, whole=True)
 
     return read
 
 
-def _passing(inner: list[Reading]) -> Reading:
+def _record_skipper(inner: list[ReadValue]) -> ReadValue:
+    """Skips the fields of a record."""
+
     def read(body: bytes, at: int) -> tuple[None, int]:
         for one in inner:
             at = one(body, at)[1]
@@ -364,7 +425,9 @@ def _passing(inner: list[Reading]) -> Reading:
     return read
 
 
-def _chosen(name: str, inner: Reading, names: tuple[str, ...]) -> Reading:
+def _member_reader(name: str, inner: ReadValue, names: tuple[str, ...]) -> ReadValue:
+    """Reads a value into one member of a row that stands for a union."""
+
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
         value, at = inner(body, at)
         return dict.fromkeys(names) | {name: value}, at
@@ -372,18 +435,20 @@ def _chosen(name: str, inner: Reading, names: tuple[str, ...]) -> Reading:
     return read
 
 
-def _record(steps: list[tuple[Reading, str | None]], constants: dict[str, Any]) -> Reading:
+def _record_reader(steps: list[tuple[ReadValue, str | None]], constants: dict[str, Any]) -> ReadValue:
+    """Reads a record: fields with a name become columns, others are skipped."""
+
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
-        made = dict(constants)
+        row = dict(constants)
         for one, name in steps:
             if name is None:
                 at = one(body, at)[1]
                 continue
             try:
-                made[name], at = one(body, at)
+                row[name], at = one(body, at)
             except BodyError as e:
                 e.path.append(f".{name}")
                 raise
-        return made, at
+        return row, at
 
     return read

@@ -1,4 +1,4 @@
-"""Values to Avro bodies, one by one: the judge of what a row becomes."""
+"""The reference encoder of Avro bodies: it writes rows one by one and defines what a row becomes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from kdsl_formats._avro.target import (
     Value,
 )
 
-Writing = Callable[[Any, bytearray], None]
-"""Puts a value behind what there is."""
+WriteValue = Callable[[Any, bytearray], None]
+"""Appends a value to a body."""
 
 _EXACT = decimal.Context(prec=200, traps=[decimal.Inexact])
 
@@ -31,21 +31,21 @@ class ReferenceEncoder:
     """Writes one row at a time."""
 
     def __init__(self, target: Target) -> None:
-        self._write = writing(target)
+        self._write = writer_of(target)
 
     def body(self, value: Any) -> bytes:
-        """The body of a row, given as `plain_values` gives it.
+        """The body of a row; its values are those of `plain_values`.
 
         Raises:
             BodyError: The schema cannot hold the value.
         """
-        made = bytearray()
-        self._write(value, made)
-        return bytes(made)
+        body = bytearray()
+        self._write(value, body)
+        return bytes(body)
 
 
 def wire_value(target: Value, value: Any) -> Any:
-    """A column's value as it is on the wire: a number, a truth, a text, or bytes.
+    """A column's value as it is on the wire: a number, a boolean, a string, or bytes.
 
     Raises:
         BodyError: The schema cannot hold it.
@@ -59,21 +59,22 @@ def wire_value(target: Value, value: Any) -> Any:
                 raise BodyError("the timestamp is too far away for the schema's unit")
             return number
         case t.Decimal():
-            return _decimal(target, value)
+            return _decimal_bytes(target, value)
     if target.wire == "enum":
         if value not in target.symbols:
-            raise BodyError(f"{value!r} is no symbol of the enum {target.name}")
+            raise BodyError(f"{value!r} is not a symbol of the enum {target.name}")
         return value
     if target.wire == "fixed" and len(value) != target.size:
         raise BodyError(f"{target.name} has {target.size} bytes, and the value has {len(value)}")
     return value
 
 
-def _decimal(target: Value, value: decimal.Decimal) -> bytes:
+def _decimal_bytes(target: Value, value: decimal.Decimal) -> bytes:
+    """The bytes of a decimal in the scale of the schema."""
     try:
         number = int(value.scaleb(target.scale, _EXACT).to_integral_exact(context=_EXACT))
     except decimal.Inexact:
-        raise BodyError(f"{value} has more than the {target.scale} digits of the schema behind the point") from None
+        raise BodyError(f"{value} has more digits after the decimal point than the schema's {target.scale}") from None
     size = (number if number >= 0 else ~number).bit_length() // 8 + 1
     if target.wire == "fixed":
         if size > target.size:
@@ -82,162 +83,172 @@ def _decimal(target: Value, value: decimal.Decimal) -> bytes:
     return number.to_bytes(size, "big", signed=True)
 
 
-def is_present(value: Any) -> Any:
+def require_value(value: Any) -> Any:
     """The value, where the schema has no null.
 
     Raises:
         BodyError: It is NULL.
     """
     if value is None:
-        raise BodyError("NULL, where the schema has no null")
+        raise BodyError("the value is NULL, but the schema has no null")
     return value
 
 
-def put_long(number: int, made: bytearray) -> None:
+def put_long(number: int, body: bytearray) -> None:
     """Put a number of variable length."""
     raw = (number << 1) ^ (number >> 63)
     while raw >= 0x80:
-        made.append(raw & 0x7F | 0x80)
+        body.append(raw & 0x7F | 0x80)
         raw >>= 7
-    made.append(raw)
+    body.append(raw)
 
 
-def _put_bytes(data: bytes, made: bytearray) -> None:
-    put_long(len(data), made)
-    made += data
+def _put_bytes(data: bytes, body: bytearray) -> None:
+    put_long(len(data), body)
+    body += data
 
 
-_PUT: dict[str, Writing] = {
-    "boolean": lambda v, made: made.append(bool(v)),
+_PUT: dict[str, WriteValue] = {
+    "boolean": lambda v, body: body.append(bool(v)),
     "int": put_long,
     "long": put_long,
-    "float": lambda v, made: made.extend(struct.pack("<f", v)),
-    "double": lambda v, made: made.extend(struct.pack("<d", v)),
+    "float": lambda v, body: body.extend(struct.pack("<f", v)),
+    "double": lambda v, body: body.extend(struct.pack("<d", v)),
     "bytes": _put_bytes,
-    "string": lambda v, made: _put_bytes(v.encode(), made),
-    "fixed": lambda v, made: made.extend(v),
+    "string": lambda v, body: _put_bytes(v.encode(), body),
+    "fixed": lambda v, body: body.extend(v),
 }
 
 
-def writing(target: Target) -> Writing:
+def writer_of(target: Target) -> WriteValue:
     """What writes a column's values."""
     match target:
         case Value():
-            return _value(target)
+            return _value_writer(target)
         case Optional(inner=inner, branch=branch, null=null):
-            return _optional(writing(inner), branch, null)
+            return _optional_writer(writer_of(inner), branch, null)
         case Choice():
-            return _choice(target)
+            return _choice_writer(target)
         case ArrayOf(inner=inner):
-            return _array(writing(inner))
+            return _array_writer(writer_of(inner))
         case MapOf(inner=inner):
-            return _map(writing(inner))
+            return _map_writer(writer_of(inner))
         case RecordOf(fields=fields):
-            return _record([(name, writing(inner)) for name, inner in fields])
+            return _record_writer([(name, writer_of(inner)) for name, inner in fields])
         case Nothing():
-            return _nothing
+            return _write_null
     raise AssertionError(target)
 
 
-def _nothing(value: Any, _made: bytearray) -> None:
+def _write_null(value: Any, _body: bytearray) -> None:
     if value is not None:
-        raise BodyError("a value, where the schema has null alone")
+        raise BodyError("the schema has only null, but there is a value")
 
 
-def _value(target: Value) -> Writing:
+def _value_writer(target: Value) -> WriteValue:
+    """Writes a value without parts."""
     if target.wire == "enum":
-        return lambda v, made: put_long(target.symbols.index(wire_value(target, is_present(v))), made)
+        return lambda v, body: put_long(target.symbols.index(wire_value(target, require_value(v))), body)
     put = _PUT[target.wire]
-    return lambda v, made: put(wire_value(target, is_present(v)), made)
+    return lambda v, body: put(wire_value(target, require_value(v)), body)
 
 
-def _optional(inner: Writing, branch: int, null: int | None) -> Writing:
-    def write(value: Any, made: bytearray) -> None:
+def _optional_writer(inner: WriteValue, branch: int, null: int | None) -> WriteValue:
+    """Writes a union of one type, with or without null."""
+
+    def write(value: Any, body: bytearray) -> None:
         if value is None and null is not None:
-            put_long(null, made)
+            put_long(null, body)
         else:
-            put_long(branch, made)
-            inner(is_present(value), made)
+            put_long(branch, body)
+            inner(require_value(value), body)
 
     return write
 
 
-def chosen(target: Choice, value: Any) -> int | None:
-    """The place of the member that has the value of a union; None for null.
+def choose_member(target: Choice, value: Any) -> int | None:
+    """The index of the member that has the value of a union; None for null.
 
     Raises:
-        BodyError: There is none and no null, or there are several.
+        BodyError: No member has a value and the union has no null, or several members have one.
     """
-    some = [] if value is None else [i for i, m in enumerate(target.members) if value[m[0]] is not None]
-    if len(some) > 1:
-        names = " and ".join(target.members[i][0] for i in some)
-        raise BodyError(f"a union has one value, and {names} are not NULL")
-    if not some and target.null is None:
-        raise BodyError("NULL, where the schema has no null")
-    return some[0] if some else None
+    indexes = [] if value is None else [i for i, m in enumerate(target.members) if value[m[0]] is not None]
+    if len(indexes) > 1:
+        names = " and ".join(target.members[i][0] for i in indexes)
+        raise BodyError(f"a union takes one value, but {names} are not NULL")
+    if not indexes and target.null is None:
+        raise BodyError("the value is NULL, but the schema has no null")
+    return indexes[0] if indexes else None
 
 
-def _choice(target: Choice) -> Writing:
-    inner = [writing(m[1]) for m in target.members]
+def _choice_writer(target: Choice) -> WriteValue:
+    """Writes a union of several types from a row with a member for each."""
+    inner = [writer_of(m[1]) for m in target.members]
 
-    def write(value: Any, made: bytearray) -> None:
-        place = chosen(target, value)
-        if place is None:
+    def write(value: Any, body: bytearray) -> None:
+        index = choose_member(target, value)
+        if index is None:
             assert target.null is not None
-            put_long(target.null, made)
+            put_long(target.null, body)
             return
-        name, _, branch, _ = target.members[place]
-        put_long(branch, made)
-        inner[place](value[name], made)
+        name, _, branch, _ = target.members[index]
+        put_long(branch, body)
+        inner[index](value[name], body)
 
     return write
 
 
-def _array(inner: Writing) -> Writing:
-    def write(value: Any, made: bytearray) -> None:
-        if is_present(value):
-            put_long(len(value), made)
+def _array_writer(inner: WriteValue) -> WriteValue:
+    """Writes an array as one block."""
+
+    def write(value: Any, body: bytearray) -> None:
+        if require_value(value):
+            put_long(len(value), body)
             for i, item in enumerate(value):
                 try:
-                    inner(item, made)
+                    inner(item, body)
                 except BodyError as e:
                     e.path.append(f"[{i}]")
                     raise
-        made.append(0)
+        body.append(0)
 
     return write
 
 
-def entries_of(value: Any) -> list[tuple[str, Any]]:
+def entries_in_order(value: Any) -> list[tuple[str, Any]]:
     """The entries of a map as Java's HashMap has them: each key once, in its order."""
-    found = dict(is_present(value))
-    keys = list(found)
-    return [(keys[i], found[keys[i]]) for i in java_order(keys)] if len(keys) > 1 else list(found.items())
+    entries = dict(require_value(value))
+    keys = list(entries)
+    return [(keys[i], entries[keys[i]]) for i in java_order(keys)] if len(keys) > 1 else list(entries.items())
 
 
-def _map(inner: Writing) -> Writing:
-    def write(value: Any, made: bytearray) -> None:
-        entries = entries_of(value)
+def _map_writer(inner: WriteValue) -> WriteValue:
+    """Writes a map as one block, in the order of Java's HashMap."""
+
+    def write(value: Any, body: bytearray) -> None:
+        entries = entries_in_order(value)
         if entries:
-            put_long(len(entries), made)
+            put_long(len(entries), body)
             for key, item in entries:
-                _put_bytes(key.encode(), made)
+                _put_bytes(key.encode(), body)
                 try:
-                    inner(item, made)
+                    inner(item, body)
                 except BodyError as e:
                     e.path.append(f"[{key!r}]")
                     raise
-        made.append(0)
+        body.append(0)
 
     return write
 
 
-def _record(fields: list[tuple[str, Writing]]) -> Writing:
-    def write(value: Any, made: bytearray) -> None:
-        is_present(value)
+def _record_writer(fields: list[tuple[str, WriteValue]]) -> WriteValue:
+    """Writes the fields of a record."""
+
+    def write(value: Any, body: bytearray) -> None:
+        require_value(value)
         for name, inner in fields:
             try:
-                inner(value[name], made)
+                inner(value[name], body)
             except BodyError as e:
                 e.path.append(f".{name}")
                 raise

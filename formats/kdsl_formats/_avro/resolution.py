@@ -1,6 +1,6 @@
-"""How a body of one schema becomes a row of a table: Avro's schema resolution, worked out once per writer schema.
+"""Avro's schema resolution: how a body of one schema becomes a row of a table, computed once per writer schema.
 
-The result is a tree of steps in the order of the bytes. Where two schemas do not fit there is a step that fails:
+The result is a tree of steps in the order of the bytes. Where two schemas do not match there is a step that fails;
 whether a record meets it depends on the record, as in Java.
 """
 
@@ -13,7 +13,9 @@ from typing import Any
 import attrs
 
 from kdsl.types import model as t
-from kdsl_formats._avro.model import MISSING, AvroTypeError, Member, Type
+from kdsl.types.limits import MAX_TYPES
+from kdsl_formats._avro.connect import Conversion, conversion_of
+from kdsl_formats._avro.model import MISSING, AvroTypeError, RecordField, Type
 from kdsl_formats._avro.schema import MEMBER
 
 PROMOTIONS = {
@@ -23,6 +25,8 @@ PROMOTIONS = {
     "string": ("bytes",),
     "bytes": ("string",),
 }
+_Pair = tuple[Type, Type, t.DataType | None]
+"""A writer's type, the table's, and the column, where it is known."""
 UNITS = {"millis": 1_000_000, "micros": 1000, "nanos": 1}  # in nanoseconds
 _EXACT = decimal.Context(prec=200)
 
@@ -45,7 +49,7 @@ class Null(Step):
 
 @attrs.frozen(eq=False)
 class Skip(Step):
-    """A value that nobody wants."""
+    """A value that no column reads."""
 
     type: Type
 
@@ -59,7 +63,7 @@ class Scalar(Step):
         target: The Avro type it is promoted to.
         column: The column's type.
         unit: Of a time or timestamp: how many nanoseconds the number counts.
-        scale: Of a decimal: how many of the number's digits are behind the point.
+        scale: Of a decimal: how many of the number's digits are after the decimal point.
         size: The bytes of a fixed.
     """
 
@@ -69,6 +73,14 @@ class Scalar(Step):
     unit: int = 0
     scale: int = 0
     size: int = 0
+
+
+@attrs.frozen(eq=False)
+class Converted(Step):
+    """A value that Kafka Connect wrote."""
+
+    inner: Step
+    conversion: Conversion
 
 
 @attrs.frozen(eq=False)
@@ -90,7 +102,7 @@ class Items(Step):
 
 @attrs.frozen(eq=False)
 class Entries(Step):
-    """A map, and the type of its values on the wire; its keys are texts."""
+    """A map, and the type of its values on the wire; its keys are strings."""
 
     inner: Step
     column: t.Map | t.Multiset
@@ -126,61 +138,92 @@ def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool
     """The steps that make a column's values of what a writer wrote.
 
     Raises:
-        AvroTypeError: The column is none that the reader's schema can fill.
+        AvroTypeError: The reader's schema cannot fill the column, or the schemas make too many pairs of types
+            (`kdsl.types.limits`).
     """
-    return _Resolving(exact_units).of(writer, reader, column, "")
+    return _Resolver(exact_units).resolve_pair(writer, reader, column, "")
 
 
-@attrs.frozen
-class _Resolving:
+@attrs.define
+class _Resolver:
+    """Resolves a pair of schemas.
+
+    Attributes:
+        exact_units: As in `resolve`.
+        pairs: How many pairs of types were looked at. Records that contain themselves can make that many more than
+            either schema has types.
+    """
+
     exact_units: bool
+    pairs: int = 0
+    _fit: dict[_Pair, None] = attrs.field(factory=dict, init=False)
+    _unfit: set[_Pair] = attrs.field(factory=set, init=False)
 
-    def of(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
+    def _count_pair(self, path: str) -> None:
+        """Count a pair of types; raises an error beyond the limit."""
+        self.pairs += 1
+        if self.pairs > MAX_TYPES:
+            raise AvroTypeError(
+                path,
+                f"the writer's schema and the table's have more than {MAX_TYPES:,} pairs of types to resolve",
+            )
+
+    def conversion(self, w: Type, column: t.DataType) -> Conversion | None:
+        """The conversion of what Kafka Connect wrote for a column; None where Avro's own rules apply."""
+        return conversion_of(w, column) if self.exact_units else None
+
+    def resolve_pair(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
+        """The steps for a writer's type, the table's type and a column."""
+        self._count_pair(path)
         if w.kind == "union":
-            return Union(tuple(self.of(branch, r, column, path) for branch in w.branches))
+            return Union(tuple(self.resolve_pair(branch, r, column, path) for branch in w.branches))
+        conversion = self.conversion(w, column)
+        if conversion is not None:
+            return Converted(_wire_step(w, conversion.wire_type), conversion)
         if r.kind == "union":
-            return self._into_union(w, r, column, path)
+            return self._resolve_into_union(w, r, column, path)
         if w.kind == r.kind:
             match w.kind:
                 case "record":
-                    return self._record(w, r, column, path)
+                    return self._resolve_record(w, r, column, path)
                 case "array":
-                    kind = _expect(column, t.Array, r, path)
-                    return Items(self.of(w.items, r.items, kind.element, f"{path}[]"), kind, w.items)
+                    kind = _require_type(column, t.Array, r, path)
+                    return Items(self.resolve_pair(w.items, r.items, kind.element, f"{path}[]"), kind, w.items)
                 case "map":
-                    entries = _entries(column, r, path)
+                    entries = _require_map(column, r, path)
                     value = entries.value if isinstance(entries, t.Map) else t.Int()
-                    return Entries(self.of(w.items, r.items, value, f"{path}[]"), entries, w.items)
-                case "enum" | "fixed" if not _same_name(w, r):
+                    return Entries(self.resolve_pair(w.items, r.items, value, f"{path}[]"), entries, w.items)
+                case "enum" | "fixed" if not _have_same_name(w, r):
                     return Fail(f"Found {w.name}, expecting {r.name}")
                 case "enum":
-                    _expect(column, (t.Char, t.VarChar), r, path)
+                    _require_type(column, (t.Char, t.VarChar), r, path)
                     known = {s: s for s in r.symbols}
                     return Symbol(tuple(known.get(s, r.default) for s in w.symbols), w.name)
                 case "fixed" if w.size != r.size:
                     return Fail(f"Found {w.name} of {w.size} bytes, expecting {r.size}")
                 case "null":
                     return Null()
-            return self._scalar(w, r, column, path)
+            return self._resolve_scalar(w, r, column, path)
         if r.kind in PROMOTIONS.get(w.kind, ()):
-            return self._scalar(w, r, column, path)
+            return self._resolve_scalar(w, r, column, path)
         return Fail(f"Found {w.called}, expecting {r.called}")
 
-    def _into_union(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        place = self._branch(w, r, column, path)
-        if place is None:
+    def _resolve_into_union(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
+        """The steps for a writer's type that the table's schema has in a union."""
+        index = self._choose_branch(w, r, column, path)
+        if index is None:
             return Fail(f"Found {w.called}, expecting union")
-        branch = r.branches[place]
+        branch = r.branches[index]
         if branch.kind == "null":
             return Null()
         members = [b for b in r.branches if b.kind != "null"]
         if len(members) == 1:
-            return self.of(w, branch, column, path)
+            return self.resolve_pair(w, branch, column, path)
         name = f"{MEMBER}{members.index(branch)}"
         kind, inside = member(column, name, r, path)
-        return Chosen(name, self.of(w, branch, inside, f"{path}.{name}"), kind)
+        return Chosen(name, self.resolve_pair(w, branch, inside, f"{path}.{name}"), kind)
 
-    def _branch(self, w: Type, r: Type, column: t.DataType, path: str) -> int | None:
+    def _choose_branch(self, w: Type, r: Type, column: t.DataType, path: str) -> int | None:
         """Java's choice: the same type (of a record the same name, or else the first that fits), then a promotion."""
         fitting: int | None = None
         for i, branch in enumerate(r.branches):
@@ -190,7 +233,7 @@ class _Resolving:
                 return i
             if w.kind == "record":
                 better = fitting is None or w.short == branch.short
-                fitting = i if better and _fits(w, branch, ()) else fitting
+                fitting = i if better and self._fits(w, branch, _branch_column(r, column), path) else fitting
             elif fitting is None and w.name in branch.aliases:
                 fitting = i
         if fitting is not None:
@@ -198,79 +241,155 @@ class _Resolving:
         promoted = (i for i, branch in enumerate(r.branches) if branch.kind in PROMOTIONS.get(w.kind, ()))
         return next(promoted, None)
 
-    def _record(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        row = _expect(column, t.Row, r, path)
+    def _resolve_record(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
+        """The steps for two records: fields are matched by name, missing ones have their defaults."""
+        row = _require_type(column, t.Row, r, path)
         fields = {f.name: f for f in r.fields}
         columns = {f.name: f.type for f in row.fields}
         for name in columns:
             if name not in fields:
                 raise AvroTypeError(path, f"the schema {r.name!r} has no field {name!r} for the column")
-        taken: dict[str, str] = {}
+        matched: dict[str, str] = {}
         written = {f.name for f in w.fields}
         for name in columns:
             source = next((a for a in (name, *fields[name].aliases) if a in written), None)
             if source is not None:
-                taken[source] = name
+                matched[source] = name
         constants: dict[str, Any] = {}
         for name, kind in columns.items():
-            if name in taken.values():
+            if name in matched.values():
                 continue
             inside = f"{path}.{name}" if path else name
             if fields[name].default is MISSING:
                 return Fail(f"Found {w.name}, expecting {r.name}, missing required field {name}")
-            constants[name] = self._default(fields[name], kind, inside)
+            constants[name] = self._convert_default(fields[name], kind, inside)
         steps: list[tuple[Step, str | None]] = []
         for field in w.fields:
-            target = taken.get(field.name)
+            target = matched.get(field.name)
             if target is None:
                 steps.append((Skip(field.type), None))
                 continue
             inside = f"{path}.{target}" if path else target
-            steps.append((self.of(field.type, fields[target].type, columns[target], inside), target))
+            steps.append((self.resolve_pair(field.type, fields[target].type, columns[target], inside), target))
         return Record(tuple(steps), constants, row)
 
-    def _scalar(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
+    def _resolve_scalar(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
+        """The step for values without parts, with their unit or scale."""
         unit = scale = 0
         match column:
             case t.Decimal():
-                told = w if self.exact_units and w.logical == "decimal" else r
-                if r.logical != "decimal" and told.logical != "decimal":
-                    raise _unfit(column, r, path)
-                scale = told.scale
+                source = w if self.exact_units and w.logical == "decimal" else r
+                if r.logical != "decimal" and source.logical != "decimal":
+                    raise _mismatch_error(column, r, path)
+                scale = source.scale
             case t.Time() | t.Timestamp() | t.TimestampLtz():
-                unit = self._unit(w, r)
+                unit = self._resolve_unit(w, r)
         wanted = FILLS.get(type(column), ())
         if r.kind not in wanted:
-            raise _unfit(column, r, path)
+            raise _mismatch_error(column, r, path)
         return Scalar(w.kind, r.kind, column, unit, scale, w.size)
 
-    def _unit(self, w: Type, r: Type) -> int:
-        for told in (w, r) if self.exact_units else ():
-            unit = (told.logical or "").rpartition("-")[2]
+    def _resolve_unit(self, w: Type, r: Type) -> int:
+        """The nanoseconds that the number of a time or timestamp counts."""
+        for source in (w, r) if self.exact_units else ():
+            unit = (source.logical or "").rpartition("-")[2]
             if unit in UNITS:
                 return UNITS[unit]
         return UNITS["millis"]
 
-    def _default(self, field: Member, column: t.DataType, path: str) -> Any:
+    def _convert_default(self, field: RecordField, column: t.DataType, path: str) -> Any:
+        """The default of a field as a value of its column; raises an error where it does not fit."""
         try:
             return default_value(field.type, field.default, column, self)
         except (TypeError, ValueError, KeyError, AttributeError) as e:
             raise AvroTypeError(path, f"the default {field.default!r} does not fit its type: {e}") from None
 
+    def _fits(self, w: Type, r: Type, column: t.DataType | None, path: str) -> bool:
+        """Whether whatever a writer wrote can be resolved to a column, where it is known.
 
-def default_of(field: Member, column: t.DataType) -> Any:
+        A pair of types that is met again inside itself fits if the rest does. Results found inside a pair that does not
+        fit are forgotten, because they may rely on that pair.
+        """
+        if column is not None and self.conversion(w, column) is not None:
+            return True
+        pair = (w, r, column)
+        if pair in self._unfit or pair in self._fit:
+            return pair in self._fit
+        self._count_pair(path)
+        self._fit[pair] = None
+        if self._parts_fit(w, r, column, path):
+            return True
+        while self._fit.popitem()[0] != pair:
+            pass
+        self._unfit.add(pair)
+        return False
+
+    def _parts_fit(self, w: Type, r: Type, column: t.DataType | None, path: str) -> bool:
+        """Whether the types inside two types can all be resolved."""
+        if w.kind == "union":
+            return all(self._fits(branch, r, column, path) for branch in w.branches)
+        if r.kind == "union":
+            return any(self._fits(w, branch, _branch_column(r, column), path) for branch in r.branches)
+        match w.kind if w.kind == r.kind else "":
+            case "":
+                return r.kind in PROMOTIONS.get(w.kind, ())
+            case "array" | "map":
+                inner = column.element if isinstance(column, t.Array) else getattr(column, "value", None)
+                return self._fits(w.items, r.items, inner, path)
+            case "enum":
+                return _have_same_name(w, r) and (r.default is not None or set(w.symbols) <= set(r.symbols))
+            case "fixed":
+                return _have_same_name(w, r) and w.size == r.size
+            case "record":
+                return all(self._fields_fit(w, r, column, path))
+            case _:
+                return True
+
+    def _fields_fit(self, w: Type, r: Type, column: t.DataType | None, path: str) -> Iterator[bool]:
+        """For each field of the table's record whether the writer's record can fill it."""
+        written = {f.name: f for f in w.fields}
+        columns = {f.name: f.type for f in column.fields} if isinstance(column, t.Row) else {}
+        for field in r.fields:
+            source = next((written[a] for a in (field.name, *field.aliases) if a in written), None)
+            yield (
+                field.default is not MISSING
+                if source is None
+                else self._fits(source.type, field.type, columns.get(field.name), path)
+            )
+
+
+def _branch_column(union: Type, column: t.DataType | None) -> t.DataType | None:
+    """The column of a union's branches: the union's own where only one branch is not null, otherwise unknown."""
+    return column if sum(branch.kind != "null" for branch in union.branches) == 1 else None
+
+
+def _wire_step(wire: Type, held: t.DataType) -> Step:
+    """The steps that read a value as it is on the wire."""
+    if not isinstance(held, t.Row):
+        return Scalar(wire.kind, wire.kind, held)
+    kinds = {f.name: f.type for f in held.fields}
+    steps = tuple((Scalar(f.type.kind, f.type.kind, kinds[f.name]), f.name) for f in wire.fields)
+    return Record(steps, {}, held)
+
+
+def default_of(field: RecordField, column: t.DataType) -> Any:
     """The default of a field, as a value of a column: times are numbers, maps pairs.
 
     Raises:
         AvroTypeError: It does not fit the field's type, or the column.
     """
-    return _Resolving(exact_units=True)._default(field, column, field.name)  # noqa: SLF001 - the same module's
+    return _Resolver(exact_units=True)._convert_default(field, column, field.name)  # noqa: SLF001 - the same module's
 
 
-def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolving) -> Any:
+def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolver) -> Any:
     """What a default in a schema's JSON is in a column."""
     if value is MISSING:
         raise ValueError("a member of it has neither a value nor a default")
+    conversion = rules.conversion(kind, column)
+    if conversion is not None:
+        if kind.kind == "record":
+            value = {"scale": value["scale"], "value": value["value"].encode("iso-8859-1")}
+        return conversion.value(value)
     match kind.kind:
         case "union":
             return _union_default(kind, value, column, rules)
@@ -291,12 +410,12 @@ def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolving)
             return value
         case "bytes" | "fixed":
             value = value.encode("iso-8859-1")
-    step = rules._scalar(kind, kind, column, "")  # noqa: SLF001 - the same module's
+    step = rules._resolve_scalar(kind, kind, column, "")  # noqa: SLF001 - the same module's
     assert isinstance(step, Scalar)
-    return conversion(step)(value)
+    return converter_of(step)(value)
 
 
-def _union_default(kind: Type, value: Any, column: t.DataType, rules: _Resolving) -> Any:
+def _union_default(kind: Type, value: Any, column: t.DataType, rules: _Resolver) -> Any:
     """The default of a union is one of its first branch, unless it is null and another branch is."""
     if value is None and any(b.kind == "null" for b in kind.branches):
         return None
@@ -311,43 +430,44 @@ def member(column: t.DataType, name: str, r: Type, path: str) -> tuple[t.Row, t.
     """The row that stands for a union, and one of its columns.
 
     Raises:
-        AvroTypeError: The column is no such row.
+        AvroTypeError: The column is not such a row.
     """
-    row = _expect(column, t.Row, r, path)
-    found = next((f.type for f in row.fields if f.name == name), None)
-    if found is None:
-        raise _unfit(column, r, path)
-    return row, found
+    row = _require_type(column, t.Row, r, path)
+    kind = next((f.type for f in row.fields if f.name == name), None)
+    if kind is None:
+        raise _mismatch_error(column, r, path)
+    return row, kind
 
 
-def conversion(step: Scalar) -> Callable[[Any], Any]:
-    """What makes a column's value of the value on the wire; it raises a ValueError for one the column cannot hold."""
+def converter_of(step: Scalar) -> Callable[[Any], Any]:
+    """The function that converts a value on the wire to the column's; it raises ValueError where the column cannot."""
     kind, unit = step.column, step.unit
     match kind:
         case t.TinyInt() | t.SmallInt():
             bound = 1 << (7 if isinstance(kind, t.TinyInt) else 15)
-            return lambda v: v if -bound <= v < bound else _out_of_range(v, kind)
+            return lambda v: v if -bound <= v < bound else _raise_out_of_range(v, kind)
         case t.Float() | t.Double():
             return float
         case t.Time():
             day = 86_400_000_000_000 // unit
-            return lambda v: v * unit if 0 <= v < day else _out_of_range(v, kind)
+            return lambda v: v * unit if 0 <= v < day else _raise_out_of_range(v, kind)
         case t.Timestamp() | t.TimestampLtz():
             most = (1 << 63) // 1000 * 1000 if unit == UNITS["nanos"] else ((1 << 63) - 1) * 1000 // unit
-            return lambda v: v * unit // 1000 if -most <= v <= most or unit <= 1000 else _out_of_range(v, kind)
+            return lambda v: v * unit // 1000 if -most <= v <= most or unit <= 1000 else _raise_out_of_range(v, kind)
         case t.Decimal():
-            return _decimal(kind, step.scale)
+            return _decimal_converter(kind, step.scale)
         case _:
             return lambda v: v
 
 
-def _decimal(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal.Decimal | None]:
+def _decimal_converter(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal.Decimal | None]:
+    """The function that converts the bytes of a decimal; NULL where the column has too few digits."""
     quantum = decimal.Decimal(1).scaleb(-kind.scale)
     bound = 10 ** (kind.precision - kind.scale)
 
     def convert(data: bytes) -> decimal.Decimal | None:
         if not data:
-            raise ValueError("a decimal of no bytes is no number")
+            raise ValueError("a decimal of no bytes is not a number")
         if len(data) > 64:  # far beyond every decimal, and slow to make
             return None
         number = decimal.Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, _EXACT)
@@ -358,7 +478,8 @@ def _decimal(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal.Decimal |
     return convert
 
 
-def _out_of_range(value: int, kind: t.DataType) -> Any:
+def _raise_out_of_range(value: int, kind: t.DataType) -> Any:
+    """Raise the error of a value beyond a type."""
     raise ValueError(f"{value} is out of the range of {kind.spelling}")
 
 
@@ -382,54 +503,27 @@ FILLS: dict[type[t.DataType], tuple[str, ...]] = {
 }
 
 
-def _expect(column: t.DataType, wanted: Any, r: Type, path: str) -> Any:
+def _require_type(column: t.DataType, wanted: Any, r: Type, path: str) -> Any:
+    """The column, which must be of some types; otherwise raises an error."""
     if not isinstance(column, wanted):
-        raise _unfit(column, r, path)
+        raise _mismatch_error(column, r, path)
     return column
 
 
-def _entries(column: t.DataType, r: Type, path: str) -> t.Map | t.Multiset:
+def _require_map(column: t.DataType, r: Type, path: str) -> t.Map | t.Multiset:
+    """The column, which must be a map with strings as keys; otherwise raises an error."""
     key = column.key if isinstance(column, t.Map) else column.element if isinstance(column, t.Multiset) else None
     if not isinstance(key, t.Char | t.VarChar) or not isinstance(column, t.Map | t.Multiset):
-        raise _unfit(column, r, path)
+        raise _mismatch_error(column, r, path)
     return column
 
 
-def _unfit(column: t.DataType, r: Type, path: str) -> AvroTypeError:
+def _mismatch_error(column: t.DataType, r: Type, path: str) -> AvroTypeError:
+    """The error of a column that cannot hold a type of the schema."""
     logical = f" ({r.logical})" if r.logical else ""
-    return AvroTypeError(path, f"the schema has {r.called}{logical} here, which is no {column.spelling}")
+    return AvroTypeError(path, f"the schema has {r.called}{logical} here, which {column.spelling} cannot hold")
 
 
-def _same_name(w: Type, r: Type) -> bool:
+def _have_same_name(w: Type, r: Type) -> bool:
+    """Whether two named types match, also by the table's aliases."""
     return w.short == r.short or w.name in r.aliases
-
-
-def _fits(w: Type, r: Type, around: tuple[tuple[Type, Type], ...]) -> bool:
-    """Whether what a writer wrote can be resolved, whatever the record."""
-    if (w, r) in around:
-        return True
-    around = (*around, (w, r))
-    if w.kind == "union":
-        return all(_fits(branch, r, around) for branch in w.branches)
-    if r.kind == "union":
-        return any(_fits(w, branch, around) for branch in r.branches)
-    match w.kind if w.kind == r.kind else "":
-        case "":
-            return r.kind in PROMOTIONS.get(w.kind, ())
-        case "array" | "map":
-            return _fits(w.items, r.items, around)
-        case "enum":
-            return _same_name(w, r) and (r.default is not None or set(w.symbols) <= set(r.symbols))
-        case "fixed":
-            return _same_name(w, r) and w.size == r.size
-        case "record":
-            return all(_pairs(w, r, around))
-        case _:
-            return True
-
-
-def _pairs(w: Type, r: Type, around: tuple[tuple[Type, Type], ...]) -> Iterator[bool]:
-    written = {f.name: f for f in w.fields}
-    for field in r.fields:
-        source = next((written[a] for a in (field.name, *field.aliases) if a in written), None)
-        yield field.default is not MISSING if source is None else _fits(source.type, field.type, around)

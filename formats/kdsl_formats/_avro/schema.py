@@ -2,7 +2,7 @@
 
 A table's columns become the record ``org.apache.flink.avro.generated.record``; a ROW in the column ``f`` the record
 ``record_f`` (deeper ones ``record_f_g``); a nullable type the union ``["null", T]``, with the default null where it is
-a field (FORMATS section 3).
+a field.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import attrs
 
 from kdsl.errors import Problem, Where
 from kdsl.types import model as t
+from kdsl_formats._avro.connect import connect_column
 from kdsl_formats._avro.model import AvroTypeError, Json, Type, is_name, json_of, schema_type
 
-__all__ = ["AvroTypeError", "Json", "avro_schema", "avro_type_problems", "parsed", "row_of"]
+__all__ = ["AvroTypeError", "Json", "avro_schema", "avro_type_problems", "parse_schema", "row_of"]
 
 NAMESPACE = "org.apache.flink.avro.generated"
 RECORD = "record"
+_TIME_PROBLEMS = ("avro-time", "avro-timestamp", "avro-timestamp-ltz")  # problems
 MEMBER = "member"
 """How the columns of a union of several types begin."""
 _SIMPLE: dict[type[t.DataType], str] = {
@@ -49,7 +51,7 @@ _COLUMNS: dict[str, t.DataType] = {
 _MILLIS, _MICROS = 3, 6
 
 
-def avro_schema(row: t.Row, *, legacy_timestamps: bool = True) -> Any:
+def avro_schema(row: t.Row, *, legacy_timestamps: bool = True, for_reading: bool = False) -> Any:
     """The schema of a table's rows, as the reference derives it.
 
     Args:
@@ -57,6 +59,8 @@ def avro_schema(row: t.Row, *, legacy_timestamps: bool = True) -> Any:
         legacy_timestamps: Whether a TIMESTAMP is ``timestamp-millis`` and a TIMESTAMP_LTZ has no form; otherwise a
             TIMESTAMP is ``local-timestamp-…`` and a TIMESTAMP_LTZ ``timestamp-…``. Inside of an ARRAY or MAP it is
             always true, as in the reference.
+        for_reading: Whether every TIME, TIMESTAMP and TIMESTAMP_LTZ has a form, for a schema that those of writers are
+            resolved to; the writers' schemas define their units.
 
     Returns:
         The JSON of a record; of a union of null and that record where the row is nullable.
@@ -64,14 +68,17 @@ def avro_schema(row: t.Row, *, legacy_timestamps: bool = True) -> Any:
     Raises:
         AvroTypeError: A column has a type, or a name, that such a schema cannot hold.
     """
-    for refusal in _refusals(row, "", legacy_timestamps):
-        raise AvroTypeError(refusal.path, refusal.message)
-    return _Deriving().of(row, RECORD, legacy_timestamps)
+    for refusal in _find_refusals(row, "", legacy_timestamps):
+        if not for_reading or refusal.code not in _TIME_PROBLEMS:
+            raise AvroTypeError(refusal.path, refusal.message)
+    return _Deriver().derive(row, RECORD, legacy_timestamps)
 
 
-def avro_type_problems(row: t.Row, legacy_timestamps: bool) -> Iterator[Problem]:
+def avro_type_problems(row: t.Row, legacy_timestamps: bool, *, for_reading: bool = False) -> Iterator[Problem]:
     """What `avro_schema` would refuse, all of it, with the column and what to write instead (rules F-11 and F-12)."""
-    for refusal in _refusals(row, "", legacy_timestamps):
+    for refusal in _find_refusals(row, "", legacy_timestamps):
+        if for_reading and refusal.code in _TIME_PROBLEMS:
+            continue
         names = (n for n in row.names if refusal.path == n or refusal.path.startswith((f"{n}.", f"{n}[]")))
         column = next(names, None)
         inside = f" (at {refusal.path})" if refusal.path != column else ""
@@ -88,36 +95,36 @@ class _Refusal:
     fix: str
 
 
-def _refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refusal]:
+def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refusal]:
+    """Everything in a type that a derived schema cannot hold."""
     match kind:
         case t.Time(precision=precision) if precision > _MILLIS:
             yield _Refusal(
                 "avro-time",
                 path,
-                f"Avro, as the reference uses it, holds TIME to {_MILLIS} digits, and the type {kind} asks for "
-                f"{precision}",
+                f"Avro, as Flink uses it, holds TIME with up to {_MILLIS} digits, but the type {kind} has {precision}",
                 f"use TIME({_MILLIS}), or STRING",
             )
         case t.TimestampLtz() if legacy:
             yield _Refusal(
                 "avro-timestamp-ltz",
                 path,
-                f"the type {kind} has no form in Avro {_mapping(legacy)}",
-                "use a TIMESTAMP(3)" if path.endswith("[]") else _other_mapping("use a TIMESTAMP(3)"),
+                f"the type {kind} has no form in Avro {_mapping_phrase(legacy)}",
+                "use a TIMESTAMP(3)" if path.endswith("[]") else _mapping_fix("use a TIMESTAMP(3)"),
             )
         case t.Timestamp(precision=precision) | t.TimestampLtz(precision=precision) if precision > (
-            most := _MILLIS if legacy else _MICROS
+            finest := _MILLIS if legacy else _MICROS
         ):
             name = "TIMESTAMP" if isinstance(kind, t.Timestamp) else "TIMESTAMP_LTZ"
-            fix = f"use {name}({most})"
+            fix = f"use {name}({finest})"
             yield _Refusal(
                 "avro-timestamp",
                 path,
-                f"Avro {_mapping(legacy)} holds {name} to {most} digits, and the type {kind} asks for {precision}",
-                _other_mapping(fix) if legacy and not path.endswith("[]") and precision <= _MICROS else fix,
+                f"Avro {_mapping_phrase(legacy)} holds {name} with up to {finest} digits, but {kind} has {precision}",
+                _mapping_fix(fix) if legacy and not path.endswith("[]") and precision <= _MICROS else fix,
             )
         case t.Array(element=element):
-            yield from _refusals(element, f"{path}[]", True)
+            yield from _find_refusals(element, f"{path}[]", True)
         case t.Map(key=key) | t.Multiset(element=key):
             if not isinstance(key, t.Char | t.VarChar):
                 value = kind.value if isinstance(kind, t.Map) else t.Int()
@@ -125,11 +132,11 @@ def _refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refusal]:
                 yield _Refusal(
                     "avro-map-key",
                     path,
-                    f"the type {kind} has no form in Avro, where the keys of a map are texts",
+                    f"the type {kind} has no form in Avro, where the keys of a map are strings",
                     f"use {whole}, or ARRAY<ROW<`key` {key}, `value` {value}>>",
                 )
             if isinstance(kind, t.Map):
-                yield from _refusals(kind.value, f"{path}[]", True)
+                yield from _find_refusals(kind.value, f"{path}[]", True)
         case t.Row(fields=fields):
             for field in fields:
                 inside = f"{path}.{field.name}" if path else field.name
@@ -137,58 +144,63 @@ def _refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refusal]:
                     yield _Refusal(
                         "avro-name",
                         inside,
-                        f"{field.name!r} is no name in Avro, where a name has letters, digits and _ and begins with "
-                        "no digit",
-                        "give the column such a name on the wire",
+                        f"{field.name!r} is not a name in Avro, where a name has letters, digits and _ and does not "
+                        "begin with a digit",
+                        "choose such a name for the column on the wire",
                     )
-                yield from _refusals(field.type, inside, legacy)
+                yield from _find_refusals(field.type, inside, legacy)
             if not path:
-                yield from _clashes(kind)
+                yield from _find_name_clashes(kind)
 
 
-def _mapping(legacy: bool) -> str:
+def _mapping_phrase(legacy: bool) -> str:
     return "in the legacy mapping of timestamps" if legacy else "without the legacy mapping of timestamps"
 
 
-def _other_mapping(fix: str) -> str:
+def _mapping_fix(fix: str) -> str:
     return f"set 'timestamp_mapping.legacy' to 'false', or {fix}"
 
 
-def _clashes(row: t.Row) -> Iterator[_Refusal]:
-    """Nested rows that would get one name: a ROW ``a_b``, and a ROW ``b`` inside of a ROW ``a``."""
-    found: dict[str, tuple[str, t.Row]] = {}
-    for name, path, kind in _nested(row, RECORD, ""):
-        other = found.setdefault(name, (path, kind))
+def _find_name_clashes(row: t.Row) -> Iterator[_Refusal]:
+    """Nested rows that would get the same name: a ROW ``a_b``, and a ROW ``b`` inside a ROW ``a``."""
+    rows: dict[str, tuple[str, t.Row]] = {}
+    for name, path, kind in _rows_inside(row, RECORD, ""):
+        other = rows.setdefault(name, (path, kind))
         if other[1].fields != kind.fields:
             yield _Refusal(
                 "avro-name",
                 path,
                 f"the rows {other[0]!r} and {path!r} would both be the Avro record {name!r}",
-                "give one of them another name on the wire",
+                "choose another name for one of them on the wire",
             )
 
 
-def _nested(kind: t.DataType, name: str, path: str) -> Iterator[tuple[str, str, t.Row]]:
+def _rows_inside(kind: t.DataType, name: str, path: str) -> Iterator[tuple[str, str, t.Row]]:
+    """The rows inside a type, with the names that their records would have, and where they are."""
     match kind:
         case t.Row(fields=fields):
             yield name, path, kind
             for field in fields:
-                yield from _nested(field.type, f"{name}_{field.name}", f"{path}.{field.name}" if path else field.name)
+                yield from _rows_inside(
+                    field.type, f"{name}_{field.name}", f"{path}.{field.name}" if path else field.name
+                )
         case t.Array(element=inner) | t.Map(value=inner):
-            yield from _nested(inner, name, f"{path}[]")
+            yield from _rows_inside(inner, name, f"{path}[]")
 
 
-class _Deriving:
+class _Deriver:
     """Derives one schema; a record met again is named only."""
 
     def __init__(self) -> None:
         self.records: set[str] = set()
 
-    def of(self, kind: t.DataType, name: str, legacy: bool) -> Any:
-        made = self._present(kind, name, legacy)
-        return ["null", made] if kind.nullable else made
+    def derive(self, kind: t.DataType, name: str, legacy: bool) -> Any:
+        """The schema of a type; in a union with null where it is nullable."""
+        schema = self._schema_without_null(kind, name, legacy)
+        return ["null", schema] if kind.nullable else schema
 
-    def _present(self, kind: t.DataType, name: str, legacy: bool) -> Any:
+    def _schema_without_null(self, kind: t.DataType, name: str, legacy: bool) -> Any:
+        """The schema of a type, without null."""
         match kind:
             case t.Decimal(precision=precision, scale=scale):
                 return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
@@ -201,112 +213,130 @@ class _Deriving:
                 local = isinstance(kind, t.Timestamp) and not legacy
                 return {"type": "long", "logicalType": f"{'local-' * local}timestamp-{unit}"}
             case t.Array(element=element):
-                return {"type": "array", "items": self.of(element, name, True)}
+                return {"type": "array", "items": self.derive(element, name, True)}
             case t.Map(value=value):
-                return {"type": "map", "values": self.of(value, name, True)}
+                return {"type": "map", "values": self.derive(value, name, True)}
             case t.Multiset():
-                return {"type": "map", "values": self.of(t.Int(), name, True)}
+                return {"type": "map", "values": self.derive(t.Int(), name, True)}
             case t.Row():
-                return self._record(kind, name, legacy)
+                return self._derive_record(kind, name, legacy)
             case _:
                 return _SIMPLE[type(kind)]
 
-    def _record(self, row: t.Row, name: str, legacy: bool) -> Any:
+    def _derive_record(self, row: t.Row, name: str, legacy: bool) -> Any:
+        """The schema of a row; only its name where it was derived before."""
         if name in self.records:
             return name
         outermost = not self.records
         self.records.add(name)
         fields = []
         for field in row.fields:
-            made: dict[str, Any] = {"name": field.name, "type": self.of(field.type, f"{name}_{field.name}", legacy)}
+            field_schema: dict[str, Any] = {
+                "name": field.name,
+                "type": self.derive(field.type, f"{name}_{field.name}", legacy),
+            }
             if field.type.nullable:
-                made["default"] = None
-            fields.append(made)
+                field_schema["default"] = None
+            fields.append(field_schema)
         head: dict[str, Any] = {"type": "record", "name": name}
         if outermost:
             head["namespace"] = NAMESPACE
         return head | {"fields": fields}
 
 
-def row_of(schema: Json, *, legacy_timestamps: bool = True) -> t.Row:
+def row_of(schema: Json, *, legacy_timestamps: bool = True, connect: bool = False) -> t.Row:
     """The column types of an Avro schema's records.
 
     Args:
         schema: A record, or a union of a record and null (the row is nullable then).
         legacy_timestamps: Whether ``timestamp-…`` is a TIMESTAMP and ``local-timestamp-…`` a BIGINT, as the reference
             has it by default; otherwise they are TIMESTAMP_LTZ and TIMESTAMP.
+        connect: Whether times and decimals that Kafka Connect's converters wrote (``connect.name``) are of the types
+            that they mean; otherwise the numbers, strings and records that they are.
 
     Returns:
-        A row whose columns are NOT NULL but where the schema has a union with null. An enum and a uuid are a STRING, a
-        fixed a VARBINARY of its size, a decimal a DECIMAL, a map a MAP from STRING. A union of several types, which the
-        reference cannot hold, is a ROW with a nullable column ``member0``, ``member1``, … for each type but null, of
-        which one has a value. The type null is a STRING that is always NULL. What Avro says about a field (``doc``) is
-        the column's comment.
+        A row whose columns are NOT NULL except where the schema has a union with null. An enum and a uuid are a STRING,
+        a fixed a VARBINARY of its size, a decimal a DECIMAL, a map a MAP from STRING. A union of several types, which
+        Flink does not support, is a ROW with a nullable column ``member0``, ``member1``, … for each type but null; one
+        of them has a value. The type null is a STRING that is always NULL. The ``doc`` of a field is the column's
+        comment.
 
     Raises:
-        AvroTypeError: It is no schema of records, a record holds itself, or a decimal has more than 38 digits.
+        AvroTypeError: The schema is not one of records, a record contains itself, or a decimal has more than 38 digits.
     """
     kind = schema_type(schema)
-    made = _column(kind, "", legacy_timestamps, ())
-    if not isinstance(made, t.Row) or sum(b.kind == "record" for b in kind.branches or (kind,)) != 1:
-        raise AvroTypeError("", f"a table needs a schema of records, and this one is of {made}")
-    return made
+    row = _ColumnTypes(legacy_timestamps, connect).column_type(kind, "", ())
+    if not isinstance(row, t.Row) or sum(b.kind == "record" for b in kind.branches or (kind,)) != 1:
+        raise AvroTypeError("", f"a table needs a schema of records, but this one is of {row}")
+    return row
 
 
-def _column(kind: Type, path: str, legacy: bool, around: tuple[Type, ...]) -> t.DataType:
-    if kind.kind == "union":
-        return _union_column(kind, path, legacy, around)
-    return _present_column(kind, path, legacy, around).as_nullable(kind.kind == "null")
+@attrs.frozen
+class _ColumnTypes:
+    """Makes columns of a schema's types; see `row_of`."""
 
+    legacy: bool
+    connect: bool
 
-def _union_column(kind: Type, path: str, legacy: bool, around: tuple[Type, ...]) -> t.DataType:
-    members = [b for b in kind.branches if b.kind != "null"]
-    null = len(members) < len(kind.branches)
-    if len(members) == 1:
-        return _column(members[0], path, legacy, around).as_nullable(null)
-    if not members:
-        return t.STRING
-    fields = tuple(
-        t.Field(f"{MEMBER}{i}", _column(m, f"{path}.{MEMBER}{i}", legacy, around).as_nullable())
-        for i, m in enumerate(members)
-    )
-    return t.Row(fields, nullable=null)
+    def column_type(self, kind: Type, path: str, around: tuple[Type, ...]) -> t.DataType:
+        """The column type of a schema."""
+        if kind.kind == "union":
+            return self._union_type(kind, path, around)
+        return self._type_without_null(kind, path, around).as_nullable(kind.kind == "null")
 
+    def _union_type(self, kind: Type, path: str, around: tuple[Type, ...]) -> t.DataType:
+        """The column type of a union."""
+        members = [b for b in kind.branches if b.kind != "null"]
+        null = len(members) < len(kind.branches)
+        if len(members) == 1:
+            return self.column_type(members[0], path, around).as_nullable(null)
+        if not members:
+            return t.STRING
+        fields = tuple(
+            t.Field(f"{MEMBER}{i}", self.column_type(m, f"{path}.{MEMBER}{i}", around).as_nullable())
+            for i, m in enumerate(members)
+        )
+        return t.Row(fields, nullable=null)
 
-def _present_column(kind: Type, path: str, legacy: bool, around: tuple[Type, ...]) -> t.DataType:
-    match kind.kind:
-        case "record":
-            if kind in around:
-                raise AvroTypeError(path, f"the record {kind.name!r} holds itself, which no column type can")
-            return t.Row(
-                tuple(
-                    t.Field(
-                        f.name,
-                        _column(f.type, f"{path}.{f.name}" if path else f.name, legacy, (*around, kind)),
-                        f.doc,
+    def _type_without_null(self, kind: Type, path: str, around: tuple[Type, ...]) -> t.DataType:
+        """The column type of a schema that is not a union."""
+        meant = connect_column(kind) if self.connect else None
+        if meant is not None:
+            return meant
+        match kind.kind:
+            case "record":
+                if kind in around:
+                    raise AvroTypeError(path, f"the record {kind.name!r} contains itself, which no column type can")
+                return t.Row(
+                    tuple(
+                        t.Field(
+                            f.name,
+                            self.column_type(f.type, f"{path}.{f.name}" if path else f.name, (*around, kind)),
+                            f.doc,
+                        )
+                        for f in kind.fields
                     )
-                    for f in kind.fields
                 )
-            )
-        case "array":
-            return t.Array(_column(kind.items, f"{path}[]", legacy, around))
-        case "map":
-            return t.Map(t.VarChar(nullable=False), _column(kind.items, f"{path}[]", legacy, around))
-        case "bytes" | "fixed" if kind.logical == "decimal":
-            if kind.precision > t.MAX_DECIMAL:
-                raise AvroTypeError(
-                    path, f"a DECIMAL has {t.MAX_DECIMAL} digits, and this one asks for {kind.precision}"
-                )
-            return t.Decimal(kind.precision, kind.scale)
-        case "fixed":
-            return t.VarBinary(kind.size) if kind.size else t.BYTES
-        case "int" | "long" if kind.logical:
-            return _time_column(kind.logical, legacy)
-        case _:
-            return _COLUMNS[kind.kind]
+            case "array":
+                return t.Array(self.column_type(kind.items, f"{path}[]", around))
+            case "map":
+                return t.Map(t.VarChar(nullable=False), self.column_type(kind.items, f"{path}[]", around))
+            case "bytes" | "fixed" if kind.logical == "decimal":
+                if kind.precision > t.MAX_DECIMAL:
+                    raise AvroTypeError(
+                        path, f"a DECIMAL has at most {t.MAX_DECIMAL} digits, but this one has {kind.precision}"
+                    )
+                return t.Decimal(kind.precision, kind.scale)
+            case "fixed":
+                return t.VarBinary(kind.size) if kind.size else t.BYTES
+            case "int" | "long" if kind.logical:
+                return _time_column(kind.logical, self.legacy)
+            case _:
+                return _COLUMNS[kind.kind]
 
 
 def _time_column(logical: str, legacy: bool) -> t.DataType:
+    """The column type of a logical type of times."""
     name, _, unit = logical.rpartition("-")
     precision = {"millis": _MILLIS, "micros": _MICROS, "nanos": 9}.get(unit, 0)
     match name:
@@ -320,11 +350,11 @@ def _time_column(logical: str, legacy: bool) -> t.DataType:
             return t.Date()
 
 
-def parsed(text: str) -> Any:
+def parse_schema(text: str) -> Any:
     """The JSON of an Avro schema, checked.
 
     Raises:
-        AvroTypeError: The text is no JSON, or the JSON is no Avro schema.
+        AvroTypeError: The text is not JSON, or the JSON is not an Avro schema.
     """
     schema = json_of(text)
     schema_type(schema)

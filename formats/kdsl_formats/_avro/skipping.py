@@ -1,12 +1,12 @@
-"""Passing over values in many bodies at once.
+"""Skips values in many bodies at once.
 
-So for values that nobody wants, and for the elements of arrays and maps, whose places must be known before they can be
-read together.
+Needed for values that no column reads, and for the elements of arrays and maps, whose positions must be known before
+they can be read together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,173 +14,191 @@ from kdsl_formats._avro.cursor import Cursor
 from kdsl_formats._avro.model import Type
 from kdsl_formats._columns.arrays import Longs, ranges
 
-Passing = Callable[[Cursor], None]
-"""Moves a cursor behind a value."""
-Walking = Callable[[Cursor], tuple[Longs, Longs]]
-"""Moves a cursor behind arrays or maps; gives the number of elements of each, and the places of all elements."""
+SkipValue = Callable[[Cursor], None]
+"""Moves a cursor after a value."""
+LocateElements = Callable[[Cursor], tuple[Longs, Longs]]
+"""Moves a cursor after arrays or maps; returns the number of elements of each, and the positions of all elements."""
 
-FEW, LONG = 8, 64
-"""When fewer arrays than the first number go on for longer than the second, the reference reads them sooner."""
+MIN_ARRAYS, MAX_ROUNDS = 8, 64
+"""When fewer arrays than the first number have more items than the second, the fallback is faster."""
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
-def passing(kind: Type) -> Passing | None:
-    """What passes over a value of a type; None where the type may hold itself."""
-    return _passing(kind, (), whole=True)
+def skipper_of(kind: Type) -> SkipValue | None:
+    """The function that skips a value of a type; None where the type may contain itself."""
+    return SkipperFactory(whole=True).skipper(kind)
 
 
-def item_places(items: Type) -> Walking | None:
-    """What finds the items of arrays; None where they may hold themselves."""
-    return _walking(items, (), keyed=False)
+def item_locator(items: Type) -> LocateElements | None:
+    """The function that locates the items of arrays; None where they may contain themselves."""
+    return SkipperFactory(whole=False).locator(items, keyed=False)
 
 
-def entry_places(values: Type) -> Walking | None:
-    """What finds the entries of maps; None where their values may hold themselves."""
-    return _walking(values, (), keyed=True)
+def entry_locator(values: Type) -> LocateElements | None:
+    """The function that locates the entries of maps; None where their values may contain themselves."""
+    return SkipperFactory(whole=False).locator(values, keyed=True)
 
 
-def _size(kind: Type) -> int | None:
+def _size_of_type(kind: Type) -> int | None:
     """The bytes of each value of a type, where they are always as many."""
     return kind.size if kind.kind == "fixed" else _SIZES.get(kind.kind)
 
 
-def _passing(kind: Type, around: tuple[Type, ...], *, whole: bool) -> Passing | None:
-    """As `passing`.
+def _discard(_value: object) -> None:
+    """Ignore a value."""
+    return
+
+
+class SkipperFactory:
+    """Makes functions that skip values, one for each type, however often a schema uses it.
 
     Args:
-        kind: The type.
-        around: The records that it is in.
-        whole: Whether a block of an array or map that tells its size is passed over by it.
+        whole: Whether a block of an array or map that begins with its size is skipped as a whole.
+
+    Attributes:
+        made: What passes over the values of each type met so far. It is None for a type that may contain itself, and
+            for one that is still being made: met again, it contains itself.
     """
-    size = _size(kind)
-    if size is not None:
-        return lambda cursor: cursor.forward(size)
-    match kind.kind:
-        case "int" | "enum":
-            return lambda cursor: _done(cursor.ints())
-        case "long":
-            return lambda cursor: _done(cursor.longs())
-        case "string" | "bytes":
-            return lambda cursor: _done(cursor.spans())
-        case "record":
-            return _record(kind, around, whole=whole)
-        case "union":
-            return _union(kind, around, whole=whole)
-    keyed = kind.kind == "map"
-    walk = _walking(kind.items, around, keyed=keyed, whole=whole)
-    return None if walk is None else lambda cursor: _done(walk(cursor))
 
+    def __init__(self, *, whole: bool) -> None:
+        self._whole = whole
+        self.skippers: dict[Type, SkipValue | None] = {}
 
-def _done(_found: object) -> None:
-    return None
+    def skipper(self, kind: Type) -> SkipValue | None:
+        """As the function `skipper_of`."""
+        if kind not in self.skippers:
+            self.skippers[kind] = None
+            self.skippers[kind] = self._build_skipper(kind)
+        return self.skippers[kind]
 
-
-def _record(kind: Type, around: tuple[Type, ...], *, whole: bool) -> Passing | None:
-    if kind in around:
-        return None
-    found = [_passing(f.type, (*around, kind), whole=whole) for f in kind.fields]
-    steps = [step for step in found if step is not None]
-    if len(steps) < len(found):
-        return None
-
-    def go(cursor: Cursor) -> None:
-        for step in steps:
-            step(cursor)
-
-    return go
-
-
-def _union(kind: Type, around: tuple[Type, ...], *, whole: bool) -> Passing | None:
-    found = [_passing(branch, around, whole=whole) for branch in kind.branches]
-    steps = [step for step in found if step is not None]
-    if len(steps) < len(found):
-        return None
-    some = [(2 * i, step) for i, step in enumerate(steps) if kind.branches[i].kind != "null"]
-
-    def go(cursor: Cursor) -> None:
-        codes = cursor.branch(len(steps))
-        for code, step in some:
-            which = np.flatnonzero(codes == code)
-            if len(which) == len(codes):
-                step(cursor)
-            elif which.size:
-                part = cursor.pick(which)
-                step(part)
-                cursor.at[which] = part.at
-
-    return go
-
-
-def _walking(inner: Type, around: tuple[Type, ...], *, keyed: bool, whole: bool = False) -> Walking | None:
-    step = _passing(inner, around, whole=whole)
-    if step is None:
-        return None
-    size = None if keyed else _size(inner)
-
-    def go(cursor: Cursor) -> tuple[Longs, Longs]:
-        counts = _counts(cursor, whole=whole)
+    def _build_skipper(self, kind: Type) -> SkipValue | None:
+        """The function that skips values of a type, made anew; None where the type may contain itself."""
+        size = _size_of_type(kind)
         if size is not None:
-            if not size:  # elements of no bytes: nothing bounds their number
-                cursor.doubt(counts > 0)
-                counts[:] = 0
-            places = np.repeat(cursor.at, counts) + size * ranges(np.zeros_like(counts), counts)
-            np.minimum(places, cursor.bodies.total + 1, out=places)
-            cursor.forward(counts * size)
-        else:
-            places = _rounds(cursor, counts, step, keyed=keyed)
-        _close(cursor, counts)
-        return counts, places
+            return lambda cursor: cursor.advance(size)
+        match kind.kind:
+            case "int" | "enum":
+                return lambda cursor: _discard(cursor.take_ints())
+            case "long":
+                return lambda cursor: _discard(cursor.take_longs())
+            case "string" | "bytes":
+                return lambda cursor: _discard(cursor.take_spans())
+            case "record":
+                return self._record_skipper(kind)
+            case "union":
+                return self._union_skipper(kind)
+        walk = self.locator(kind.items, keyed=kind.kind == "map")
+        return None if walk is None else lambda cursor: _discard(walk(cursor))
 
-    return go
+    def _skippers(self, kinds: Sequence[Type]) -> list[SkipValue] | None:
+        """The functions that skip values of some types; None where one may contain itself."""
+        skippers = [self.skipper(kind) for kind in kinds]
+        steps = [step for step in skippers if step is not None]
+        return steps if len(steps) == len(skippers) else None
+
+    def _record_skipper(self, kind: Type) -> SkipValue | None:
+        """Skips the fields of records."""
+        steps = self._skippers([field.type for field in kind.fields])
+        if steps is None:
+            return None
+
+        def skip(cursor: Cursor) -> None:
+            for step in steps:
+                step(cursor)
+
+        return skip
+
+    def _union_skipper(self, kind: Type) -> SkipValue | None:
+        """Skips the branches of unions."""
+        steps = self._skippers(kind.branches)
+        if steps is None:
+            return None
+        some = [(2 * i, step) for i, step in enumerate(steps) if kind.branches[i].kind != "null"]
+
+        def skip(cursor: Cursor) -> None:
+            codes = cursor.take_branch_codes(len(steps))
+            for code, step in some:
+                which = np.flatnonzero(codes == code)
+                if len(which) == len(codes):
+                    step(cursor)
+                elif which.size:
+                    part = cursor.pick(which)
+                    step(part)
+                    cursor.at[which] = part.at
+
+        return skip
+
+    def locator(self, inner: Type, *, keyed: bool) -> LocateElements | None:
+        """What finds the elements of arrays, or (keyed) the entries of maps; None where they may contain themselves."""
+        step = self.skipper(inner)
+        if step is None:
+            return None
+        size = None if keyed else _size_of_type(inner)
+
+        def locate(cursor: Cursor) -> tuple[Longs, Longs]:
+            counts = _read_counts(cursor, whole=self._whole)
+            if size is not None:
+                if not size:  # elements of no bytes: nothing bounds their number
+                    cursor.mark_fallback(counts > 0)
+                    counts[:] = 0
+                positions = np.repeat(cursor.at, counts) + size * ranges(np.zeros_like(counts), counts)
+                np.minimum(positions, cursor.bodies.total + 1, out=positions)
+                cursor.advance(counts * size)
+            else:
+                positions = _locate_one_by_one(cursor, counts, step, keyed=keyed)
+            _skip_end_marker(cursor, counts)
+            return counts, positions
+
+        return locate
 
 
-def _counts(cursor: Cursor, *, whole: bool) -> Longs:
+def _read_counts(cursor: Cursor, *, whole: bool) -> Longs:
     """The number of elements in the first block of each; what is empty has no other block."""
-    counts = cursor.longs()
-    told = np.flatnonzero(counts < 0)
-    if told.size:
-        part = cursor.pick(told)
-        size = part.longs()
-        counts[told] = -counts[told]
+    counts = cursor.take_longs()
+    sized = np.flatnonzero(counts < 0)
+    if sized.size:
+        part = cursor.pick(sized)
+        size = part.take_longs()
+        counts[sized] = -counts[sized]
         if whole:
-            wrong = (size < 0) | (size > part.room())
-            part.doubt(wrong)
-            part.forward(np.where(wrong, 0, size))
-            part.doubt(part.bytes() != 0)
-            counts[told] = 0
-        cursor.at[told] = part.at
-    wrong = (counts < 0) | (counts > cursor.room())
+            wrong = (size < 0) | (size > part.remaining())
+            part.mark_fallback(wrong)
+            part.advance(np.where(wrong, 0, size))
+            part.mark_fallback(part.take_bytes() != 0)
+            counts[sized] = 0
+        cursor.at[sized] = part.at
+    wrong = (counts < 0) | (counts > cursor.remaining())
     if wrong.any():
-        cursor.doubt(wrong)
+        cursor.mark_fallback(wrong)
         counts[wrong] = 0
     return counts
 
 
-def _rounds(cursor: Cursor, counts: Longs, step: Passing, *, keyed: bool) -> Longs:
-    """The places of all elements, found one after the other in each array."""
-    places = np.full(int(counts.sum()), cursor.bodies.total + 1)  # where there are zeros only, until they are known
+def _locate_one_by_one(cursor: Cursor, counts: Longs, step: SkipValue, *, keyed: bool) -> Longs:
+    """The positions of all elements, found one after the other in each array."""
+    positions = np.full(int(counts.sum()), cursor.bodies.total + 1)  # where there are zeros only, until they are known
     first = np.cumsum(counts) - counts
     active = np.flatnonzero(counts)
     done = 0
     while active.size:
         part = cursor.pick(active)
-        if active.size < FEW and counts[active].max() - done > LONG:
-            part.doubt_all()
+        if active.size < MIN_ARRAYS and counts[active].max() - done > MAX_ROUNDS:
+            part.mark_all_fallback()
             break
-        places[first[active] + done] = part.at
+        positions[first[active] + done] = part.at
         if keyed:
-            part.spans()
+            part.take_spans()
         step(part)
         cursor.at[active] = part.at
         done += 1
         active = active[counts[active] > done]
-    return places
+    return positions
 
 
-def _close(cursor: Cursor, counts: Longs) -> None:
-    """Move behind the empty block that ends arrays which are not empty; another block is in doubt."""
+def _skip_end_marker(cursor: Cursor, counts: Longs) -> None:
+    """Move after the empty block that ends arrays which are not empty; another block needs the fallback."""
     some = np.flatnonzero(counts)
     if some.size:
         part = cursor.pick(some)
-        part.doubt(part.bytes() != 0)
+        part.mark_fallback(part.take_bytes() != 0)
         cursor.at[some] = part.at

@@ -1,4 +1,4 @@
-"""What a column becomes in a schema: the plan that both writers follow, that of rows and that of columns."""
+"""What a column becomes in a schema: the plan that the reference encoder and the column encoders follow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Value(Target):
         wire: Its Avro type.
         column: The column's type.
         unit: Of a time or timestamp: how many nanoseconds the number counts.
-        scale: Of a decimal: how many digits the number has behind the point.
+        scale: Of a decimal: how many digits the number has after the decimal point.
         size: The bytes of a fixed.
         symbols: The symbols of an enum.
         name: What Avro's JSON calls the type.
@@ -39,7 +39,7 @@ class Value(Target):
 
 @attrs.frozen(eq=False)
 class Optional(Target):
-    """A union of one type and maybe null, by the numbers of their branches."""
+    """A union of one type, with or without null, by the indexes of the branches."""
 
     inner: Target
     branch: int
@@ -87,45 +87,48 @@ def target_of(kind: Type, column: t.DataType, *, exact_units: bool, path: str = 
     Raises:
         AvroTypeError: The schema cannot hold the column.
     """
-    return _Planning(exact_units).of(kind, column, path)
+    return _Planner(exact_units).plan(kind, column, path)
 
 
 @attrs.frozen
-class _Planning:
+class _Planner:
     exact_units: bool
 
-    def of(self, kind: Type, column: t.DataType, path: str) -> Target:
+    def plan(self, kind: Type, column: t.DataType, path: str) -> Target:
+        """Where a column goes in a type; raises an error where the type cannot hold it."""
         match kind.kind:
             case "union":
-                return self._union(kind, column, path)
+                return self._plan_union(kind, column, path)
             case "null":
                 return Nothing()
             case "array" if isinstance(column, t.Array):
-                return ArrayOf(self.of(kind.items, column.element, f"{path}[]"))
+                return ArrayOf(self.plan(kind.items, column.element, f"{path}[]"))
             case "map" if isinstance(column, t.Map) and isinstance(column.key, t.Char | t.VarChar):
-                return MapOf(self.of(kind.items, column.value, f"{path}[]"))
+                return MapOf(self.plan(kind.items, column.value, f"{path}[]"))
             case "map" if isinstance(column, t.Multiset) and isinstance(column.element, t.Char | t.VarChar):
-                return MapOf(self.of(kind.items, t.Int(), f"{path}[]"))
+                return MapOf(self.plan(kind.items, t.Int(), f"{path}[]"))
             case "record" if isinstance(column, t.Row):
-                return self._record(kind, column, path)
-        return self._value(kind, column, path)
+                return self._plan_record(kind, column, path)
+        return self._plan_value(kind, column, path)
 
-    def _union(self, kind: Type, column: t.DataType, path: str) -> Target:
+    def _plan_union(self, kind: Type, column: t.DataType, path: str) -> Target:
+        """Where a column goes in a union."""
         null = next((i for i, b in enumerate(kind.branches) if b.kind == "null"), None)
         others = [(i, b) for i, b in enumerate(kind.branches) if b.kind != "null"]
         if not others:
             return Optional(Nothing(), -1, null, "null")
         if len(others) == 1:
             ((i, inner),) = others
-            return Optional(self.of(inner, column, path), i, null, inner.called)
-        found = []
-        for place, (i, inner) in enumerate(others):
-            name = f"member{place}"
+            return Optional(self.plan(inner, column, path), i, null, inner.called)
+        members = []
+        for index, (i, inner) in enumerate(others):
+            name = f"member{index}"
             _, kind_inside = member(column, name, kind, path)
-            found.append((name, self.of(inner, kind_inside, f"{path}.{name}"), i, inner.called))
-        return Choice(tuple(found), null)
+            members.append((name, self.plan(inner, kind_inside, f"{path}.{name}"), i, inner.called))
+        return Choice(tuple(members), null)
 
-    def _record(self, kind: Type, column: t.Row, path: str) -> Target:
+    def _plan_record(self, kind: Type, column: t.Row, path: str) -> Target:
+        """Where the columns of a row go in a record, which must have the same fields."""
         columns = {f.name: f.type for f in column.fields}
         unknown = columns.keys() - {f.name for f in kind.fields}
         if unknown:
@@ -137,10 +140,11 @@ class _Planning:
                 raise AvroTypeError(
                     inside, f"the schema {kind.name!r} has this field, and the table has no such column"
                 )
-            fields.append((field.name, self.of(field.type, columns[field.name], inside)))
+            fields.append((field.name, self.plan(field.type, columns[field.name], inside)))
         return RecordOf(tuple(fields))
 
-    def _value(self, kind: Type, column: t.DataType, path: str) -> Target:
+    def _plan_value(self, kind: Type, column: t.DataType, path: str) -> Target:
+        """Where a value without parts goes."""
         fits = kind.kind in FILLS.get(type(column), ())
         if kind.kind == "enum":
             fits = isinstance(column, t.Char | t.VarChar)

@@ -1,6 +1,7 @@
-"""What the fast lanes of several formats stand on.
+"""What the column decoders and encoders of several formats share.
 
-`arrays` are Arrow arrays of texts and bytes as numpy sees them, `varints` numbers of variable length in a buffer.
+`arrays` shows Arrow arrays of strings and bytes to numpy, `varints` reads and writes numbers of variable length,
+`unscaled` decimals, and `fallback` reads and writes one by one what whole columns leave out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrow arrays of texts and bytes as numpy sees them, and what is asked about whole columns of them."""
+"""Arrow arrays of strings and bytes as numpy arrays, and questions about whole columns of them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Mask = npt.NDArray[np.bool_]
-Positions = npt.NDArray[np.integer[Any]]
-Longs = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-Bytes = npt.NDArray[np.uint8]
+from kdsl.types.arrays import Bytes as Bytes, Indices, Integers, Mask as Mask, Words as Words
+
+Positions = Indices
+Longs = Integers
 
 
 def bounds(texts: pa.Array) -> tuple[Positions, Positions]:
-    """Where each text begins and ends in `content`."""
+    """Where each string begins and ends in `content`."""
     if not len(texts):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    places = offsets.astype(np.int64) - int(offsets[0])
-    return places[:-1], places[1:]
+    positions = offsets.astype(np.int64) - int(offsets[0])
+    return positions[:-1], positions[1:]
 
 
 def content(texts: pa.Array) -> npt.NDArray[np.uint8]:
-    """The bytes of all texts, one behind the other."""
+    """The bytes of all strings, one after the other."""
     data = texts.buffers()[2]
     if data is None or not len(texts):
         return np.zeros(0, dtype=np.uint8)
@@ -34,19 +33,19 @@ def content(texts: pa.Array) -> npt.NDArray[np.uint8]:
 
 
 def ranges(first: Positions, count: Positions) -> Positions:
-    """The numbers of several ranges, one behind the other."""
+    """The numbers of several ranges, one after the other."""
     ends = np.cumsum(count)
     result: Positions = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - count), count)
     return result
 
 
-def pieces(data: Any, start: Positions, end: Positions, present: Mask | None, kind: pa.DataType) -> pa.Array:
-    """An array of the stretches of a buffer that begin and end at the given places.
+def slices(data: Any, start: Positions, end: Positions, present: Mask | None, kind: pa.DataType) -> pa.Array:
+    """An array of spans of a buffer.
 
     Args:
         data: Bytes; anything that has the buffer protocol.
         start: The first byte of each.
-        end: The place behind the last byte of each.
+        end: The position after the last byte of each.
         present: Which are not NULL; None when all are.
         kind: ``string()`` or ``binary()``.
     """
@@ -61,22 +60,22 @@ def pieces(data: Any, start: Positions, end: Positions, present: Mask | None, ki
 
 
 def validity(texts: pa.Array) -> pa.Buffer | None:
-    """The bits that say which elements are not NULL; None when all are."""
+    """The validity bitmap of an array; None when no element is NULL."""
     return bitmap(np.asarray(texts.is_valid())) if texts.null_count else None
 
 
 def bitmap(valid: Mask) -> pa.Buffer | None:
-    """The bits of elements that are not NULL; None when all are."""
+    """The validity bitmap of a mask; None when all elements are valid."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def words_of(data: Bytes) -> Words:
-    """The eight bytes that begin at each place of a buffer, as numbers; writing them writes the buffer."""
+    """The eight bytes that begin at each position of a buffer, as numbers; writing them writes the buffer."""
     return np.ndarray((max(len(data) - 7, 0),), dtype="<u8", buffer=data, strides=(1,))
 
 
-def not_utf8(texts: pa.StringArray) -> Mask | None:
-    """Which texts are no UTF-8, where that is not sure yet; None when all are. What is NULL is right."""
+def find_invalid_utf8(texts: pa.StringArray) -> Mask | None:
+    """Which strings are not UTF-8; None when all are. NULL counts as UTF-8."""
     data = content(texts)
     if not data.size or data.max() < 0x80:
         return None
@@ -86,14 +85,14 @@ def not_utf8(texts: pa.StringArray) -> Mask | None:
         pass
     else:
         return None
-    wrong = each_not_utf8(data, *bounds(texts))
+    wrong = find_each_invalid_utf8(data, *bounds(texts))
     if texts.null_count:
         wrong &= np.asarray(texts.is_valid())
     return wrong
 
 
-def each_not_utf8(data: Bytes, start: Positions, end: Positions) -> Mask:
-    """Which stretches of a buffer are no UTF-8."""
+def find_each_invalid_utf8(data: Bytes, start: Positions, end: Positions) -> Mask:
+    """Which spans of a buffer are not UTF-8."""
     high = np.flatnonzero(data >= 0x80)
     wrong = np.zeros(len(start), dtype=bool)
     for i in np.flatnonzero(np.searchsorted(high, start) < np.searchsorted(high, end)).tolist():
@@ -104,12 +103,12 @@ def each_not_utf8(data: Bytes, start: Positions, end: Positions) -> Mask:
     return wrong
 
 
-def repeated(owner: Positions, keys: pa.StringArray) -> Mask:
+def find_repeated_keys(owner: Positions, keys: pa.StringArray) -> Mask:
     """Which entries of maps have a key that an earlier entry of the same map has.
 
     Args:
         owner: The map of each entry.
-        keys: The keys, none of which is NULL.
+        keys: The keys, which are not NULL.
     """
     codes = np.asarray(keys.dictionary_encode().indices).astype(np.int64)
     result = np.ones(len(codes), dtype=bool)

@@ -9,7 +9,7 @@ import numpy as np
 from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Words, words_of
 
 PAD: Final = 32
-"""Zeros behind the last byte: the longest number, twice, so that a look ahead stays inside the buffer."""
+"""Zeros after the last byte: the longest number, twice, so that a look ahead stays inside the buffer."""
 
 _U = np.uint64
 _STOPS = _U(0x8080808080808080)
@@ -20,49 +20,49 @@ _QUAD_LOW, _QUAD_HIGH = _U(0x00003FFF00003FFF), _U(0x3FFF00003FFF0000)
 _OCT_LOW, _OCT_HIGH = _U(0x000000000FFFFFFF), _U(0x0FFFFFFF00000000)
 
 
-def padded(held: Bytes) -> tuple[Bytes, Words]:
-    """A copy of bytes with `PAD` zeros behind them, and the eight bytes that begin at each place, as a number."""
-    data = np.empty(len(held) + PAD, dtype=np.uint8)
-    data[: len(held)] = held
-    data[len(held) :] = 0
+def pad_bytes(content: Bytes) -> tuple[Bytes, Words]:
+    """A copy of bytes with `PAD` zeros after them, and the eight bytes that begin at each position, as a number."""
+    data = np.empty(len(content) + PAD, dtype=np.uint8)
+    data[: len(content)] = content
+    data[len(content) :] = 0
     return data, words_of(data)
 
 
-def read_varints(data: Bytes, words: Words, places: Longs) -> tuple[Words, Longs | int, Mask | None]:
-    """The numbers that begin at some places of a buffer from `padded`.
+def read_varints(data: Bytes, words: Words, positions: Longs) -> tuple[Words, Longs | int, Mask | None]:
+    """The numbers that begin at some positions of a buffer from `pad_bytes`.
 
     Returns:
         The numbers; how many bytes each has, one number where all have the same; which of them are none (too long),
         None where all are right.
     """
-    first = data.take(places)
+    first = data.take(positions)
     if not len(first) or int(first.max()) < 0x80:
         return first.astype(np.uint64), 1, None
-    found = words[places]  # take would copy all words first, since they overlap
-    stops = ~found & _STOPS
+    eight_bytes = words[positions]  # take would copy all words first, since they overlap
+    stops = ~eight_bytes & _STOPS
     last = stops & (~stops + _ONE)  # the highest bit of the number's last byte
     size = (np.bitwise_count(last - _ONE).astype(np.int64) + 1) >> 3
-    made = _packed(found & (last - _ONE) & _SEVENS)
+    numbers = _join_groups(eight_bytes & (last - _ONE) & _SEVENS)
     if stops.all():
-        return made, size, None
-    return made, size, _longest(data, places, np.flatnonzero(stops == 0), made, size)
+        return numbers, size, None
+    return numbers, size, _add_long_numbers(data, positions, np.flatnonzero(stops == 0), numbers, size)
 
 
-def _packed(words: Words) -> Words:
+def _join_groups(words: Words) -> Words:
     """Eight groups of seven bits, one in each byte, as one number."""
     words = (words & _PAIR_LOW) | ((words & _PAIR_HIGH) >> _ONE)
     words = (words & _QUAD_LOW) | ((words & _QUAD_HIGH) >> _TWO)
     return (words & _OCT_LOW) | ((words & _OCT_HIGH) >> _FOUR)
 
 
-def _longest(data: Bytes, places: Longs, which: Any, made: Words, size: Longs) -> Mask:
+def _add_long_numbers(data: Bytes, positions: Longs, which: Any, numbers: Words, size: Longs) -> Mask:
     """Put in the ninth and tenth byte of numbers that have them; which numbers have more."""
-    ninth, tenth = data[places[which] + 8], data[places[which] + 9]
+    ninth, tenth = data[positions[which] + 8], data[positions[which] + 9]
     is_ten = ninth >= 0x80
-    made[which] |= (ninth & np.uint8(0x7F)).astype(np.uint64) << _U(56)
-    made[which] |= np.where(is_ten, tenth & np.uint8(1), np.uint8(0)).astype(np.uint64) << _U(63)
+    numbers[which] |= (ninth & np.uint8(0x7F)).astype(np.uint64) << _U(56)
+    numbers[which] |= np.where(is_ten, tenth & np.uint8(1), np.uint8(0)).astype(np.uint64) << _U(63)
     size[which] = 9 + is_ten
-    bad = np.zeros(len(places), dtype=bool)
+    bad = np.zeros(len(positions), dtype=bool)
     bad[which] = is_ten & (tenth > 1)
     return bad
 
@@ -88,18 +88,18 @@ def varint_sizes(numbers: Words) -> Longs:
     return size
 
 
-def spread(numbers: Words) -> Words:
+def spread_groups(numbers: Words) -> Words:
     """The lowest 56 bits by groups of seven, each in a byte of its own."""
     words = (numbers & _OCT_LOW) | ((numbers & _U(0x00FFFFFFF0000000)) << _FOUR)
     words = (words & _QUAD_LOW) | ((words & _U(0x0FFFC0000FFFC000)) << _TWO)
     return (words & _PAIR_LOW) | ((words & _U(0x3F803F803F803F80)) << _ONE)
 
 
-def write_varints(target: Bytes, places: Longs, numbers: Words, sizes: Longs) -> None:
-    """Write numbers into a buffer that has no room behind them."""
+def write_varints(target: Bytes, positions: Longs, numbers: Words, sizes: Longs) -> None:
+    """Write numbers into a buffer that has no room after them."""
     longest = int(sizes.max()) if len(sizes) else 0
     if longest <= 1:
-        target[places] = numbers.astype(np.uint8)
+        target[positions] = numbers.astype(np.uint8)
         return
     which: Any = slice(None)
     for i in range(longest):
@@ -107,4 +107,4 @@ def write_varints(target: Bytes, places: Longs, numbers: Words, sizes: Longs) ->
             which = np.flatnonzero(sizes > i)
         part = ((numbers[which] >> _U(7 * i)) & _U(0x7F)).astype(np.uint8)
         part |= (sizes[which] > i + 1).astype(np.uint8) << np.uint8(7)
-        target[places[which] + i] = part
+        target[positions[which] + i] = part

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pyarrow as pa
 
 from kdsl.cluster import Registry
@@ -15,27 +17,45 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.encoder import AvroEncoder
-from kdsl_formats._avro.model import AvroTypeError, Json, schema_type
+from kdsl_formats._avro.model import AvroTypeError, Json, RecordField, Type, schema_type
 from kdsl_formats._avro.resolution import Chosen, Entries, Fail, Items, Null, Record, Step, Union, resolve
-from kdsl_formats._registry.framing import Ids, groups, joined, split, together
+from kdsl_formats._registry.framing import Ids, add_frames, group_by_id, merge_groups, split_frames
 
 if TYPE_CHECKING:
     from kdsl.registry import RegistryClient
 
 SubjectOf = Callable[[str], str]
-"""Gives the subject for the full name of a record."""
+"""Returns the subject for the full name of a record."""
 
 
-def text_of(schema: Json) -> str:
+def schema_text(schema: Json) -> str:
     """A schema as the text that is registered."""
     return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
 
 
 def record_name(schema: Json) -> str:
-    """The full name of the record that a schema is, or that stands in its union with null."""
-    found = schema_type(schema)
-    records = [one for one in (found.branches or (found,)) if one.kind == "record"]
-    return records[0].name if records else found.called
+    """The full name of the record of a schema, which may be a union of the record with null."""
+    kind = schema_type(schema)
+    records = [one for one in (kind.branches or (kind,)) if one.kind == "record"]
+    return records[0].name if records else kind.called
+
+
+def field_names(schema: Json, within: str = "") -> tuple[str, ...]:
+    """The names of the fields of a schema's record, which may be in a union with null.
+
+    Args:
+        schema: The schema.
+        within: A field of the record; its record is used instead. There are no names where it has none.
+    """
+    fields = _record_fields(schema_type(schema))
+    if within:
+        fields = next((_record_fields(field.type) for field in fields if field.name == within), ())
+    return tuple(field.name for field in fields)
+
+
+def _record_fields(kind: Type) -> tuple[RecordField, ...]:
+    """The fields of a schema's record, which may be in a union with null."""
+    return next((one.fields for one in (kind.branches or (kind,)) if one.kind == "record"), ())
 
 
 class FramedReader:
@@ -47,12 +67,24 @@ class FramedReader:
         registry: The registry.
         row: The type of the rows.
         reader_schema: The schema that the writers' are resolved to.
+        has_rows: Whether messages of a writer's schema have rows; the others are skipped.
+        find_undeclared_columns: Returns the names of columns that a writer's schema has and the table does not declare.
     """
 
-    def __init__(self, registry: Registry, row: t.Row, reader_schema: Json) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        row: t.Row,
+        reader_schema: Json,
+        *,
+        has_rows: Callable[[Json], bool] = lambda _: True,
+        find_undeclared_columns: Callable[[Json], tuple[str, ...]] = lambda _: (),
+    ) -> None:
         self._registry, self._row, self._reader_schema = registry, row, reader_schema
+        self._has_rows, self._undeclared_of = has_rows, find_undeclared_columns
         self._kind = arrow_type(row)
-        self._readers: dict[int, AvroDecoder | _UnreadableError] = {}
+        self._readers: dict[int, AvroDecoder | _UnreadableError | None] = {}
+        self._undeclared: dict[int, tuple[str, ...]] = {}
 
     def read(self, messages: pa.BinaryArray) -> tuple[Decoded, Ids]:
         """Read messages; a null message gives no row.
@@ -63,48 +95,61 @@ class FramedReader:
         Raises:
             RegistryError: The registry does not answer, or refuses.
         """
-        ids, bodies, unframed = split(messages)
+        ids, bodies, unframed = split_frames(messages)
         bad = list(unframed)
-        parts = []
-        for schema_id, places in groups(ids):
+        groups_read = []
+        undeclared: Counter[str] = Counter()
+        for schema_id, indexes in group_by_id(ids):
             try:
                 reader = self._reader(schema_id)
             except _UnreadableError as e:
-                failed = range(len(messages)) if places is None else places
+                failed = range(len(messages)) if indexes is None else indexes
                 bad += [BadRecord(int(i), str(e)) for i in failed]
                 continue
-            parts.append((places, reader.decode(bodies if places is None else bodies.take(pa.array(places)))))
-        return together(parts, bad, len(messages), self._kind), ids
+            if reader is not None:
+                groups_read.append(
+                    (indexes, reader.decode(bodies if indexes is None else bodies.take(pa.array(indexes))))
+                )
+            if find_undeclared_columns := self._undeclared.get(schema_id):
+                undeclared.update(
+                    dict.fromkeys(find_undeclared_columns, len(messages) if indexes is None else len(indexes))
+                )
+        decoded = merge_groups(groups_read, bad, len(messages), self._kind)
+        return (attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded), ids
 
-    def _reader(self, schema_id: int) -> AvroDecoder:
-        """The reader for a schema.
+    def _reader(self, schema_id: int) -> AvroDecoder | None:
+        """The reader for a schema; None where its messages have no rows.
 
         What cannot be used stays so, since nothing under an id ever changes; what the registry does not have may come
         yet, so that its client is asked each time, which remembers for some seconds.
         """
-        found = self._readers.get(schema_id)
-        if found is None:
+        if schema_id not in self._readers:
             from kdsl.registry import UnknownSchemaError, registry_client
             from kdsl_formats._registry.references import whole_schema
 
             client = registry_client(self._registry)
             try:
                 schema = whole_schema(client, client.schema(schema_id))
-                found = AvroDecoder(schema, self._row, _alike(self._reader_schema, schema))
+                self._undeclared[schema_id] = self._undeclared_of(schema)
+                self._readers[schema_id] = (
+                    AvroDecoder(schema, self._row, _match_nullability(self._reader_schema, schema))
+                    if self._has_rows(schema)
+                    else None
+                )
             except UnknownSchemaError as e:
                 raise _UnreadableError(str(e)) from None
             except AvroTypeError as e:
-                found = _UnreadableError(
+                self._readers[schema_id] = _UnreadableError(
                     f"the schema of the id {schema_id} in the registry {client.address} cannot be used: {e}"
                 )
-            self._readers[schema_id] = found
-        if isinstance(found, _UnreadableError):
-            raise found.with_traceback(None)
-        return found
+        reader = self._readers[schema_id]
+        if isinstance(reader, _UnreadableError):
+            raise reader.with_traceback(None)
+        return reader
 
 
-def misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterator[str]:
-    """What no message of a writer's schema gives a table.
+def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterator[str]:
+    """Why the messages of a writer's schema cannot be read into a table; nothing where they can.
 
     Args:
         writer_schema: The schema that messages are written with.
@@ -112,29 +157,30 @@ def misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterator[st
         reader_schema: The schema that it is resolved to.
 
     Raises:
-        AvroTypeError: A schema is none.
+        AvroTypeError: A schema is invalid.
     """
-    reader = schema_type(_alike(reader_schema, writer_schema))
-    yield from _misfits(resolve(schema_type(writer_schema), reader, row, exact_units=True), "")
+    reader = schema_type(_match_nullability(reader_schema, writer_schema))
+    yield from _find_misfits(resolve(schema_type(writer_schema), reader, row, exact_units=True), "")
 
 
-def _misfits(step: Step, place: str) -> Iterator[str]:
+def _find_misfits(step: Step, place: str) -> Iterator[str]:
+    """The messages of steps that fail for every message."""
     match step:
         case Fail(message=message):
             yield f"{place}: {message}" if place else message
         case Record(steps=steps):
             for inner, name in steps:
-                yield from _misfits(inner, name or place)
+                yield from _find_misfits(inner, name or place)
         case Items(inner=inner) | Entries(inner=inner) | Chosen(inner=inner):
-            yield from _misfits(inner, place)
+            yield from _find_misfits(inner, place)
         case Union(branches=branches):
-            found = [list(_misfits(branch, place)) for branch in branches if not isinstance(branch, Null)]
-            if found and all(found):
-                yield from found[-1]
+            branch_misfits = [list(_find_misfits(branch, place)) for branch in branches if not isinstance(branch, Null)]
+            if branch_misfits and all(branch_misfits):
+                yield from branch_misfits[-1]
 
 
-def _alike(reader_schema: Json, writer_schema: Json) -> Json:
-    """The reader's schema in a union with null where the writer's is: a null gives no row, and the rest is quick."""
+def _match_nullability(reader_schema: Json, writer_schema: Json) -> Json:
+    """The reader's schema in a union with null where the writer's is: a null gives no row, and the rest is fast."""
     unions = isinstance(writer_schema, Sequence) and not isinstance(writer_schema, str)
     return ["null", reader_schema] if unions and isinstance(reader_schema, Mapping) else reader_schema
 
@@ -150,7 +196,7 @@ class FramedWriter:
         registry: The registry.
         row: The type of the rows.
         schema: The schema of the table.
-        subject_of: Gives the subject for a record's full name.
+        subject_of: Returns the subject for a record's full name.
         register: Whether the schema is registered where it is not.
         normalize: Whether the registry normalizes it.
         latest: Write with the latest schema of the subject instead.
@@ -169,7 +215,7 @@ class FramedWriter:
     ) -> None:
         self._registry, self._row, self._schema, self._subject_of = registry, row, schema, subject_of
         self._register, self._normalize, self._latest = register, normalize, latest
-        self._made: tuple[int, AvroEncoder] | None = None
+        self._schema_id_and_writer: tuple[int, AvroEncoder] | None = None
 
     def write(self, rows: pa.StructArray) -> Encoded:
         """Write rows.
@@ -180,32 +226,35 @@ class FramedWriter:
         """
         if not len(rows):
             return Encoded(pa.array([], pa.binary()))
-        if self._made is None:
-            self._made = self._prepared()
-        schema_id, writer = self._made
-        found = writer.encode(rows)
-        return Encoded(joined(schema_id, found.messages), found.bad)
+        if self._schema_id_and_writer is None:
+            self._schema_id_and_writer = self._prepare()
+        schema_id, writer = self._schema_id_and_writer
+        encoded = writer.encode(rows)
+        return Encoded(add_frames(schema_id, encoded.messages), encoded.bad)
 
-    def _prepared(self) -> tuple[int, AvroEncoder]:
+    def _prepare(self) -> tuple[int, AvroEncoder]:
+        """Find or register the schema; returns its id and an encoder for it."""
         from kdsl.registry import RegisteredSchema, registry_client
         from kdsl_formats._registry.references import whole_schema
 
         client = registry_client(self._registry)
         subject = self._subject_of(record_name(self._schema))
         if self._latest:
-            found = client.latest(subject)
-            what = f"the version {found.version} of the subject {subject!r} (id {found.id}) in the registry"
-            return found.id, self._writer(lambda: whole_schema(client, found.schema), f"{what} {client.address}")
-        writer = self._writer(lambda: self._schema, "the schema of the table")
-        return self._schema_id(client, subject, RegisteredSchema(text_of(self._schema))), writer
+            latest = client.latest(subject)
+            what = f"the version {latest.version} of the subject {subject!r} (id {latest.id}) in the registry"
+            return latest.id, self._new_encoder(lambda: whole_schema(client, latest.schema), f"{what} {client.address}")
+        writer = self._new_encoder(lambda: self._schema, "the schema of the table")
+        return self._find_schema_id(client, subject, RegisteredSchema(schema_text(self._schema))), writer
 
-    def _writer(self, schema: Callable[[], Json], what: str) -> AvroEncoder:
+    def _new_encoder(self, schema: Callable[[], Json], what: str) -> AvroEncoder:
+        """An encoder for a schema; raises a `KdslError` where it cannot hold the rows."""
         try:
             return AvroEncoder(schema(), self._row)
         except AvroTypeError as e:
             raise KdslError(f"{what} cannot hold the rows of the table: {e}") from None
 
-    def _schema_id(self, client: RegistryClient, subject: str, schema: Any) -> int:
+    def _find_schema_id(self, client: RegistryClient, subject: str, schema: Any) -> int:
+        """Register a schema, or look it up; returns its id."""
         if self._register:
             return client.register(subject, schema, normalize=self._normalize)
         return client.look_up(subject, schema, normalize=self._normalize).id

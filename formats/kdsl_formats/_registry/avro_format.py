@@ -5,7 +5,7 @@ They differ in what messages hold of rows: the rows themselves, or envelopes aro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
@@ -18,24 +18,24 @@ from kdsl.types import model as t
 from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.model import AvroTypeError, Json
 from kdsl_formats._avro.schema import avro_schema, avro_type_problems
-from kdsl_formats._registry.avro import FramedReader, FramedWriter, misfits, record_name, text_of
-from kdsl_formats._registry.framing import with_ids
-from kdsl_formats._registry.given import given_schema, schema_problems
+from kdsl_formats._registry.avro import FramedReader, FramedWriter, find_misfits, record_name, schema_text
+from kdsl_formats._registry.framing import with_schema_ids
 from kdsl_formats._registry.options import RegistryFormat
+from kdsl_formats._registry.schema_option import parse_schema_option, schema_problems
 
 if TYPE_CHECKING:
     from kdsl.registry import RegisteredSchema, RegistryClient
 
 
 class AvroRegistryFormat(RegistryFormat):
-    """Avro whose schemas stand in a schema registry.
+    """Avro whose schemas are in a schema registry.
 
     Attributes:
         null_written: Whether the derived schema of what is written is a union with null.
         empty_is_null: Whether an empty message is a null one.
     """
 
-    null_written: ClassVar[bool] = False
+    writes_nullable: ClassVar[bool] = False
     empty_is_null: ClassVar[bool] = False
 
     schema: str | None = option(
@@ -45,29 +45,36 @@ class AvroRegistryFormat(RegistryFormat):
         aliases=("schema-registry.schema",),
     )
 
-    def held(self, row: t.Row) -> t.Row:
-        """The type of what a message holds of rows of a type."""
+    def envelope_row(self, row: t.Row, use: Use = ALONE) -> t.Row:
+        """The type of the record in a message with rows of a type."""
         return row
 
-    def opened(self, found: Decoded) -> Decoded:
-        """The rows of what messages hold."""
-        return found
+    def row_extractor(self, row: t.Row, use: Use = ALONE) -> Callable[[Decoded], Decoded]:
+        """The function that takes the rows out of decoded records, for a use of the format."""
+        return lambda decoded: decoded
 
-    def closed(self, row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
-        """What messages hold of rows."""
-        del row, kinds
+    def has_rows(self, schema: Json) -> bool:
+        """Whether messages of a writer's schema have rows; those of others are skipped."""
+        return True
+
+    def find_undeclared_columns(self, row: t.Row, schema: Json) -> tuple[str, ...]:
+        """The columns that a writer's schema has and a row type does not, where they should be reported."""
+        return ()
+
+    def wrap_rows(self, row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
+        """The records of messages for rows."""
         return rows
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
         """Rules F-11, F-12 and SR-6, and combinations of the options that contradict each other."""
         if self.schema is not None:
-            yield from schema_problems(self.schema, self.held(row), self.title)
+            yield from schema_problems(self.schema, self.envelope_row(row), self.title)
         else:
-            yield from avro_type_problems(row, legacy_timestamps=True)
-        yield from self.own_problems(named=self.schema is not None, direction=direction)
+            yield from avro_type_problems(row, legacy_timestamps=True, for_reading=direction == "read")
+        yield from self.option_problems(named=self.schema is not None, direction=direction)
 
     def prunable(self) -> bool:
-        """Fields are found by name; a schema that is given is used whole."""
+        """Fields are found by name; but the option ``schema`` needs all columns."""
         return self.schema is None
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
@@ -78,30 +85,30 @@ class AvroRegistryFormat(RegistryFormat):
         """An encoder for rows of this type."""
         return _Encoder(self, row, use)
 
-    def table_schema(self, row: t.Row, direction: Direction) -> Json:
-        """The schema that is given, or that of what messages hold."""
+    def table_schema(self, row: t.Row, direction: Direction, use: Use = ALONE) -> Json:
+        """The schema of the option ``schema``, or the derived one."""
         if self.schema is not None:
-            return given_schema(self.schema)
-        derived: Json = avro_schema(t.Row(self.held(row).fields, nullable=self.null_written and direction == "write"))
+            return parse_schema_option(self.schema)
+        envelope = t.Row(self.envelope_row(row, use).fields, nullable=self.writes_nullable and direction == "write")
+        derived: Json = avro_schema(envelope, for_reading=direction == "read")
         return derived
 
-    def registered(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
+    def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
         """The record's full name and the schema that a sink registers."""
-        del client
         from kdsl.registry import RegisteredSchema
 
         schema = self.table_schema(row, "write")
-        return record_name(schema), RegisteredSchema(text_of(schema))
+        return record_name(schema), RegisteredSchema(schema_text(schema))
 
-    def misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
+    def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
         """Why rows cannot be read, or written, with a registered schema; see `RegistryFormat`."""
         from kdsl_formats._registry.references import whole_schema
 
         try:
             whole = whole_schema(client, schema)
             if direction == "read":
-                return "; ".join(misfits(whole, self.held(row), self.table_schema(row, "read")))
-            AvroEncoder(whole, self.held(row))
+                return "; ".join(find_misfits(whole, self.envelope_row(row), self.table_schema(row, "read")))
+            AvroEncoder(whole, self.envelope_row(row))
         except AvroTypeError as e:
             return str(e)
         return ""
@@ -111,19 +118,26 @@ class _Decoder:
     def __init__(self, chosen: AvroRegistryFormat, row: t.Row, use: Use) -> None:
         self._format, self._row, self._use = chosen, row, use
         self._reader: FramedReader | None = None
+        self._extract_rows = chosen.row_extractor(row, use)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read an array of messages; see `kdsl.formats.Decoder`."""
         chosen = self._format
         if self._reader is None:  # a plan is looked at where there is no registry
-            registry = chosen.required_registry(self._use)
-            self._reader = FramedReader(registry, chosen.held(self._row), chosen.table_schema(self._row, "read"))
+            registry = chosen.require_registry(self._use)
+            self._reader = FramedReader(
+                registry,
+                chosen.envelope_row(self._row, self._use),
+                chosen.table_schema(self._row, "read", self._use),
+                has_rows=chosen.has_rows,
+                find_undeclared_columns=lambda schema: chosen.find_undeclared_columns(self._row, schema),
+            )
         if chosen.empty_is_null:
             empty = pc.equal(pc.binary_length(messages), 0)
             if pc.any(empty).as_py():
                 messages = pc.if_else(pc.fill_null(empty, True), pa.scalar(None, pa.binary()), messages)
-        found, ids = self._reader.read(messages)
-        return with_ids(chosen.opened(found), ids, self._use.metadata)
+        decoded, ids = self._reader.read(messages)
+        return with_schema_ids(self._extract_rows(decoded), ids, self._use.metadata)
 
 
 class _Encoder:
@@ -136,12 +150,12 @@ class _Encoder:
         chosen = self._format
         if self._writer is None:
             self._writer = FramedWriter(
-                chosen.required_registry(self._use),
-                chosen.held(self._row),
+                chosen.require_registry(self._use),
+                chosen.envelope_row(self._row),
                 chosen.table_schema(self._row, "write"),
                 lambda record: chosen.subject_of(self._use, record),
                 register=chosen.auto_register,
                 normalize=chosen.normalize,
                 latest=chosen.use_latest_version,
             )
-        return self._writer.write(chosen.closed(self._row, rows, kinds))
+        return self._writer.write(chosen.wrap_rows(self._row, rows, kinds))

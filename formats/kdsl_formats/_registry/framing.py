@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 from kdsl.formats import BadRecord, Decoded
 
 Ids = npt.NDArray[np.int64]
-Places = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.int64]
 
 HEADER = 5
 NO_ID = -1
 _SHIFTS = np.array([24, 16, 8, 0], dtype=np.int64)
 
 
-def split(messages: pa.BinaryArray) -> tuple[Ids, pa.BinaryArray, tuple[BadRecord, ...]]:
+def split_frames(messages: pa.BinaryArray) -> tuple[Ids, pa.BinaryArray, tuple[BadRecord, ...]]:
     """Take the frames off messages.
 
     Args:
@@ -38,14 +38,14 @@ def split(messages: pa.BinaryArray) -> tuple[Ids, pa.BinaryArray, tuple[BadRecor
     _, buffer, data = messages.buffers()
     if not count or not framed.any():
         offsets = np.zeros(count + 1, dtype=np.int32)
-        heads = np.zeros((0, HEADER), dtype=np.uint8)
+        headers = np.zeros((0, HEADER), dtype=np.uint8)
     else:
         offsets = np.frombuffer(buffer, np.int32)[messages.offset : messages.offset + count + 1]
         starts = offsets[:-1][framed].astype(np.int64)
-        heads = np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(HEADER)]
-        ids[framed] = (heads[:, 1:].astype(np.int64) << _SHIFTS).sum(axis=1)
+        headers = np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(HEADER)]
+        ids[framed] = (headers[:, 1:].astype(np.int64) << _SHIFTS).sum(axis=1)
     magic = np.zeros(count, dtype=np.int64)
-    magic[framed] = heads[:, 0]
+    magic[framed] = headers[:, 0]
     ids[magic != 0] = NO_ID
     wrong = np.flatnonzero((ids == NO_ID) & (lengths >= 0))
     bad = tuple(BadRecord(int(i), _reason(int(lengths[i]), int(magic[i]))) for i in wrong)
@@ -53,7 +53,7 @@ def split(messages: pa.BinaryArray) -> tuple[Ids, pa.BinaryArray, tuple[BadRecor
 
 
 def _bodies(offsets: npt.NDArray[np.int32], data: pa.Buffer | None, ids: Ids) -> pa.BinaryArray:
-    """What stands behind the frames; null where there is none."""
+    """The bytes after the frames; null where there is no frame."""
     count = len(ids)
     cuts = np.repeat(offsets, 2)[: 2 * count + 1]  # each message as two: its frame, its body
     cuts[1::2] = np.minimum(cuts[1::2] + HEADER, offsets[1:])
@@ -63,36 +63,37 @@ def _bodies(offsets: npt.NDArray[np.int32], data: pa.Buffer | None, ids: Ids) ->
 
 
 def _reason(length: int, magic: int) -> str:
+    """Why a message has no frame."""
     frame = "the frame of a schema registry (a zero byte and the four bytes of a schema's id)"
     if length < HEADER:
         return f"the message has {length} byte{'' if length == 1 else 's'}, which is less than {frame}"
     return f"the message begins with the byte {magic}, and not with {frame}"
 
 
-def joined(id: int, bodies: pa.BinaryArray) -> pa.BinaryArray:  # noqa: A002  # its name in the registry
+def add_frames(id: int, bodies: pa.BinaryArray) -> pa.BinaryArray:  # noqa: A002  # its name in the registry
     """Bodies in the frame of a schema; a null body is a null message."""
     header = pa.scalar(b"\0" + id.to_bytes(4, "big"), pa.binary())
     return pc.binary_join_element_wise(header, bodies, pa.scalar(b"", pa.binary()))
 
 
-def groups(ids: Ids) -> Iterator[tuple[int, Places | None]]:
-    """The ids, each with the places of its messages, ascending; None where all messages have it."""
+def group_by_id(ids: Ids) -> Iterator[tuple[int, Positions | None]]:
+    """The ids, each with the positions of its messages, ascending; None where all messages have it."""
     if len(ids) and (ids == ids[0]).all():
         if ids[0] != NO_ID:
             yield int(ids[0]), None
         return
-    for one in np.unique(ids):
-        if one != NO_ID:
-            yield int(one), np.flatnonzero(ids == one)
+    for schema_id in np.unique(ids):
+        if schema_id != NO_ID:
+            yield int(schema_id), np.flatnonzero(ids == schema_id)
 
 
-def together(
-    parts: Sequence[tuple[Places | None, Decoded]], bad: Sequence[BadRecord], count: int, kind: pa.DataType
+def merge_groups(
+    parts: Sequence[tuple[Positions | None, Decoded]], bad: Sequence[BadRecord], count: int, kind: pa.DataType
 ) -> Decoded:
     """What was read of groups of messages, as if it had been read at once.
 
     Args:
-        parts: For each group the places of its messages (None is all), and what was read of them.
+        parts: For each group the positions of its messages (None is all), and what was read of them.
         bad: The messages that were in no group and failed.
         count: How many messages there were.
         kind: The type of the rows.
@@ -102,24 +103,25 @@ def together(
     failed = list(bad)
     rows: list[pa.Array] = []
     owners: list[npt.NDArray[Any]] = []
-    for places, found in parts:
-        of = np.arange(count) if places is None else places
-        failed += [BadRecord(int(of[one.index]), one.reason) for one in found.bad]
-        rows.append(found.rows)
-        owners.append(of if found.messages is None else of[np.asarray(found.messages)])
-    failed.sort(key=lambda one: one.index)
+    for indexes, decoded in parts:
+        message_indexes = np.arange(count) if indexes is None else indexes
+        failed += [BadRecord(int(message_indexes[record.index]), record.reason) for record in decoded.bad]
+        rows.append(decoded.rows)
+        owners.append(message_indexes if decoded.messages is None else message_indexes[np.asarray(decoded.messages)])
+    failed.sort(key=lambda record: record.index)
     if not rows:
         return Decoded(pa.array([], kind), pa.array([], pa.int64()), tuple(failed))
+    infinite = sum(decoded.infinite for _, decoded in parts)
     owner = np.concatenate(owners)
     whole = pa.concat_arrays(rows)
     if len(rows) > 1:
         order = np.argsort(owner, kind="stable")
         whole, owner = whole.take(pa.array(order)), owner[order]
-    return Decoded(whole, pa.array(owner, pa.int64()), tuple(failed))
+    return Decoded(whole, pa.array(owner, pa.int64()), tuple(failed), infinite=infinite)
 
 
-def with_ids(decoded: Decoded, ids: Ids, wanted: Iterable[str]) -> Decoded:
-    """What was decoded, with the metadata that is wanted: the ids of the schemas."""
+def with_schema_ids(decoded: Decoded, ids: Ids, wanted: Iterable[str]) -> Decoded:
+    """Add the ids of the schemas as the metadata that a use needs."""
     keys = tuple(wanted)
     if not keys:
         return decoded

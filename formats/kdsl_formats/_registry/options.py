@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from kdsl.client.properties import Properties, Value
+from kdsl.client_settings.properties import Properties, Value
 from kdsl.cluster import Registry
 from kdsl.errors import KdslError, Problem
 from kdsl.formats import Direction, Format, Use
@@ -18,7 +18,7 @@ from kdsl.types import model as t
 if TYPE_CHECKING:
     from kdsl.registry import RegisteredSchema, RegistryClient
 
-_OLDER = "schema-registry."
+_OLD_PREFIX = "schema-registry."
 _OWN = (
     "ssl.keystore.location",
     "ssl.keystore.password",
@@ -33,14 +33,15 @@ NO_REGISTRY = "registry-missing"
 
 
 def _option(key: str, doc: str, **more: Any) -> Any:
-    return option(key, doc, aliases=(f"{_OLDER}{key}",), **more)
+    """Declare an option that also has an older key."""
+    return option(key, doc, aliases=(f"{_OLD_PREFIX}{key}",), **more)
 
 
-def _over(given: Properties, own: Properties) -> Properties:
+def _merge_settings(cluster_settings: Properties, own: Properties) -> Properties:
     """The cluster's settings with the format's over them; a login of the format's replaces the cluster's whole."""
     if any(is_login(name) for name in own):
-        given = Properties({name: value for name, value in given.items() if not is_login(name)})
-    return given.merged(own)
+        cluster_settings = Properties({name: value for name, value in cluster_settings.items() if not is_login(name)})
+    return cluster_settings.merge(own)
 
 
 class RegistryFormat(Format):
@@ -72,7 +73,7 @@ class RegistryFormat(Format):
     )
     auto_register: bool = option(
         "auto-register",
-        "Write: whether a schema that does not stand under the subject is registered there; otherwise it is an error.",
+        "Write: whether a schema that is not registered under the subject is; otherwise it is an error.",
         default=True,
     )
     use_latest_version: bool = option(
@@ -119,46 +120,52 @@ class RegistryFormat(Format):
         "properties.*",
         "Settings of the registry's client by Java's names (`properties.http.read.timeout.ms`).",
         default=Properties(),
-        aliases=(f"{_OLDER}properties.*",),
+        aliases=(f"{_OLD_PREFIX}properties.*",),
     )
 
-    def registry(self, given: Registry | None) -> Registry | None:
+    def registry(self, cluster_registry: Registry | None) -> Registry | None:
         """The registry of a use: the format's own settings, over those of the cluster's where it is the same one.
 
         A login of the cluster's registry goes to no other address.
         """
         own = Properties(self._settings())
         if self.url is None:
-            return None if given is None or not given.url else Registry(given.url, _over(given.properties, own))
+            return (
+                None
+                if cluster_registry is None or not cluster_registry.url
+                else Registry(cluster_registry.url, _merge_settings(cluster_registry.properties, own))
+            )
         mine = Registry(self.url.reveal() if isinstance(self.url, Secret) else self.url, own)
-        if given is None:
+        if cluster_registry is None:
             return mine
-        if given.url == mine.url:
-            return Registry(mine.url, _over(given.properties, mine.properties))
-        login = {name: text for name, text in given.properties.items() if name.startswith("sasl.")}
-        return Registry(mine.url, Properties(login).merged(mine.properties))
+        if cluster_registry.url == mine.url:
+            return Registry(mine.url, _merge_settings(cluster_registry.properties, mine.properties))
+        login = {name: text for name, text in cluster_registry.properties.items() if name.startswith("sasl.")}
+        return Registry(mine.url, Properties(login).merge(mine.properties))
 
     def _settings(self) -> dict[str, Value]:
+        """The client settings of the format's own options."""
         named = {key: getattr(self, key.replace(".", "_").replace("-", "_")) for key in _OWN}
         return {**self.properties, **{key: value for key, value in named.items() if value is not None}}
 
-    def required_registry(self, use: Use) -> Registry:
+    def require_registry(self, use: Use) -> Registry:
         """The registry of a use.
 
         Raises:
-            KdslError: There is none.
+            KdslError: There is no registry.
         """
-        found = self.registry(use.registry)
-        if found is None:
+        registry = self.registry(use.registry)
+        if registry is None:
             raise KdslError(str(self._no_registry()))
-        return found
+        return registry
 
     def check_registry(self, registry: Registry | None) -> Iterable[Problem]:
         """Rule SR-5, and the settings of the client."""
-        found = self.registry(registry)
-        return (self._no_registry(),) if found is None else registry_problems(found)
+        resolved = self.registry(registry)
+        return (self._no_registry(),) if resolved is None else registry_problems(resolved)
 
     def _no_registry(self) -> Problem:
+        """The problem of a format without a registry."""
         return Problem(
             NO_REGISTRY,
             f"{self.title} needs a schema registry: it has no 'url', and the cluster has no registry",
@@ -168,18 +175,17 @@ class RegistryFormat(Format):
 
     def check_use(self, row: Any, use: Use, direction: Direction) -> Iterable[Problem]:
         """Rule SR-3: the subject of a sink is known."""
-        del row
-        if direction == "write" and self.subject is None and self.named_after("topic") and len(use.topics) != 1:
+        if direction == "write" and self.subject is None and self.names_subject_after("topic") and len(use.topics) != 1:
             topics = f"{len(use.topics)} topics" if use.topics else "a pattern of topics"
             yield Problem(
                 "registry-subject",
-                f"{self.title} registers its schema under a subject that is called after the topic, but the table has "
+                f"{self.title} registers its schema under a subject that is named after the topic, but the table has "
                 f"{topics}",
                 "name one topic, or the 'subject', or set 'subject-name-strategy' to 'record'",
             )
 
-    def named_after(self, what: Literal["topic", "record"]) -> bool:
-        """Whether a subject that is not given is called after the topic, or the record (or both)."""
+    def names_subject_after(self, what: Literal["topic", "record"]) -> bool:
+        """Whether a derived subject is named after the topic, or the record (or both)."""
         return what in self.subject_name_strategy.split("-")
 
     def subject_of(self, use: Use, record: str) -> str:
@@ -197,26 +203,26 @@ class RegistryFormat(Format):
         if self.subject_name_strategy == "record":
             return record
         if len(use.topics) != 1:
-            raise KdslError("; ".join(str(told) for told in self.check_use(None, use, "write")))
-        return f"{use.topics[0]}-{record if self.named_after('record') else use.side}"
+            raise KdslError("; ".join(str(problem) for problem in self.check_use(None, use, "write")))
+        return f"{use.topics[0]}-{record if self.names_subject_after('record') else use.side}"
 
     @abstractmethod
-    def registered(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
+    def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
         """The full name of what a sink writes, and the schema that it registers.
 
         Raises:
-            RegistryError: The registry lacks what the schema makes use of, does not answer, or refuses.
+            RegistryError: The registry lacks a schema that this one refers to, does not answer, or refuses.
         """
 
     @abstractmethod
-    def misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
+    def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
         """Why rows of a type cannot be read, or written, with a registered schema; empty where they can.
 
         Raises:
-            RegistryError: The registry lacks what the schema makes use of, does not answer, or refuses.
+            RegistryError: The registry lacks a schema that this one refers to, does not answer, or refuses.
         """
 
-    def own_problems(self, *, named: bool, direction: Direction) -> Iterator[Problem]:
+    def option_problems(self, *, named: bool, direction: Direction) -> Iterator[Problem]:
         """Combinations of the options that contradict each other.
 
         Args:
@@ -232,13 +238,13 @@ class RegistryFormat(Format):
                 "name one",
                 "keep one of 'subject' and 'subject-name-strategy'",
             )
-        elif self.named_after("record") and not named:
+        elif self.names_subject_after("record") and not named:
             yield Problem(
                 "registry-subject",
-                f"{self.title} calls the subject after the record (subject-name-strategy "
+                f"{self.title} names the subject after the record (subject-name-strategy "
                 f"{self.subject_name_strategy!r}), but a schema that is derived from a table has the same name in "
                 "every table",
-                "give the 'schema' with its name, or the 'subject'",
+                "set 'schema', which has its own name, or 'subject'",
             )
         if self.use_latest_version and named:
             yield Problem(

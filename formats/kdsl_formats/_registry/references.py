@@ -1,4 +1,4 @@
-"""Avro schemas that make use of others in the registry, as one schema by itself."""
+"""Avro schemas that refer to others in the registry, as one self-contained schema."""
 
 from __future__ import annotations
 
@@ -8,100 +8,103 @@ from typing import Any
 from kdsl.registry.client import RegistryClient
 from kdsl.registry.model import RegisteredSchema
 from kdsl_formats._avro.model import AvroTypeError, Json, json_of
-from kdsl_formats._avro.schema import parsed
+from kdsl_formats._avro.schema import parse_schema
 
 AVRO = "AVRO"
-_NAMED = ("record", "error", "enum", "fixed")
+_NAMED_TYPES = ("record", "error", "enum", "fixed")
 
 
 def whole_schema(client: RegistryClient, schema: RegisteredSchema) -> Json:
-    """The JSON of a registered schema, with the schemas that it makes use of where they are first used.
+    """The JSON of a registered schema, with the schemas that it refers to put in where they are first used.
 
     Raises:
-        AvroTypeError: It is no Avro schema, or one that is used is not there.
-        RegistryError: What it makes use of cannot be had.
+        AvroTypeError: It is not an Avro schema, or a schema that it refers to is missing.
+        RegistryError: A schema that it refers to cannot be fetched.
     """
     if schema.kind != AVRO:
-        raise AvroTypeError("", f"it is a schema of the kind {schema.kind}, and not of Avro")
+        raise AvroTypeError("", f"it is a schema of the type {schema.kind}, and not of Avro")
     if not schema.references:
-        return parsed(schema.text)  # type: ignore[no-any-return]
+        return parse_schema(schema.text)  # type: ignore[no-any-return]
     definitions: dict[str, Any] = {}
     for used in client.references(schema).values():
         _collect(json_of(used.text), "", definitions)
-    found: Json = _Inlining(definitions).inlined(json_of(schema.text), "")
-    return found
+    schema_json: Json = _Inliner(definitions).inline(json_of(schema.text), "")
+    return schema_json
 
 
 def _namespace(schema: Mapping[str, Any], outer: str) -> str:
+    """The namespace of a definition inside another namespace."""
     name = str(schema.get("name", ""))
     if "." in name:
         return name.rpartition(".")[0]
-    given = schema.get("namespace")
-    return given if isinstance(given, str) else outer
+    namespace = schema.get("namespace")
+    return namespace if isinstance(namespace, str) else outer
 
 
-def _full(name: str, namespace: str) -> str:
+def _full_name(name: str, namespace: str) -> str:
+    """A name with its namespace."""
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
-def _collect(schema: Any, namespace: str, found: dict[str, Any]) -> None:
+def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
     """All named types that a schema defines, by their full names, each with its namespace written out."""
     if isinstance(schema, list):
         for branch in schema:
-            _collect(branch, namespace, found)
+            _collect(branch, namespace, definitions)
     elif isinstance(schema, Mapping):
         kind = schema.get("type")
-        if kind in _NAMED:
+        if kind in _NAMED_TYPES:
             inner = _namespace(schema, namespace)
             short = str(schema.get("name", "")).rpartition(".")[2]
-            found.setdefault(_full(short, inner), {**schema, "name": short, "namespace": inner})
+            definitions.setdefault(_full_name(short, inner), {**schema, "name": short, "namespace": inner})
             namespace = inner
             for field in schema.get("fields") or ():
-                _collect(field.get("type") if isinstance(field, Mapping) else None, namespace, found)
+                _collect(field.get("type") if isinstance(field, Mapping) else None, namespace, definitions)
         elif not isinstance(kind, str):
-            _collect(kind, namespace, found)
+            _collect(kind, namespace, definitions)
         for key in ("items", "values"):
-            _collect(schema.get(key), namespace, found)
+            _collect(schema.get(key), namespace, definitions)
 
 
-class _Inlining:
-    """Puts definitions in the place of the first use of their names; later uses stay names."""
+class _Inliner:
+    """Replaces the first use of each name by its definition; later uses stay names."""
 
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
         self._defined: set[str] = set()
 
-    def inlined(self, schema: Any, namespace: str) -> Any:
+    def inline(self, schema: Any, namespace: str) -> Any:
+        """A schema with definitions put in, inside a namespace."""
         if isinstance(schema, str):
-            full = schema if schema in self._definitions else _full(schema, namespace)
+            full = schema if schema in self._definitions else _full_name(schema, namespace)
             if full in self._definitions and full not in self._defined:
-                return self.inlined(self._definitions[full], "")
+                return self.inline(self._definitions[full], "")
             return full if full in self._definitions else schema
         if isinstance(schema, list):
-            return [self.inlined(branch, namespace) for branch in schema]
+            return [self.inline(branch, namespace) for branch in schema]
         if not isinstance(schema, Mapping):
             return schema
         kind = schema.get("type")
-        made = dict(schema)
-        if kind in _NAMED:
+        copy = dict(schema)
+        if kind in _NAMED_TYPES:
             inner = _namespace(schema, namespace)
-            full = _full(str(schema.get("name", "")).rpartition(".")[2], inner)
+            full = _full_name(str(schema.get("name", "")).rpartition(".")[2], inner)
             if full in self._defined:
                 return full
             self._defined.add(full)
             if "fields" in schema:
-                made["fields"] = [
-                    {**field, "type": self.inlined(field.get("type"), inner)} for field in schema["fields"]
+                copy["fields"] = [
+                    {**field, "type": self.inline(field.get("type"), inner)} for field in schema["fields"]
                 ]
-            return made
+            return copy
         if kind is not None:
-            made["type"] = kind if kind in ("array", "map") else self.inlined(kind, namespace)
+            copy["type"] = kind if kind in ("array", "map") else self.inline(kind, namespace)
         for key in ("items", "values"):
             if key in schema:
-                made[key] = self.inlined(schema[key], namespace)
-        if isinstance(made.get("type"), Mapping | list) and set(made) == {"type"}:
-            return made["type"]
-        return made
+                copy[key] = self.inline(schema[key], namespace)
+        if isinstance(copy.get("type"), Mapping | list) and set(copy) == {"type"}:
+            return copy["type"]
+        return copy
 
 
 __all__ = ["AVRO", "AvroTypeError", "whole_schema"]

@@ -13,7 +13,7 @@ def parse_base64(text: str) -> bytes:
     """Read base64: padded groups of four, with blanks before a group and at the end; a padded group may be followed.
 
     Raises:
-        ValueError: The text is no base64.
+        ValueError: The string is not base64.
     """
     if len(text) % 4 or "=" in text[:-2]:
         return _read_groups(text)
@@ -24,10 +24,11 @@ def parse_base64(text: str) -> bytes:
 
 
 def _read_groups(text: str) -> bytes:
-    parts, place = [], 0
-    while found := _GROUP.match(text, place):
-        parts.append(base64.b64decode(found[1]))
-        place = found.end()
-    if not _REST.fullmatch(text, place):
-        raise ValueError("no base64")
+    """Read groups of four letters, as Jackson does."""
+    parts, position = [], 0
+    while match := _GROUP.match(text, position):
+        parts.append(base64.b64decode(match[1]))
+        position = match.end()
+    if not _REST.fullmatch(text, position):
+        raise ValueError("not base64")
     return b"".join(parts)

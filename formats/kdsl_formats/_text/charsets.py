@@ -90,7 +90,7 @@ IBM866 cp866 cp866 ibm-866
 IBM869 cp869 cp-gr cp869 ibm-869
 """
 _EBCDIC = frozenset({"cp037", "cp500", "cp1026", "cp1140"})
-_NOT_ASCII = re.compile(r"utf-16|utf-32|iso2022|cp037|cp500|cp1026|cp1140")  # whose bytes below 128 are no ASCII
+_NOT_ASCII = re.compile(r"utf-16|utf-32|iso2022|cp037|cp500|cp1026|cp1140")  # whose bytes below 128 are not ASCII
 _MARKED = {
     "UTF-16": ((codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF16_LE, "utf-16-le")),
     "UTF-32": ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-32-le")),
@@ -114,11 +114,11 @@ class Charset:
 
     @property
     def keeps_ascii(self) -> bool:
-        """Whether bytes below 128, in a text that has no others, are ASCII."""
+        """Whether bytes below 128, in a string that has no others, are ASCII."""
         return not _NOT_ASCII.match(self.codec)
 
     def decode(self, data: bytes) -> str:
-        """The text of some bytes; what is no text becomes U+FFFD, as in Java."""
+        """Decode bytes; invalid ones become U+FFFD, as in Java."""
         codec = self.codec
         for mark, marked in _MARKED.get(self.name, ()):
             if data.startswith(mark):
@@ -130,7 +130,7 @@ class Charset:
         return text.replace("\x85", "\n") if codec in _EBCDIC else text
 
     def encode(self, text: str) -> bytes:
-        """The bytes of a text; a UTF-16 text begins with a mark, as in Java.
+        """The bytes of a string; a UTF-16 text begins with a mark, as in Java.
 
         Raises:
             ValueError: The charset lacks a character.
@@ -138,7 +138,7 @@ class Charset:
         return (codecs.BOM_UTF16_BE if self.name == "UTF-16" and text else b"") + self.bare(text)
 
     def bare(self, text: str) -> bytes:
-        """The bytes of a text that stands behind another one, so without a mark.
+        """The bytes of a string that follows another one, so without a byte order mark.
 
         Raises:
             ValueError: The charset lacks a character.
@@ -153,12 +153,12 @@ class Charset:
 
 @cache
 def charset(name: str) -> Charset | None:
-    """The charset of a Java name; None when there is none, or Python cannot read it."""
-    found = _BY_NAME.get(name.lower())
-    return Charset(*found) if found else None
+    """The charset of a Java name; None when it is unknown, or Python has no codec for it."""
+    entry = _BY_NAME.get(name.lower())
+    return Charset(*entry) if entry else None
 
 
 def unknown_charset(name: str) -> str:
-    """What to write instead of a name that is no charset's."""
+    """What to write instead of an unknown name of a charset."""
     names = [entry[0] for entry in _ENTRIES]
-    return f"give the name of a charset as Java spells it, as UTF-8, ISO-8859-1 or GBK{nearest(name, names)}"
+    return f"write the name of a charset as Java spells it, such as UTF-8, ISO-8859-1 or GBK{nearest(name, names)}"

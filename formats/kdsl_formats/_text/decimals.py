@@ -1,4 +1,4 @@
-"""Whole columns of decimals to texts, by kernels alone; NULL stays NULL."""
+"""Whole columns of decimals to strings, by kernels alone; NULL stays NULL."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ _PLAIN_SCALE = 6  # up to this scale Arrow writes all decimals plainly
 
 
 def decimals(values: pa.Array, *, plain: bool) -> pa.StringArray:
-    """Decimals as `numbers.decimal_text` writes them one by one.
+    """Decimals as `numbers.format_decimal` writes them one by one.
 
     Args:
         values: A decimal128 array.
         plain: Whether to write all digits of the scale.
     """
     scale = values.type.scale
-    texts = pc.cast(values, pa.string()) if scale <= _PLAIN_SCALE else _with_point(_unscaled(values), scale)
+    strings = pc.cast(values, pa.string()) if scale <= _PLAIN_SCALE else _with_point(_to_digits(values), scale)
     if plain:
-        return texts
-    shortened = pc.ascii_rtrim(pc.ascii_rtrim(texts, characters="0"), characters=".") if scale else texts
-    digits = pc.ascii_ltrim(_unscaled(values), characters="-")
+        return strings
+    shortened = pc.ascii_rtrim(pc.ascii_rtrim(strings, characters="0"), characters=".") if scale else strings
+    digits = pc.ascii_ltrim(_to_digits(values), characters="-")
     bare = pc.ascii_rtrim(digits, characters="0")
     count = pc.cast(pc.binary_length(digits), pa.int64())
     cut = pc.subtract(count, pc.cast(pc.binary_length(bare), pa.int64()))
@@ -29,22 +29,22 @@ def decimals(values: pa.Array, *, plain: bool) -> pa.StringArray:
     scientific = pc.or_(pc.greater(cut, scale), pc.less(adjusted, -6))
     zero = pc.equal(digits, "0")
     shortened = pc.if_else(zero, "0", shortened)
-    place = np.flatnonzero(np.asarray(pc.and_not(scientific, zero).fill_null(False)))
-    if not len(place):
+    indexes = np.flatnonzero(np.asarray(pc.and_not(scientific, zero).fill_null(False)))
+    if not len(indexes):
         return shortened
-    some = pa.array(place)
-    bare, adjusted = bare.take(some), adjusted.take(some)
+    selected = pa.array(indexes)
+    bare, adjusted = bare.take(selected), adjusted.take(selected)
     first, rest = pc.utf8_slice_codeunits(bare, 0, 1), pc.utf8_slice_codeunits(bare, 1)
     mantissa = pc.if_else(pc.equal(rest, ""), first, pc.binary_join_element_wise(first, rest, "."))
-    sign = pc.if_else(pc.starts_with(texts.take(some), "-"), "-", "")
+    sign = pc.if_else(pc.starts_with(strings.take(selected), "-"), "-", "")
     mark = pc.if_else(pc.less(adjusted, 0), "E", "E+")
-    made = pc.binary_join_element_wise(sign, mantissa, mark, pc.cast(adjusted, pa.string()), "")
-    mask = np.zeros(len(texts), dtype=bool)
-    mask[place] = True
-    return pc.replace_with_mask(shortened, pa.array(mask), made)
+    scientific_strings = pc.binary_join_element_wise(sign, mantissa, mark, pc.cast(adjusted, pa.string()), "")
+    mask = np.zeros(len(strings), dtype=bool)
+    mask[indexes] = True
+    return pc.replace_with_mask(shortened, pa.array(mask), scientific_strings)
 
 
-def _unscaled(values: pa.Array) -> pa.StringArray:
+def _to_digits(values: pa.Array) -> pa.StringArray:
     """The digits of decimals without the point, with their sign."""
     whole = pa.Array.from_buffers(
         pa.decimal128(values.type.precision, 0), len(values), values.buffers(), offset=values.offset
@@ -52,8 +52,9 @@ def _unscaled(values: pa.Array) -> pa.StringArray:
     return pc.cast(whole, pa.string())
 
 
-def _with_point(texts: pa.StringArray, scale: int) -> pa.StringArray:
-    sign = pc.if_else(pc.starts_with(texts, "-"), "-", "")
-    digits = pc.utf8_lpad(pc.ascii_ltrim(texts, characters="-"), scale + 1, "0")
+def _with_point(strings: pa.StringArray, scale: int) -> pa.StringArray:
+    """Put the decimal point into strings of digits."""
+    sign = pc.if_else(pc.starts_with(strings, "-"), "-", "")
+    digits = pc.utf8_lpad(pc.ascii_ltrim(strings, characters="-"), scale + 1, "0")
     whole, part = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)
     return pc.binary_join_element_wise(sign, whole, ".", part, "")

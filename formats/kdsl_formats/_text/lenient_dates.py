@@ -1,13 +1,13 @@
 """Dates and times as Flink's CSV format reads them: ``java.sql.Date.valueOf`` and ``LocalTime.parse``.
 
-One value at a time; both raise ValueError for a text of another form. Units are those of `temporal`.
+One value at a time; both raise ValueError for a string of another form. Units are those of `temporal`.
 """
 
 from __future__ import annotations
 
 import re
 
-from kdsl.types.texts.temporal import days_of
+from kdsl.types.strings.temporal import day_number
 
 _DATE = re.compile(r"([+\d]\d{3})-(\+?\d|\d\d)-(\+?\d|\d\d)", re.UNICODE)
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{0,9}))?)?")
@@ -21,10 +21,10 @@ def parse_jdbc_date(text: str) -> int:
     Days before 1582-10-15 are days of the Julian calendar and keep their name, as in the reference: a 29 February of a
     year that only that calendar makes a leap year is an error, and the year 0 becomes the year 1.
     """
-    found = _DATE.fullmatch(text)
-    if not found or any(c > "\uffff" for c in text):
+    match = _DATE.fullmatch(text)
+    if not match or any(c > "\uffff" for c in text):
         raise ValueError("expected yyyy-MM-dd")
-    year, month, day = int(found[1]), int(found[2]), int(found[3])
+    year, month, day = int(match[1]), int(match[2]), int(match[3])
     if not 1 <= month <= 12 or not 1 <= day <= 31:
         raise ValueError("no such date")
     if (year, month, day) < _GREGORIAN:
@@ -35,11 +35,11 @@ def parse_jdbc_date(text: str) -> int:
             month, day = month + 1, day - longest
         elif (month, day) == (2, 29) and not _is_leap(max(year, 1)):
             raise ValueError("no such date")
-        return days_of(max(year, 1), month, day)
+        return day_number(max(year, 1), month, day)
     longest = 29 if month == 2 and _is_leap(year) else _LENGTHS[month - 1]
     if day > longest:
         month, day = month + 1, day - longest
-    return days_of(year, month, day)
+    return day_number(year, month, day)
 
 
 def _is_leap(year: int) -> bool:
@@ -48,10 +48,10 @@ def _is_leap(year: int) -> bool:
 
 def parse_local_time(text: str) -> int:
     """Read ``HH:mm[:ss[.fraction]]`` with up to nine digits of a fraction; there is no 24:00."""
-    found = _TIME.fullmatch(text)
-    if not found:
+    match = _TIME.fullmatch(text)
+    if not match:
         raise ValueError("expected HH:mm[:ss[.fraction]]")
-    hour, minute, second = int(found[1]), int(found[2]), int(found[3] or 0)
+    hour, minute, second = int(match[1]), int(match[2]), int(match[3] or 0)
     if hour > 23 or minute > 59 or second > 59:
         raise ValueError("no such time")
-    return ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + int((found[4] or "").ljust(9, "0"))
+    return ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + int((match[4] or "").ljust(9, "0"))

@@ -15,7 +15,7 @@ from kdsl_formats._avro.schema import avro_schema, avro_type_problems
 from kdsl_formats.avro.json_decoder import JsonBodyDecoder
 from kdsl_formats.avro.json_encoder import JsonBodyEncoder
 
-MILLIS = 3  # digits behind the second
+MILLIS = 3  # digits of a second
 
 
 class Avro(Format):
@@ -30,19 +30,19 @@ class Avro(Format):
     BYTES ``bytes``, DECIMAL ``bytes`` (decimal), DATE ``int`` (date), TIME ``int`` (time-millis), TIMESTAMP ``long``
     (timestamp-millis), ARRAY ``array``, MAP and MULTISET ``map``, ROW ``record``. TIME has three digits at most, so has
     TIMESTAMP; TIMESTAMP_LTZ has no form. With ``timestamp_mapping.legacy=false`` TIMESTAMP is ``local-timestamp-…`` and
-    TIMESTAMP_LTZ ``timestamp-…``, both with up to six digits, but not inside of an ARRAY or MAP, where the legacy
+    TIMESTAMP_LTZ ``timestamp-…``, both with up to six digits, but not inside an ARRAY or MAP, where the legacy
     mapping stays.
 
-    Traps of the reference, kept so that both read what either writes:
+    Traps of Flink's format, kept for compatibility:
 
     - A timestamp of four to six digits is declared in microseconds and written in **milliseconds**; the other digits
       are cut. A reader that trusts the schema is off by a factor of 1000. `micros` does what the schema says.
     - TIMESTAMP(0) keeps milliseconds.
-    - Bytes behind the body are ignored; a body that ends early is an error. There is no option to ignore errors.
+    - Bytes after the body are ignored; a body that ends early is an error. There is no option to ignore errors.
     - The entries of a map are written in the order of Java's HashMap.
 
     With ``encoding=json`` a message is Avro's JSON: ``{"id":1,"name":{"string":"bob"}}``, where a value of a nullable
-    column has its type around it, and bytes are a text of the characters U+0000 to U+00FF.
+    column has its type around it, and bytes are a string of the characters U+0000 to U+00FF.
     """
 
     identifier = "avro"
@@ -68,7 +68,7 @@ class Avro(Format):
     )
     codec: str = option(
         "codec",
-        "How files are compressed; messages are not, so it means nothing here.",
+        "How files are compressed; it has no effect on messages.",
         default="snappy",
     )
 
@@ -78,9 +78,9 @@ class Avro(Format):
         if self.legacy_timestamps or self.micros:
             return
         for field in row.fields:
-            fine = next(_micros(field.type), None)
+            fine = next(_microsecond_types(field.type), None)
             if fine is not None:
-                yield _cut(field.name, fine, direction)
+                yield _lossy_problem(field.name, fine, direction)
 
     def prunable(self) -> bool:
         """Values are found by their position, so all columns must be known."""
@@ -88,7 +88,7 @@ class Avro(Format):
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        row = _present(row)
+        row = _not_null_row(row)
         schema = avro_schema(row, legacy_timestamps=self.legacy_timestamps)
         if self.encoding.lower() == "json":
             return JsonBodyDecoder(schema, row, exact_units=self.micros)
@@ -96,30 +96,31 @@ class Avro(Format):
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""
-        row = _present(row)
+        row = _not_null_row(row)
         schema = avro_schema(row, legacy_timestamps=self.legacy_timestamps)
         if self.encoding.lower() == "json":
             return JsonBodyEncoder(schema, row, exact_units=self.micros)
         return AvroEncoder(schema, row, exact_units=self.micros)
 
 
-def _present(row: t.Row) -> t.Row:
-    """The type of the rows themselves, none of which is NULL."""
-    made = row.as_nullable(False)
-    assert isinstance(made, t.Row)
-    return made
+def _not_null_row(row: t.Row) -> t.Row:
+    """The type of the rows themselves, which are not NULL."""
+    row_type = row.as_nullable(False)
+    assert isinstance(row_type, t.Row)
+    return row_type
 
 
-def _micros(kind: t.DataType) -> Iterator[t.DataType]:
+def _microsecond_types(kind: t.DataType) -> Iterator[t.DataType]:
     """The timestamps in a type that are declared in microseconds."""
     if isinstance(kind, t.Timestamp | t.TimestampLtz) and kind.precision > MILLIS:
         yield kind
     elif isinstance(kind, t.Row):
         for child in t.children(kind):
-            yield from _micros(child)
+            yield from _microsecond_types(child)
 
 
-def _cut(column: str, kind: t.DataType, direction: Direction) -> Problem:
+def _lossy_problem(column: str, kind: t.DataType, direction: Direction) -> Problem:
+    """The warning of a timestamp that loses digits."""
     how = "reads its number as milliseconds" if direction == "read" else "writes it in milliseconds, and cuts the rest"
     return Problem(
         "avro-micros",

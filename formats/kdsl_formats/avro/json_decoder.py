@@ -1,6 +1,6 @@
 """Avro's JSON to rows, one message after the other.
 
-A value of a union has the name of its type around it; bytes are a text of the characters U+0000 to U+00FF.
+A value of a union has the name of its type around it; bytes are a string of the characters U+0000 to U+00FF.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import pyarrow as pa
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl.types.texts.numbers import exact, parse_double, to_float
+from kdsl.types.strings.numbers import parse_double, parse_exact, to_float
 from kdsl_formats._avro.model import Json, Type, schema_type
 from kdsl_formats._avro.reference_decoder import BodyError
-from kdsl_formats._avro.resolution import Entries, Items, Null, Record, Scalar, Step, Union, conversion, resolve
-from kdsl_formats._columns.doubts import Odd
-from kdsl_formats.json.document import Fractional, Integer, clean, parse
+from kdsl_formats._avro.resolution import Entries, Items, Null, Record, Scalar, Step, Union, converter_of, resolve
+from kdsl_formats._columns.fallback import FallbackRows
+from kdsl_formats.json.document import Fractional, Integer, parse, replace_surrogates
 
-Reading = Callable[[Any], Any]
+ReadValue = Callable[[Any], Any]
 
 _BITS = {"int": 32, "long": 64}
-_MOST_DIGITS = 400  # of a number that is written out
-_NAMES = ("NaN", "Infinity", "-Infinity", "INF", "-INF")
+_MAX_CHARACTERS = 400  # of a number that is written out
+_NON_FINITE = ("NaN", "Infinity", "-Infinity", "INF", "-INF")
 
 
 class JsonBodyDecoder:
@@ -34,124 +34,129 @@ class JsonBodyDecoder:
     Args:
         schema: The schema of the rows.
         row: Their type.
-        exact_units: Whether timestamps are in the unit that the schema says.
+        exact_units: Whether timestamps are in the unit of the schema.
     """
 
     def __init__(self, schema: Json, row: t.Row, *, exact_units: bool) -> None:
         kind = schema_type(schema)
         self.type = arrow_type(row)
-        self._read = _reading(resolve(kind, kind, row, exact_units=exact_units), kind)
+        self._read = _reader_of(resolve(kind, kind, row, exact_units=exact_units), kind)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; a null one gives no row, what follows the row is not looked at."""
+        """Read an array of messages; a null one gives no row, and what follows the row is ignored."""
         held = np.flatnonzero(np.asarray(messages.is_valid()))
-        odd = Odd.read(messages, held, lambda message: [self._read(parse(message))])
-        return odd.decoded(self.type, len(messages))
+        fallback_rows = FallbackRows.read(messages, held, lambda message: [self._read(parse(message))])
+        return fallback_rows.to_decoded(self.type, len(messages))
 
 
-def _reading(step: Step, kind: Type) -> Reading:
+def _reader_of(step: Step, kind: Type) -> ReadValue:
     """What reads the JSON of a value; the type is that of the step on the wire."""
     match step:
         case Scalar():
-            return _scalar(step)
+            return _scalar_reader(step)
         case Union(branches=branches):
-            return _union([_reading(b, k) for b, k in zip(branches, kind.branches, strict=True)], kind)
+            return _union_reader([_reader_of(b, k) for b, k in zip(branches, kind.branches, strict=True)], kind)
         case Items(inner=inner, wire=wire):
-            return _items(_reading(inner, wire))
+            return _items_reader(_reader_of(inner, wire))
         case Entries(inner=inner, wire=wire):
-            return _entries(_reading(inner, wire))
+            return _entries_reader(_reader_of(inner, wire))
         case Record(steps=steps):
             fields = {f.name: f.type for f in kind.fields}
-            return _record({name: _reading(inner, fields[name]) for inner, name in steps if name is not None})
+            return _record_reader({name: _reader_of(inner, fields[name]) for inner, name in steps if name is not None})
         case Null():
             return lambda _value: None
     raise AssertionError(step)  # a schema that is derived from a table has nothing else
 
 
-def _expected(what: str, found: Any) -> BodyError:
+def _type_error(expected: str, value: Any) -> BodyError:
+    """The error of a JSON value of another kind than expected."""
     names = {dict: "an object", list: "an array", bool: "a boolean", type(None): "null"}
-    number = isinstance(found, Integer | Fractional)
-    told = "a number" if number else names.get(type(found), "a text")
-    return BodyError(f"expected {what}, found {told}")
+    number = isinstance(value, Integer | Fractional)
+    actual = "a number" if number else names.get(type(value), "a string")
+    return BodyError(f"expected {expected}, found {actual}")
 
 
-def _scalar(step: Scalar) -> Reading:
-    wire = _WIRE[step.wire]
+def _scalar_reader(step: Scalar) -> ReadValue:
+    """Reads a value without parts."""
+    read_wire = _READERS[step.wire]
     if step.target == "string":
-        return wire
-    convert = conversion(step)
+        return read_wire
+    convert = converter_of(step)
 
     def read(value: Any) -> Any:
-        found = wire(value)
+        wire_value = read_wire(value)
         try:
-            made = convert(found)
+            converted = convert(wire_value)
         except ValueError as e:
             raise BodyError(str(e)) from None
-        return to_float(made) if isinstance(step.column, t.Float) else made
+        return to_float(converted) if isinstance(step.column, t.Float) else converted
 
     return read
 
 
-def _boolean(value: Any) -> bool:
+def _read_boolean(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise _expected("a boolean", value)
+        raise _type_error("a boolean", value)
     return value
 
 
-def _whole(bits: int) -> Reading:
+def _integer_reader(bits: int) -> ReadValue:
+    """Reads an integer of some bits."""
+
     def read(value: Any) -> int:
         if not isinstance(value, Integer | Fractional):
-            raise _expected("a number", value)
-        if len(value) > _MOST_DIGITS:
-            raise BodyError(f"a number of {len(value)} characters is no number of {bits} bits")
+            raise _type_error("a number", value)
+        if len(value) > _MAX_CHARACTERS:
+            raise BodyError(f"a number of {len(value)} characters is not a number of {bits} bits")
         try:
-            number = exact(value)
+            number = parse_exact(value)
         except ArithmeticError:  # an exponent beyond every number
-            raise BodyError(f"{value} is no whole number of {bits} bits") from None
+            raise BodyError(f"{value} is not an integer of {bits} bits") from None
         if number.copy_abs() > 1 << bits or number != int(number):  # abs would round
-            raise BodyError(f"{value} is no whole number of {bits} bits")
+            raise BodyError(f"{value} is not an integer of {bits} bits")
         if not -1 << bits - 1 <= number < 1 << bits - 1:
-            raise BodyError(f"{value} is no whole number of {bits} bits")
+            raise BodyError(f"{value} is not an integer of {bits} bits")
         return int(number)
 
     return read
 
 
-def _floating(value: Any) -> float:
+def _read_float(value: Any) -> float:
     if isinstance(value, Integer | Fractional):
         return parse_double(value)
-    if isinstance(value, str) and value in _NAMES:
+    if isinstance(value, str) and value in _NON_FINITE:
         return float(value)
-    raise _expected("a number", value)
+    raise _type_error("a number", value)
 
 
-def _text(value: Any) -> str:
+def _read_string(value: Any) -> str:
     if not isinstance(value, str) or isinstance(value, Integer | Fractional):
-        raise _expected("a text", value)
-    return clean(value)
+        raise _type_error("a string", value)
+    return replace_surrogates(value)
 
 
-def _bytes(value: Any) -> bytes:
+def _read_bytes(value: Any) -> bytes:
     if not isinstance(value, str) or isinstance(value, Integer | Fractional):
-        raise _expected("a text", value)
+        raise _type_error("a string", value)
     try:
         return value.encode("iso-8859-1")
     except UnicodeEncodeError:
-        raise BodyError("a text of bytes holds a character above U+00FF") from None
+        raise BodyError("a string of bytes has a character above U+00FF") from None
 
 
-_WIRE: dict[str, Reading] = {
-    "boolean": _boolean,
-    "int": _whole(_BITS["int"]),
-    "long": _whole(_BITS["long"]),
-    "float": _floating,
-    "double": _floating,
-    "string": _text,
-    "bytes": _bytes,
+_READERS: dict[str, ReadValue] = {
+    "boolean": _read_boolean,
+    "int": _integer_reader(_BITS["int"]),
+    "long": _integer_reader(_BITS["long"]),
+    "float": _read_float,
+    "double": _read_float,
+    "string": _read_string,
+    "bytes": _read_bytes,
 }
 
 
-def _union(branches: list[Reading], kind: Type) -> Reading:
+def _union_reader(branches: list[ReadValue], kind: Type) -> ReadValue:
+    """Reads null, or an object with the name of a type."""
     names = {b.called: read for b, read in zip(kind.branches, branches, strict=True) if b.kind != "null"}
     nullable = len(names) < len(branches)
 
@@ -159,7 +164,7 @@ def _union(branches: list[Reading], kind: Type) -> Reading:
         if value is None and nullable:
             return None
         if not isinstance(value, dict) or len(value) != 1:
-            raise _expected(f"null or an object with the name of the type ({', '.join(names)})", value)
+            raise _type_error(f"null or an object with the name of the type ({', '.join(names)})", value)
         ((name, inside),) = value.items()
         if name not in names:
             raise BodyError(f"a union has no type {name!r}; it has {', '.join(names)}")
@@ -168,54 +173,60 @@ def _union(branches: list[Reading], kind: Type) -> Reading:
     return read
 
 
-def _items(inner: Reading) -> Reading:
+def _items_reader(inner: ReadValue) -> ReadValue:
+    """Reads an array."""
+
     def read(value: Any) -> list[Any]:
         if not isinstance(value, list):
-            raise _expected("an array", value)
-        made = []
+            raise _type_error("an array", value)
+        items = []
         for i, item in enumerate(value):
             try:
-                made.append(inner(item))
+                items.append(inner(item))
             except BodyError as e:
                 e.path.append(f"[{i}]")
                 raise
-        return made
+        return items
 
     return read
 
 
-def _entries(inner: Reading) -> Reading:
+def _entries_reader(inner: ReadValue) -> ReadValue:
+    """Reads a map."""
+
     def read(value: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, dict):
-            raise _expected("an object", value)
-        made: dict[str, Any] = {}
+            raise _type_error("an object", value)
+        entries: dict[str, Any] = {}
         for key, item in value.items():
             try:
-                made[clean(key)] = inner(item)
+                entries[replace_surrogates(key)] = inner(item)
             except BodyError as e:
                 e.path.append(f"[{key!r}]")
                 raise
-        return list(made.items())
+        return list(entries.items())
 
     return read
 
 
-def _record(fields: dict[str, Reading]) -> Reading:
+def _record_reader(fields: dict[str, ReadValue]) -> ReadValue:
+    """Reads a record, which must have exactly its fields."""
+
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise _expected("an object", value)
-        made = {}
+            raise _type_error("an object", value)
+        row = {}
         for name, inner in fields.items():
             if name not in value:
                 raise BodyError(f"the field {name!r} is missing")
             try:
-                made[name] = inner(value[name])
+                row[name] = inner(value[name])
             except BodyError as e:
                 e.path.append(f".{name}")
                 raise
         unknown = value.keys() - fields.keys()
         if unknown:
             raise BodyError(f"the schema has no field {', '.join(map(repr, sorted(unknown)))}")
-        return made
+        return row
 
     return read

@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from kdsl.formats import Encoded
 from kdsl.types import model as t
-from kdsl.types.texts.numbers import double_text, float_text
+from kdsl.types.strings.numbers import format_double, format_float
 from kdsl_formats._avro.model import Json, schema_type
 from kdsl_formats._avro.reference_decoder import BodyError
-from kdsl_formats._avro.reference_encoder import entries_of, is_present, wire_value
+from kdsl_formats._avro.reference_encoder import entries_in_order, require_value, wire_value
 from kdsl_formats._avro.target import ArrayOf, MapOf, Optional, RecordOf, Target, Value, target_of
-from kdsl_formats._columns.doubts import mended
-from kdsl_formats.json.reference_encoder import escaped
+from kdsl_formats._columns.fallback import write_fallback_rows
+from kdsl_formats.json.reference_encoder import escape
 
-Writing = Callable[[Any], str]
+WriteValue = Callable[[Any], str]
 
 
 class JsonBodyEncoder:
@@ -27,97 +27,99 @@ class JsonBodyEncoder:
     Args:
         schema: The schema of the rows.
         row: Their type.
-        exact_units: Whether timestamps are in the unit that the schema says.
+        exact_units: Whether timestamps are in the unit of the schema.
     """
 
     def __init__(self, schema: Json, row: t.Row, *, exact_units: bool) -> None:
-        self._write = _writing(target_of(schema_type(schema), row, exact_units=exact_units))
+        self._write = _writer_of(target_of(schema_type(schema), row, exact_units=exact_units))
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Write rows."""
-        return mended(rows, None, np.ones(len(rows), dtype=bool), lambda value: self._write(value).encode())
+        return write_fallback_rows(
+            rows, None, np.ones(len(rows), dtype=bool), lambda value: self._write(value).encode()
+        )
 
 
-def _writing(target: Target) -> Writing:
+def _writer_of(target: Target) -> WriteValue:
     """What writes a column's values."""
     match target:
         case Value():
-            text = _TEXTS[target.wire]
-            return lambda v: text(wire_value(target, is_present(v)))
+            text = _WRITERS[target.wire]
+            return lambda v: text(wire_value(target, require_value(v)))
         case Optional(inner=inner, null=null, name=name):
-            return _optional(_writing(inner), escaped(name), nullable=null is not None)
+            return _optional_writer(_writer_of(inner), escape(name), nullable=null is not None)
         case ArrayOf(inner=inner):
-            return _array(_writing(inner))
+            return _array_writer(_writer_of(inner))
         case MapOf(inner=inner):
-            return _map(_writing(inner))
+            return _map_writer(_writer_of(inner))
         case RecordOf(fields=fields):
-            return _record([(name, escaped(name), _writing(inner)) for name, inner in fields])
+            return _record_writer([(name, escape(name), _writer_of(inner)) for name, inner in fields])
     raise AssertionError(target)  # a schema that is derived from a table has nothing else
 
 
 def _name_or_number(text: str) -> str:
-    """The text of a floating number; what is no number is a text, as Jackson writes it."""
+    """A floating number as JSON; NaN and infinities are in quotes, as Jackson writes them."""
     return text if text[-1].isdigit() else f'"{text}"'
 
 
-_TEXTS: dict[str, Writing] = {
+_WRITERS: dict[str, WriteValue] = {
     "boolean": lambda v: "true" if v else "false",
     "int": str,
     "long": str,
-    "float": lambda v: _name_or_number(float_text(v)),
-    "double": lambda v: _name_or_number(double_text(v)),
-    "string": escaped,
-    "bytes": lambda v: escaped(v.decode("iso-8859-1")),
+    "float": lambda v: _name_or_number(format_float(v)),
+    "double": lambda v: _name_or_number(format_double(v)),
+    "string": escape,
+    "bytes": lambda v: escape(v.decode("iso-8859-1")),
 }
 
 
-def _optional(inner: Writing, name: str, *, nullable: bool) -> Writing:
+def _optional_writer(inner: WriteValue, name: str, *, nullable: bool) -> WriteValue:
     def write(value: Any) -> str:
         if value is None and nullable:
             return "null"
-        return f"{{{name}:{inner(is_present(value))}}}"
+        return f"{{{name}:{inner(require_value(value))}}}"
 
     return write
 
 
-def _array(inner: Writing) -> Writing:
+def _array_writer(inner: WriteValue) -> WriteValue:
     def write(value: Any) -> str:
-        made = []
-        for i, item in enumerate(is_present(value)):
+        items = []
+        for i, item in enumerate(require_value(value)):
             try:
-                made.append(inner(item))
+                items.append(inner(item))
             except BodyError as e:
                 e.path.append(f"[{i}]")
                 raise
-        return f"[{','.join(made)}]"
+        return f"[{','.join(items)}]"
 
     return write
 
 
-def _map(inner: Writing) -> Writing:
+def _map_writer(inner: WriteValue) -> WriteValue:
     def write(value: Any) -> str:
-        made = []
-        for key, item in entries_of(value):
+        entries = []
+        for key, item in entries_in_order(value):
             try:
-                made.append(f"{escaped(key)}:{inner(item)}")
+                entries.append(f"{escape(key)}:{inner(item)}")
             except BodyError as e:
                 e.path.append(f"[{key!r}]")
                 raise
-        return f"{{{','.join(made)}}}"
+        return f"{{{','.join(entries)}}}"
 
     return write
 
 
-def _record(fields: list[tuple[str, str, Writing]]) -> Writing:
+def _record_writer(fields: list[tuple[str, str, WriteValue]]) -> WriteValue:
     def write(value: Any) -> str:
-        is_present(value)
-        made = []
+        require_value(value)
+        fields_written = []
         for name, shown, inner in fields:
             try:
-                made.append(f"{shown}:{inner(value[name])}")
+                fields_written.append(f"{shown}:{inner(value[name])}")
             except BodyError as e:
                 e.path.append(f".{name}")
                 raise
-        return f"{{{','.join(made)}}}"
+        return f"{{{','.join(fields_written)}}}"
 
     return write

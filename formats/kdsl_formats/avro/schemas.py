@@ -1,8 +1,8 @@
-"""Avro schemas, for those who are no format: read and judged, derived from tables, and as tables."""
+"""Avro schemas, for modules outside the formats: read and checked, derived from tables, and as tables."""
 
 from __future__ import annotations
 
-from kdsl_formats._avro.model import MISSING, AvroTypeError, Json, Member, Type, json_of, schema_type
+from kdsl_formats._avro.model import MISSING, AvroTypeError, Json, RecordField, Type, json_of, schema_type
 from kdsl_formats._avro.resolution import default_of
 from kdsl_formats._avro.schema import MEMBER, avro_schema, row_of
 from kdsl_formats._registry.references import whole_schema
@@ -12,7 +12,7 @@ __all__ = [
     "MISSING",
     "AvroTypeError",
     "Json",
-    "Member",
+    "RecordField",
     "Type",
     "avro_schema",
     "default_of",

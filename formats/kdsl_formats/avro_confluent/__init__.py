@@ -1,4 +1,4 @@
-"""The format ``avro-confluent``: Avro whose schemas stand in a schema registry."""
+"""The format ``avro-confluent``: Avro whose schemas are in a schema registry."""
 
 from __future__ import annotations
 

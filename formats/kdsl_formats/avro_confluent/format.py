@@ -6,10 +6,10 @@ from kdsl_formats._registry.avro_format import AvroRegistryFormat
 
 
 class AvroConfluent(AvroRegistryFormat):
-    """Avro records whose schemas stand in a schema registry (Flink's format ``avro-confluent``).
+    """Avro records whose schemas are in a schema registry (Flink's format ``avro-confluent``).
 
     Read: each message names the schema that it was written with, which is resolved to the table's columns, by name:
-    fields that the table lacks are read over, nullable columns that the message lacks are NULL, numbers are widened.
+    fields that the table lacks are skipped, nullable columns that the message lacks are NULL, numbers are widened.
     Write: the schema is derived from the table, and registered when the first rows come.
 
     A null message gives no row; an empty one is an error. Types are those of the format ``avro`` with its legacy

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from kdsl_formats.cdc_json.canal import CanalJson
-from kdsl_formats.cdc_json.debezium import DebeziumJson
-from kdsl_formats.cdc_json.maxwell import MaxwellJson
-from kdsl_formats.cdc_json.ogg import OggJson
+from kdsl_formats.cdc_json.formats import CanalJson, DebeziumJson, MaxwellJson, OggJson
 
 __all__ = ["CanalJson", "DebeziumJson", "MaxwellJson", "OggJson"]

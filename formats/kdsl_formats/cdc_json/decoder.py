@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,300 +15,403 @@ import pyarrow.compute as pc
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Mask, Positions, bounds, pieces
-from kdsl_formats._columns.doubts import Odd, Order, taken
-from kdsl_formats.cdc_json.frames import Frame, FrameFinder
-from kdsl_formats.cdc_json.layouts import Layout, begins, layout
-from kdsl_formats.cdc_json.metadata import Piece, piece_type
-from kdsl_formats.cdc_json.reference_decoder import PAYLOAD, ChangeReader, Meaning, Row
+from kdsl_formats._columns.arrays import Mask, Positions, bounds, slices
+from kdsl_formats._columns.fallback import FallbackRows, RowOrder, take_rows
+from kdsl_formats._debezium import PlaceholderFinder
+from kdsl_formats.cdc_json.metadata import MetadataField, metadata_type
+from kdsl_formats.cdc_json.reference_decoder import TRUNCATE, ChangeReadingRules, ReferenceChangeDecoder, Row
+from kdsl_formats.cdc_json.row_locations import RowLocations, begins_with, locate_rows
+from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
 from kdsl_formats.json.columns import ColumnReader
-from kdsl_formats.json.decoder import FEW
+from kdsl_formats.json.decoder import MIN_BATCH
 from kdsl_formats.json.document import parse
-from kdsl_formats.json.documents import documents, enclosed
+from kdsl_formats.json.documents import find_enclosed, trim_documents
+from kdsl_formats.json.frames import Frame, FrameFinder
 from kdsl_formats.json.members import TEXT
-from kdsl_formats.json.objects import ObjectFinder, Values
-from kdsl_formats.json.reference_decoder import ReadingRules, ReferenceDecoder
-from kdsl_formats.json.source import Scratch, Source, Spans
+from kdsl_formats.json.objects import ObjectFinder, ValueSpans
+from kdsl_formats.json.reference_decoder import PAYLOAD, ReadingRules, ReferenceDecoder
 
-_BRACE = 0x7B
 _TREE = ReadingRules(streaming=False)
 
 
 @attrs.frozen(eq=False)
-class _Found:
+class _Changes:
     """Changes found in the buffer: the message of each, its members, and those beside its payload."""
 
     owner: Positions
-    columns: list[Values]
-    beside: list[Values]
+    columns: list[ValueSpans]
+    beside: list[ValueSpans]
 
 
 class ChangeDecoder:
     """Reads messages into changelog rows.
 
     Args:
-        meaning: What is wanted of them.
-        few: Below how many messages of a kind they are read one by one.
+        rules: How they are read.
+        min_batch: Fewer messages of a kind than this are read one by one.
     """
 
-    def __init__(self, meaning: Meaning, *, few: int = FEW) -> None:
-        self.type = arrow_type(meaning.row)
-        self.meaning = meaning
-        self.few = few
-        self.reference = ChangeReader(meaning)
+    def __init__(self, rules: ChangeReadingRules, *, min_batch: int = MIN_BATCH) -> None:
+        self.type = arrow_type(rules.row)
+        self.rules = rules
+        self.min_batch = min_batch
+        self.reference = ReferenceChangeDecoder(rules)
         self._scratch = Scratch()
-        self._image = ColumnReader(meaning.row, meaning.rules, few=few)
-        fields = {f.name: f.type for f in meaning.fields()}
-        fields.update((c.member, t.STRING) for c in meaning.include if c.member not in fields)
+        self._truncates: tuple[int, ...] = ()
+        self._image = ColumnReader(rules.row, rules.value_rules, min_batch=min_batch)
+        key = rules.key_row
+        self._key = None if key is None else ColumnReader(key, rules.value_rules, min_batch=min_batch)
+        self._image.finder.others = Counter()
+        fields = {f.name: f.type for f in rules.fields()}
+        fields.update((c.member, t.STRING) for c in rules.include if c.member not in fields)
         self._names = tuple(fields)
-        self._change = ObjectFinder(self._names, all_needed=False, few=few)
-        beside = tuple(f.name for f in meaning.beside())
-        self._outer = ObjectFinder((PAYLOAD, *beside), all_needed=False, few=few)
-        self._frames = FrameFinder(beside, few=few)
-        exact = any(isinstance(kind, t.Decimal) for kind in _nested(meaning.row))
-        self._metadata = _MetadataReader(meaning, fields, exact=exact, few=few)
+        self._change = ObjectFinder(self._names, all_needed=False, min_batch=min_batch)
+        beside = tuple(f.name for f in rules.fields_beside_payload())
+        self._outer = ObjectFinder((PAYLOAD, *beside), all_needed=False, min_batch=min_batch)
+        self._frames = FrameFinder(beside, min_batch=min_batch)
+        exact = any(isinstance(kind, t.Decimal) for kind in t.walk_types(rules.row))
+        self._unavailable = None if rules.placeholder is None else PlaceholderFinder(rules.row, rules.placeholder)
+        self._metadata = _MetadataReader(rules, fields, exact=exact, min_batch=min_batch)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read an array of messages; null and empty ones give no rows."""
+        self._truncates = ()
+        decoded = self._decode(messages)
+        infinite = decoded.infinite + self.reference.infinite.take()
+        if infinite:
+            decoded = attrs.evolve(decoded, infinite=infinite)
+        if self._truncates:
+            decoded = attrs.evolve(decoded, truncates=self._truncates)
+        if self._unavailable is not None:
+            decoded = self._unavailable.replace_placeholders(decoded)
+        undeclared = self._take_undeclared()
+        return attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded
+
+    def _take_undeclared(self) -> Counter[str]:
+        """The columns of rows, since the last time, that the table does not have."""
+        counted, by_shape = self.reference.others, self._image.finder.others
+        self.reference.others = Counter()
+        for name, count in (by_shape or {}).items():
+            counted[name.decode()] += count
+        if by_shape:
+            by_shape.clear()
+        return counted
+
+    def _decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Read messages; counts the infinite values of those rows alone that are read by columns."""
         start, end = bounds(messages)
-        held = end > start
+        present_messages = end > start
         if messages.null_count:
-            held &= np.asarray(messages.is_valid())
-        if len(messages) >= self.few:
-            framed = self._frames.find(messages, held) if self.meaning.payload else None
-            frame, good = framed or (None, held)
-            texts = messages if frame is None else frame.payloads(messages, good)
-            source = Source.of(texts, self._scratch)
-            spans, good = documents(source, good)
-            place = enclosed(source, spans, good, b"{")
-            if len(place) >= self.few:
-                return self._together(messages, source, held, spans.pick(place), place, frame)
-        odd = self._one_by_one(messages, held)
+            present_messages &= np.asarray(messages.is_valid())
+        if len(messages) >= self.min_batch:
+            framed = self._frames.find(messages, present_messages) if self.rules.payload else None
+            frame, good = framed or (None, present_messages)
+            texts = messages if frame is None else frame.slice_payloads(messages, good)
+            buffer = MessageBuffer.of(texts, self._scratch)
+            spans, good = trim_documents(buffer, good)
+            message_index = find_enclosed(buffer, spans, good, b"{")
+            if len(message_index) >= self.min_batch:
+                return self._decode_by_columns(
+                    messages, buffer, present_messages, spans.pick(message_index), message_index, frame
+                )
+        fallback_rows = self._one_by_one(messages, present_messages)
         return attrs.evolve(
-            Odd([row for _, row, _ in odd.rows], odd.owner, odd.bad).decoded(self.type, len(messages)),
-            kinds=pa.array([kind for kind, _, _ in odd.rows], pa.int8()),
-            metadata=dict(zip(self.meaning.metadata, self._odd_metadata(odd), strict=True)),
+            FallbackRows([row for _, row, _ in fallback_rows.rows], fallback_rows.owner, fallback_rows.bad).to_decoded(
+                self.type, len(messages)
+            ),
+            kinds=pa.array([kind for kind, _, _ in fallback_rows.rows], pa.int8()),
+            metadata=dict(zip(self.rules.metadata, self._fallback_metadata(fallback_rows), strict=True)),
         )
 
-    def _one_by_one(self, messages: pa.BinaryArray, which: Mask) -> Odd:
+    def _one_by_one(self, messages: pa.BinaryArray, which: Mask) -> FallbackRows:
         """The kind, the values and the metadata of each row."""
 
         def rows_of(message: bytes) -> list[tuple[int, Row, tuple[Any, ...]]]:
-            made = self.reference.changes(message)
-            return [(kind, row, made.metadata) for kind, row in zip(made.kinds, made.rows, strict=True)]
+            changes = self.reference.read_changes(message)
+            return [(kind, row, changes.metadata) for kind, row in zip(changes.kinds, changes.rows, strict=True)]
 
-        return Odd.read(messages, np.flatnonzero(which), rows_of)
+        fallback_rows = FallbackRows.read(messages, np.flatnonzero(which), rows_of)
+        if not self.rules.apply_truncate:
+            return fallback_rows
+        owned = list(zip(fallback_rows.rows, fallback_rows.owner, strict=True))
+        self._truncates = tuple(owner for (kind, _, _), owner in owned if kind == TRUNCATE)
+        remaining = [(row, owner) for row, owner in owned if row[0] != TRUNCATE]
+        return FallbackRows([row for row, _ in remaining], [owner for _, owner in remaining], fallback_rows.bad)
 
-    def _odd_metadata(self, odd: Odd) -> list[pa.Array]:
+    def _fallback_metadata(self, fallback_rows: FallbackRows) -> list[pa.Array]:
+        """The metadata columns of messages that were read one by one."""
         return [
-            pa.array([values[i] for _, _, values in odd.rows], piece_type(piece))
-            for i, piece in enumerate(self.meaning.pieces)
+            pa.array([values[i] for _, _, values in fallback_rows.rows], metadata_type(field))
+            for i, field in enumerate(self.rules.metadata_fields)
         ]
 
-    def _find(self, source: Source, objects: Spans, owner: Positions, frame: Frame | None) -> _Found:
+    def _find(self, buffer: MessageBuffer, objects: Spans, owner: Positions, frame: Frame | None) -> _Changes:
         """The changes among some objects; the messages of the others are left out."""
-        outside: list[Values] = []
+        outside: list[ValueSpans] = []
         first = None
-        if self.meaning.payload and frame is None:
-            outer = self._outer.find(source, objects)
+        if self.rules.payload and frame is None:
+            outer = self._outer.find(buffer, objects)
             payload, *outside = outer.columns
-            place = np.flatnonzero(begins(source, payload, _BRACE))
-            payload = payload.pick(place)
-            objects, first, owner = payload.spans, payload.first, owner[outer.which[place]]
-            outside = [values.pick(place) for values in outside]
-        found = self._change.find(source, objects, first)
-        return _Found(owner[found.which], found.columns, [values.pick(found.which) for values in outside])
+            index = np.flatnonzero(begins_with(buffer, payload, BRACE))
+            payload = payload.pick(index)
+            objects, first, owner = payload.spans, payload.first, owner[outer.which[index]]
+            outside = [values.pick(index) for values in outside]
+        changes = self._change.find(buffer, objects, first)
+        return _Changes(owner[changes.which], changes.columns, [values.pick(changes.which) for values in outside])
 
-    def _together(
+    def _decode_by_columns(
         self,
         messages: pa.BinaryArray,
-        source: Source,
-        held: Mask,
+        buffer: MessageBuffer,
+        present_messages: Mask,
         objects: Spans,
-        place: Positions,
+        message_index: Positions,
         frame: Frame | None,
     ) -> Decoded:
-        """Read changes by columns, and all messages that are in doubt one by one.
+        """Read changes by columns, and all messages that need the fallback one by one.
 
         Args:
             messages: The messages.
-            source: The buffer with them, or with their payloads where these have a frame.
-            held: Which messages are not empty.
+            buffer: The buffer with them, or with their payloads where these have a frame.
+            present_messages: Which messages are not empty.
             objects: Those in the buffer that begin and end like objects.
-            place: The message of each.
+            message_index: The message of each.
             frame: What stands around each.
         """
-        found = self._find(source, objects, place, frame)
-        by_name = dict(zip(self._names, found.columns, strict=True))
-        conditions = [(c, by_name[c.member]) for c in self.meaning.include]
-        laid = layout(source, self.meaning.dialect, found.columns, conditions)
-        doubts = laid.doubts
-        images = _Images(self._image, source, laid.images, laid.first)
-        doubts[laid.owner[images.doubts[laid.index]]] = True
+        changes = self._find(buffer, objects, message_index, frame)
+        by_name = dict(zip(self._names, changes.columns, strict=True))
+        conditions = [(c, by_name[c.member]) for c in self.rules.include]
+        locations = locate_rows(buffer, self.rules, changes.columns, conditions)
+        fallback = locations.fallback
+        images = _Images(self._image, buffer, locations.images, locations.first)
+        whole = np.flatnonzero(locations.index >= 0)
+        fallback[locations.owner[whole[images.fallback[locations.index[whole]]]]] = True
         olds = None
-        if len(laid.olds):
-            olds = _Images(self._image, source, laid.olds)
-            changed = np.flatnonzero(laid.over >= 0)
-            doubts[laid.owner[changed[olds.doubts[laid.over[changed]]]]] = True
-        pieces_found, wrong = self._metadata.read(source, by_name, found.beside, frame)
-        doubts |= wrong
-        rest = held.copy()
-        rest[found.owner[~doubts]] = False
-        odd = self._one_by_one(messages, rest)
-        return self._merged(found, laid, images, olds, pieces_found, ~doubts[laid.owner], odd)
+        if len(locations.olds):
+            olds = _Images(self._key or self._image, buffer, locations.olds)
+            changed = np.flatnonzero(locations.over >= 0)
+            fallback[locations.owner[changed[olds.fallback[locations.over[changed]]]]] = True
+        metadata_columns, invalid = self._metadata.read(buffer, by_name, changes.beside, frame)
+        fallback |= invalid
+        remaining = present_messages.copy()
+        remaining[changes.owner[~fallback]] = False
+        fallback_rows = self._one_by_one(messages, remaining)
+        return self._merge(
+            changes, locations, images, olds, metadata_columns, ~fallback[locations.owner], fallback_rows
+        )
 
-    def _merged(
+    def _merge(
         self,
-        found: _Found,
-        laid: Layout,
+        changes: _Changes,
+        locations: RowLocations,
         images: _Images,
         olds: _Images | None,
-        pieces_found: list[pa.Array],
-        kept: Mask,
-        odd: Odd,
+        metadata_columns: list[pa.Array],
+        is_read: Mask,
+        fallback_rows: FallbackRows,
     ) -> Decoded:
         """The rows read by columns and those read one by one, in the order of their messages."""
-        rows = np.flatnonzero(kept)
-        ordered = Order(found.owner[laid.owner[rows]], odd)
-        count = images.count + (olds.count if olds else 0)
-        order = ordered.index(images.place[laid.index[rows]], count)
-        replaced = None if olds is None else _Replaced(images, olds, laid, rows)
-        more = [pa.array([row[f.name] for _, row, _ in odd.rows], f.type) for f in self.type]
+        rows = np.flatnonzero(is_read)
+        order = RowOrder(changes.owner[locations.owner[rows]], fallback_rows)
+        row_source: _Rows | _RowsWithOldValues | _RowsWithKeys = _Rows(images, locations, rows)
+        if olds is not None:
+            key = self.rules.key_row
+            row_source = (
+                _RowsWithOldValues(images, olds, locations, rows)
+                if key is None
+                else _RowsWithKeys(images, olds, locations, rows, key)
+            )
         columns = []
-        for i, (column, added) in enumerate(zip(images.columns, more, strict=True)):
-            pool, index = [column], order
-            if olds is not None and replaced is not None:
-                pool.append(olds.columns[i])
-                index = ordered.index(replaced.index(i), count)
-            if odd.rows:
-                pool.append(added)
-            columns.append(taken(pa.concat_arrays(pool) if len(pool) > 1 else column, index))
-        made = pa.Array.from_buffers(self.type, len(order), [None], children=columns)
-        kinds = ordered.values(laid.kinds[rows], [kind for kind, _, _ in odd.rows])
-        change = ordered.index(laid.owner[rows], len(found.owner))
+        for i, field in enumerate(self.type):
+            pool, index = row_source.column(i, field.name)
+            index = order.index(index, sum(map(len, pool)))
+            if fallback_rows.rows:
+                pool.append(pa.array([row[field.name] for _, row, _ in fallback_rows.rows], field.type))
+            columns.append(take_rows(pa.concat_arrays(pool) if len(pool) > 1 else pool[0], index))
+        rows_array = pa.Array.from_buffers(self.type, len(order.owner), [None], children=columns)
+        kinds = order.insert(locations.kinds[rows], [kind for kind, _, _ in fallback_rows.rows])
+        change = order.index(locations.owner[rows], len(changes.owner))
         metadata = {
-            key: taken(pa.concat_arrays([column, added]) if odd.rows else column, change)
-            for key, column, added in zip(self.meaning.metadata, pieces_found, self._odd_metadata(odd), strict=True)
+            key: take_rows(pa.concat_arrays([column, added]) if fallback_rows.rows else column, change)
+            for key, column, added in zip(
+                self.rules.metadata, metadata_columns, self._fallback_metadata(fallback_rows), strict=True
+            )
         }
-        return Decoded(made, pa.array(ordered.owner, pa.int64()), odd.bad, pa.array(kinds, pa.int8()), metadata)
+        infinite = images.infinite_in(locations.index[rows])
+        if olds is not None and self.rules.key_row is not None:
+            infinite += olds.infinite_in(locations.over[rows])
+        return Decoded(
+            rows_array,
+            pa.array(order.owner, pa.int64()),
+            fallback_rows.bad,
+            pa.array(kinds, pa.int8()),
+            metadata,
+            infinite=infinite,
+        )
 
 
 class _Images:
     """Objects that are read as rows.
 
     Attributes:
-        columns: Their columns, without those in doubt.
+        columns: Their columns, without those that need the fallback.
         count: How many rows these have.
         place: For each object its row.
-        doubts: Which objects are in doubt; their rows mean nothing.
+        fallback: Which objects need the fallback; their rows mean nothing.
     """
 
-    def __init__(self, reader: ColumnReader, source: Source, objects: Spans, first: Positions | None = None) -> None:
-        found, self.columns, self.doubts = reader.members(source, objects, first)
-        self.count = len(found.which)
-        self.place = np.zeros(len(objects), dtype=np.int64)
-        self.place[found.which] = np.arange(self.count)
-        self._found = found
+    def __init__(
+        self, reader: ColumnReader, buffer: MessageBuffer, objects: Spans, first: Positions | None = None
+    ) -> None:
+        members, self.columns, self.fallback = reader.read_members(buffer, objects, first)
+        self.count = len(members.which)
+        self.row_index = np.zeros(len(objects), dtype=np.int64)
+        self.row_index[members.which] = np.arange(self.count)
+        self._infinite = reader.infinite
+        self._members = members
+
+    def infinite_in(self, objects: Positions) -> int:
+        """How many infinite values in some objects became NULL; negative indexes are ignored."""
+        return 0 if self._infinite is None else int(self._infinite[objects[objects >= 0]].sum())
 
     def has(self, column: int, objects: Positions) -> Mask:
-        """Which of some objects, none of them in doubt, have a member for a column."""
-        held: Mask = self._found.columns[column].what[self.place[objects]] != 0
-        return held
+        """Which of some objects, none of them left to the fallback, have a member for a column."""
+        present_messages: Mask = self._members.columns[column].what[self.row_index[objects]] != 0
+        return present_messages
 
 
-class _Replaced:
+class _Rows:
+    """Rows that are images as they are."""
+
+    def __init__(self, images: _Images, locations: RowLocations, rows: Positions) -> None:
+        self._images, self._index = images, images.row_index[locations.index[rows]]
+
+    def column(self, column: int, name: str) -> tuple[list[pa.Array], Positions]:
+        """Arrays with the values of a column, and for each row the place of its value in all of them together."""
+        return [self._images.columns[column]], self._index
+
+
+class _RowsWithOldValues:
     """The rows before a change: those after it, with the members of the old ones."""
 
-    def __init__(self, images: _Images, olds: _Images, laid: Layout, rows: Positions) -> None:
-        self._olds = olds
-        self._index = images.place[laid.index[rows]]
-        over = laid.over[rows]
+    def __init__(self, images: _Images, olds: _Images, locations: RowLocations, rows: Positions) -> None:
+        self._images, self._olds = images, olds
+        self._index = images.row_index[locations.index[rows]]
+        over = locations.over[rows]
         self._which = np.flatnonzero(over >= 0)
         self._old = over[self._which]
-        self._replacing = images.count + olds.place[self._old]
+        self._replacing = images.count + olds.row_index[self._old]
 
-    def index(self, column: int) -> Positions:
-        """For each row the place of its value among those of the images and, behind them, of the old ones."""
+    def column(self, column: int, name: str) -> tuple[list[pa.Array], Positions]:
+        """See `_Rows`."""
         index = self._index.copy()
         has = self._olds.has(column, self._old)
         index[self._which[has]] = self._replacing[has]
-        return index
+        return [self._images.columns[column], self._olds.columns[column]], index
+
+
+class _RowsWithKeys:
+    """The rows before a change have the key alone, those after it all columns."""
+
+    def __init__(self, images: _Images, keys: _Images, locations: RowLocations, rows: Positions, key: t.Row) -> None:
+        self._images, self._keys, self._names = images, keys, key.names
+        index, over = locations.index[rows], locations.over[rows]
+        self._before = over >= 0
+        self._index = np.full(len(rows), images.count)
+        self._index[~self._before] = images.row_index[index[~self._before]]
+        self._key_index = self._index.copy()
+        self._key_index[self._before] += keys.row_index[over[self._before]]
+
+    def column(self, column: int, name: str) -> tuple[list[pa.Array], Positions]:
+        """See `_Rows`."""
+        values = self._images.columns[column]
+        if name not in self._names:
+            return [values, pa.nulls(1, values.type)], self._index
+        return [values, self._keys.columns[self._names.index(name)]], self._key_index
 
 
 class _MetadataReader:
     """Reads the pieces of metadata of many changes."""
 
-    def __init__(self, meaning: Meaning, fields: Mapping[str, t.DataType], *, exact: bool, few: int) -> None:
-        self._pieces = meaning.pieces
-        self._payload = meaning.payload
-        self._beside = [f.name for f in meaning.beside()]
+    def __init__(
+        self, rules: ChangeReadingRules, fields: Mapping[str, t.DataType], *, exact: bool, min_batch: int
+    ) -> None:
+        self._fields = rules.metadata_fields
+        self._payload = rules.payload
+        self._beside = [f.name for f in rules.fields_beside_payload()]
         self._texts = ReferenceDecoder(t.row(text=t.STRING, **({"exact": t.Decimal(1)} if exact else {})), _TREE)
-        self._readers = {p.member: ColumnReader(fields[p.member], _TREE, few=few) for p in self._pieces if not p.beside}
-        within: dict[str, None] = {p.of: None for p in self._pieces if p.of is not None}
+        self._readers = {
+            p.member: ColumnReader(fields[p.member], _TREE, min_batch=min_batch)
+            for p in self._fields
+            if not p.beside_payload
+        }
+        within: dict[str, None] = {p.within: None for p in self._fields if p.within is not None}
         self._within = list(within)
-        self._source = ColumnReader(t.row(**dict.fromkeys(within, t.STRING)), _TREE, few=few) if within else None
+        self._source = (
+            ColumnReader(t.row(**dict.fromkeys(within, t.STRING)), _TREE, min_batch=min_batch) if within else None
+        )
 
     def read(
-        self, source: Source, found: Mapping[str, Values], beside: list[Values], frame: Frame | None
+        self, buffer: MessageBuffer, members: Mapping[str, ValueSpans], beside: list[ValueSpans], frame: Frame | None
     ) -> tuple[list[pa.Array], Mask]:
-        """The columns of the pieces, and which changes are in doubt."""
-        count = len(next(iter(found.values())).what)
-        doubts = np.zeros(count, dtype=bool)
-        held: dict[str, pa.Array] = {}
+        """The columns of the pieces, and which changes need the fallback."""
+        count = len(next(iter(members.values())).what)
+        fallback = np.zeros(count, dtype=bool)
+        member_arrays: dict[str, pa.Array] = {}
         parts: dict[str, pa.Array] = {}
-        for piece in self._pieces:
-            if piece.beside:
+        for field in self._fields:
+            if field.beside_payload:
                 continue
-            if piece.of is None and piece.member not in held:
-                held[piece.member], wrong = self._readers[piece.member].read(source, found[piece.member])
-                doubts |= wrong
-            elif piece.of is not None and not parts and self._source is not None:
-                made, wrong = self._source.read(source, found[piece.member])
-                doubts |= wrong
-                parts = dict(zip(self._within, made.flatten(), strict=True))
+            if field.within is None and field.member not in member_arrays:
+                member_arrays[field.member], wrong = self._readers[field.member].read(buffer, members[field.member])
+                fallback |= wrong
+            elif field.within is not None and not parts and self._source is not None:
+                object_array, wrong = self._source.read(buffer, members[field.member])
+                fallback |= wrong
+                parts = dict(zip(self._within, object_array.flatten(), strict=True))
         columns = []
-        for piece in self._pieces:
-            if piece.beside and frame is not None:
-                column, wrong = self._framing(piece, frame, count)
-            elif piece.beside:
-                column, wrong = self._outside(source, piece, beside, count)
+        for field in self._fields:
+            if field.beside_payload and frame is not None:
+                column, wrong = self._read_from_frame(field, frame, count)
+            elif field.beside_payload:
+                column, wrong = self._read_beside_payload(buffer, field, beside, count)
             else:
-                column, wrong = piece.column(parts[piece.of] if piece.of is not None else held[piece.member])
+                column, wrong = field.column(
+                    parts[field.within] if field.within is not None else member_arrays[field.member]
+                )
             columns.append(column)
-            doubts |= wrong
-        return columns, doubts
+            fallback |= wrong
+        return columns, fallback
 
-    def _framing(self, piece: Piece, frame: Frame, count: int) -> tuple[pa.Array, Mask]:
+    def _read_from_frame(self, field: MetadataField, frame: Frame, count: int) -> tuple[pa.Array, Mask]:
         """The same text for all."""
-        spelled = frame.beside.get(piece.member)
-        text, lost = (None, False) if spelled is None else self._text(spelled)
-        made = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([text], pa.string()))
-        return made.dictionary_decode(), np.full(count, lost)
+        spelled = frame.beside.get(field.member)
+        text, unreadable = (None, False) if spelled is None else self._as_string(spelled)
+        array = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([text], pa.string()))
+        return array.dictionary_decode(), np.full(count, unreadable)
 
-    def _outside(self, source: Source, piece: Piece, beside: list[Values], count: int) -> tuple[pa.Array, Mask]:
-        """A text beside the payload; there are few different ones, and each is looked at once."""
+    def _read_beside_payload(
+        self, buffer: MessageBuffer, field: MetadataField, beside: list[ValueSpans], count: int
+    ) -> tuple[pa.Array, Mask]:
+        """A string beside the payload; there are few different ones, and each is looked at once."""
         if not self._payload:
-            return pa.nulls(count, piece_type(piece)), np.zeros(count, dtype=bool)
-        values = beside[self._beside.index(piece.member)]
+            return pa.nulls(count, metadata_type(field)), np.zeros(count, dtype=bool)
+        values = beside[self._beside.index(field.member)]
         present = (values.what != 0) & (values.what != TEXT)
-        texts = pieces(source.data, values.spans.start, values.spans.end, present, pa.string())
+        texts = slices(buffer.data, values.spans.start, values.spans.end, present, pa.string())
         coded = texts.dictionary_encode()
-        made = [self._text(text) for text in coded.dictionary.to_pylist()]
-        lost = np.array([reason for _, reason in made], dtype=bool)
-        doubts = values.what == TEXT
-        if lost.any():
-            doubts |= np.asarray(pc.fill_null(pa.array(lost).take(coded.indices), False))
-        return pa.array([text for text, _ in made], pa.string()).take(coded.indices), doubts
+        converted = [self._as_string(text) for text in coded.dictionary.to_pylist()]
+        unreadable = np.array([reason for _, reason in converted], dtype=bool)
+        fallback = values.what == TEXT
+        if unreadable.any():
+            fallback |= np.asarray(pc.fill_null(pa.array(unreadable).take(coded.indices), False))
+        return pa.array([text for text, _ in converted], pa.string()).take(coded.indices), fallback
 
-    def _text(self, spelled: str) -> tuple[str | None, bool]:
-        """A value other than a text as a text, and whether it is in doubt."""
+    def _as_string(self, spelled: str) -> tuple[str | None, bool]:
+        """A value other than a string as a string, and whether it needs the fallback."""
         try:
             orjson.loads(spelled)
-            text: str | None = self._texts.record({"text": parse(spelled.encode())})["text"]
+            text: str | None = self._texts.read_object({"text": parse(spelled.encode())})["text"]
         except ValueError:
             return None, True
         return text, False
-
-
-def _nested(kind: t.DataType) -> list[t.DataType]:
-    return [kind, *(inner for child in t.children(kind) for inner in _nested(child))]

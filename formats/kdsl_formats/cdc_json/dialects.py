@@ -8,7 +8,8 @@ from typing import Literal
 import attrs
 
 from kdsl.types import model as t
-from kdsl_formats.cdc_json.metadata import TEXTS, Piece
+from kdsl_formats._debezium import events
+from kdsl_formats.cdc_json.metadata import STRINGS, MetadataField
 
 Images = Literal["before and after", "data and old", "lists of data and old"]
 _MILLIS, _MICROS = t.TimestampLtz(3), t.TimestampLtz(6)
@@ -21,10 +22,12 @@ class Dialect:
     Attributes:
         name: The tool's name.
         operation: The member that says what happened.
-        inserts: Its texts for a new row; the first one is written.
+        inserts: Its strings for a new row; the first one is written.
         update: Its text for a changed row.
         delete: Its text for a row that is gone; it is written.
-        skipped: Its texts for messages without rows.
+        skipped: Its strings for messages without rows.
+        truncate: Its text for a table that was emptied; None where the tool does not write it.
+        boundaries: The strings of the member ``status`` of messages about transactions, which have no operation.
         images: Where the rows stand: before and after a change; the row and the members of it that were others
             before; or lists of both.
         metadata: The pieces of metadata, by key.
@@ -36,13 +39,15 @@ class Dialect:
     update: str
     delete: str
     images: Images
-    metadata: Mapping[str, Piece]
+    metadata: Mapping[str, MetadataField]
     skipped: tuple[str, ...] = ()
+    truncate: str | None = None
+    boundaries: tuple[str, ...] = ()
 
     @property
     def types(self) -> Mapping[str, t.DataType]:
         """The types of the pieces of metadata, by key."""
-        return {key: piece.type for key, piece in self.metadata.items()}
+        return {key: field.type for key, field in self.metadata.items()}
 
     @property
     def members(self) -> tuple[str, str]:
@@ -50,25 +55,29 @@ class Dialect:
         return ("before", "after") if self.images == "before and after" else ("data", "old")
 
 
-def _source(member: str, kind: t.DataType = t.STRING) -> Piece:
-    return Piece(kind, "source", TEXTS, "milliseconds" if kind is _MILLIS else "as it is", of=member)
+def _source_field(member: str, kind: t.DataType = t.STRING) -> MetadataField:
+    """A member of Debezium's object ``source``."""
+    return MetadataField(kind, "source", STRINGS, "milliseconds" if kind is _MILLIS else "as it is", within=member)
 
 
 DEBEZIUM = Dialect(
     name="Debezium",
     operation="op",
-    inserts=("c", "r"),
-    update="u",
-    delete="d",
+    inserts=(events.CREATE, events.READ),
+    update=events.UPDATE,
+    delete=events.DELETE,
+    skipped=(events.MESSAGE,),
+    truncate=events.TRUNCATE,
+    boundaries=("BEGIN", "END"),
     images="before and after",
     metadata={
-        "schema": Piece(t.STRING, "schema", t.STRING, beside=True),
-        "ingestion-timestamp": Piece(_MILLIS, "ts_ms", t.BigInt(), "milliseconds"),
-        "source.timestamp": _source("ts_ms", _MILLIS),
-        "source.database": _source("db"),
-        "source.schema": _source("schema"),
-        "source.table": _source("table"),
-        "source.properties": Piece(TEXTS, "source", TEXTS),
+        "schema": MetadataField(t.STRING, "schema", t.STRING, beside_payload=True),
+        "ingestion-timestamp": MetadataField(_MILLIS, "ts_ms", t.BigInt(), "milliseconds"),
+        "source.timestamp": _source_field("ts_ms", _MILLIS),
+        "source.database": _source_field("db"),
+        "source.schema": _source_field("schema"),
+        "source.table": _source_field("table"),
+        "source.properties": MetadataField(STRINGS, "source", STRINGS),
     },
 )
 
@@ -81,12 +90,12 @@ CANAL = Dialect(
     skipped=("CREATE",),
     images="lists of data and old",
     metadata={
-        "database": Piece(t.STRING, "database", t.STRING),
-        "table": Piece(t.STRING, "table", t.STRING),
-        "sql-type": Piece(t.Map(t.STRING, t.Int()), "sqlType", t.Map(t.STRING, t.Int())),
-        "pk-names": Piece(t.Array(t.STRING), "pkNames", t.Array(t.STRING)),
-        "ingestion-timestamp": Piece(_MILLIS, "ts", t.BigInt(), "milliseconds"),
-        "event-timestamp": Piece(_MILLIS, "es", t.BigInt(), "milliseconds"),
+        "database": MetadataField(t.STRING, "database", t.STRING),
+        "table": MetadataField(t.STRING, "table", t.STRING),
+        "sql-type": MetadataField(t.Map(t.STRING, t.Int()), "sqlType", t.Map(t.STRING, t.Int())),
+        "pk-names": MetadataField(t.Array(t.STRING), "pkNames", t.Array(t.STRING)),
+        "ingestion-timestamp": MetadataField(_MILLIS, "ts", t.BigInt(), "milliseconds"),
+        "event-timestamp": MetadataField(_MILLIS, "es", t.BigInt(), "milliseconds"),
     },
 )
 
@@ -98,10 +107,10 @@ MAXWELL = Dialect(
     delete="delete",
     images="data and old",
     metadata={
-        "database": Piece(t.STRING, "database", t.STRING),
-        "table": Piece(t.STRING, "table", t.STRING),
-        "primary-key-columns": Piece(t.Array(t.STRING), "primary_key_columns", t.Array(t.STRING)),
-        "ingestion-timestamp": Piece(_MILLIS, "ts", t.BigInt(), "seconds"),
+        "database": MetadataField(t.STRING, "database", t.STRING),
+        "table": MetadataField(t.STRING, "table", t.STRING),
+        "primary-key-columns": MetadataField(t.Array(t.STRING), "primary_key_columns", t.Array(t.STRING)),
+        "ingestion-timestamp": MetadataField(_MILLIS, "ts", t.BigInt(), "seconds"),
     },
 )
 
@@ -113,9 +122,9 @@ OGG = Dialect(
     delete="D",
     images="before and after",
     metadata={
-        "table": Piece(t.STRING, "table", t.STRING),
-        "primary-keys": Piece(t.Array(t.STRING), "primary_keys", t.Array(t.STRING)),
-        "ingestion-timestamp": Piece(_MICROS, "current_ts", t.STRING, "clock"),
-        "event-timestamp": Piece(_MICROS, "op_ts", t.STRING, "clock"),
+        "table": MetadataField(t.STRING, "table", t.STRING),
+        "primary-keys": MetadataField(t.Array(t.STRING), "primary_keys", t.Array(t.STRING)),
+        "ingestion-timestamp": MetadataField(_MICROS, "current_ts", t.STRING, "clock"),
+        "event-timestamp": MetadataField(_MICROS, "op_ts", t.STRING, "clock"),
     },
 )

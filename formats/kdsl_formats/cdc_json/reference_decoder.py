@@ -1,27 +1,32 @@
-"""The judge of what a change-data message means: message by message, plain and exact.
+"""The reference decoder of change data in JSON: it reads messages one by one and defines what they mean.
 
-It follows Flink's readers; `docs/differences-cdc.md` lists where it does not. The images of rows are read by the rules
-of the format ``json`` with Flink's tree reader. The fast decoder sends it every message that it has any doubt about.
+It follows Flink's readers; `docs/differences-cdc.md` lists where it does not. Rows are read by the rules of the format
+``json`` with Flink's tree reader. The column decoder leaves to it every message that it does not understand.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import attrs
 
-from kdsl.formats import ROW_KINDS
+from kdsl.formats import ROW_KINDS, STATE_HAS_ROWS
 from kdsl.types import model as t
+from kdsl_formats._connect.wires import NO_MODES, Modes
+from kdsl_formats._debezium import events
+from kdsl_formats._text.shorten import shorten
 from kdsl_formats.cdc_json.dialects import Dialect
-from kdsl_formats.cdc_json.metadata import Piece
+from kdsl_formats.cdc_json.metadata import MetadataField
 from kdsl_formats.json.document import Fractional, Integer, parse
 from kdsl_formats.json.errors import FieldError
-from kdsl_formats.json.reference_decoder import SHOWN, ReadingRules, ReferenceDecoder
+from kdsl_formats.json.reference_decoder import PAYLOAD, ReadingRules, ReferenceDecoder, missing_payload
 
 INSERT, BEFORE, AFTER, DELETE = range(len(ROW_KINDS))
-PAYLOAD = "payload"
+TRUNCATE = -1
+"""In place of a row's kind: the message has no row, and says that the table was emptied."""
 Row = dict[str, Any]
 
 
@@ -34,17 +39,22 @@ class Include:
 
 
 @attrs.frozen
-class Meaning:
-    """What a table wants of the messages of a dialect.
+class ChangeReadingRules:
+    """How a table reads the messages of a dialect.
 
     Attributes:
         dialect: The dialect.
         row: The type of the rows; its names are those on the wire.
         ignore_parse_errors: Whether a bad value becomes NULL and an unreadable message gives no row.
         standard: The form of timestamps in rows.
-        payload: Whether the change stands in a member of this name, beside its schema.
+        payload: Whether the change is in the member `PAYLOAD`, beside its schema.
         include: Conditions that messages must meet to be read.
         metadata: The keys of the pieces of metadata that are wanted.
+        modes: How the values of rows look on the wire.
+        keyed: The primary key of a table that keeps the last row of each key (`kdsl.formats.Use.keyed`).
+        skip_truncate: Whether a message that the table was emptied gives no row, instead of an error.
+        apply_truncate: Whether it gives the one kind `TRUNCATE` without a row.
+        placeholder: What stands in place of a value that the writer does not have; None where nothing does.
     """
 
     dialect: Dialect
@@ -54,14 +64,37 @@ class Meaning:
     payload: bool = False
     include: tuple[Include, ...] = ()
     metadata: tuple[str, ...] = ()
+    modes: Modes = NO_MODES
+    keyed: tuple[str, ...] = ()
+    skip_truncate: bool = False
+    apply_truncate: bool = False
+    placeholder: str | None = None
 
     @property
-    def rules(self) -> ReadingRules:
+    def deletes_need_row(self) -> bool:
+        """See `events.deletes_need_row`."""
+        return events.deletes_need_row(self.row, self.keyed)
+
+    @property
+    def key_row(self) -> t.Row | None:
+        """See `events.key_row`; None also where changes do not hold a whole row before them."""
+        return events.key_row(self.row, self.keyed) if self.dialect.images == "before and after" else None
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """The operations whose messages give no row."""
+        truncate = self.dialect.truncate
+        return (*self.dialect.skipped, truncate) if self.skip_truncate and truncate else self.dialect.skipped
+
+    @property
+    def value_rules(self) -> ReadingRules:
         """How values are read: always as Flink's tree reader does it."""
-        return ReadingRules(ignore_parse_errors=self.ignore_parse_errors, standard=self.standard, streaming=False)
+        return ReadingRules(
+            ignore_parse_errors=self.ignore_parse_errors, standard=self.standard, streaming=False, modes=self.modes
+        )
 
     @property
-    def pieces(self) -> tuple[Piece, ...]:
+    def metadata_fields(self) -> tuple[MetadataField, ...]:
         """The pieces of metadata that are wanted."""
         return tuple(self.dialect.metadata[key] for key in self.metadata)
 
@@ -70,18 +103,22 @@ class Meaning:
         image: t.DataType = self.row.as_nullable()
         if self.dialect.images == "lists of data and old":
             image = t.Array(image)
-        held = {p.member: t.Field(p.member, p.held) for p in self.pieces if not p.beside}
+        held = {p.member: t.Field(p.member, p.wire_type) for p in self.metadata_fields if not p.beside_payload}
         members = (*self.dialect.members, self.dialect.operation)
         return (
-            t.Field(members[0], image),
+            t.Field(members[0], self.key_row or image),
             t.Field(members[1], image),
             t.Field(members[2], t.STRING),
             *(field for name, field in held.items() if name not in members),
         )
 
-    def beside(self) -> tuple[t.Field, ...]:
+    def fields_beside_payload(self) -> tuple[t.Field, ...]:
         """The members beside the payload that are read."""
-        return tuple(t.Field(p.member, p.held) for p in self.pieces if p.beside) if self.payload else ()
+        return (
+            tuple(t.Field(p.member, p.wire_type) for p in self.metadata_fields if p.beside_payload)
+            if self.payload
+            else ()
+        )
 
 
 @attrs.define
@@ -93,64 +130,76 @@ class Changes:
     metadata: tuple[Any, ...] = ()
 
 
-class ChangeReader:
-    """Reads one message at a time into Python values, as `ReferenceDecoder` gives them."""
+class ReferenceChangeDecoder:
+    """Reads one message at a time into Python values, as `ReferenceDecoder` gives them.
 
-    def __init__(self, meaning: Meaning) -> None:
-        self.meaning = meaning
-        self.dialect = meaning.dialect
-        whole = t.Row(meaning.fields())
-        if meaning.payload:
-            whole = t.Row((t.Field(PAYLOAD, whole), *meaning.beside()))
-        self._reader = ReferenceDecoder(whole, meaning.rules)
+    Attributes:
+        infinite: Counts the values that became NULL because they stand for infinity.
+        others: How many rows, before and after changes, had each member that no column wants.
+    """
 
-    def changes(self, message: bytes) -> Changes:
+    def __init__(self, rules: ChangeReadingRules) -> None:
+        self.rules = rules
+        self.others: Counter[str] = Counter()
+        self._columns = frozenset(rules.row.names)
+        self.dialect = rules.dialect
+        whole = t.Row(rules.fields())
+        if rules.payload:
+            whole = t.Row((t.Field(PAYLOAD, whole), *rules.fields_beside_payload()))
+        self._decoder = ReferenceDecoder(whole, rules.value_rules)
+        self.infinite = self._decoder.infinite
+
+    def read_changes(self, message: bytes) -> Changes:
         """The rows of a message; none of an empty one.
 
         Raises:
             ValueError: The message cannot be read, and errors are not ignored; says why. Where they are, what came
                 before the error counts.
         """
-        found = Changes()
+        changes_read = Changes()
         if not message:
-            return found
+            return changes_read
         try:
-            for kind, row, metadata in self._read(message):
-                found.kinds.append(kind)
-                found.rows.append(row)
-                found.metadata = metadata
+            for kind, row, metadata in self._read_document(message):
+                changes_read.kinds.append(kind)
+                changes_read.rows.append(row)
+                changes_read.metadata = metadata
         except ValueError:
-            if not self.meaning.ignore_parse_errors:
+            if not self.rules.ignore_parse_errors:
                 raise
-        return found
+        return changes_read
 
-    def _read(self, message: bytes) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
+    def _read_document(self, message: bytes) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
+        """The rows of a message: kind, values and metadata of each."""
         document = parse(message)
-        if not all(self._included(document, condition) for condition in self.meaning.include):
+        if not all(self._is_included(document, condition) for condition in self.rules.include):
             return
-        spelled = self._alone(document)
-        members = self._reader.record(spelled)
+        spelled = self._single_element(document)
+        members = self._decoder.read_object(spelled)
         change = members
-        if self.meaning.payload:
+        if self.rules.payload:
             change = members[PAYLOAD]
             if change is None:
-                raise FieldError(
-                    f"there is no member {PAYLOAD!r}, so it is no message with its schema; leave out 'schema-include'"
-                )
+                raise missing_payload()
             spelled = spelled[PAYLOAD]
         operation = change[self.dialect.operation]
+        if operation is None and spelled.get("status") in self.dialect.boundaries:
+            return
         if operation is None:
             reason = f"there is no member {self.dialect.operation!r} that says what happened"
             if isinstance(spelled.get(PAYLOAD), dict):
                 reason += "; a message with its schema needs the option 'schema-include'"
             raise FieldError(reason)
-        made: tuple[Any, ...] | None = None
-        for kind, row in self._rows(operation, change, spelled):
-            if made is None:
-                made = self._metadata(members, change)
-            yield kind, row, made
+        metadata: tuple[Any, ...] | None = None
+        for image in (spelled.get(member) for member in self.dialect.members):
+            if isinstance(image, dict):
+                self.others.update(image.keys() - self._columns)
+        for kind, row in self._read_rows(operation, change, spelled):
+            if metadata is None:
+                metadata = self._read_metadata(members, change)
+            yield kind, row, metadata
 
-    def _alone(self, document: Any) -> Any:
+    def _single_element(self, document: Any) -> Any:
         """The document, or the only element of an array, which the reference reads where it reads whole messages."""
         if not isinstance(document, list) or self.dialect.images != "before and after":
             return document
@@ -158,92 +207,111 @@ class ChangeReader:
             raise FieldError(f"the message is an array of {len(document)} elements, not a change")
         return document[0]
 
-    def _included(self, document: Any, condition: Include) -> bool:
+    def _is_included(self, document: Any, condition: Include) -> bool:
+        """Whether a message meets a condition; raises an error where it lacks the member."""
         value = document.get(condition.member, _ABSENT) if isinstance(document, dict) else _ABSENT
         if value is _ABSENT:
             raise FieldError(f"there is no member {condition.member!r}, and only some are to be read")
-        return condition.pattern.fullmatch(_as_text(value)) is not None
+        return condition.pattern.fullmatch(_as_string(value)) is not None
 
-    def _metadata(self, members: Row, change: Row) -> tuple[Any, ...]:
-        made = []
-        for piece in self.meaning.pieces:
-            if piece.beside:
-                made.append(piece.value(members[piece.member]) if self.meaning.payload else None)
+    def _read_metadata(self, members: Row, change: Row) -> tuple[Any, ...]:
+        """The values of the metadata fields."""
+        values = []
+        for field in self.rules.metadata_fields:
+            if field.beside_payload:
+                values.append(field.value(members[field.member]) if self.rules.payload else None)
             else:
-                made.append(piece.value(change[piece.member]))
-        return tuple(made)
+                values.append(field.value(change[field.member]))
+        return tuple(values)
 
-    def _rows(self, operation: str, change: Row, document: Row) -> Iterator[tuple[int, Row]]:
-        known = self.dialect
-        if operation in known.skipped:
+    def _read_rows(self, operation: str, change: Row, document: Row) -> Iterator[tuple[int, Row]]:
+        """The kind and values of each row of a change."""
+        dialect = self.dialect
+        if operation in self.rules.skipped:
             return
-        if operation not in (*known.inserts, known.update, known.delete):
-            shown = operation if len(operation) <= SHOWN else f"{operation[:SHOWN]}…"
-            raise FieldError(f"unknown {known.operation!r} value {shown!r}")
-        match known.images:
+        if operation == dialect.truncate and self.rules.apply_truncate:
+            yield TRUNCATE, {}
+            return
+        if operation == dialect.truncate:
+            raise FieldError(events.truncate_reason("debezium-json"))
+        if operation not in (*dialect.inserts, dialect.update, dialect.delete):
+            raise FieldError(f"unknown {dialect.operation!r} value {shorten(operation)!r}")
+        match dialect.images:
             case "before and after":
-                yield from self._before_and_after(operation, change)
+                yield from self._rows_before_and_after(operation, change)
             case "data and old":
                 old = document.get("old")
-                yield from self._data_and_old(operation, change["data"], change["old"], old, "data", "old")
+                yield from self._rows_of_data_and_old(operation, change["data"], change["old"], old, "data", "old")
             case _:
-                yield from self._lists(operation, change, document)
+                yield from self._rows_of_lists(operation, change, document)
 
-    def _before_and_after(self, operation: str, change: Row) -> Iterator[tuple[int, Row]]:
+    def _rows_before_and_after(self, operation: str, change: Row) -> Iterator[tuple[int, Row]]:
+        """The rows of a change with the row before and after it."""
         before, after = change["before"], change["after"]
         if operation in self.dialect.inserts:
-            yield INSERT, _present(after, "after")
+            yield INSERT, _require(after, "after")
             return
-        updates = operation == self.dialect.update
-        if before is None:
-            what = "UPDATE" if updates else "DELETE"
+        is_update, keyed = operation == self.dialect.update, bool(self.rules.keyed)
+        lacks_before = before is None and keyed and (is_update or not self.rules.deletes_need_row)
+        if before is None and not lacks_before:
             raise FieldError(
-                f"the member 'before' of {'an' if updates else 'a'} {what} message is null; if a {self.dialect.name} "
-                "connector for Postgres wrote it, set the table's REPLICA IDENTITY to FULL"
+                f"the member 'before' of {'an UPDATE' if is_update else 'a DELETE'} message is null; if a "
+                f"{self.dialect.name} connector for Postgres wrote it, set the table's REPLICA IDENTITY to "
+                f"{'DEFAULT or FULL' if keyed else 'FULL'}{STATE_HAS_ROWS if is_update and not keyed else ''}"
             )
-        if not updates:
-            yield DELETE, before
+        row_before: Row = before or {}
+        if keyed:
+            row_before = dict.fromkeys(self.rules.row.names) | row_before
+        if not is_update:
+            yield DELETE, row_before
             return
-        after = _present(after, "after")
-        yield BEFORE, before
+        after = _require(after, "after")
+        if not lacks_before:
+            yield BEFORE, row_before
         yield AFTER, after
 
-    def _data_and_old(
-        self, operation: str, data: Row | None, old: Row | None, given: Any, data_at: str, old_at: str
+    def _rows_of_data_and_old(
+        self, operation: str, data: Row | None, old: Row | None, old_spelled: Any, data_at: str, old_at: str
     ) -> Iterator[tuple[int, Row]]:
-        after = _present(data, data_at)
+        """The rows of a change with the row, and its members before the change."""
+        after = _require(data, data_at)
         if operation in self.dialect.inserts:
             yield INSERT, after
         elif operation == self.dialect.delete:
             yield DELETE, after
+        elif old is None and self.rules.keyed:
+            yield AFTER, after
         else:
-            was = _present(old, old_at)
-            yield BEFORE, {name: was[name] if name in given else value for name, value in after.items()}
+            was = _require(old, old_at)
+            yield BEFORE, {name: was[name] if name in old_spelled else value for name, value in after.items()}
             yield AFTER, after
 
-    def _lists(self, operation: str, change: Row, document: Row) -> Iterator[tuple[int, Row]]:
-        data, given = _present(change["data"], "data"), document.get("old")
-        updates = operation == self.dialect.update
-        old = _present(change["old"], "old") if updates else []
+    def _rows_of_lists(self, operation: str, change: Row, document: Row) -> Iterator[tuple[int, Row]]:
+        """The rows of a change with lists of rows, and of their members before the change."""
+        data, old_spelled = _require(change["data"], "data"), document.get("old")
+        is_update = operation == self.dialect.update
+        without_old = change["old"] is None and bool(self.rules.keyed)
+        old = _require(change["old"], "old") if is_update and not without_old else []
         for i, row in enumerate(data):
             was = spelled = None
-            if updates:
+            if is_update and not without_old:
                 if i >= len(old):
                     raise FieldError(f"the member 'old' has only {len(old)} elements, but 'data' has {len(data)}")
-                was, spelled = old[i], (given or [])[i]
-            yield from self._data_and_old(operation, row, was, spelled, f"data[{i}]", f"old[{i}]")
+                was, spelled = old[i], (old_spelled or [])[i]
+            yield from self._rows_of_data_and_old(operation, row, was, spelled, f"data[{i}]", f"old[{i}]")
 
 
 _ABSENT = object()
 
 
-def _present(value: Any, member: str) -> Any:
+def _require(value: Any, member: str) -> Any:
+    """The value of a member; raises an error where it is null or absent."""
     if value is None:
         raise FieldError(f"the member {member!r} is null or absent")
     return value
 
 
-def _as_text(value: Any) -> str:
+def _as_string(value: Any) -> str:
     """A JSON value as the text that patterns are matched with; objects and arrays have none."""
     match value:
         case Integer() | Fractional() | str():

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field
-from kdsl.types.texts.numbers import BLANKS
+from kdsl.types.strings.numbers import BLANKS
 from kdsl_formats._columns.arrays import Mask
-from kdsl_formats._columns.doubts import Odd, merged
+from kdsl_formats._columns.fallback import FallbackRows, merge_rows
 from kdsl_formats.csv.columns import ColumnReader
 from kdsl_formats.csv.grammar import Dialect
 from kdsl_formats.csv.reference_decoder import ReferenceDecoder
@@ -34,30 +34,33 @@ class CsvDecoder:
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read an array of messages; see `kdsl.formats.Decoder`."""
-        cells = self._splitter.split(messages)
+        cells = self._splitter.split_messages(messages)
         columns, sure = self._columns(cells)
         if len(cells.index) == len(messages) and sure.all():
             return Decoded(pa.StructArray.from_arrays(columns, fields=self.fields))
-        places = np.flatnonzero(sure)
-        index = cells.index[places]
+        indexes = np.flatnonzero(sure)
+        index = cells.index[indexes]
         rest = np.asarray(messages.is_valid())
         rest[index] = False
-        odd = Odd.read(messages, np.flatnonzero(rest), self._by_reference)
-        return merged(pa.StructArray.from_arrays(columns, fields=self.fields), places, index, odd, len(messages))
+        fallback_rows = FallbackRows.read(messages, np.flatnonzero(rest), self._read_by_reference)
+        return merge_rows(
+            pa.StructArray.from_arrays(columns, fields=self.fields), indexes, index, fallback_rows, len(messages)
+        )
 
     def _columns(self, cells: Cells) -> tuple[list[pa.Array], Mask]:
         """The columns of the sure messages, and the rows without a doubtful value."""
         sure = np.ones(len(cells.index), dtype=bool)
         columns = []
         for i, read in enumerate(self._readers):
-            texts = cells.texts(i)
+            strings = cells.strings(i)
             if self.dialect.trim:
-                texts = pc.ascii_trim(texts, characters=BLANKS)
-            column, doubts = read(texts)
-            sure &= ~doubts
+                strings = pc.ascii_trim(strings, characters=BLANKS)
+            column, fallback = read(strings)
+            sure &= ~fallback
             columns.append(column)
         return columns, sure
 
-    def _by_reference(self, message: bytes) -> list[dict[str, Any]]:
+    def _read_by_reference(self, message: bytes) -> list[dict[str, Any]]:
+        """The row of one message, or none."""
         values = self.reference.values(message)
         return [] if values is None else [dict(zip(self._names, values, strict=True))]

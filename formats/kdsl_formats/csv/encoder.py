@@ -29,31 +29,34 @@ class CsvEncoder:
     def __init__(self, row: t.Row, dialect: Dialect, *, scientific: bool) -> None:
         self.dialect, self.scientific = dialect, scientific
         self.null = dialect.null_literal or ""
-        self._columns = [self._column(f.type) for f in row.fields]
-        self._quoting = _Quoting(dialect)
+        self._columns = [self._column_writer(f.type) for f in row.fields]
+        self._quoter = _Quoter(dialect)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Write an array of rows; see `kdsl.formats.Encoder`."""
-        texts = [write(column) for write, column in zip(self._columns, rows.flatten(), strict=True)]
-        return Encoded(self._joined(texts, self.dialect.delimiter).cast(pa.binary()))
+        strings = [write(column) for write, column in zip(self._columns, rows.flatten(), strict=True)]
+        return Encoded(self._join(strings, self.dialect.delimiter).cast(pa.binary()))
 
-    def _joined(self, texts: list[pa.StringArray], delimiter: str) -> pa.StringArray:
-        return pc.binary_join_element_wise(*texts, delimiter, null_handling="replace", null_replacement=self.null)
+    def _join(self, strings: list[pa.StringArray], delimiter: str) -> pa.StringArray:
+        """Join columns of strings; NULL becomes the null literal."""
+        return pc.binary_join_element_wise(*strings, delimiter, null_handling="replace", null_replacement=self.null)
 
-    def _column(self, kind: t.DataType) -> Write:
-        write = self._text(kind)
+    def _column_writer(self, kind: t.DataType) -> Write:
+        """The function that writes a column, with quotes where its type may need them."""
+        write = self._value_writer(kind)
         if isinstance(kind, UNQUOTED) or self.dialect.quote is None:
             return write
-        return lambda column: self._quoting.quoted(write(column))
+        return lambda column: self._quoter.quote_strings(write(column))
 
-    def _text(self, kind: t.DataType) -> Write:
+    def _value_writer(self, kind: t.DataType) -> Write:
+        """The function that writes values of a type as strings, without quotes."""
         match kind:
             case t.Array(element=element):
-                inner = self._text(element)
-                return lambda column: self._array(column, inner)
+                inner = self._value_writer(element)
+                return lambda column: self._write_array(column, inner)
             case t.Row(fields=fields):
-                members = [self._text(f.type) for f in fields]
-                return lambda column: self._row(column, members)
+                members = [self._value_writer(f.type) for f in fields]
+                return lambda column: self._write_row(column, members)
             case t.Decimal():
                 return lambda column: decimals(column, plain=not self.scientific)
             case t.Timestamp() | t.TimestampLtz():
@@ -63,7 +66,7 @@ class CsvEncoder:
             case _:
                 return _WRITERS[type(kind)]
 
-    def _array(self, column: pa.ListArray, inner: Write) -> pa.StringArray:
+    def _write_array(self, column: pa.ListArray, inner: Write) -> pa.StringArray:
         counts = np.asarray(pc.list_value_length(column).fill_null(0))
         offsets = np.zeros(len(counts) + 1, dtype=np.int32)
         np.cumsum(counts, out=offsets[1:])
@@ -71,22 +74,22 @@ class CsvEncoder:
         lists = pa.ListArray.from_arrays(pa.array(offsets), elements)
         return _where(column, pc.binary_join(lists, self.dialect.array_delimiter))
 
-    def _row(self, column: pa.StructArray, members: list[Write]) -> pa.StringArray:
+    def _write_row(self, column: pa.StructArray, members: list[Write]) -> pa.StringArray:
         if not members:
             return _where(column, pa.array([""] * len(column), pa.string()))
-        texts = [write(member) for write, member in zip(members, column.flatten(), strict=True)]
-        return _where(column, self._joined(texts, self.dialect.array_delimiter))
+        strings = [write(member) for write, member in zip(members, column.flatten(), strict=True)]
+        return _where(column, self._join(strings, self.dialect.array_delimiter))
 
 
-def _where(column: pa.Array, texts: pa.StringArray) -> pa.StringArray:
-    """The texts, and NULL where the column is."""
+def _where(column: pa.Array, strings: pa.StringArray) -> pa.StringArray:
+    """The strings, with NULL where the column has NULL."""
     if not column.null_count:
-        return texts
-    return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string()))
+        return strings
+    return pc.if_else(column.is_valid(), strings, pa.scalar(None, pa.string()))
 
 
-class _Quoting:
-    """Puts quotes around the texts of whole columns that might need them."""
+class _Quoter:
+    """Puts quotes around the strings of whole columns that might need them."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.quote, self.escape = dialect.quote or "", dialect.escape
@@ -101,40 +104,42 @@ class _Quoting:
             if largest >= "\ud800":  # then the halves of the characters beyond U+FFFF are special too
                 self.pattern = rf"[\x00-\x{{{ord(largest):X}}}\x{{10000}}-\x{{10FFFF}}]"
 
-    def quoted(self, texts: pa.StringArray) -> pa.StringArray:
-        """The texts, with quotes around those that might need them."""
-        needed = self._needed(texts)
+    def quote_strings(self, strings: pa.StringArray) -> pa.StringArray:
+        """The strings, with quotes around those that might need them."""
+        needed = self._find_needed(strings)
         if not needed.any():
-            return texts
-        inner = texts
+            return strings
+        inner = strings
         if self.escape is not None and self.escape != self.quote:
             inner = pc.replace_substring(inner, self.escape, self.escape * 2)
         inner = pc.replace_substring(inner, self.quote, self.quote * 2)
         inner = pc.binary_join_element_wise(self.quote, inner, self.quote, "")
-        return inner if needed.all() else pc.if_else(pa.array(needed), inner, texts)
+        return inner if needed.all() else pc.if_else(pa.array(needed), inner, strings)
 
-    def _needed(self, texts: pa.StringArray) -> Mask:
-        data = content(texts)
-        start, end = bounds(texts)
-        needed = self._has_special(texts, data, end)
+    def _find_needed(self, strings: pa.StringArray) -> Mask:
+        """Which strings need quotes."""
+        data = content(strings)
+        start, end = bounds(strings)
+        needed = self._has_special(strings, data, end)
         long = end - start > LONGEST_UNQUOTED
         if long.any() and not needed[long].all():
             if int(data.max()) > ord(_LAST_ASCII):
-                long = _units(texts, data, end) > LONGEST_UNQUOTED
+                long = _utf16_lengths(strings, data, end) > LONGEST_UNQUOTED
             needed |= long
         return needed
 
-    def _has_special(self, texts: pa.StringArray, data: npt.NDArray[np.uint8], end: Positions) -> Mask:
+    def _has_special(self, strings: pa.StringArray, data: npt.NDArray[np.uint8], end: Positions) -> Mask:
+        """Which strings contain a special character."""
         if self.pattern:
-            return np.array(pc.match_substring_regex(texts, self.pattern).fill_null(False))
-        needed = np.zeros(len(texts), dtype=bool)
+            return np.array(pc.match_substring_regex(strings, self.pattern).fill_null(False))
+        needed = np.zeros(len(strings), dtype=bool)
         needed[np.searchsorted(end, np.flatnonzero(self.special.take(data)), side="right")] = True
         return needed
 
 
-def _units(texts: pa.StringArray, data: npt.NDArray[np.uint8], end: Positions) -> Positions:
-    """The length of each text in UTF-16 units."""
-    units = np.array(pc.utf8_length(texts).fill_null(0)).astype(np.int64)
+def _utf16_lengths(strings: pa.StringArray, data: npt.NDArray[np.uint8], end: Positions) -> Positions:
+    """The length of each string in UTF-16 units."""
+    units = np.array(pc.utf8_length(strings).fill_null(0)).astype(np.int64)
     np.add.at(units, np.searchsorted(end, np.flatnonzero(data >= _FOUR_BYTES), side="right"), 1)
     return units
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
+
+import attrs
 
 from kdsl.errors import Problem, Where
 from kdsl.formats import ALONE, Decoder, Direction, Encoder, Format, Use
@@ -19,51 +22,53 @@ _ESCAPE = re.compile(r"\\(?:([0-3]?[0-7]{1,2})|u+\+?([0-9a-fA-F]{4})|(.?))", re.
 _NAMED = {"b": "\b", "n": "\n", "t": "\t", "f": "\f", "r": "\r"}
 
 
-def unescaped(text: str) -> str:
-    r"""A text whose Java escapes are read: ``\t``, ``\u0001``, ``\001``, ``\\``."""
+def unescape(text: str) -> str:
+    r"""A string whose Java escapes are read: ``\t``, ``\u0001``, ``\001``, ``\\``."""
 
-    def read(found: re.Match[str]) -> str:
-        octal, code, other = found.groups()
+    def replace(match: re.Match[str]) -> str:
+        octal, code, other = match.groups()
         if octal is not None:
             return chr(int(octal, 8))
         return chr(int(code, 16)) if code is not None else _NAMED.get(other, other)
 
-    return _ESCAPE.sub(read, text)
+    return _ESCAPE.sub(replace, text)
 
 
-def _one_character(given: str | None) -> str | None:
-    if given is None or (len(given) == 1 and given <= "\uffff"):
+def _check_character(value: str | None) -> str | None:
+    """What is wrong with an option that is one character."""
+    if value is None or (len(value) == 1 and value <= "\uffff"):
         return None
-    return "give exactly one character"
+    return "write exactly one character"
 
 
-def _one_delimiter(given: str) -> str | None:
-    read = unescaped(given)
-    if len(read) != 1 or read > "\uffff":
-        return "give exactly one character, as it is or as Java spells it (\\t, \\u0001)"
-    return "a line break ends a message; give another character" if read in "\r\n" else None
+def _check_delimiter(value: str) -> str | None:
+    """What is wrong with the field delimiter."""
+    character = unescape(value)
+    if len(character) != 1 or character > "\uffff":
+        return "write exactly one character, as it is or as Java spells it (\\t, \\u0001)"
+    return "a line break ends a message; choose another character" if character in "\r\n" else None
 
 
 class Csv(Format):
     """One line of delimited values per message, columns by their order (Flink's format ``csv``).
 
-    A message is one row; what follows its first line is not read, but a line break inside quotes belongs to the value.
+    A message is one row: only its first line is read, but a line break inside quotes belongs to the value.
     A null message gives no row. Values stand unquoted or quoted; inside quotes the quote is doubled. An ARRAY or ROW is
     one value, split at its own delimiter, one level deep.
 
     Reading: an integer may have blanks around it and a sign; a DECIMAL may not, is rounded half up to its scale, and is
     NULL when it has too many digits; BOOLEAN is true for ``true`` in any letter case and false for everything else; a
     DATE ``2020-02-30`` is the first of March; a TIMESTAMP is ``2020-01-02 03:04:05.678``, a TIMESTAMP_LTZ has a ``Z``
-    behind it, a TIME is ``03:04[:05.678]``; BYTES are base64. Lengths are not enforced.
+    after it, a TIME is ``03:04[:05.678]``; BYTES are base64. Lengths are not enforced.
 
-    Writing: a text, date, time or nested value is quoted when it is longer than 24 UTF-16 units, or when it holds a
+    Writing: a string, date, time or nested value is quoted when it is longer than 24 UTF-16 units, or when it holds a
     character up to the largest of delimiter, quote and line feed (with ``,`` all below ``-``), or a backslash (the
     escape character, where there is one). Numbers and booleans are never quoted.
 
-    What is written reads back, but for: NULL and ``''`` without a null literal; a text that equals the null literal; a
+    What is written reads back, except: NULL and ``''`` without a null literal; a string equal to the null literal; a
     row whose only value is empty, which is an empty message; an ARRAY or ROW that is NULL, or blank without being
-    empty, or whose texts hold its delimiter; everything special where quoting is disabled; a text at the beginning of
-    the message that begins with U+FEFF; dates outside of the years 1 to 9999, and the ten days before 1582-10-15.
+    empty, or whose strings hold its delimiter; everything special where quoting is disabled; a string at the beginning
+    of the message that begins with U+FEFF; dates outside the years 1 to 9999, and the ten days before 1582-10-15.
     """
 
     identifier = "csv"
@@ -72,7 +77,7 @@ class Csv(Format):
         "field-delimiter",
         "The character between values, as it is or as Java spells it (\\t, \\u0001). ASCII characters are read faster.",
         default=",",
-        check=_one_delimiter,
+        check=_check_delimiter,
     )
     disable_quote_character: bool = option(
         "disable-quote-character",
@@ -83,7 +88,7 @@ class Csv(Format):
         "quote-character",
         "The character around values that hold special characters; '\"' when it is not given.",
         default=None,
-        check=_one_character,
+        check=_check_character,
     )
     allow_comments: bool = option(
         "allow-comments",
@@ -99,17 +104,17 @@ class Csv(Format):
         "array-element-delimiter",
         "The character between the elements of an ARRAY and the members of a ROW.",
         default=";",
-        check=_one_character,
+        check=_check_character,
     )
     escape_character: str | None = option(
         "escape-character",
-        "The character that takes the meaning of the next one.",
+        "The character after which the next one has no special meaning.",
         default=None,
-        check=_one_character,
+        check=_check_character,
     )
     null_literal: str | None = option(
         "null-literal",
-        "The text of NULL. Without it NULL is written as an empty value, which a text column reads as ''.",
+        "What stands for NULL. Without it NULL is written as an empty value, which a STRING column reads as ''.",
         default=None,
     )
     write_bigdecimal_in_scientific_notation: bool = option(
@@ -145,27 +150,40 @@ class Csv(Format):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rules F-5 and F-7 and those of nesting; the values of the options are judged by `problems` (F-6)."""
-        yield from self._quoting()
+        """Rules F-5 and F-7 and those of nesting; the values of the options are checked by `problems` (F-6)."""
+        yield from self._quoting_problems()
         for field in row.fields:
             yield from _type_problems(field, direction)
 
-    def _quoting(self) -> Iterator[Problem]:
+    def _quoting_problems(self) -> Iterator[Problem]:
+        """Options of quoting that contradict each other."""
         if self.quote_character is not None and self.disable_quote_character is True:
             yield Problem(
                 "csv-quote",
                 "the format 'csv' cannot both have a quote character and have quoting disabled",
                 "leave out the quote character, or do not disable it",
             )
-        delimiter = unescaped(str(self.field_delimiter))
+        delimiter = unescape(str(self.field_delimiter))
         quote = None if self.disable_quote_character is True else self.quote_character or QUOTE
         for name, character in (("quote character", quote), ("escape character", self.escape_character)):
             if character == delimiter:
                 yield Problem(
                     "csv-delimiter",
                     f"the format 'csv' has {delimiter!r} both as its field delimiter and as its {name}",
-                    "give one of them another character",
+                    "choose another character for one of them",
                 )
+
+    def alternatives(self) -> Iterable[Format]:
+        """Other delimiters, null literals and quotes, and what may surround a row."""
+        changes: list[dict[str, Any]] = [{"field_delimiter": one} for one in (",", ";", "\\t", "|")]
+        changes += [{"null_literal": one} for one in ("", "NULL", "null", "\\N")]
+        if not self.disable_quote_character:
+            changes.append({"quote_character": "'"})
+        changes += [{name: True} for name in ("trim_spaces", "allow_trailing_comma", "allow_comments")]
+        for change in changes:
+            other = attrs.evolve(self, **change)  # type: ignore[misc]
+            if other != self and not any(other.check(t.Row(()), "read")):
+                yield other
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
@@ -178,7 +196,7 @@ class Csv(Format):
     def dialect(self) -> Dialect:
         """What the options mean, for the reader and the writer."""
         return Dialect(
-            delimiter=unescaped(self.field_delimiter),
+            delimiter=unescape(self.field_delimiter),
             quote=None if self.disable_quote_character else self.quote_character or QUOTE,
             escape=self.escape_character,
             array_delimiter=self.array_element_delimiter,
@@ -193,25 +211,27 @@ class Csv(Format):
 
 
 def _type_problems(field: t.Field, direction: Direction) -> Iterator[Problem]:
+    """The column types that the format cannot hold."""
     where = Where(column=field.name)
     for kind in (field.type, *(() if isinstance(field.type, t.Map | t.Multiset) else t.children(field.type))):
         if isinstance(kind, t.Map | t.Multiset):
-            yield Problem("csv-type", f"the format 'csv' has no form for the type {kind}", _other(kind), where)
+            yield Problem("csv-type", f"the format 'csv' has no form for the type {kind}", _type_fix(kind), where)
         elif kind is not field.type and isinstance(kind, t.Array | t.Row):
             yield Problem(
                 "csv-nesting",
-                f"the type {field.type} holds {kind}, and the format 'csv' has one level of nesting",
+                f"the type {field.type} contains {kind}, but the format 'csv' has only one level of nesting",
                 "use columns of their own for the inner values, or the format 'json'",
                 where,
             )
         elif isinstance(kind, t.Time) and kind.precision > MAX_TIME and direction == "read":
             yield Problem(
                 "csv-time",
-                f"the format 'csv' reads times to milliseconds, and the type {kind} asks for more",
+                f"the format 'csv' reads times in milliseconds, but the type {kind} is finer",
                 f"use TIME({MAX_TIME}), or STRING",
                 where,
             )
 
 
-def _other(kind: t.DataType) -> str:
+def _type_fix(kind: t.DataType) -> str:
+    """What to use instead of a type."""
     return f"use the format 'json' for the type {kind.spelling}, or a STRING"

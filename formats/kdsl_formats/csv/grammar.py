@@ -1,6 +1,6 @@
 """A message as the values of one CSV row, character by character, as Flink's CSV reader splits it.
 
-This is the judge of where values begin and end; the fast decoder splits only messages of which it is sure.
+It defines where values begin and end; the splitter, which is faster, splits only messages that it understands.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import attrs
 
-from kdsl.types.texts.numbers import BLANKS, trim
+from kdsl.types.strings.numbers import BLANKS, trim
 
 _BREAKS = "\r\n"
 _UNESCAPED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
@@ -29,10 +29,10 @@ class Dialect:
     """The characters and rules of the CSV that is read and written.
 
     Attributes:
-        delimiter: Stands between values.
-        quote: Stands around a value that holds other special characters; None switches quoting off.
-        escape: Takes its meaning from the next character; None when there is none.
-        array_delimiter: Stands between the elements of an ARRAY and the members of a ROW.
+        delimiter: Separates values.
+        quote: Surrounds a value with special characters; None switches quoting off.
+        escape: The next character has no special meaning; None when there is none.
+        array_delimiter: Separates the elements of an ARRAY and the members of a ROW.
         null_literal: The text of NULL; None when NULL has none.
         comments: Lines that begin with ``#``, and empty lines and blanks before the row, are skipped.
         trim: Blanks around values that are not quoted are dropped.
@@ -55,11 +55,11 @@ class Dialect:
     empty_as_null: bool = False
 
 
-def text_of(message: bytes) -> str:
-    """The text of a message: UTF-8, or what a mark at its beginning says.
+def decode_message(message: bytes) -> str:
+    """The text of a message: UTF-8, or the encoding of a byte order mark at its start.
 
     Raises:
-        ValueError: The bytes are no text.
+        ValueError: The bytes are not text of its encoding.
     """
     encoding, skipped = "utf-8", 0
     if len(message) >= _MARKED:
@@ -71,7 +71,7 @@ def text_of(message: bytes) -> str:
     except UnicodeDecodeError as e:
         if encoding == "utf-8" and (text := _java_utf8(data)) is not None:
             return text
-        raise ValueError(f"byte {skipped + e.start + 1} is no {encoding.upper()} ({e.reason})") from None
+        raise ValueError(f"byte {skipped + e.start + 1} is not {encoding.upper()} ({e.reason})") from None
 
 
 def _java_utf8(data: bytes) -> str | None:
@@ -83,8 +83,8 @@ def _java_utf8(data: bytes) -> str | None:
         return None
 
 
-def split(text: str, dialect: Dialect, columns: int) -> list[str]:
-    """The values of the first row of a text; what follows the row is not looked at.
+def split_row(text: str, dialect: Dialect, columns: int) -> list[str]:
+    """The values of the first row of a string; what follows the row is not looked at.
 
     Returns:
         At most as many values as there are columns.
@@ -92,7 +92,7 @@ def split(text: str, dialect: Dialect, columns: int) -> list[str]:
     Raises:
         ValueError: There is no row, or it is broken, or it has too many values.
     """
-    row = _Row(text, dialect)
+    row = _RowReader(text, dialect)
     values: list[str] = []
     for _ in range(columns):
         values.append(row.value())
@@ -101,48 +101,50 @@ def split(text: str, dialect: Dialect, columns: int) -> list[str]:
     else:
         _read_extra(row, dialect, columns)
     if dialect.require_all and len(values) < columns:
-        raise ValueError(f"the row has {counted(len(values))}, and the table has {columns} columns")
+        raise ValueError(f"the row has {count_values(len(values))}, but the table has {columns} columns")
     return values
 
 
-def _read_extra(row: _Row, dialect: Dialect, columns: int) -> None:
+def _read_extra(row: _RowReader, dialect: Dialect, columns: int) -> None:
+    """Skip values beyond the last column where the dialect allows them; otherwise raises an error."""
     extra = row.value()
     if dialect.ignore_extra:
         while row.more():
             row.value()
     elif row.more() or not dialect.trailing_delimiter or trim(extra):
-        raise ValueError(f"the row has more values than the table has columns, which are {columns}")
+        raise ValueError(f"the row has more values than the table's {columns} columns")
 
 
-def counted(values: int) -> str:
+def count_values(values: int) -> str:
     """A number of values in words."""
     return "1 value" if values == 1 else f"{values} values"
 
 
-class _Row:
-    """A place in a text that moves on value by value to the end of the row."""
+class _RowReader:
+    """Reads a row from a position in a string, value by value."""
 
     def __init__(self, text: str, dialect: Dialect) -> None:
-        self.text, self.dialect, self.place = text, dialect, 0
+        self.text, self.dialect, self.position = text, dialect, 0
         if dialect.comments:
             self._skip_comments()
-        if self.place == len(text):
+        if self.position == len(text):
             raise ValueError("the message holds only comments and blanks" if text else "the message is empty")
 
     def _skip_comments(self) -> None:
-        text, place = self.text, self.place
-        while place < len(text) and text[place] in " \r\n#":
-            if text[place] == "#":
-                while place < len(text) and text[place] not in _BREAKS:
-                    place += 1
+        """Skip comments, empty lines and blanks before the row."""
+        text, position = self.text, self.position
+        while position < len(text) and text[position] in " \r\n#":
+            if text[position] == "#":
+                while position < len(text) and text[position] not in _BREAKS:
+                    position += 1
             else:
-                place += 1
-        self.place = place
+                position += 1
+        self.position = position
 
     def more(self) -> bool:
-        """Step over the delimiter behind a value; False at the end of the row."""
-        if self.text.startswith(self.dialect.delimiter, self.place):
-            self.place += 1
+        """Step over the delimiter after a value; False at the end of the row."""
+        if self.text.startswith(self.dialect.delimiter, self.position):
+            self.position += 1
             return True
         return False
 
@@ -151,62 +153,65 @@ class _Row:
         text, dialect = self.text, self.dialect
         if dialect.trim:
             self._skip_blanks()
-        if dialect.quote is not None and text.startswith(dialect.quote, self.place):
-            return self._quoted(dialect.quote)
-        made, start = "", self.place
-        while self.place < len(text):
-            c = text[self.place]
+        if dialect.quote is not None and text.startswith(dialect.quote, self.position):
+            return self._read_quoted(dialect.quote)
+        value_read, start = "", self.position
+        while self.position < len(text):
+            c = text[self.position]
             if c == dialect.delimiter or c in _BREAKS:
                 break
             if c == dialect.escape:
-                made += text[start : self.place] + self._unescaped()
-                start = self.place
+                value_read += text[start : self.position] + self._read_escaped()
+                start = self.position
             else:
-                self.place += 1
-        made += text[start : self.place]
-        return made.rstrip(BLANKS) if dialect.trim else made
+                self.position += 1
+        value_read += text[start : self.position]
+        return value_read.rstrip(BLANKS) if dialect.trim else value_read
 
-    def _quoted(self, quote: str) -> str:
+    def _read_quoted(self, quote: str) -> str:
+        """Read a quoted value, and check that it ends correctly."""
         text, escape = self.text, self.dialect.escape
-        self.place += 1
-        made, start = "", self.place
-        while self.place < len(text):
-            c = text[self.place]
+        self.position += 1
+        value_read, start = "", self.position
+        while self.position < len(text):
+            c = text[self.position]
             if c == quote:
-                made += text[start : self.place]
-                self.place += 1
-                if not text.startswith(quote, self.place):
+                value_read += text[start : self.position]
+                self.position += 1
+                if not text.startswith(quote, self.position):
                     self._skip_blanks()
                     self._check_end_of_value()
-                    return made
-                start = self.place
-                self.place += 1
+                    return value_read
+                start = self.position
+                self.position += 1
             elif c == escape:
-                made += text[start : self.place] + self._unescaped()
-                start = self.place
+                value_read += text[start : self.position] + self._read_escaped()
+                start = self.position
             else:
-                self.place += 1
+                self.position += 1
         raise ValueError("a quoted value has no closing quote")
 
-    def _unescaped(self) -> str:
-        self.place += 2
-        if self.place > len(self.text):
-            raise ValueError("an escape character stands at the end")
-        c = self.text[self.place - 1]
+    def _read_escaped(self) -> str:
+        """Read an escape character and the character after it."""
+        self.position += 2
+        if self.position > len(self.text):
+            raise ValueError("the message ends with an escape character")
+        c = self.text[self.position - 1]
         return _UNESCAPED.get(c, c)
 
     def _skip_blanks(self) -> None:
         text, delimiter = self.text, self.dialect.delimiter
-        while self.place < len(text) and text[self.place] <= " ":
-            if text[self.place] == delimiter or text[self.place] in _BREAKS:
+        while self.position < len(text) and text[self.position] <= " ":
+            if text[self.position] == delimiter or text[self.position] in _BREAKS:
                 break
-            self.place += 1
+            self.position += 1
 
     def _check_end_of_value(self) -> None:
-        rest = self.text[self.place : self.place + 1]
+        """Raise an error where a closing quote is followed by something else than a delimiter."""
+        rest = self.text[self.position : self.position + 1]
         if rest and rest != self.dialect.delimiter and rest not in _BREAKS:
             self._fail(rest)
 
-    def _fail(self, found: str) -> NoReturn:
+    def _fail(self, character: str) -> NoReturn:
         expected = f"expected {self.dialect.delimiter!r} or the end of the line"
-        raise ValueError(f"{found!r} follows a closing quote at character {self.place + 1}; {expected}")
+        raise ValueError(f"{character!r} follows a closing quote at character {self.position + 1}; {expected}")

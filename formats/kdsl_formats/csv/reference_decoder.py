@@ -1,7 +1,7 @@
-"""The judge of what a CSV message means: record by record, plain and exact.
+"""The reference decoder of CSV: it reads messages one by one and defines what they mean.
 
-It follows Flink's CSV reader, which is Jackson's; `docs/differences.md` lists where it does not. The fast
-decoder sends it every message that it has any doubt about.
+It follows Flink's CSV reader, which is Jackson's; `docs/differences.md` lists where it does not. The column decoder
+leaves to it every message that it does not understand.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from kdsl.types import model as t
-from kdsl.types.texts import numbers, temporal
+from kdsl.types.strings import numbers, temporal
 from kdsl_formats._text.base64_text import parse_base64
 from kdsl_formats._text.lenient_dates import parse_jdbc_date, parse_local_time
-from kdsl_formats.csv.grammar import Dialect, counted, split, text_of
+from kdsl_formats._text.shorten import shorten
+from kdsl_formats.csv.grammar import Dialect, count_values, decode_message, split_row
 
 Convert = Callable[[str], Any]
-SHOWN = 60
 
 
 class ReferenceDecoder:
@@ -27,7 +27,7 @@ class ReferenceDecoder:
 
     def __init__(self, row: t.Row, dialect: Dialect, *, ignore_parse_errors: bool) -> None:
         self.row, self.dialect, self.ignore = row, dialect, ignore_parse_errors
-        self._columns = [(f.name, self._column(f.type)) for f in row.fields]
+        self._columns = [(f.name, self._column_converter(f.type)) for f in row.fields]
 
     def values(self, message: bytes) -> list[Any] | None:
         """The values of a message's row; None when the message gives no row.
@@ -36,57 +36,63 @@ class ReferenceDecoder:
             ValueError: The message cannot be read; says why.
         """
         try:
-            values = split(text_of(message), self.dialect, len(self._columns))
+            values = split_row(decode_message(message), self.dialect, len(self._columns))
         except ValueError:
             if self.ignore:
                 return None
             raise
         if len(values) < len(self._columns) and not self.ignore:
-            raise ValueError(f"the row has {counted(len(values))}, and the table has {len(self._columns)} columns")
-        made = []
+            raise ValueError(f"the row has {count_values(len(values))}, but the table has {len(self._columns)} columns")
+        converted = []
         for (name, convert), value in zip(self._columns, values, strict=False):
             try:
-                made.append(convert(value))
+                converted.append(convert(value))
             except ValueError as e:
                 raise ValueError(f"field {name!r}: {e}") from None
-        return made + [None] * (len(self._columns) - len(made))
+        return converted + [None] * (len(self._columns) - len(converted))
 
-    def _column(self, kind: t.DataType) -> Convert:
+    def _column_converter(self, kind: t.DataType) -> Convert:
+        """The function that reads a column."""
         match kind:
             case t.Array(element=element):
-                convert = self._scalar(element)
-                return lambda value: [convert(part) for part in self._parts(value)]
+                convert = self._scalar_converter(element)
+                return lambda value: [convert(part) for part in self._split_parts(value)]
             case t.Row():
-                return self._lenient(self._nested_row(kind))
+                return self._make_lenient(self._row_converter(kind))
             case _:
-                return self._scalar(kind)
+                return self._scalar_converter(kind)
 
-    def _parts(self, value: str) -> list[str]:
+    def _split_parts(self, value: str) -> list[str]:
+        """The elements of an ARRAY or ROW; a blank value has none."""
         if not numbers.trim(value):
             return []
         parts = value.split(self.dialect.array_delimiter)
         return [numbers.trim(part) for part in parts] if self.dialect.trim else parts
 
-    def _nested_row(self, kind: t.Row) -> Convert:
-        members = [(f.name, self._scalar(f.type)) for f in kind.fields]
+    def _row_converter(self, kind: t.Row) -> Convert:
+        """The function that reads a ROW."""
+        members = [(f.name, self._scalar_converter(f.type)) for f in kind.fields]
 
         def convert(value: str) -> dict[str, Any] | None:
-            parts = self._parts(value)
+            parts = self._split_parts(value)
             if not parts:
                 return None
             if len(parts) < len(members) and not self.ignore:
-                raise ValueError(f"{shown(value)} has {counted(len(parts))}, and the ROW has {len(members)} members")
-            made: dict[str, Any] = dict.fromkeys(name for name, _ in members)
-            for (name, make), part in zip(members, parts, strict=False):
+                raise ValueError(
+                    f"{shorten(value)!r} has {count_values(len(parts))}, and the ROW has {len(members)} members"
+                )
+            row: dict[str, Any] = dict.fromkeys(name for name, _ in members)
+            for (name, convert_member), part in zip(members, parts, strict=False):
                 try:
-                    made[name] = make(part)
+                    row[name] = convert_member(part)
                 except ValueError as e:
                     raise ValueError(f"member {name!r}: {e}") from None
-            return made
+            return row
 
         return convert
 
-    def _scalar(self, kind: t.DataType) -> Convert:
+    def _scalar_converter(self, kind: t.DataType) -> Convert:
+        """The function that reads a value without parts; null literals become NULL."""
         strict, spelling = _converter(kind), kind.spelling
         literal, empty_as_null = self.dialect.null_literal, self.dialect.empty_as_null
         article = "an" if spelling[0] in "AI" else "a"
@@ -97,11 +103,11 @@ class ReferenceDecoder:
             try:
                 return strict(value)
             except ValueError as e:
-                raise ValueError(f"{shown(value)} is not {article} {spelling} ({e})") from None
+                raise ValueError(f"{shorten(value)!r} is not {article} {spelling} ({e})") from None
 
-        return self._lenient(convert)
+        return self._make_lenient(convert)
 
-    def _lenient(self, convert: Convert) -> Convert:
+    def _make_lenient(self, convert: Convert) -> Convert:
         """The converter, or one that turns a bad value into NULL where the options say so."""
         if not self.ignore:
             return convert
@@ -115,12 +121,8 @@ class ReferenceDecoder:
         return lenient
 
 
-def shown(value: str) -> str:
-    """A value in a message."""
-    return repr(value) if len(value) <= SHOWN else f"{value[:SHOWN]!r}…"
-
-
 def _converter(kind: t.DataType) -> Convert:
+    """The function that reads values of a type; it raises ValueError for an invalid one."""
     match kind:
         case t.Char() | t.VarChar():
             return str
@@ -145,14 +147,14 @@ def _converter(kind: t.DataType) -> Convert:
         case t.Date():
             return parse_jdbc_date
         case t.Time(precision=precision):
-            return _time(precision)
+            return _time_converter(precision)
         case t.Timestamp() | t.TimestampLtz():
             zoned = isinstance(kind, t.TimestampLtz)
             return lambda v: temporal.parse_timestamp(numbers.trim(v), "SQL", zoned=zoned)
     raise AssertionError(kind)  # Csv.check refuses the others
 
 
-def _time(precision: int) -> Convert:
+def _time_converter(precision: int) -> Convert:
     unit: int = 10 ** (9 - min(precision, 3))
 
     def convert(value: str) -> int:

@@ -1,4 +1,4 @@
-"""The judge of how a row is written as CSV: row by row, plain and exact.
+"""The reference encoder of CSV: it writes rows one by one and defines what a row becomes.
 
 It follows Flink's CSV writer, which is Jackson's with its loose rule of quoting: a value is quoted as soon as it
 *might* need it.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kdsl.types import model as t
-from kdsl.types.texts import numbers, temporal
+from kdsl.types.strings import numbers, temporal
 from kdsl_formats.csv.grammar import Dialect
 
 Write = Callable[[Any], str]
@@ -25,38 +25,41 @@ class ReferenceEncoder:
     def __init__(self, row: t.Row, dialect: Dialect, *, scientific: bool) -> None:
         self.dialect, self.scientific = dialect, scientific
         self.null = dialect.null_literal or ""
-        self._columns = [self._column(f.type) for f in row.fields]
+        self._columns = [self._column_writer(f.type) for f in row.fields]
 
     def message(self, values: list[Any]) -> bytes:
         """The message of a row's values."""
         parts = [write(value) for write, value in zip(self._columns, values, strict=True)]
         return self.dialect.delimiter.join(parts).encode()
 
-    def _column(self, kind: t.DataType) -> Write:
-        write = self._text(kind)
+    def _column_writer(self, kind: t.DataType) -> Write:
+        """The function that writes a column, with quotes where its type may need them."""
+        write = self._value_writer(kind)
         if isinstance(kind, UNQUOTED):
             return lambda value: self.null if value is None else write(value)
-        return lambda value: self.null if value is None else self.quoted(write(value))
+        return lambda value: self.null if value is None else self.quote(write(value))
 
-    def _text(self, kind: t.DataType) -> Write:
+    def _value_writer(self, kind: t.DataType) -> Write:
+        """The function that writes values of a type, without quotes."""
         match kind:
             case t.Array(element=element):
-                inner = self._element(element)
+                inner = self._element_writer(element)
                 return lambda value: self.dialect.array_delimiter.join(map(inner, value))
             case t.Row(fields=fields):
-                members = [(f.name, self._element(f.type)) for f in fields]
+                members = [(f.name, self._element_writer(f.type)) for f in fields]
                 return lambda value: self.dialect.array_delimiter.join(write(value[name]) for name, write in members)
             case t.Decimal():
-                return lambda value: numbers.decimal_text(value, plain=not self.scientific)
+                return lambda value: numbers.format_decimal(value, plain=not self.scientific)
             case _:
                 return _WRITERS[type(kind)]
 
-    def _element(self, kind: t.DataType) -> Write:
-        write = self._text(kind)
+    def _element_writer(self, kind: t.DataType) -> Write:
+        """The function that writes elements of an ARRAY or members of a ROW."""
+        write = self._value_writer(kind)
         return lambda value: self.null if value is None else write(value)
 
-    def quoted(self, text: str) -> str:
-        """A text with quotes around it if it might need them."""
+    def quote(self, text: str) -> str:
+        """A string with quotes around it if it might need them."""
         quote, escape = self.dialect.quote, self.dialect.escape
         if quote is None or not needs_quotes(text, self.dialect):
             return text
@@ -71,7 +74,7 @@ def largest_special(dialect: Dialect) -> str:
 
 
 def needs_quotes(text: str, dialect: Dialect) -> bool:
-    """Whether a text is longer than 24 UTF-16 units, or holds a character that might be special."""
+    """Whether a string is longer than 24 UTF-16 units, or holds a character that might be special."""
     if len(text) + sum(c > "\uffff" for c in text) > LONGEST_UNQUOTED:
         return True
     largest, escape = largest_special(dialect), dialect.escape or "\\"
@@ -89,14 +92,14 @@ _WRITERS: dict[type[t.DataType], Write] = {
     t.SmallInt: str,
     t.Int: str,
     t.BigInt: str,
-    t.Float: numbers.float_text,
-    t.Double: numbers.double_text,
+    t.Float: numbers.format_float,
+    t.Double: numbers.format_double,
     t.Char: str,
     t.VarChar: str,
     t.Binary: lambda value: base64.b64encode(value).decode(),
     t.VarBinary: lambda value: base64.b64encode(value).decode(),
-    t.Date: temporal.date_text,
-    t.Time: temporal.time_text,
-    t.Timestamp: lambda value: temporal.timestamp_text(value, "SQL", zoned=False),
-    t.TimestampLtz: lambda value: temporal.timestamp_text(value, "SQL", zoned=True),
+    t.Date: temporal.format_date,
+    t.Time: temporal.format_time,
+    t.Timestamp: lambda value: temporal.format_timestamp(value, "SQL", zoned=False),
+    t.TimestampLtz: lambda value: temporal.format_timestamp(value, "SQL", zoned=True),
 }

@@ -1,8 +1,8 @@
-"""Many messages into values at once: the messages of which it is sure, as places in their bytes.
+"""Splits many messages into values at once, where it is sure how; values are positions in the messages' bytes.
 
-A message is sure when it is one line of valid UTF-8 with as many delimiters as the table needs, when each of its quotes
-opens or closes a value or is doubled inside one, and when no rule of the dialect looks at more than that. `grammar` is
-the judge of all others.
+It is sure of a message that is one line of valid UTF-8 with as many delimiters as the table needs, whose quotes each
+open or close a value or are doubled inside one, where no rule of the dialect looks at more than that. `grammar` splits
+all others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl_formats._columns.arrays import Bytes, Mask, Positions, bounds, content, not_utf8, pieces
+from kdsl_formats._columns.arrays import Bytes, Mask, Positions, bounds, content, find_invalid_utf8, slices
 from kdsl_formats.csv.grammar import Dialect
 
 _LINE_FEED, _RETURN = 10, 13
@@ -27,29 +27,29 @@ class Cells:
     """The values of the sure messages.
 
     Attributes:
-        data: The bytes that the places mean.
+        data: The bytes that the positions mean.
         index: For each row the index of its message, ascending.
         start: Where each value begins: rows by columns, inside the quotes where there are any.
         end: Where each value ends, likewise.
-        doubled: The quote, if it may stand doubled in a value; otherwise empty.
-        stand_ins: What stands in the bytes for characters of the dialect that are not ASCII.
+        doubled: The quote, if values may contain it doubled; otherwise empty.
+        stand_ins: The characters that replace characters of the dialect that are not ASCII.
     """
 
     data: Bytes
     index: Positions
     start: Positions
     end: Positions
-    doubled: str
+    doubled_quote: str
     stand_ins: Mapping[str, str]
 
-    def texts(self, column: int) -> pa.StringArray:
+    def strings(self, column: int) -> pa.StringArray:
         """The values of a column."""
-        texts = pieces(self.data, self.start[:, column], self.end[:, column], None, pa.string())
-        if self.doubled:
-            texts = pc.replace_substring(texts, self.doubled * 2, self.doubled)
+        strings = slices(self.data, self.start[:, column], self.end[:, column], None, pa.string())
+        if self.doubled_quote:
+            strings = pc.replace_substring(strings, self.doubled_quote * 2, self.doubled_quote)
         for character, stand_in in self.stand_ins.items():
-            texts = pc.replace_substring(texts, stand_in, character)
-        return texts
+            strings = pc.replace_substring(strings, stand_in, character)
+        return strings
 
 
 class Splitter:
@@ -58,11 +58,11 @@ class Splitter:
     def __init__(self, dialect: Dialect, columns: int) -> None:
         self.dialect, self.columns = dialect, columns
         self.trim, self.comments = dialect.trim, dialect.comments
-        given = (dialect.delimiter, dialect.quote, dialect.escape)
-        self._wide = tuple(dict.fromkeys(c for c in given if c is not None and c > _LAST_ASCII))
+        characters = (dialect.delimiter, dialect.quote, dialect.escape)
+        self._wide = tuple(dict.fromkeys(c for c in characters if c is not None and c > _LAST_ASCII))
 
-    def _use(self, stand_ins: Mapping[str, str]) -> None:
-        """Search for the dialect's characters, or for what stands for them."""
+    def _use_characters(self, stand_ins: Mapping[str, str]) -> None:
+        """Search for the dialect's characters, or for their stand-ins."""
         self.delimiter, self.quote, self.escape = (
             None if c is None else ord(stand_ins.get(c, c))
             for c in (self.dialect.delimiter, self.dialect.quote, self.dialect.escape)
@@ -75,13 +75,13 @@ class Splitter:
         left = [c for c in map(chr, free) if c not in used]
         return dict(zip(self._wide, left, strict=False)) if len(left) >= len(self._wide) else None
 
-    def split(self, messages: pa.BinaryArray) -> Cells:
+    def split_messages(self, messages: pa.BinaryArray) -> Cells:
         """The values of the messages that are sure."""
         index = np.flatnonzero(np.asarray(messages.is_valid()))
         stand_ins = self._stand_ins(messages) if self._wide else {}
         if stand_ins is None:
             index, stand_ins = index[:0], {}
-        self._use(stand_ins)
+        self._use_characters(stand_ins)
         if len(index) < len(messages):
             messages = messages.take(pa.array(index))
         for character, stand_in in stand_ins.items():
@@ -91,33 +91,35 @@ class Splitter:
             messages, index = messages.filter(pa.array(sure)), index[sure]
         data = content(messages)
         start, end = bounds(messages)
-        rows, start, end, doubled = self._values(data, start, end)
-        quote = chr(self.quote) if doubled and self.quote is not None else ""
+        rows, start, end, doubled_quote = self._locate_values(data, start, end)
+        quote = chr(self.quote) if doubled_quote and self.quote is not None else ""
         return Cells(data, index[rows], start, end, quote, stand_ins)
 
     def _doubtful(self, messages: pa.BinaryArray) -> Mask:
         """Messages that could disturb the search in their neighbours, or that begin like something else."""
         data = content(messages)
         start, end = bounds(messages)
-        doubtful: Mask = start == end
+        fallback: Mask = start == end
         if not data.size:
-            return doubtful
+            return fallback
         first = data.take(start, mode="clip")
         if self.escape is not None:
-            doubtful |= _count(data == self.escape, start, end) > 0
+            fallback |= _count_in(data == self.escape, start, end) > 0
         if self.comments:
-            doubtful |= np.isin(first, list(b"# \r\n"))
+            fallback |= np.isin(first, list(b"# \r\n"))
         if int(data.max()) >= 0x80:
-            doubtful |= np.isin(first, [0xEF, 0xFE, 0xFF])  # what a mark of the encoding begins with
-            wrong = not_utf8(messages.view(pa.string()))
+            fallback |= np.isin(first, [0xEF, 0xFE, 0xFF])  # what a mark of the encoding begins with
+            wrong = find_invalid_utf8(messages.view(pa.string()))
             if wrong is not None:
-                doubtful |= wrong
+                fallback |= wrong
         if self.trim and self.quote is not None:
-            doubtful |= _count(data == self.quote, start, end) > 0
-        return doubtful
+            fallback |= _count_in(data == self.quote, start, end) > 0
+        return fallback
 
-    def _values(self, data: Bytes, start: Positions, end: Positions) -> tuple[Positions, Positions, Positions, bool]:
-        """The rows that are sure, the places of their values, and whether quotes are doubled anywhere."""
+    def _locate_values(
+        self, data: Bytes, start: Positions, end: Positions
+    ) -> tuple[Positions, Positions, Positions, bool]:
+        """The rows that are sure, the positions of their values, and whether quotes are doubled anywhere."""
         edges = np.append(start, end[-1:])
         end = _without_line_end(data, start, end)
         sure = end > start
@@ -128,52 +130,54 @@ class Splitter:
             special |= quotes
         if bool((data <= _RETURN).any()):
             special |= (data == _LINE_FEED) | (data == _RETURN)
-        places: Positions = np.flatnonzero(special)
+        positions: Positions = np.flatnonzero(special)
         doubled = False
         if quoted:
-            places, wrong, doubled = self._outside(data, places, edges, end)
-            sure[_owner(start, wrong)] = False
-        found = data[places]
-        breaks = found != self.delimiter
+            positions, wrong, doubled = self._outside_quotes(data, positions, edges, end)
+            sure[_message_of(start, wrong)] = False
+        bytes_there = data[positions]
+        breaks = bytes_there != self.delimiter
         if breaks.any():
-            odd = places[breaks]
-            owner = _owner(start, odd)
-            sure[owner[odd < end[owner]]] = False
-            places = places[~breaks]
-        rows, places = self._grid(sure, places, edges, end)
+            breaks_at = positions[breaks]
+            owner = _message_of(start, breaks_at)
+            sure[owner[breaks_at < end[owner]]] = False
+            positions = positions[~breaks]
+        rows, positions = self._select_rows(sure, positions, edges, end)
         starts = np.empty((len(rows), self.columns), dtype=np.int64)
         ends = np.empty_like(starts)
-        starts[:, 0], starts[:, 1:] = start[rows], places + 1
-        ends[:, -1], ends[:, :-1] = end[rows], places
+        starts[:, 0], starts[:, 1:] = start[rows], positions + 1
+        ends[:, -1], ends[:, :-1] = end[rows], positions
         if quoted:
             opened = (data.take(starts, mode="clip") == self.quote) & (ends > starts)
             starts += opened
             ends -= opened
         return rows, starts, ends, doubled
 
-    def _grid(self, sure: Mask, places: Positions, edges: Positions, end: Positions) -> tuple[Positions, Positions]:
-        """The sure rows that have the right number of delimiters, and the places of these by row."""
+    def _select_rows(
+        self, sure: Mask, positions: Positions, edges: Positions, end: Positions
+    ) -> tuple[Positions, Positions]:
+        """The sure rows that have the right number of delimiters, and the positions of these by row."""
         wanted = self.columns - 1
-        if len(places) == wanted * len(end) and sure.all():
-            grid = places.reshape(len(end), wanted)
+        if len(positions) == wanted * len(end) and sure.all():
+            grid = positions.reshape(len(end), wanted)
             if not wanted or bool(((grid[:, 0] >= edges[:-1]) & (grid[:, -1] < end)).all()):
                 return np.arange(len(end)), grid
-        counts = np.diff(np.searchsorted(places, edges))
+        counts = np.diff(np.searchsorted(positions, edges))
         sure &= counts == wanted
-        return np.flatnonzero(sure), places[np.repeat(sure, counts)].reshape(int(sure.sum()), wanted)
+        return np.flatnonzero(sure), positions[np.repeat(sure, counts)].reshape(int(sure.sum()), wanted)
 
-    def _outside(
-        self, data: Bytes, places: Positions, edges: Positions, end: Positions
+    def _outside_quotes(
+        self, data: Bytes, positions: Positions, edges: Positions, end: Positions
     ) -> tuple[Positions, Positions, bool]:
-        """The places that are no quotes and stand outside of quotes.
+        """The positions of special characters other than quotes, outside quotes.
 
-        Also the places of quotes that neither open nor close a value and are not doubled (for a message whose last
+        Also the positions of quotes that neither open nor close a value and are not doubled (for a message whose last
         quote is never closed: its last special place), and whether any quotes are doubled.
         """
-        is_quote = data[places] == self.quote
-        rank = np.zeros(len(places) + 1, dtype=np.int64)
+        is_quote = data[positions] == self.quote
+        rank = np.zeros(len(positions) + 1, dtype=np.int64)
         np.cumsum(is_quote, out=rank[1:])
-        bounds_ = np.searchsorted(places, edges)
+        bounds_ = np.searchsorted(positions, edges)
         before, after = rank[bounds_[:-1]], rank[bounds_[1:]]
         unclosed = (after - before) & 1 == 1
         inside = rank[1:] & 1
@@ -182,14 +186,14 @@ class Splitter:
         begins, stops = np.zeros(len(data) + 2, dtype=bool), np.zeros(len(data) + 2, dtype=bool)
         begins[edges[:-1]] = True
         stops[end] = True
-        opening, closing = places[is_quote & (inside == 1)], places[is_quote & (inside == 0)]
+        opening, closing = positions[is_quote & (inside == 1)], positions[is_quote & (inside == 0)]
         previous, following = data.take(opening - 1, mode="clip"), data.take(closing + 1, mode="clip")
         opens = begins[opening] | (previous == self.delimiter) | (previous == self.quote)
         ends = stops[closing + 1]
         pairs = (following == self.quote) & ~ends
         closes = ends | pairs | (following == self.delimiter)
-        wrong = np.concatenate((opening[~opens], closing[~closes], places[bounds_[1:][unclosed] - 1]))
-        return places[~is_quote & (inside == 0)], wrong, bool(pairs.any())
+        wrong = np.concatenate((opening[~opens], closing[~closes], positions[bounds_[1:][unclosed] - 1]))
+        return positions[~is_quote & (inside == 0)], wrong, bool(pairs.any())
 
 
 def _without_line_end(data: Bytes, start: Positions, end: Positions) -> Positions:
@@ -203,12 +207,12 @@ def _without_line_end(data: Bytes, start: Positions, end: Positions) -> Position
     return end
 
 
-def _owner(start: Positions, places: Positions) -> Positions:
-    """The message that each place lies in."""
-    return np.searchsorted(start, places, side="right") - 1
+def _message_of(start: Positions, positions: Positions) -> Positions:
+    """The message that each position lies in."""
+    return np.searchsorted(start, positions, side="right") - 1
 
 
-def _count(found: Mask, start: Positions, end: Positions) -> Positions:
+def _count_in(marked: Mask, start: Positions, end: Positions) -> Positions:
     """How many of the marked bytes each message has."""
     edges = np.append(start, end[-1:])
-    return np.diff(np.searchsorted(np.flatnonzero(found), edges))
+    return np.diff(np.searchsorted(np.flatnonzero(marked), edges))

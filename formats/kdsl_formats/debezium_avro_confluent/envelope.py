@@ -2,82 +2,157 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.formats import ROW_KINDS, BadRecord, Decoded
+from kdsl.formats import ROW_KINDS, STATE_HAS_ROWS, BadRecord, Decoded
 from kdsl.types import model as t
-from kdsl.types.arrow import arrow_field
+from kdsl.types.arrow import arrow_field, arrow_type
+from kdsl_formats._columns.arrays import Mask, Positions
+from kdsl_formats._debezium.events import (
+    CREATE,
+    DELETE,
+    MESSAGE,
+    READ,
+    TRUNCATE,
+    UPDATE,
+    deletes_need_row,
+    truncate_reason,
+)
 
 _INSERT, _BEFORE, _AFTER, _DELETE = range(len(ROW_KINDS))
-_OPERATIONS = ("c", "r", "u", "d")
-_UPDATE_OP, _DELETE_OP = 2, 3
-_KIND = np.array([_INSERT, _INSERT, _AFTER, _DELETE], dtype=np.int8)  # of each operation's (last) row
-_NAMES = {_UPDATE_OP: "an update ('u')", _DELETE_OP: "a delete ('d')"}
+_OPERATIONS = (CREATE, READ, UPDATE, DELETE)
+SKIPPED: tuple[str, ...] = (MESSAGE,)
+"""The operations whose messages give no row."""
+_UPDATE_CODE, _DELETE_CODE = 2, 3  # indexes in `_OPERATIONS`
+_KINDS = np.array([_INSERT, _INSERT, _AFTER, _DELETE], dtype=np.int8)  # of each operation's (last) row
+_NAMES = {_UPDATE_CODE: "an update ('u')", _DELETE_CODE: "a delete ('d')"}
 
 
-def envelope(row: t.Row) -> t.Row:
-    """The type of the envelope around rows of a type."""
-    image = row.as_nullable()
-    return t.Row((t.Field("before", image), t.Field("after", image), t.Field("op", t.STRING)), nullable=False)
+def envelope(row: t.Row, before: t.Row | None = None) -> t.Row:
+    """The type of the envelope around rows of a type.
+
+    Args:
+        row: The type of the rows.
+        before: What is read of the row before a change; None is all of it.
+    """
+    images = (t.Field("before", (before or row).as_nullable()), t.Field("after", row.as_nullable()))
+    return t.Row((*images, t.Field("op", t.STRING)), nullable=False)
 
 
-def opened(found: Decoded) -> Decoded:
-    """The rows of envelopes: one of each, two of an update."""
-    before, after, operations = (found.rows.field(i) for i in range(3))
+def extract_rows(
+    decoded: Decoded,
+    row: t.Row,
+    skipped: Sequence[str] = SKIPPED,
+    keyed: Sequence[str] = (),
+    *,
+    truncates: bool = False,
+) -> Decoded:
+    """The rows of envelopes: one of each, two of an update with the row before it.
+
+    Args:
+        decoded: The envelopes.
+        row: The type of the rows.
+        skipped: The operations whose messages give no row.
+        keyed: The primary key of a table that keeps the last row of each key. An update may lack the row before then,
+            and so may a delete where the message value does not have the key.
+        truncates: Whether to report the messages that say that the table was emptied; their operation is skipped then.
+    """
+    before, after, operations = (decoded.rows.field(i) for i in range(3))
     codes = np.asarray(pc.fill_null(pc.index_in(operations, pa.array(_OPERATIONS)), -1))
     has = {"before": np.asarray(before.is_valid()), "after": np.asarray(after.is_valid())}
-    update, delete = codes == _UPDATE_OP, codes == _DELETE_OP
-    wrong = (codes < 0) | ((update | delete) & ~has["before"]) | (~delete & ~has["after"])
-    of = np.arange(len(codes)) if found.messages is None else np.asarray(found.messages)
+    update, delete = codes == _UPDATE_CODE, codes == _DELETE_CODE
+    skipped_rows = np.asarray(pc.fill_null(pc.is_in(operations, value_set=pa.array(skipped, pa.string())), False))
+    needs_before = (update & (not keyed)) | (delete & deletes_need_row(row, keyed))
+    invalid = ~skipped_rows & ((codes < 0) | (needs_before & ~has["before"]) | (~delete & ~has["after"]))
+    message_indexes = np.arange(len(codes)) if decoded.messages is None else np.asarray(decoded.messages)
     bad = tuple(
-        BadRecord(int(of[i]), _reason(int(codes[i]), operations[int(i)].as_py(), bool(has["before"][i])))
-        for i in np.flatnonzero(wrong)
+        BadRecord(
+            int(message_indexes[i]),
+            _reason(int(codes[i]), operations[int(i)].as_py(), bool(has["before"][i]), bool(keyed)),
+        )
+        for i in np.flatnonzero(invalid)
     )
-    counts = np.where(wrong, 0, 1 + update)
-    places = np.repeat(np.arange(len(codes)), counts)
+    counts = np.where(invalid | skipped_rows, 0, 1 + (update & has["before"]))
+    envelope_indexes = np.repeat(np.arange(len(codes)), counts)
     ends = np.cumsum(counts)
-    last = np.zeros(len(places), dtype=bool)
-    last[ends[~wrong] - 1] = True
-    kinds = np.where(last, _KIND[codes[places]], np.int8(_BEFORE)).astype(np.int8)
-    images = (kinds == _BEFORE) | (kinds == _DELETE)
-    rows = pa.concat_arrays([before, after]).take(pa.array(np.where(images, places, places + len(codes))))
-    failed = tuple(sorted((*found.bad, *bad), key=lambda one: one.index))
-    return Decoded(_whole(rows), pa.array(of[places], pa.int64()), failed, pa.array(kinds))
+    last = np.zeros(len(envelope_indexes), dtype=bool)
+    last[ends[counts > 0] - 1] = True
+    kinds = np.where(last, _KINDS[codes[envelope_indexes]], np.int8(_BEFORE)).astype(np.int8)
+    is_before = (kinds == _BEFORE) | (kinds == _DELETE)
+    rows = _rows(before, after, arrow_type(row), is_before, envelope_indexes)
+    failed = tuple(sorted((*decoded.bad, *bad), key=lambda record: record.index))
+    emptied = np.flatnonzero(pc.fill_null(pc.equal(operations, TRUNCATE), False)) if truncates else ()
+    return attrs.evolve(
+        decoded,
+        rows=rows,
+        messages=pa.array(message_indexes[envelope_indexes], pa.int64()),
+        bad=failed,
+        kinds=pa.array(kinds),
+        truncates=tuple(int(message_indexes[i]) for i in emptied),
+    )
 
 
-def _whole(rows: pa.StructArray) -> pa.StructArray:
-    """Rows none of which is null, without a validity that would say so."""
-    fields = [rows.type.field(i) for i in range(rows.type.num_fields)]
-    return pa.StructArray.from_arrays([rows.field(i) for i in range(len(fields))], fields=fields)
+def _rows(
+    before: pa.StructArray, after: pa.StructArray, kind: pa.StructType, is_before: Mask, envelope_indexes: Positions
+) -> pa.StructArray:
+    """Rows of some envelopes, which are not null: the one before, or the one after.
+
+    Args:
+        before: The rows before changes; columns that they lack are NULL.
+        after: The rows after changes.
+        kind: The type of the rows.
+        is_before: For each row whether it is the one before the change.
+        envelope_indexes: For each row the index of its envelope.
+    """
+    if before.type.equals(after.type):
+        rows = pa.concat_arrays([before, after]).take(
+            pa.array(np.where(is_before, envelope_indexes, envelope_indexes + len(after)))
+        )
+        columns = [rows.field(i) for i in range(kind.num_fields)]
+    else:
+        columns = []
+        for i, field in enumerate(kind):
+            column_index = before.type.get_field_index(field.name)
+            values = [pa.nulls(1, field.type) if column_index < 0 else before.field(column_index), after.field(i)]
+            index = np.where(is_before, envelope_indexes if column_index >= 0 else 0, envelope_indexes + len(values[0]))
+            columns.append(pa.concat_arrays(values).take(pa.array(index)))
+    return pa.StructArray.from_arrays(columns, fields=list(kind))
 
 
-def _reason(code: int, operation: str | None, has_before: bool) -> str:
+def _reason(code: int, operation: str | None, has_before: bool, keyed: bool) -> str:
+    """Why an envelope is bad."""
+    if operation == TRUNCATE:
+        return truncate_reason("debezium-avro-confluent")
     if code < 0:
-        told = "has no 'op'" if operation is None else f"has the 'op' {operation!r}"
-        return f"the envelope {told}, which is none of c (create), r (read), u (update) and d (delete)"
+        actual = "has no 'op'" if operation is None else f"has the 'op' {operation!r}"
+        return f"the envelope {actual}; expected c (create), r (read), u (update) or d (delete)"
     if code in _NAMES and not has_before:
+        identity = "DEFAULT or FULL" if keyed else "FULL"
+        state = STATE_HAS_ROWS if code == _UPDATE_CODE and not keyed else ""
         return (
             f"'before' is null in {_NAMES[code]}; where Debezium reads PostgreSQL, set the REPLICA IDENTITY of its "
-            "table to FULL"
+            f"table to {identity}{state}"
         )
     return f"'after' is null in an envelope with the 'op' {operation!r}"
 
 
-def closed(row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
+def wrap_in_envelopes(row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
     """The envelopes of rows, one of each: a row that is new as a create, one that is gone as a delete.
 
     An update is two messages, the row before it as a delete and the row after it as a create, as in the reference.
     """
-    places: npt.NDArray[Any] = np.zeros(len(rows), np.int8) if kinds is None else np.asarray(kinds)
-    gone = (places == _BEFORE) | (places == _DELETE)
+    codes: npt.NDArray[Any] = np.zeros(len(rows), np.int8) if kinds is None else np.asarray(kinds)
+    gone = (codes == _BEFORE) | (codes == _DELETE)
     fields = [arrow_field(f.name, f.type) for f in envelope(row).fields]
     children = [rows.field(i) for i in range(rows.type.num_fields)]
-    operations = pa.array(["c", "d"]).take(pa.array(gone.astype(np.int8)))
+    operations = pa.array([CREATE, DELETE]).take(pa.array(gone.astype(np.int8)))
     images = [
         pa.StructArray.from_arrays(
             children, fields=[fields[0].type.field(i) for i in range(len(children))], mask=pa.array(mask)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import pyarrow as pa
 
-from kdsl.formats import Decoded
+from kdsl.formats import ALONE, Decoded, Use
 from kdsl.options import option
 from kdsl.types import model as t
+from kdsl_formats._avro.model import Json
+from kdsl_formats._debezium import DebeziumFormat, PlaceholderFinder
+from kdsl_formats._debezium.events import TRUNCATE, key_row
+from kdsl_formats._registry.avro import field_names
 from kdsl_formats._registry.avro_format import AvroRegistryFormat
-from kdsl_formats.debezium_avro_confluent.envelope import closed, envelope, opened
+from kdsl_formats.debezium_avro_confluent.envelope import SKIPPED, envelope, extract_rows, wrap_in_envelopes
 
 
-class DebeziumAvroConfluent(AvroRegistryFormat):
+class DebeziumAvroConfluent(DebeziumFormat, AvroRegistryFormat):
     """Debezium's envelopes as Avro with a schema registry (Flink's format ``debezium-avro-confluent``).
 
     Read: a create or a read is a row that is new, an update the row before it and after it, a delete a row that is
-    gone. A null or empty message (the tombstone behind a delete) gives no row. Fields of the envelope other than
-    ``before``, ``after`` and ``op`` are read over. The metadata ``value.schema-id`` is the id of the schema that a
+    gone. A null or empty message (the tombstone after a delete) gives no row, nor do messages about transactions and
+    those that the database wrote for itself (``m``). Fields of the envelope other than
+    ``before``, ``after`` and ``op`` are skipped. The metadata ``value.schema-id`` is the id of the schema that a
     message was written with.
 
     Write: a row that is new is a create, one that is gone a delete; an update is both.
@@ -26,7 +32,7 @@ class DebeziumAvroConfluent(AvroRegistryFormat):
 
     identifier = "debezium-avro-confluent"
     insert_only: ClassVar[bool] = False
-    null_written: ClassVar[bool] = True  # as in the reference
+    writes_nullable: ClassVar[bool] = True  # as in the reference
     empty_is_null: ClassVar[bool] = True
 
     schema: str | None = option(
@@ -37,14 +43,29 @@ class DebeziumAvroConfluent(AvroRegistryFormat):
         aliases=("schema-registry.schema",),
     )
 
-    def held(self, row: t.Row) -> t.Row:
-        """The type of the envelope."""
-        return envelope(row)
+    def envelope_row(self, row: t.Row, use: Use = ALONE) -> t.Row:
+        """The type of the envelope; where only the key of rows before a change counts, without their other columns."""
+        key = None if self.schema is not None else key_row(row, use.keyed)
+        return envelope(row, key)
 
-    def opened(self, found: Decoded) -> Decoded:
-        """The rows of envelopes: one of each, two of an update."""
-        return opened(found)
+    def row_extractor(self, row: t.Row, use: Use = ALONE) -> Callable[[Decoded], Decoded]:
+        """The function that takes the rows out of envelopes: one of each, two of an update with the row before it."""
+        unavailable = PlaceholderFinder(row, self.unavailable_value_placeholder)
+        apply = self.truncate == "apply" and bool(use.keyed)
+        skipped = (*SKIPPED, TRUNCATE) if self.truncate == "skip" or apply else SKIPPED
+        return lambda decoded: unavailable.replace_placeholders(
+            extract_rows(decoded, row, skipped, use.keyed, truncates=apply)
+        )
 
-    def closed(self, row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
+    def has_rows(self, schema: Json) -> bool:
+        """Whether a schema is one of envelopes, and not of messages about transactions or of the database's own."""
+        names = set(field_names(schema))
+        return bool(names & {"before", "after"}) or not ({"op", "message"} <= names or {"status", "id"} <= names)
+
+    def find_undeclared_columns(self, row: t.Row, schema: Json) -> tuple[str, ...]:
+        """The columns of a writer's rows that the table does not declare."""
+        return tuple(name for name in field_names(schema, "after") if name not in row.names)
+
+    def wrap_rows(self, row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
         """The envelopes of rows, one of each."""
-        return closed(row, rows, kinds)
+        return wrap_in_envelopes(row, rows, kinds)

@@ -1,7 +1,7 @@
 """Values in the buffer, found but not yet understood, to Arrow columns.
 
-A `ColumnReader` knows the plain spellings of its type and doubts the rest; the caller sends every message with a doubt
-to the reference decoder. What is not in doubt is what the reference would say.
+A `ColumnReader` knows the plain spellings of its type and fallback values the rest; the caller sends every message with
+a fallback value to the reference decoder. What does not need the fallback is what the reference would say.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ import pyarrow.compute as pc
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Mask, Positions, bitmap, pieces, repeated
+from kdsl.types.strings.temporal import time_unit
+from kdsl_formats._columns.arrays import Longs, Mask, Positions, bitmap, find_repeated_keys, slices
+from kdsl_formats._connect.wires import Wire, wire_of
 from kdsl_formats._text import reading
-from kdsl_formats.json.members import BARE, TEXT, Parts, elements, members, outline
-from kdsl_formats.json.objects import Found, ObjectFinder, Values
-from kdsl_formats.json.reference_decoder import ReadingRules, time_unit
-from kdsl_formats.json.source import Source, Spans
+from kdsl_formats.json.buffer import BRACE, BRACKET, MessageBuffer, Spans
+from kdsl_formats.json.members import BARE, TEXT, Parts, find_outline, split_arrays, split_objects
+from kdsl_formats.json.objects import FoundMembers, ObjectFinder, ValueSpans
+from kdsl_formats.json.reference_decoder import ReadingRules
 from kdsl_formats.json.validity import LONGEST_NUMBER, NUMBER, are_numbers
 
 _NULL, _TRUE, _FALSE = (np.uint64(int.from_bytes(word, "little")) for word in (b"null", b"true", b"false"))
 _FOUR_BYTES, _FIVE_BYTES = np.uint64(2**32 - 1), np.uint64(2**40 - 1)
 _INTEGER = r"^(0|-?[1-9][0-9]*)$"
+
 _FRACTION = r"^(-?[0-9]{1,18})\.[0-9]+$"
 
 
@@ -33,189 +36,246 @@ class ColumnReader:
     Args:
         kind: The type.
         rules: What the options of the format mean.
-        few: See `ObjectFinder`.
+        min_batch: See `ObjectFinder`.
+
+    Attributes:
+        infinite: For each value that was read last how many infinite ones in it became NULL; None where none did.
     """
 
-    def __init__(self, kind: t.DataType, rules: ReadingRules, *, few: int) -> None:
+    def __init__(self, kind: t.DataType, rules: ReadingRules, *, min_batch: int) -> None:
         self.kind = kind
         self.rules = rules
         self.type = arrow_type(kind)
+        self.wire = wire_of(kind, rules.modes)
+        self.infinite: Longs | None = None
         inner = list(t.children(kind))
         if isinstance(kind, t.Multiset):
             inner.append(t.Int())
-        self.inner = tuple(ColumnReader(child, rules, few=few) for child in inner)
+        self.inner = tuple(ColumnReader(child, rules, min_batch=min_batch) for child in inner)
         if isinstance(kind, t.Row):
-            self.finder = ObjectFinder(kind.names, all_needed=rules.fail_on_missing_field, few=few)
+            self.finder = ObjectFinder(kind.names, all_needed=rules.fail_on_missing_field, min_batch=min_batch)
 
-    def read(self, source: Source, values: Values) -> tuple[pa.Array, Mask]:
-        """The column, and which of its values are in doubt."""
+    def read(self, buffer: MessageBuffer, values: ValueSpans) -> tuple[pa.Array, Mask]:
+        """The column, and which of its values need the fallback."""
         spans, text, bare = values.spans, values.what == TEXT, values.what == BARE
         if bare.any():
-            bare &= ~((spans.end - spans.start == 4) & (source.words[spans.start] & _FOUR_BYTES == _NULL))
+            bare &= ~((spans.end - spans.start == 4) & (buffer.words[spans.start] & _FOUR_BYTES == _NULL))
+        self.infinite = None
+        if self.wire is not None:
+            return self._read_wire_values(self.wire, buffer, spans, text, bare)
         match self.kind:
             case t.Boolean():
-                return self._booleans(source, spans, text | bare)
+                return self._read_booleans(buffer, spans, text | bare)
             case t.Char() | t.VarChar():
-                return self._texts(source, spans, text, bare)
+                return self._read_strings(buffer, spans, text, bare)
             case t.Array():
-                made, doubts = self._arrays(source, spans, bare)
-                return made, doubts | text
+                column, fallback = self._read_arrays(buffer, spans, bare)
+                return column, fallback | text
             case t.Map() | t.Multiset():
-                made, doubts = self._maps(source, spans, bare)
-                return made, doubts | text
+                column, fallback = self._read_maps(buffer, spans, bare)
+                return column, fallback | text
             case t.Row():
-                made, doubts = self.rows(source, spans, bare, values.first)
-                return made, doubts | text
+                column, fallback = self.read_rows(buffer, spans, bare, values.first)
+                return column, fallback | text
             case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
-                return self._integers(source, spans, text, bare)
+                return self._read_integers(buffer, spans, text, bare)
             case t.Float() | t.Double() | t.Decimal():
-                return self._numbers(source, spans, text, bare)
-        made, doubts = self._from_text(_cut(source, spans, text))
-        return made, doubts | bare
+                return self._read_numbers(buffer, spans, text, bare)
+        column, fallback = self._read_quoted(_slice_strings(buffer, spans, text))
+        return column, fallback | bare
 
-    def rows(
-        self, source: Source, spans: Spans, present: Mask, first: Positions | None = None
+    def read_rows(
+        self, buffer: MessageBuffer, spans: Spans, present: Mask, first: Positions | None = None
     ) -> tuple[pa.Array, Mask]:
-        """A struct column of objects, and which of them are in doubt; what is not present is NULL."""
-        place = np.flatnonzero(present)
-        found, columns, wrong = self.members(source, spans.pick(place), None if first is None else first[place])
-        doubts = np.zeros(len(present), dtype=bool)
-        doubts[place[wrong]] = True
-        made = pa.Array.from_buffers(self.type, len(found.which), [None], children=columns)
-        if len(found.which) == len(present):
-            return made, doubts
+        """A struct column of objects, and which of them need the fallback; what is not present is NULL."""
+        indexes = np.flatnonzero(present)
+        found_members, columns, wrong = self.read_members(
+            buffer, spans.pick(indexes), None if first is None else first[indexes]
+        )
+        fallback = np.zeros(len(present), dtype=bool)
+        fallback[indexes[wrong]] = True
+        array = pa.Array.from_buffers(self.type, len(found_members.which), [None], children=columns)
+        if self.infinite is not None:
+            inside = self.infinite
+            self.infinite = np.zeros(len(present), dtype=np.int64)
+            self.infinite[indexes] = inside
+        if len(found_members.which) == len(present):
+            return array, fallback
         index = np.zeros(len(present), dtype=np.int64)
         absent = np.ones(len(present), dtype=bool)
-        index[place[found.which]] = np.arange(len(found.which))
-        absent[place[found.which]] = False
-        return made.take(pa.array(index, mask=absent)), doubts
+        index[indexes[found_members.which]] = np.arange(len(found_members.which))
+        absent[indexes[found_members.which]] = False
+        return array.take(pa.array(index, mask=absent)), fallback
 
-    def members(
-        self, source: Source, objects: Spans, first: Positions | None = None
-    ) -> tuple[Found, list[pa.Array], Mask]:
-        """What is found in objects; the column of each member, for those that are understood; which are in doubt."""
-        found = self.finder.find(source, objects, first)
-        doubts = np.zeros(len(objects), dtype=bool)
-        doubts[found.doubts] = True
+    def read_members(
+        self, buffer: MessageBuffer, objects: Spans, first: Positions | None = None
+    ) -> tuple[FoundMembers, list[pa.Array], Mask]:
+        """The members of objects, the column of each member, and which objects need the fallback."""
+        found_members = self.finder.find(buffer, objects, first)
+        fallback = np.zeros(len(objects), dtype=bool)
+        fallback[found_members.fallback] = True
         columns = []
-        for values, reader in zip(found.columns, self.inner, strict=True):
-            column, inner = reader.read(source, values)
+        self.infinite = None
+        for values, reader in zip(found_members.columns, self.inner, strict=True):
+            column, inner = reader.read(buffer, values)
             columns.append(column)
-            doubts[found.which[inner]] = True
-        return found, columns, doubts
+            fallback[found_members.which[inner]] = True
+            if reader.infinite is not None:
+                self._count_infinite(len(objects), found_members.which, reader.infinite)
+        return found_members, columns, fallback
 
-    def _from_text(self, texts: pa.StringArray) -> tuple[pa.Array, Mask]:
+    def _count_infinite(self, count: int, owner: Positions, inside: Longs) -> None:
+        """Count infinite values inside values: for each part the value that it belongs to, and how many it has."""
+        counts = np.bincount(owner, inside, count).astype(np.int64)
+        self.infinite = counts if self.infinite is None else self.infinite + counts
+
+    def _read_wire_values(
+        self, wire: Wire, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask
+    ) -> tuple[pa.Array, Mask]:
+        """Values that look as Debezium and Kafka Connect write them."""
+        fallback = np.zeros(len(text), dtype=bool)
+        infinite = np.zeros(len(text), dtype=bool)
+        objects = bare & (buffer.data[spans.start] == BRACE) if bare.any() else bare
+        numbers = bare & ~objects
+        array: pa.Array | None = None
+        for present, read in ((text, wire.read_strings), (objects, wire.read_objects), (numbers, wire.read_numbers)):
+            if not present.any():
+                continue
+            spelled = _slice_strings(buffer, spans, present)
+            column = read(spelled)
+            fallback |= column.fallback & present
+            if present is numbers:
+                fallback |= numbers & ~are_numbers(buffer, spans, spelled)
+            if column.infinite is not None:
+                infinite |= column.infinite & present
+            array = column.values if array is None else pc.if_else(pa.array(present), column.values, array)
+        if infinite.any():
+            if self.kind.nullable:
+                self.infinite = infinite.astype(np.int64)
+            else:
+                fallback |= infinite
+        return pa.nulls(len(text), self.type) if array is None else array, fallback
+
+    def _read_quoted(self, texts: pa.StringArray) -> tuple[pa.Array, Mask]:
+        """Read strings as values of a type that JSON has in quotes."""
         match self.kind:
             case t.Binary() | t.VarBinary():
                 return reading.base64(texts)
             case t.Date():
                 return reading.dates(texts)
             case t.Time(precision=precision):
-                made, doubts = reading.times(texts)
+                values, fallback = reading.times(texts)
                 unit = time_unit(precision)
-                return pc.multiply(pc.divide(made.view(pa.int64()), unit), unit).view(self.type), doubts
+                return pc.multiply(pc.divide(values.view(pa.int64()), unit), unit).view(self.type), fallback
             case _:
                 return reading.timestamps(texts, self.rules.standard, zoned=isinstance(self.kind, t.TimestampLtz))
 
-    def _booleans(self, source: Source, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
-        size, words = spans.end - spans.start, source.words[spans.start]
+    def _read_booleans(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
+        size, words = spans.end - spans.start, buffer.words[spans.start]
         true = (size == 4) & (words & _FOUR_BYTES == _TRUE)
         known = present & (true | ((size == 5) & (words & _FIVE_BYTES == _FALSE)))
         return pa.array(true, self.type, mask=~known), present & ~known
 
-    def _integers(self, source: Source, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        texts = _cut(source, spans, text | bare)
-        made, doubts = reading.integers(texts, self.type)
-        spelled = ~bare | are_numbers(source, spans, texts) if bare.any() else text
-        if doubts.any() and isinstance(self.kind, (t.Int, t.BigInt)):  # a number with a fraction, which is cut
-            place = np.flatnonzero(doubts & bare)
-            again, still = reading.integers(
-                pc.replace_substring_regex(texts.take(pa.array(place)), _FRACTION, r"\1"), self.type
+    def _read_integers(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
+        texts = _slice_strings(buffer, spans, text | bare)
+        values, fallback = reading.integers(texts, self.type)
+        spelled = ~bare | are_numbers(buffer, spans, texts) if bare.any() else text
+        if fallback.any() and isinstance(self.kind, (t.Int, t.BigInt)):  # a number with a fraction, which is cut
+            indexes = np.flatnonzero(fallback & bare)
+            truncated, still = reading.integers(
+                pc.replace_substring_regex(texts.take(pa.array(indexes)), _FRACTION, r"\1"), self.type
             )
             if not still.all():
-                made = pc.replace_with_mask(made, pa.array(doubts & bare), again)
-                doubts[place[~still]] = False
-        return made, doubts | (bare & ~spelled)
+                values = pc.replace_with_mask(values, pa.array(fallback & bare), truncated)
+                fallback[indexes[~still]] = False
+        return values, fallback | (bare & ~spelled)
 
-    def _numbers(self, source: Source, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        texts = _cut(source, spans, text | bare)
+    def _read_numbers(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
+        texts = _slice_strings(buffer, spans, text | bare)
         if isinstance(self.kind, t.Decimal):
-            made, doubts = reading.decimals(texts, self.type)
+            values, fallback = reading.decimals(texts, self.type)
         else:
-            made, doubts = reading.floats(texts, self.type)
+            values, fallback = reading.floats(texts, self.type)
         if bare.any():
-            doubts |= bare & ~are_numbers(source, spans, texts)
+            fallback |= bare & ~are_numbers(buffer, spans, texts)
             if not self.rules.streaming and not isinstance(self.kind, t.Decimal):  # by way of a double, without -0.0
                 doubles = reading.floats(texts, pa.float64())[0]
-                made = pc.if_else(pa.array(bare), pc.cast(doubles, self.type, safe=False), made)
-                doubts |= bare & np.asarray(pc.fill_null(pc.equal(doubles, 0.0), False))
-        return made, doubts
+                values = pc.if_else(pa.array(bare), pc.cast(doubles, self.type, safe=False), values)
+                fallback |= bare & np.asarray(pc.fill_null(pc.equal(doubles, 0.0), False))
+        return values, fallback
 
-    def _texts(self, source: Source, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        made = _cut(source, spans, text | bare)
-        doubts = np.zeros(len(text), dtype=bool)
-        place = np.flatnonzero(text & source.escaped(spans)) if source.backslashes.size else doubts[:0]
-        if place.size:
-            plain, doubts[place] = _unescaped(made.take(pa.array(place)))
+    def _read_strings(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
+        strings = _slice_strings(buffer, spans, text | bare)
+        fallback = np.zeros(len(text), dtype=bool)
+        indexes = np.flatnonzero(text & buffer.find_escaped(spans)) if buffer.backslashes.size else fallback[:0]
+        if indexes.size:
+            plain, fallback[indexes] = _unescape_strings(strings.take(pa.array(indexes)))
             mask = np.zeros(len(text), dtype=bool)
-            mask[place] = True
-            made = pc.replace_with_mask(made, pa.array(mask), plain)
-        place = np.flatnonzero(bare)
-        if place.size:
-            doubts[place] = ~self._are_own_text(source, spans.pick(place), made.take(pa.array(place)))
-        return made, doubts
+            mask[indexes] = True
+            strings = pc.replace_with_mask(strings, pa.array(mask), plain)
+        indexes = np.flatnonzero(bare)
+        if indexes.size:
+            fallback[indexes] = ~self._are_own_string(buffer, spans.pick(indexes), strings.take(pa.array(indexes)))
+        return strings, fallback
 
-    def _are_own_text(self, source: Source, spans: Spans, texts: pa.StringArray) -> Mask:
-        """Which values other than texts and null become the text that they are spelled with."""
-        size, first = spans.end - spans.start, source.data[spans.start]
-        words = source.words[spans.start]
+    def _are_own_string(self, buffer: MessageBuffer, spans: Spans, texts: pa.StringArray) -> Mask:
+        """Which values other than strings and null become a string of exactly their spelling."""
+        size, first = spans.end - spans.start, buffer.data[spans.start]
+        words = buffer.words[spans.start]
         good: Mask = ((size == 4) & (words & _FOUR_BYTES == _TRUE)) | ((size == 5) & (words & _FIVE_BYTES == _FALSE))
         if self.rules.streaming:
             good |= (size <= LONGEST_NUMBER) & np.asarray(pc.match_substring_regex(texts, NUMBER))
-            place = np.flatnonzero((first == 0x7B) | (first == 0x5B))
-            sound = outline(source, spans.pick(place), b"{[")[0]
-            good[place] = [is_fine and _is_compact(texts[i].as_py()) for i, is_fine in zip(place, sound, strict=True)]
+            indexes = np.flatnonzero((first == BRACE) | (first == BRACKET))
+            sound = find_outline(buffer, spans.pick(indexes), b"{[")[0]
+            good[indexes] = [
+                is_fine and _is_compact(texts[i].as_py()) for i, is_fine in zip(indexes, sound, strict=True)
+            ]
         else:  # the tree reader spells integers alone as they were
             good |= (size <= LONGEST_NUMBER) & np.asarray(pc.match_substring_regex(texts, _INTEGER))
         return good
 
-    def _arrays(self, source: Source, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
-        parts = elements(source, spans.pick(present))
-        made, inner = self.inner[0].read(source, Values(parts.values, parts.what))
-        return self._nested(parts, present, made, inner)
+    def _read_arrays(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
+        parts = split_arrays(buffer, spans.pick(present))
+        values, inner = self.inner[0].read(buffer, ValueSpans(parts.values, parts.what))
+        return self._build_nested(parts, present, values, inner, self.inner[0])
 
-    def _maps(self, source: Source, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
-        parts = members(source, spans.pick(present))
+    def _read_maps(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
+        parts = split_objects(buffer, spans.pick(present))
         assert parts.keys is not None
-        keys, inner = self.inner[0].read(source, Values(parts.keys, np.full(len(parts.owner), TEXT, dtype=np.int8)))
-        made, wrong = self.inner[1].read(source, Values(parts.values, parts.what))
-        inner = inner | wrong | repeated(parts.owner, keys)
+        keys, inner = self.inner[0].read(buffer, ValueSpans(parts.keys, np.full(len(parts.owner), TEXT, dtype=np.int8)))
+        values, wrong = self.inner[1].read(buffer, ValueSpans(parts.values, parts.what))
+        inner = inner | wrong | find_repeated_keys(parts.owner, keys)
         if isinstance(self.kind, t.Multiset):
-            inner |= np.asarray(made.is_null())
+            inner |= np.asarray(values.is_null())
         entry = pa.struct([self.type.key_field, self.type.item_field])
-        pairs = pa.Array.from_buffers(entry, len(keys), [None], children=[keys, made])
-        return self._nested(parts, present, pairs, inner)
+        pairs = pa.Array.from_buffers(entry, len(keys), [None], children=[keys, values])
+        return self._build_nested(parts, present, pairs, inner, self.inner[1])
 
-    def _nested(self, parts: Parts, present: Mask, made: pa.Array, inner: Mask) -> tuple[pa.Array, Mask]:
-        """A list or map column of parts; those that are not present are NULL."""
-        doubts = np.zeros(len(present), dtype=bool)
+    def _build_nested(
+        self, parts: Parts, present: Mask, values: pa.Array, inner: Mask, reader: ColumnReader
+    ) -> tuple[pa.Array, Mask]:
+        """A list or map column of parts, whose values a reader has read; those that are not present are NULL."""
+        if reader.infinite is not None:
+            self._count_infinite(len(present), np.flatnonzero(present)[parts.owner], reader.infinite)
+        fallback = np.zeros(len(present), dtype=bool)
         wrong = ~parts.sound
         wrong[parts.owner[inner]] = True
-        doubts[present] = wrong
+        fallback[present] = wrong
         offsets = np.zeros(len(present) + 1, dtype=np.int32)
         offsets[1:][present] = np.bincount(parts.owner, minlength=len(parts.sound))
         np.cumsum(offsets, out=offsets)
         buffers = [bitmap(present), pa.py_buffer(offsets)]
-        return pa.Array.from_buffers(self.type, len(present), buffers, children=[made]), doubts
+        return pa.Array.from_buffers(self.type, len(present), buffers, children=[values]), fallback
 
 
-def _cut(source: Source, spans: Spans, present: Mask) -> pa.StringArray:
+def _slice_strings(buffer: MessageBuffer, spans: Spans, present: Mask) -> pa.StringArray:
+    """The spans as strings; NULL where not present."""
     whole = None if present.all() else present
-    return pieces(source.data, spans.start, spans.end, whole, pa.string())
+    return slices(buffer.data, spans.start, spans.end, whole, pa.string())
 
 
-def _unescaped(texts: pa.StringArray) -> tuple[pa.StringArray, Mask]:
-    """Texts without their escapes, and which are in doubt (they are empty then)."""
+def _unescape_strings(texts: pa.StringArray) -> tuple[pa.StringArray, Mask]:
+    """Strings without their escapes, and which need the fallback (they are empty then)."""
     spelled = texts.to_pylist()
     failed = np.zeros(len(spelled), dtype=bool)
     try:

@@ -9,16 +9,17 @@ import pyarrow as pa
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Bytes, Mask, Positions, pieces
-from kdsl_formats._columns.doubts import Odd, Order, taken
+from kdsl_formats._columns.arrays import Bytes, Mask, Positions, bounds, slices
+from kdsl_formats._columns.fallback import FallbackRows, RowOrder, take_rows
+from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
 from kdsl_formats.json.columns import ColumnReader
-from kdsl_formats.json.documents import documents, enclosed
-from kdsl_formats.json.members import BARE, TEXT, elements
-from kdsl_formats.json.objects import Values
-from kdsl_formats.json.reference_decoder import ReadingRules, ReferenceDecoder
-from kdsl_formats.json.source import Scratch, Source, Spans
+from kdsl_formats.json.documents import find_enclosed, trim_documents
+from kdsl_formats.json.frames import FrameFinder
+from kdsl_formats.json.members import BARE, TEXT, split_arrays
+from kdsl_formats.json.objects import ObjectFinder, ValueSpans
+from kdsl_formats.json.reference_decoder import PAYLOAD, ReadingRules, ReferenceDecoder
 
-FEW = 48  # messages, below which looking at them one by one is quicker
+MIN_BATCH = 48  # messages, below which looking at them one by one is quicker
 
 
 @attrs.frozen(eq=False)
@@ -42,109 +43,160 @@ class JsonDecoder:
     Args:
         row: The type; its names are those on the wire.
         rules: What the options of the format mean.
-        few: Below how many messages of a kind they are read one by one.
+        min_batch: Fewer messages of a kind than this are read one by one.
     """
 
-    def __init__(self, row: t.Row, rules: ReadingRules, *, few: int = FEW) -> None:
+    def __init__(self, row: t.Row, rules: ReadingRules, *, min_batch: int = MIN_BATCH) -> None:
         self.type = arrow_type(row)
-        self.few = few
+        self.min_batch = min_batch
         self.reference = ReferenceDecoder(row, rules)
-        self.reader = ColumnReader(row, rules, few=few)
+        self.reader = ColumnReader(row, rules, min_batch=min_batch)
         self._scratch = Scratch()
+        self._payload = rules.payload
+        self._frames = FrameFinder((), min_batch=min_batch)
+        self._outer = ObjectFinder((PAYLOAD,), all_needed=False, min_batch=min_batch)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read an array of messages; null and empty ones give no row."""
-        source = Source.of(messages, self._scratch)
-        held = source.messages.end > source.messages.start
+        start, end = bounds(messages)
+        present_messages = end > start
         if messages.null_count:
-            held &= np.asarray(messages.is_valid())
-        if len(messages) >= self.few:
-            objects = self._objects(source, held)
-            if len(objects.owner) >= self.few:
-                return self._together(messages, source, held, objects)
-        return Odd.read(messages, np.flatnonzero(held), self.reference.rows).decoded(self.type, len(messages))
+            present_messages &= np.asarray(messages.is_valid())
 
-    def _objects(self, source: Source, held: Mask) -> _Objects:
+        if len(messages) >= self.min_batch:
+            buffer, objects = self._find(messages, present_messages)
+            if len(objects.owner) >= self.min_batch:
+                decoded, infinite = self._decode_by_columns(messages, buffer, present_messages, objects)
+                infinite += self.reference.infinite.take()
+                return attrs.evolve(decoded, infinite=infinite) if infinite else decoded
+        fallback_rows = FallbackRows.read(messages, np.flatnonzero(present_messages), self.reference.read_rows)
+        return attrs.evolve(fallback_rows.to_decoded(self.type, len(messages)), infinite=self.reference.infinite.take())
+
+    def _find(self, messages: pa.BinaryArray, present_messages: Mask) -> tuple[MessageBuffer, _Objects]:
+        """A buffer, and the objects in it that hold rows."""
+        framed = self._frames.find(messages, present_messages) if self._payload else None
+        if framed is not None:
+            frame, present_messages = framed
+            messages = frame.slice_payloads(messages, present_messages)
+        buffer = MessageBuffer.of(messages, self._scratch)
+        if not self._payload:
+            return buffer, self._find_objects(buffer, present_messages)
+        spans, good = trim_documents(buffer, present_messages)
+        indexes = find_enclosed(buffer, spans, good, b"{")
+        objects = _Objects(spans.pick(indexes), indexes, indexes)
+        if framed is not None:
+            return buffer, objects
+        outer = self._outer.find(buffer, objects.spans)
+        payload = outer.columns[0]
+        inner = np.flatnonzero((payload.what == BARE) & (buffer.data[payload.spans.start] == BRACE))
+        owner = indexes[outer.which[inner]]
+        return buffer, _Objects(payload.spans.pick(inner), owner, owner)
+
+    def _find_objects(self, buffer: MessageBuffer, present_messages: Mask) -> _Objects:
         """The messages that may be objects, and the elements of those that are arrays of objects."""
-        spans, good = documents(source, held)
-        place = enclosed(source, spans, good, b"{")
-        whole = len(place) == len(held)
-        found = _Objects(spans if whole else spans.pick(place), place, place)
-        listed = enclosed(source, spans, good, b"[")
-        if len(listed) < self.few:
-            return found
-        parts = elements(source, spans.pick(listed))
-        fine = parts.sound
-        fine[parts.owner[(parts.what == TEXT) | (source.data[parts.values.start] != 0x7B)]] = False
-        kept = fine[parts.owner]
-        start = np.concatenate([found.spans.start, parts.values.start[kept]])
-        end = np.concatenate([found.spans.end, parts.values.end[kept]])
-        owner = np.concatenate([place, listed[parts.owner[kept]]])
+        spans, good = trim_documents(buffer, present_messages)
+        indexes = find_enclosed(buffer, spans, good, b"{")
+        whole = len(indexes) == len(present_messages)
+        whole_objects = _Objects(spans if whole else spans.pick(indexes), indexes, indexes)
+        arrays = find_enclosed(buffer, spans, good, b"[")
+        if len(arrays) < self.min_batch:
+            return whole_objects
+        parts = split_arrays(buffer, spans.pick(arrays))
+        sound = parts.sound
+        sound[parts.owner[(parts.what == TEXT) | (buffer.data[parts.values.start] != BRACE)]] = False
+        is_sound = sound[parts.owner]
+        start = np.concatenate([whole_objects.spans.start, parts.values.start[is_sound]])
+        end = np.concatenate([whole_objects.spans.end, parts.values.end[is_sound]])
+        owner = np.concatenate([indexes, arrays[parts.owner[is_sound]]])
         order = np.argsort(start)
-        return _Objects(Spans(start[order], end[order]), owner[order], np.concatenate([place, listed[fine]]))
+        return _Objects(Spans(start[order], end[order]), owner[order], np.concatenate([indexes, arrays[sound]]))
 
-    def _together(self, messages: pa.BinaryArray, source: Source, held: Mask, objects: _Objects) -> Decoded:
-        """Read objects by columns, and all messages that are in doubt one by one."""
-        found = self.reader.finder.find(source, objects.spans)
-        owner = objects.owner[found.which]
-        rest = held.copy()
-        rest[objects.messages] = False
-        rest[objects.owner[found.doubts]] = True
+    def _decode_by_columns(
+        self, messages: pa.BinaryArray, buffer: MessageBuffer, present_messages: Mask, objects: _Objects
+    ) -> tuple[Decoded, int]:
+        """Read objects by columns, and all messages that need the fallback one by one.
+
+        Returns:
+            The rows, and how many infinite values became NULL in those that were read by columns.
+        """
+        members = self.reader.finder.find(buffer, objects.spans)
+        owner = objects.owner[members.which]
+        remaining = present_messages.copy()
+        remaining[objects.messages] = False
+        remaining[objects.owner[members.fallback]] = True
         columns: list[pa.Array | None] = []
-        for values, reader in zip(found.columns, self.reader.inner, strict=True):
-            made = None
-            if not _is_pure_text(source, values, reader.kind):
-                made, doubts = reader.read(source, values)
-                rest[owner[doubts]] = True
-            columns.append(made)
-        if objects.owner is objects.messages and len(owner) == len(messages) and not rest.any():
-            made = [_texts(source.data, v) if c is None else c for v, c in zip(found.columns, columns, strict=True)]
-            return Decoded(pa.Array.from_buffers(self.type, len(owner), [None], children=made))
-        odd = Odd.read(messages, np.flatnonzero(rest), self.reference.rows)
-        return self._merged(source, found.columns, columns, owner, ~rest[owner], odd)
+        for values, reader in zip(members.columns, self.reader.inner, strict=True):
+            array = None
+            if not _are_plain_strings(buffer, values, reader.kind):
+                array, fallback = reader.read(buffer, values)
+                remaining[owner[fallback]] = True
+            columns.append(array)
+        if objects.owner is objects.messages and len(owner) == len(messages) and not remaining.any():
+            array = [
+                _slice_strings(buffer.data, v) if c is None else c
+                for v, c in zip(members.columns, columns, strict=True)
+            ]
+            return Decoded(pa.Array.from_buffers(self.type, len(owner), [None], children=array)), self._count_infinite(
+                remaining
+            )
+        fallback_rows = FallbackRows.read(messages, np.flatnonzero(remaining), self.reference.read_rows)
+        is_read = ~remaining[owner]
+        return self._merge(buffer, members.columns, columns, owner, is_read, fallback_rows), self._count_infinite(
+            ~is_read
+        )
 
-    def _merged(
+    def _count_infinite(self, left_out: Mask) -> int:
+        """How many infinite values became NULL in the rows that were read last, without those left out."""
+        counts = [reader.infinite for reader in self.reader.inner if reader.infinite is not None]
+        return sum(int(count[~left_out].sum()) for count in counts)
+
+    def _merge(
         self,
-        source: Source,
-        values: list[Values],
+        buffer: MessageBuffer,
+        values: list[ValueSpans],
         columns: list[pa.Array | None],
         owner: Positions,
-        kept: Mask,
-        odd: Odd,
+        is_read: Mask,
+        fallback_rows: FallbackRows,
     ) -> Decoded:
         """The rows read by columns and those read one by one, in the order of their messages."""
-        places = np.flatnonzero(kept)
-        order = Order(owner[places], odd)
-        index = order.index(places, len(owner))
-        more = [pa.array([row[f.name] for row in odd.rows], f.type) for f in self.type]
-        data, spans = source.with_texts([m for m, c in zip(more, columns, strict=True) if c is None])
-        made = []
-        for found, column, added in zip(values, columns, more, strict=True):
+        indexes = np.flatnonzero(is_read)
+        order = RowOrder(owner[indexes], fallback_rows)
+        index = order.index(indexes, len(owner))
+        fallback_columns = [pa.array([row[f.name] for row in fallback_rows.rows], f.type) for f in self.type]
+        data, spans = buffer.append_strings([m for m, c in zip(fallback_columns, columns, strict=True) if c is None])
+        columns_merged = []
+        for spans_of_column, column, added in zip(values, columns, fallback_columns, strict=True):
             if column is None:
                 what = np.asarray(added.is_valid()).astype(np.int8) * TEXT
-                made.append(_texts(data, _joined(found, Values(spans.pop(0), what), index)))
+                columns_merged.append(
+                    _slice_strings(data, _select_spans(spans_of_column, ValueSpans(spans.pop(0), what), index))
+                )
             else:
-                made.append(taken(pa.concat_arrays([column, added]) if odd.rows else column, index))
-        rows = pa.Array.from_buffers(self.type, len(index), [None], children=made)
-        return Decoded(rows, pa.array(order.owner), odd.bad)
+                columns_merged.append(
+                    take_rows(pa.concat_arrays([column, added]) if fallback_rows.rows else column, index)
+                )
+        rows = pa.Array.from_buffers(self.type, len(index), [None], children=columns_merged)
+        return Decoded(rows, pa.array(order.owner), fallback_rows.bad)
 
 
-def _is_pure_text(source: Source, values: Values, kind: t.DataType) -> bool:
-    """Whether a column's values are their own stretches of the buffer, and so can be taken in any order later."""
+def _are_plain_strings(buffer: MessageBuffer, values: ValueSpans, kind: t.DataType) -> bool:
+    """Whether a column's values are their own spans of the buffer, and so can be taken in any order later."""
     if not isinstance(kind, (t.Char, t.VarChar)) or bool((values.what == BARE).any()):
         return False
-    return not source.backslashes.size or not bool(source.escaped(values.spans).any())
+    return not buffer.backslashes.size or not bool(buffer.find_escaped(values.spans).any())
 
 
-def _texts(data: Bytes, values: Values) -> pa.StringArray:
+def _slice_strings(data: Bytes, values: ValueSpans) -> pa.StringArray:
+    """The spans of strings as an array."""
     present = values.what == TEXT
-    return pieces(data, values.spans.start, values.spans.end, None if present.all() else present, pa.string())
+    return slices(data, values.spans.start, values.spans.end, None if present.all() else present, pa.string())
 
 
-def _joined(values: Values, more: Values, index: Positions) -> Values:
+def _select_spans(values: ValueSpans, more: ValueSpans, index: Positions) -> ValueSpans:
     """Two columns of values, in the order of an index over both."""
     if not len(more.what):
-        return Values(values.spans.pick(index), values.what[index])
+        return ValueSpans(values.spans.pick(index), values.what[index])
     start = np.concatenate([values.spans.start, more.spans.start])
     end = np.concatenate([values.spans.end, more.spans.end])
-    return Values(Spans(start[index], end[index]), np.concatenate([values.what, more.what])[index])
+    return ValueSpans(Spans(start[index], end[index]), np.concatenate([values.what, more.what])[index])

@@ -1,7 +1,7 @@
-"""A message's bytes as a JSON document: encodings, grammar and limits as in Flink's reader.
+"""Parses a message's bytes as a JSON document: encodings, grammar and limits are those of Flink's reader.
 
-Numbers keep their spelling, objects keep the last of equal names, raw control characters are allowed in texts, and what
-follows the document is not looked at.
+Numbers keep their spelling, objects keep the last of equal names, raw control characters are allowed in strings, and
+what follows the document is ignored.
 """
 
 from __future__ import annotations
@@ -40,11 +40,14 @@ class Empty(ValueError):  # noqa: N818 - not always an error
     """There is no document: no byte at all, or nothing but blanks."""
 
 
-def _constant(name: str) -> NoReturn:
-    raise ValueError(f"not JSON: {name} is no JSON value")
+def _refuse_constant(name: str) -> NoReturn:
+    """Raise the error of NaN and Infinity, which JSON does not have."""
+    raise ValueError(f"not JSON: {name} is not a JSON value")
 
 
-_scan = json.JSONDecoder(strict=False, parse_int=Integer, parse_float=Fractional, parse_constant=_constant).raw_decode
+_scan = json.JSONDecoder(
+    strict=False, parse_int=Integer, parse_float=Fractional, parse_constant=_refuse_constant
+).raw_decode
 
 
 def parse(message: bytes) -> Any:
@@ -55,9 +58,9 @@ def parse(message: bytes) -> Any:
 
     Raises:
         Empty: The message is empty or blank.
-        ValueError: It is no JSON; says why.
+        ValueError: It is not JSON; the message says why.
     """
-    text, broken = _text(message)
+    text, broken = _decode_text(message)
     start = 0
     while text[start : start + 1] and text[start] in _BLANKS:
         start += 1
@@ -65,31 +68,31 @@ def parse(message: bytes) -> Any:
         raise Empty("the message holds only blanks" if text else "the message is empty")
     deep = len(message) > 2 * _DEEP and message.count(b"[") + message.count(b"{") > _DEEP
     try:
-        value, end = _deeply(text, start) if deep else _scan(text, start)
+        value, end = _scan_deep(text, start) if deep else _scan(text, start)
     except RecursionError:
         raise ValueError("objects and arrays are nested deeper than this interpreter allows") from None
     except json.JSONDecodeError as e:
-        place = "at the end" if e.pos >= len(text) else f"at character {e.pos + 1}"
-        raise ValueError(f"not JSON: {e.msg[0].lower()}{e.msg[1:]} {place}") from None
+        position = "at the end" if e.pos >= len(text) else f"at character {e.pos + 1}"
+        raise ValueError(f"not JSON: {e.msg[0].lower()}{e.msg[1:]} {position}") from None
     if broken and any("\udc80" <= c <= "\udcff" for c in text[start:end]):
         raise ValueError(f"not JSON: {broken}")
     return value
 
 
-def _text(message: bytes) -> tuple[str, str]:
+def _decode_text(message: bytes) -> tuple[str, str]:
     """The text of a message, and what is wrong with its encoding; wrong bytes become half surrogates."""
-    encoding, skipped = ("utf-8", 0) if message[:1] == b"{" and message[1:2] != b"\0" else _encoding(message)
+    encoding, skipped = ("utf-8", 0) if message[:1] == b"{" and message[1:2] != b"\0" else _detect_encoding(message)
     data = message[skipped:]
     try:
         return data.decode(encoding), ""
     except UnicodeDecodeError as e:
-        wrong = f"byte {skipped + e.start + 1} is no {encoding.upper()} ({e.reason})"
+        wrong = f"byte {skipped + e.start + 1} is not {encoding.upper()} ({e.reason})"
         if encoding != "utf-8":
             raise ValueError(f"not JSON: {wrong}") from None
         return data.decode(encoding, "surrogateescape"), wrong
 
 
-def _encoding(message: bytes) -> tuple[str, int]:
+def _detect_encoding(message: bytes) -> tuple[str, int]:
     """The encoding that the first bytes show, and the length of its mark."""
     for mark, encoding in (*_WIDE_MARKS, *_MARKS):
         if message.startswith(mark):
@@ -105,6 +108,7 @@ def _encoding(message: bytes) -> tuple[str, int]:
 
 
 def _check_depth(text: str, start: int) -> None:
+    """Raise an error where objects and arrays are nested deeper than `MAX_DEPTH`."""
     depth, in_text, escaped = 0, False, False
     for c in text[start:]:
         if in_text:
@@ -126,7 +130,8 @@ def _check_depth(text: str, start: int) -> None:
                 return
 
 
-def _deeply(text: str, start: int) -> tuple[Any, int]:
+def _scan_deep(text: str, start: int) -> tuple[Any, int]:
+    """Parse a deeply nested document."""
     _check_depth(text, start)
     with Recursion():
         return _scan(text, start)
@@ -143,8 +148,8 @@ class Recursion:
         sys.setrecursionlimit(self.before)
 
 
-def clean(text: str) -> str:
-    """A text without half surrogates, which no UTF-8 can hold: each becomes ``?``, as in Java."""
+def replace_surrogates(text: str) -> str:
+    """A string without half surrogates, which no UTF-8 can hold: each becomes ``?``, as in Java."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -152,6 +157,6 @@ def clean(text: str) -> str:
     return text
 
 
-def quoted(text: str) -> str:
-    """A text as a JSON string, with only those escapes that JSON demands."""
-    return f'"{clean(text).translate(ESCAPES)}"'
+def quote(text: str) -> str:
+    """A string as a JSON string, with only those escapes that JSON demands."""
+    return f'"{replace_surrogates(text).translate(ESCAPES)}"'

@@ -5,35 +5,37 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Mask, Positions, each_not_utf8
-from kdsl_formats.json.source import Source, Spans
+from kdsl_formats._columns.arrays import Bytes, Mask, Positions, find_each_invalid_utf8
+from kdsl_formats.json.buffer import BRACE, MessageBuffer, Spans
 
 
-def documents(source: Source, held: Mask) -> tuple[Spans, Mask]:
+def trim_documents(buffer: MessageBuffer, present_messages: Mask) -> tuple[Spans, Mask]:
     """All messages without the blanks around them, and which of those held are UTF-8 and not empty."""
-    spans = _trimmed(source, source.messages)
-    return spans, held & (spans.end > spans.start) & _are_utf8(source, spans)
+    spans = _trim(buffer, buffer.messages)
+    return spans, present_messages & (spans.end > spans.start) & _are_utf8(buffer, spans)
 
 
-def enclosed(source: Source, spans: Spans, good: Mask, opening: bytes) -> Positions:
-    """Which of some good stretches begin with a bracket and end with the one that closes it."""
-    first, last = source.data[spans.start], source.data[np.maximum(spans.end - 1, 0)]
+def find_enclosed(buffer: MessageBuffer, spans: Spans, good: Mask, opening: bytes) -> Positions:
+    """Which of some good spans begin with a bracket and end with the one that closes it."""
+    first, last = buffer.data[spans.start], buffer.data[np.maximum(spans.end - 1, 0)]
     return np.flatnonzero(good & (first == opening[0]) & (last == opening[0] + 2))
 
 
-def _trimmed(source: Source, spans: Spans) -> Spans:
+def _trim(buffer: MessageBuffer, spans: Spans) -> Spans:
+    """Spans without the blanks at both ends."""
     start, end = spans.start, spans.end
-    if (source.data[start] != 0x7B).any():
-        start = source.after_blanks(start, end)
-    if (source.data[np.maximum(end - 1, 0)] != 0x7D).any():
-        end = source.before_blanks(end, start)
+    if (buffer.data[start] != BRACE).any():
+        start = buffer.skip_blanks_after(start, end)
+    if (buffer.data[np.maximum(end - 1, 0)] != BRACE + 2).any():
+        end = buffer.skip_blanks_before(end, start)
     return Spans(start, end)
 
 
-def _are_utf8(source: Source, spans: Spans) -> Mask:
-    if source.data.max() < 0x80 or _is_utf8(source.data):
+def _are_utf8(buffer: MessageBuffer, spans: Spans) -> Mask:
+    """Which messages are UTF-8."""
+    if buffer.data.max() < 0x80 or _is_utf8(buffer.data):
         return np.ones(len(spans), dtype=bool)
-    return ~each_not_utf8(source.data, spans.start, spans.end)
+    return ~find_each_invalid_utf8(buffer.data, spans.start, spans.end)
 
 
 def _is_utf8(data: Bytes) -> bool:

@@ -1,20 +1,24 @@
-"""The JSON encoder: whole columns to texts, then the texts of a row joined, as the reference encoder writes them."""
+"""The JSON encoder: columns to strings, and the strings of each row joined, as the reference encoder writes them."""
 
 from __future__ import annotations
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.formats import BadRecord, Encoded
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Positions, bounds, content, pieces, repeated
+from kdsl_formats._columns.arrays import Positions, bounds, content, find_repeated_keys, slices
+from kdsl_formats._connect.schemas import connect_schema
+from kdsl_formats._connect.values import UnwritableError
+from kdsl_formats._connect.wires import wire_of
 from kdsl_formats._text import writing
 from kdsl_formats.json.document import ESCAPES
 from kdsl_formats.json.errors import FieldError
-from kdsl_formats.json.reference_encoder import ReferenceEncoder, WritingRules, escaped, python_values
+from kdsl_formats.json.reference_encoder import ReferenceEncoder, WritingRules, escape, python_values
 
-FEW = 48  # rows, below which writing them one by one is quicker
+MIN_BATCH = 48  # rows, below which writing them one by one is quicker
 _QUOTED = (t.Char, t.VarChar, t.Binary, t.VarBinary, t.Date, t.Time, t.Timestamp, t.TimestampLtz)
 _ASTRAL = 0xF0  # the first byte of a character beyond U+FFFF
 _SPECIAL = np.zeros(256, dtype=bool)
@@ -27,18 +31,21 @@ class JsonEncoder:
     Args:
         row: The type; its names are those on the wire.
         rules: What the options of the format mean.
-        few: Below how many rows they are written one by one.
+        min_batch: Fewer rows than this are written one by one.
     """
 
-    def __init__(self, row: t.Row, rules: WritingRules, *, few: int = FEW) -> None:
-        self.few = few
+    def __init__(self, row: t.Row, rules: WritingRules, *, min_batch: int = MIN_BATCH) -> None:
+        self.min_batch = min_batch
         self.reference = ReferenceEncoder(row, rules)
         self.writer = ColumnWriter(row, rules, self.reference)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Write a struct array of rows."""
-        if len(rows) >= self.few:
-            return Encoded(self.writer.texts(rows).view(pa.binary()))
+        if len(rows) >= self.min_batch:
+            try:
+                return Encoded(self.writer.write_column(rows).view(pa.binary()))
+            except UnwritableError:  # the reference encoder finds the row
+                pass
         messages: list[bytes | None] = []
         bad: list[BadRecord] = []
         for i, message in enumerate(self.reference.messages(rows)):
@@ -48,6 +55,26 @@ class JsonEncoder:
         return Encoded(pa.array(messages, pa.binary()), tuple(bad))
 
 
+class SchemaJsonEncoder:
+    """Writes rows of one type as messages that hold their schema, as Kafka Connect's JsonConverter does.
+
+    Args:
+        row: The type; its names are those on the wire.
+        rules: What the options of the format mean.
+    """
+
+    def __init__(self, row: t.Row, rules: WritingRules) -> None:
+        self._write_rows = JsonEncoder(row, rules)
+        schema = orjson.dumps(connect_schema(row.as_nullable(False), rules.modes))
+        self._before = b'{"schema":' + schema + b',"payload":'
+
+    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
+        """Write a struct array of rows."""
+        encoded = self._write_rows.encode(rows, kinds)
+        before, after, between = (pa.scalar(text, pa.binary()) for text in (self._before, b"}", b""))
+        return Encoded(pc.binary_join_element_wise(before, encoded.messages, after, between), encoded.bad)
+
+
 class ColumnWriter:
     """Writes the values of one type."""
 
@@ -55,30 +82,33 @@ class ColumnWriter:
         self.kind = kind
         self.rules = rules
         self.reference = reference
-        self.quoted = isinstance(kind, _QUOTED)
+        self.wire = wire_of(kind, rules.modes)
+        self.quoted = isinstance(kind, _QUOTED) if self.wire is None else self.wire.quoted
         inner = list(t.children(kind))
         if isinstance(kind, t.Multiset):
             inner.append(t.Int())
         self.inner = tuple(ColumnWriter(child, rules, reference) for child in inner)
 
-    def texts(self, array: pa.Array) -> pa.StringArray:
+    def write_column(self, array: pa.Array) -> pa.StringArray:
         """The JSON of each value; NULL stays NULL."""
-        made = self.bare(array)
-        return pc.binary_join_element_wise('"', made, '"', "") if self.quoted else made
+        strings = self.write_unquoted(array)
+        return pc.binary_join_element_wise('"', strings, '"', "") if self.quoted else strings
 
-    def bare(self, array: pa.Array) -> pa.StringArray:
+    def write_unquoted(self, array: pa.Array) -> pa.StringArray:
         """The JSON of each value; without the quotes around it where all values of the type have them."""
+        if self.wire is not None:
+            return self.wire.write_column(array)
         match self.kind:
             case t.Boolean():
                 return writing.booleans(array)
             case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
                 return writing.integers(array)
             case t.Float() | t.Double():
-                return _numbers(array)
+                return _write_floats(array)
             case t.Decimal():
                 return writing.decimals(array, plain=self.rules.plain_decimals)
             case t.Char() | t.VarChar():
-                return _escaped(array)
+                return _escape_strings(array)
             case t.Binary() | t.VarBinary():
                 return writing.base64(array)
             case t.Date():
@@ -88,15 +118,15 @@ class ColumnWriter:
             case t.Timestamp() | t.TimestampLtz():
                 return writing.timestamps(array, self.rules.standard)
             case t.Array():
-                return self._listed(array, "[", "]", self._elements(array))
+                return self._join_elements(array, "[", "]", self._write_elements(array))
             case t.Map() | t.Multiset():
-                return self._maps(array)
+                return self._write_maps(array)
             case t.Row():
-                made = self._rows(array)
-                return made if not array.null_count else _where_valid(array, made)
+                objects = self._write_rows(array)
+                return objects if not array.null_count else _put_nulls(array, objects)
         raise AssertionError(self.kind)
 
-    def _rows(self, array: pa.StructArray) -> pa.StringArray:
+    def _write_rows(self, array: pa.StructArray) -> pa.StringArray:
         """The members of each row; a row that is NULL gives something, too."""
         assert isinstance(self.kind, t.Row)
         columns = array.flatten()
@@ -104,94 +134,101 @@ class ColumnWriter:
         parts: list[pa.Array | str] = []
         literal, first = "{", True  # `first`: no member is sure to stand before
         for field, writer, column in zip(self.kind.fields, self.inner, columns, strict=True):
-            key = f"{escaped(field.name)}:"
+            key = f"{escape(field.name)}:"
             if omit and column.null_count:
-                parts += [literal, pc.binary_join_element_wise("," + key, writer.texts(column), "")]
+                parts += [literal, pc.binary_join_element_wise("," + key, writer.write_column(column), "")]
                 literal = ""
                 continue
             literal += key if first and not parts else "," + key
             first = False
             if writer.quoted and not column.null_count:
-                parts += [literal + '"', writer.bare(column)]
+                parts += [literal + '"', writer.write_unquoted(column)]
                 literal = '"'
             else:
-                parts += [literal, writer.texts(column)]
+                parts += [literal, writer.write_column(column)]
                 literal = ""
         if not parts:
             return pa.array(["{}"] * len(array), pa.string())
-        made = pc.binary_join_element_wise(
+        objects = pc.binary_join_element_wise(
             *parts, literal + "}", "", null_handling="replace", null_replacement="" if omit else "null"
         )
-        return _without_first_comma(made) if omit and columns[0].null_count else made
+        return _remove_first_comma(objects) if omit and columns[0].null_count else objects
 
-    def _elements(self, array: pa.ListArray) -> pa.StringArray:
-        return pc.fill_null(self.inner[0].texts(_used(array, array.values)), "null")
+    def _write_elements(self, array: pa.ListArray) -> pa.StringArray:
+        """The JSON of all elements of lists."""
+        return pc.fill_null(self.inner[0].write_column(_used_elements(array, array.values)), "null")
 
-    def _maps(self, array: pa.MapArray) -> pa.StringArray:
-        keys = _used(array, array.keys)
-        values = pc.fill_null(self.inner[1].texts(_used(array, array.items)), "null")
-        entries = pc.binary_join_element_wise(self.inner[0].texts(keys), values, ":")
-        made = self._listed(array, "{", "}", entries)
+    def _write_maps(self, array: pa.MapArray) -> pa.StringArray:
+        """The JSON of maps; those with a repeated key are written by the reference encoder."""
+        keys = _used_elements(array, array.keys)
+        values = pc.fill_null(self.inner[1].write_column(_used_elements(array, array.items)), "null")
+        entries = pc.binary_join_element_wise(self.inner[0].write_column(keys), values, ":")
+        maps = self._join_elements(array, "{", "}", entries)
         offsets: Positions = np.asarray(array.offsets).astype(np.int64)
         owner = np.repeat(np.arange(len(array)), offsets[1:] - offsets[:-1])
-        twice = np.unique(owner[repeated(owner, keys)])
+        twice = np.unique(owner[find_repeated_keys(owner, keys)])
         if not twice.size:
-            return made
-        write = self.reference.writer(self.kind)
-        again = [write(v) for v in python_values(array.take(pa.array(twice)), self.kind)]
+            return maps
+        write = self.reference.writer_of(self.kind)
+        rewritten = [write(v) for v in python_values(array.take(pa.array(twice)), self.kind)]
         mask = np.zeros(len(array), dtype=bool)
         mask[twice] = True
-        return pc.replace_with_mask(made, pa.array(mask), pa.array(again, pa.string()))
+        return pc.replace_with_mask(maps, pa.array(mask), pa.array(rewritten, pa.string()))
 
-    def _listed(self, array: pa.Array, opening: str, closing: str, parts: pa.StringArray) -> pa.StringArray:
+    def _join_elements(self, array: pa.Array, opening: str, closing: str, parts: pa.StringArray) -> pa.StringArray:
+        """Join the elements of each list or map between brackets."""
         offsets = pc.subtract(array.offsets, array.offsets[0])
         joined = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), ",")
-        made = pc.binary_join_element_wise(opening, joined, closing, "")
-        return made if not array.null_count else _where_valid(array, made)
+        lists = pc.binary_join_element_wise(opening, joined, closing, "")
+        return lists if not array.null_count else _put_nulls(array, lists)
 
 
-def _used(array: pa.Array, values: pa.Array) -> pa.Array:
+def _used_elements(array: pa.Array, values: pa.Array) -> pa.Array:
     """The part of the elements of all lists that the lists of an array, maybe a slice, are made of."""
     first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
     return values.slice(first, last - first)
 
 
-def _where_valid(array: pa.Array, texts: pa.StringArray) -> pa.StringArray:
-    return pc.if_else(array.is_valid(), texts, pa.scalar(None, pa.string()))
+def _put_nulls(array: pa.Array, strings: pa.StringArray) -> pa.StringArray:
+    """The strings, with NULL where an array has NULL."""
+    return pc.if_else(array.is_valid(), strings, pa.scalar(None, pa.string()))
 
 
-def _without_first_comma(objects: pa.StringArray) -> pa.StringArray:
+def _remove_first_comma(objects: pa.StringArray) -> pa.StringArray:
     """Objects that may begin with ``{,`` without that comma."""
     start, end = bounds(objects)
     data = content(objects)
     start = start + 1
-    inner = pieces(data, start + (data[start] == ord(",")), end, None, pa.string())
+    inner = slices(data, start + (data[start] == ord(",")), end, None, pa.string())
     return pc.binary_join_element_wise("{", inner, "")
 
 
-def _numbers(array: pa.Array) -> pa.StringArray:
-    texts = writing.floats(array)
+def _write_floats(array: pa.Array) -> pa.StringArray:
+    """The JSON of floats; NaN and infinities are in quotes."""
+    strings = writing.floats(array)
     finite = pc.is_finite(array)
     if pc.all(finite, min_count=0).as_py() is not False:
-        return texts
-    return pc.if_else(finite, texts, pc.binary_join_element_wise('"', texts, '"', ""))
+        return strings
+    return pc.if_else(finite, strings, pc.binary_join_element_wise('"', strings, '"', ""))
 
 
-def _escaped(texts: pa.StringArray) -> pa.StringArray:
-    """Texts with the escapes that JSON demands, and those of characters beyond U+FFFF."""
-    data = content(texts)
-    place = np.flatnonzero(_SPECIAL.take(data))
-    if not place.size:
-        return texts
-    which = np.unique(np.searchsorted(bounds(texts)[1], place, side="right"))
-    mask = np.zeros(len(texts), dtype=bool)
+def _escape_strings(strings: pa.StringArray) -> pa.StringArray:
+    """Strings with the escapes that JSON demands, and those of characters beyond U+FFFF."""
+    data = content(strings)
+    positions = np.flatnonzero(_SPECIAL.take(data))
+    if not positions.size:
+        return strings
+    which = np.unique(np.searchsorted(bounds(strings)[1], positions, side="right"))
+    mask = np.zeros(len(strings), dtype=bool)
     mask[which] = True
-    some = texts.filter(pa.array(mask))
-    found = np.unique(data[place])
-    if found[-1] >= _ASTRAL:
-        made = pa.array([v if v is None else escaped(v)[1:-1] for v in some.to_pylist()], pa.string())
+    some = strings.filter(pa.array(mask))
+    bytes_found = np.unique(data[positions])
+    if bytes_found[-1] >= _ASTRAL:
+        escaped_strings = pa.array([v if v is None else escape(v)[1:-1] for v in some.to_pylist()], pa.string())
     else:
-        made = some
-        for code in sorted(found.tolist(), key=lambda c: c != ord("\\")):  # the backslash first: the others bring more
-            made = pc.replace_substring(made, chr(code), ESCAPES[code])
-    return pc.replace_with_mask(texts, pa.array(mask), made)
+        escaped_strings = some
+        for code in sorted(
+            bytes_found.tolist(), key=lambda c: c != ord("\\")
+        ):  # the backslash first: the others bring more
+            escaped_strings = pc.replace_substring(escaped_strings, chr(code), ESCAPES[code])
+    return pc.replace_with_mask(strings, pa.array(mask), escaped_strings)

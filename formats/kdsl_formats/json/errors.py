@@ -1,10 +1,10 @@
-"""Why a value cannot be read or written, and where in the record it stands."""
+"""Why a value cannot be read or written, and where it is in the record."""
 
 from __future__ import annotations
 
 
 class FieldError(ValueError):
-    """A value that a column cannot hold; gathers its path on the way out."""
+    """A value cannot be read or written; functions add their part of the path while it passes through them."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

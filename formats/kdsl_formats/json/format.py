@@ -1,21 +1,28 @@
 """The options of the format ``json``, its plan-time rules, and the way to its decoder and encoder.
 
-What all formats of JSON have in common is a class of its own.
+`JsonFormat` is the base class of all formats of JSON.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
+from typing import Any, ClassVar, Literal
+
+import attrs
 
 from kdsl.errors import Problem, Where
 from kdsl.formats import ALONE, Decoder, Direction, Encoder, Format, Use
 from kdsl.options import option
 from kdsl.types import model as t
+from kdsl_formats._connect.schema_check import SchemaCheckingDecoder
+from kdsl_formats._connect.wires import NO_MODES, Modes
 from kdsl_formats.json.decoder import JsonDecoder
-from kdsl_formats.json.encoder import JsonEncoder
+from kdsl_formats.json.encoder import JsonEncoder, SchemaJsonEncoder
 from kdsl_formats.json.reference_decoder import ReadingRules
 from kdsl_formats.json.reference_encoder import WritingRules
+
+_MILLIS = 3  # digits of a second
+_DOUBLE = 15  # digits that a double holds
 
 
 class JsonFormat(Format):
@@ -55,13 +62,16 @@ class JsonFormat(Format):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rule F-4; the values of the options are judged by `problems` (F-2, F-3)."""
-        del direction
+        """Rule F-4; the values of the options are checked by `problems` (F-2, F-3)."""
         yield from map_key_problems(row)
 
     def prunable(self) -> bool:
-        """Members are found by name, so columns that are not wanted are read over."""
+        """Members are found by name, so columns that are not read are skipped."""
         return True
+
+    def alternatives(self) -> Iterable[Format]:
+        """The other form of timestamps."""
+        yield attrs.evolve(self, timestamp_format="SQL" if self.timestamp_format == "ISO-8601" else "ISO-8601")  # type: ignore[misc]
 
     def writing_rules(self) -> WritingRules:
         """What the options mean for the encoder."""
@@ -74,22 +84,125 @@ class JsonFormat(Format):
         )
 
 
+class ConnectJson(JsonFormat):
+    """Rows as JSON, optionally as Kafka Connect and Debezium's connectors write them.
+
+    Attributes:
+        likely_times: The values of ``time.precision.mode`` that an error may recommend. What a number counts is not
+            guessed where anybody may have written it.
+    """
+
+    likely_times: ClassVar[tuple[str, ...]] = ("isostring",)
+
+    schema_include: bool = option(
+        "schema-include",
+        "Whether messages hold their schema, beside the row in the member payload, as Kafka Connect writes them with "
+        "value.converter.schemas.enable.",
+        default=False,
+    )
+    decimal_handling_mode: Literal["precise", "string", "double"] | None = option(
+        "decimal.handling.mode",
+        "How DECIMAL values look, as in the settings of a Debezium connector: the base64 of their digits (precise), "
+        "whose scale is the column's, or with their scale beside them (VariableScaleDecimal); strings; or numbers. "
+        "Without it they are numbers, also read from strings.",
+        default=None,
+        ignore_case=True,
+    )
+    time_precision_mode: (
+        Literal["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"] | None
+    ) = option(
+        "time.precision.mode",
+        "How DATE, TIME and TIMESTAMP values look, as in the settings of a Debezium connector: numbers of the unit "
+        "that the column's precision needs (adaptive), numbers of one unit (connect: milliseconds), or ISO strings in "
+        "UTC; DATE is a number of days, except with isostring. TIMESTAMP_LTZ is an ISO string with its zone, and also "
+        "read from such numbers. Without it they are strings, see timestamp-format.standard.",
+        default=None,
+        ignore_case=True,
+    )
+    binary_handling_mode: Literal["bytes", "base64", "base64-url-safe", "hex"] | None = option(
+        "binary.handling.mode",
+        "How BINARY, VARBINARY and BYTES values look, as in the settings of a Debezium connector. Without it, and for "
+        "bytes, they are base64.",
+        default=None,
+        ignore_case=True,
+    )
+
+    def alternatives(self) -> Iterable[Format]:
+        """With the schema or without it; the other form of timestamps; as Debezium writes decimals and times."""
+        yield attrs.evolve(self, schema_include=not self.schema_include)  # type: ignore[misc]
+        yield from super().alternatives()
+        decimals = self.decimal_handling_mode or "precise"
+        for times in (self.time_precision_mode, *self.likely_times):
+            yield attrs.evolve(self, decimal_handling_mode=decimals, time_precision_mode=times)  # type: ignore[misc]
+
+    def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
+        """The problems of the base class, and warnings of columns that lose digits when they are written."""
+        yield from super().check(row, direction)
+        for field in row.fields if direction == "write" else ():
+            yield from _lossy_types(field, self.modes)
+
+    @property
+    def modes(self) -> Modes:
+        """How values look on the wire."""
+        return Modes(
+            _lower(self.decimal_handling_mode),
+            _lower(self.time_precision_mode),
+            _lower(self.binary_handling_mode),
+        )
+
+    def check_schemas_of(self, decoder: Decoder, row: t.Row, members: tuple[str, ...] = ()) -> Decoder:
+        """A decoder that checks the schemas inside messages, where messages have schemas and the options need it.
+
+        Args:
+            decoder: Reads messages.
+            row: The type of the rows.
+            members: The members of the payload that are such rows; none where the payload is one.
+        """
+        if not self.schema_include or self.modes == NO_MODES:
+            return decoder
+        return SchemaCheckingDecoder(decoder, row, self.modes, members, ignore=self.ignore_parse_errors)
+
+    def writing_rules(self) -> WritingRules:
+        """What the options mean for the encoder."""
+        return attrs.evolve(super().writing_rules(), modes=self.modes)
+
+
+def _lossy_types(field: t.Field, modes: Modes) -> Iterator[Problem]:
+    """A warning of a column whose digits have no form on the wire."""
+    for kind in t.walk_types(field.type):
+        match kind:
+            case t.Time(precision=digits) | t.Timestamp(precision=digits) if modes.times == "connect":
+                if digits > _MILLIS:
+                    message = f"the type {kind} is written in milliseconds by time.precision.mode 'connect'"
+                    yield _lossy_problem(field.name, message, "set 'microseconds', or use 3 digits")
+            case t.Decimal(precision=digits) if modes.decimals == "double" and digits > _DOUBLE:
+                message = f"the type {kind} is written as a double by decimal.handling.mode 'double'"
+                yield _lossy_problem(field.name, message, f"set 'precise' or 'string', or use up to {_DOUBLE} digits")
+
+
+def _lossy_problem(column: str, message: str, fix: str) -> Problem:
+    """The warning of a column that loses digits."""
+    return Problem(
+        "json-digits", f"{message}, and loses its other digits", fix, Where(column=column), severity="warning"
+    )
+
+
+def _lower(mode: str | None) -> Any:
+    """A mode in lower case."""
+    return None if mode is None else mode.lower()
+
+
 def map_key_problems(row: t.Row) -> Iterator[Problem]:
-    """The columns with maps whose keys are no texts, which JSON cannot hold (RULES F-4)."""
+    """The columns with maps whose keys are not strings, which JSON cannot hold (rule F-4)."""
     for field in row.fields:
-        yield from (_key_problem(field, kind) for kind in _maps(field.type))
-
-
-def _maps(kind: t.DataType) -> Iterator[t.Map | t.Multiset]:
-    """The maps and multisets in a type whose keys are no texts."""
-    match kind:
-        case t.Map(key=key) | t.Multiset(element=key) if not isinstance(key, (t.Char, t.VarChar)):
-            yield kind
-    for child in t.children(kind):
-        yield from _maps(child)
+        for kind in t.walk_types(field.type):
+            match kind:
+                case t.Map(key=key) | t.Multiset(element=key) if not isinstance(key, (t.Char, t.VarChar)):
+                    yield _key_problem(field, kind)
 
 
 def _key_problem(field: t.Field, kind: t.Map | t.Multiset) -> Problem:
+    """The problem of a map whose keys are not strings."""
     inside = f" inside {field.type}" if kind != field.type else ""
     if isinstance(kind, t.Map):
         fix = f"use MAP<STRING, {kind.value}>, or ARRAY<ROW<`key` {kind.key}, `value` {kind.value}>>"
@@ -97,13 +210,13 @@ def _key_problem(field: t.Field, kind: t.Map | t.Multiset) -> Problem:
         fix = f"use MULTISET<STRING>, or ARRAY<{kind.element}>"
     return Problem(
         "json-map-key",
-        f"the type {kind}{inside} has no form in JSON, where the keys of an object are texts",
+        f"the type {kind}{inside} has no form in JSON, where the keys of an object are strings",
         fix,
         Where(column=field.name),
     )
 
 
-class Json(JsonFormat):
+class Json(ConnectJson):
     """One JSON object per message, columns by name (Flink's format ``json``)."""
 
     identifier = "json"
@@ -118,9 +231,17 @@ class Json(JsonFormat):
         "Read: whether values mean what they mean to Flink's streaming parser, or to its tree reader.",
         default=True,
     )
+    null_is_tombstone: bool = option(
+        "decode.null-is-tombstone",
+        "Read: whether a message that is the JSON value null counts as a message without a value: a tombstone, which "
+        "deletes the row of its key in an upsert table. Kafka Connect writes such messages with schemas.enable=false; "
+        "otherwise they are an error.",
+        default=False,
+        side="read",
+    )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rules F-1 and F-4; the values of the options are judged by `problems` (F-2, F-3)."""
+        """Rules F-1 and F-4; the values of the options are checked by `problems` (F-2, F-3)."""
         if direction == "read" and self.fail_on_missing_field is True and self.ignore_parse_errors is True:
             yield Problem(
                 "json-missing-and-ignore",
@@ -131,16 +252,17 @@ class Json(JsonFormat):
         yield from super().check(row, direction)
 
     def prunable(self) -> bool:
-        """Members are found by name, so columns that are not wanted are read over; not where each must be there."""
+        """Members are found by name, so columns that are not read are skipped, unless every member must be present."""
         return not self.fail_on_missing_field
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        return JsonDecoder(row, self.reading_rules())
+        return self.check_schemas_of(JsonDecoder(row, self.reading_rules()), row)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""
-        return JsonEncoder(row, self.writing_rules())
+        rules = self.writing_rules()
+        return SchemaJsonEncoder(row, rules) if self.schema_include else JsonEncoder(row, rules)
 
     def reading_rules(self) -> ReadingRules:
         """What the options mean for the decoder."""
@@ -149,4 +271,6 @@ class Json(JsonFormat):
             ignore_parse_errors=self.ignore_parse_errors,
             standard=self.timestamp_format,
             streaming=self.json_parser,
+            modes=self.modes,
+            payload=self.schema_include,
         )

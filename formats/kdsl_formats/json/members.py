@@ -1,7 +1,7 @@
 """Objects and arrays of any shape, split into their members and elements.
 
 The slower of the two ways to find members (see `shapes`): it makes no assumption about the order of the keys, blanks,
-absent members or nested values. What is split here is not yet known to be JSON: each value has to be judged, too.
+absent members or nested values. What is split here is not yet known to be JSON: each value must be checked, too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from kdsl_formats._columns.arrays import Mask, Positions, ranges
-from kdsl_formats.json.source import COLON, COMMA, QUOTE, Source, Spans, inside
+from kdsl_formats.json.buffer import COLON, COMMA, QUOTE, MessageBuffer, Spans, count_inside
 
 DEEPEST = 500  # levels; deeper objects are left to the reference, which knows the limit
 TEXT, BARE = 1, 2  # a value in quotes (its span is without them), and any other
@@ -35,14 +35,14 @@ class Parts:
     what: np.ndarray[tuple[int], np.dtype[np.int8]]
 
 
-def members(source: Source, objects: Spans) -> Parts:
+def split_objects(buffer: MessageBuffer, objects: Spans) -> Parts:
     """Split objects into their members."""
-    sound, quotes, depths, brackets = outline(source, objects, b"{")
-    kept = np.flatnonzero(sound)
-    count = inside(source.quotes, objects.pick(kept))[1]
+    sound, quotes, depths, brackets = find_outline(buffer, objects, b"{")
+    sound_indexes = np.flatnonzero(sound)
+    count = count_inside(buffer.quotes, objects.pick(sound_indexes))[1]
     opening, closing = quotes[0::2], quotes[1::2]
-    owner = np.repeat(kept, count // 2)
-    if len(brackets) > 2 * len(kept):
+    owner = np.repeat(sound_indexes, count // 2)
+    if len(brackets) > 2 * len(sound_indexes):
         outer = depths[np.searchsorted(brackets, opening) - 1] == 1
         opening, closing, owner = opening[outer], closing[outer], owner[outer]
     last = np.append(owner[1:] != owner[:-1], True) if len(owner) else np.zeros(0, dtype=bool)
@@ -51,29 +51,29 @@ def members(source: Source, objects: Spans) -> Parts:
     # The text between a token and the next one, or the closing brace.
     until = np.append(opening[1:], 0)
     until[last] = brace[owner[last]]
-    gap = source.after_blanks(closing + 1, until)
-    is_key = (source.data[gap] == COLON) & (gap < until)
-    value = source.after_blanks(gap + is_key, until)
+    gap = buffer.skip_blanks_after(closing + 1, until)
+    is_key = (buffer.data[gap] == COLON) & (gap < until)
+    value = buffer.skip_blanks_after(gap + is_key, until)
     quoted = is_key & (value == until) & ~last
     bare = is_key & ~quoted
-    end = source.before_blanks(until, value)
-    comma = (source.data[end - 1] == COMMA) & (end > value)
+    end = buffer.skip_blanks_before(until, value)
+    comma = (buffer.data[end - 1] == COMMA) & (end > value)
     good = np.where(bare, comma ^ last, True)
-    end = np.where(bare, source.before_blanks(end - comma, value), end)
+    end = np.where(bare, buffer.skip_blanks_before(end - comma, value), end)
     good &= ~bare | (end > value)
     # A value in quotes is followed by a comma and the next key, or by the brace.
-    ends_text = source.data[gap] == COMMA
+    ends_text = buffer.data[gap] == COMMA
     next_is_brace = (gap == until) & last
-    next_is_key = ends_text & (source.after_blanks(gap + 1, until) == until) & ~last
+    next_is_key = ends_text & (buffer.skip_blanks_after(gap + 1, until) == until) & ~last
     good &= is_key | next_is_brace | next_is_key
     # Keys and values in quotes take turns: a token is a value if and only if the one before it waits for one.
     begins = np.append(True, last[:-1]) if len(last) else last
     expected = np.append(False, quoted[:-1]) if len(last) else last
     good &= is_key != expected
-    good &= ~begins | (source.after_blanks(start[owner] + 1, opening) == opening)
+    good &= ~begins | (buffer.skip_blanks_after(start[owner] + 1, opening) == opening)
     sound[owner[~good]] = False
     empty = np.flatnonzero(sound & (np.bincount(owner, minlength=len(objects)) == 0))
-    sound[empty] = source.after_blanks(start[empty] + 1, brace[empty]) == brace[empty]
+    sound[empty] = buffer.skip_blanks_after(start[empty] + 1, brace[empty]) == brace[empty]
 
     keys = np.flatnonzero(is_key & sound[owner])
     follows = np.minimum(keys + 1, max(len(opening) - 1, 0))
@@ -87,71 +87,71 @@ def members(source: Source, objects: Spans) -> Parts:
     )
 
 
-def elements(source: Source, arrays: Spans) -> Parts:
+def split_arrays(buffer: MessageBuffer, arrays: Spans) -> Parts:
     """Split arrays into their elements."""
-    sound, quotes, depths, brackets = outline(source, arrays, b"[")
-    kept = np.flatnonzero(sound)
-    some = arrays.pick(kept)
-    first, count = inside(source.commas, some)
-    commas = source.commas[ranges(first, count)]
-    owner = np.repeat(kept, count)
+    sound, quotes, depths, brackets = find_outline(buffer, arrays, b"[")
+    sound_indexes = np.flatnonzero(sound)
+    some = arrays.pick(sound_indexes)
+    first, count = count_inside(buffer.commas, some)
+    commas = buffer.commas[ranges(first, count)]
+    owner = np.repeat(sound_indexes, count)
     outer = np.searchsorted(quotes, commas) % 2 == 0
-    if len(brackets) > 2 * len(kept):
+    if len(brackets) > 2 * len(sound_indexes):
         outer &= depths[np.searchsorted(brackets, commas) - 1] == 1
     commas, owner = commas[outer], owner[outer]
-    filled = source.after_blanks(some.start + 1, some.end - 1) < some.end - 1
-    owner = np.repeat(kept, np.where(filled, np.bincount(owner, minlength=len(arrays))[kept] + 1, 0))
+    filled = buffer.skip_blanks_after(some.start + 1, some.end - 1) < some.end - 1
+    owner = np.repeat(sound_indexes, np.where(filled, np.bincount(owner, minlength=len(arrays))[sound_indexes] + 1, 0))
     begins = np.append(True, owner[1:] != owner[:-1]) if len(owner) else np.zeros(0, dtype=bool)
     ends = np.append(begins[1:], True) if len(owner) else begins
     start = arrays.start[owner] + 1
     start[~begins] = commas + 1
     end = arrays.end[owner] - 1
     end[~ends] = commas
-    start = source.after_blanks(start, end)
-    end = source.before_blanks(end, start)
-    text = (source.data[start] == QUOTE) & (source.data[end - 1] == QUOTE) & (end - start > 1)
-    held = inside(quotes, Spans(start, end))[1]
-    wrong = (end <= start) | (text & (held != 2))
+    start = buffer.skip_blanks_after(start, end)
+    end = buffer.skip_blanks_before(end, start)
+    text = (buffer.data[start] == QUOTE) & (buffer.data[end - 1] == QUOTE) & (end - start > 1)
+    quote_count = count_inside(quotes, Spans(start, end))[1]
+    wrong = (end <= start) | (text & (quote_count != 2))
     sound[owner[wrong]] = False
     keep = sound[owner]
     values = Spans(start + text, end - text).pick(keep)
     return Parts(sound, owner[keep], None, values, np.where(text, TEXT, BARE).astype(np.int8)[keep])
 
 
-def outline(source: Source, objects: Spans, opening: bytes) -> tuple[Mask, Positions, Positions, Positions]:
+def find_outline(buffer: MessageBuffer, objects: Spans, opening: bytes) -> tuple[Mask, Positions, Positions, Positions]:
     """Which objects (or arrays) have paired quotes, and brackets that pair in number around the whole of them.
 
     Very deep ones are left out.
 
     Args:
-        source: The buffer.
-        objects: The stretches that should be objects.
+        buffer: The buffer.
+        objects: The spans that should be objects.
         opening: The brackets that may be the first byte.
 
     Returns:
-        The sound objects; their quotes; and for their brackets outside of texts the depth behind each, and its place.
+        The sound objects; their quotes; and for their brackets outside strings the depth after each, and its place.
     """
-    first, count = inside(source.quotes, objects)
+    first, count = count_inside(buffer.quotes, objects)
     sound = (count % 2 == 0) & (objects.end - objects.start >= 2)
-    begin = source.data[objects.start]
-    sound &= np.isin(begin, list(opening)) & (source.data[objects.end - 1] == begin + 2)
-    kept = np.flatnonzero(sound)
-    quotes = source.quotes[ranges(first[kept], count[kept])]
-    start, held = inside(source.brackets, objects.pick(kept))
-    brackets = source.brackets[ranges(start, held)]
-    owner = np.repeat(kept, held)
+    begin = buffer.data[objects.start]
+    sound &= np.isin(begin, list(opening)) & (buffer.data[objects.end - 1] == begin + 2)
+    sound_indexes = np.flatnonzero(sound)
+    quotes = buffer.quotes[ranges(first[sound_indexes], count[sound_indexes])]
+    start, bracket_count = count_inside(buffer.brackets, objects.pick(sound_indexes))
+    brackets = buffer.brackets[ranges(start, bracket_count)]
+    owner = np.repeat(sound_indexes, bracket_count)
     outside = np.searchsorted(quotes, brackets) % 2 == 0
     brackets, owner = brackets[outside], owner[outside]
-    held = np.bincount(owner, minlength=len(objects))[kept]
-    depths = np.cumsum(np.where(source.data[brackets] & 0x07 == 3, 1, -1))  # [ and { end in 011, ] and } in 101
-    lasts = np.cumsum(held) - 1
-    depths -= np.repeat(np.append(0, depths[lasts[:-1]]) if len(kept) else lasts, held)
-    wrong = np.bincount(owner[depths == 0], minlength=len(objects))[kept] != 1
-    wrong |= (depths[lasts] != 0) | (brackets[lasts] != objects.end[kept] - 1)
+    bracket_count = np.bincount(owner, minlength=len(objects))[sound_indexes]
+    depths = np.cumsum(np.where(buffer.data[brackets] & 0x07 == 3, 1, -1))  # [ and { end in 011, ] and } in 101
+    lasts = np.cumsum(bracket_count) - 1
+    depths -= np.repeat(np.append(0, depths[lasts[:-1]]) if len(sound_indexes) else lasts, bracket_count)
+    wrong = np.bincount(owner[depths == 0], minlength=len(objects))[sound_indexes] != 1
+    wrong |= (depths[lasts] != 0) | (brackets[lasts] != objects.end[sound_indexes] - 1)
     if depths.size and int(depths.max()) > DEEPEST:
-        wrong[np.searchsorted(kept, owner[depths > DEEPEST])] = True
+        wrong[np.searchsorted(sound_indexes, owner[depths > DEEPEST])] = True
     if wrong.any():
-        sound[kept[wrong]] = False
-        quotes = quotes[sound[np.repeat(kept, count[kept])]]
+        sound[sound_indexes[wrong]] = False
+        quotes = quotes[sound[np.repeat(sound_indexes, count[sound_indexes])]]
         brackets, depths = brackets[sound[owner]], depths[sound[owner]]
     return sound, quotes, depths, brackets

@@ -1,7 +1,7 @@
-"""The judge of what a JSON message means: record by record, plain and exact.
+"""The reference decoder of JSON: it reads messages one by one and defines what they mean.
 
-It follows Flink's JSON reader; `docs/differences.md` lists where it does not. The fast decoder sends it every
-message that it has any doubt about.
+It follows Flink's JSON reader; `docs/differences.md` lists where it does not. The column decoder leaves to it every
+message that it does not understand.
 """
 
 from __future__ import annotations
@@ -13,17 +13,31 @@ from typing import Any
 import attrs
 
 from kdsl.types import model as t
-from kdsl.types.texts import numbers, temporal
+from kdsl.types.strings import numbers, temporal
+from kdsl_formats._connect.values import InfiniteCounter, InfiniteError
+from kdsl_formats._connect.wires import NO_MODES, Modes, Wire, wire_of
 from kdsl_formats._text.base64_text import parse_base64
-from kdsl_formats.json.document import MAX_NUMBER, Empty, Fractional, Integer, Recursion, clean, parse, quoted
+from kdsl_formats._text.shorten import shorten
+from kdsl_formats.json.document import (
+    MAX_NUMBER,
+    Empty,
+    Fractional,
+    Integer,
+    Recursion,
+    parse,
+    quote,
+    replace_surrogates,
+)
 from kdsl_formats.json.errors import FieldError
 
 Convert = Callable[[Any], Any]
-SHOWN = 60
+
+PAYLOAD = "payload"
+"""The member of a message with its schema that holds the row."""
 _ABSENT = object()
 _KINDS: dict[type, str] = {
-    str: "a text", Integer: "a number", Fractional: "a number", bool: "a boolean", dict: "an object", list: "an array",
-    type(None): "null",
+    str: "a string", Integer: "a number", Fractional: "a number", bool: "a boolean", dict: "an object",
+    list: "an array", type(None): "null",
 }  # fmt: skip
 
 
@@ -36,27 +50,40 @@ class ReadingRules:
         ignore_parse_errors: A bad value becomes NULL, a bad message gives no row.
         standard: The form of timestamps, ``"SQL"`` or ``"ISO-8601"``.
         streaming: Whether Flink's streaming parser is followed, or its tree reader.
+        modes: How values look on the wire that are not as the format has them.
+        payload: Whether messages hold the row in `PAYLOAD`, beside its schema.
     """
 
     fail_on_missing_field: bool = False
     ignore_parse_errors: bool = False
     standard: str = "SQL"
     streaming: bool = True
+    modes: Modes = NO_MODES
+    payload: bool = False
+
+
+def missing_payload() -> FieldError:
+    """The error of a message without `PAYLOAD`, where the options say that messages hold their schema."""
+    return FieldError(f"the message does not have the member {PAYLOAD!r} beside its schema; leave out 'schema-include'")
 
 
 class ReferenceDecoder:
     """Reads one message at a time into Python values.
 
     A row is a dict by name; a map is a list of pairs, dates are days, times nanoseconds, timestamps microseconds.
+
+    Attributes:
+        infinite: Counts the values that became NULL because they stand for infinity.
     """
 
     def __init__(self, row: t.Row, rules: ReadingRules) -> None:
         self.row = row
         self.rules = rules
-        self._exact = any(isinstance(kind, t.Decimal) for kind in _nested(row))
-        self._convert = self._strict(row)
+        self.infinite = InfiniteCounter()
+        self._exact = any(isinstance(kind, t.Decimal) for kind in t.walk_types(row))
+        self._convert = self._converter(row)
 
-    def rows(self, message: bytes) -> list[dict[str, Any]]:
+    def read_rows(self, message: bytes) -> list[dict[str, Any]]:
         """The rows of a message.
 
         Raises:
@@ -65,7 +92,7 @@ class ReferenceDecoder:
         if not message:
             return []
         try:
-            return self._rows(parse(message))
+            return self._read_rows(parse(message))
         except Empty:
             if self.rules.streaming and not self.rules.ignore_parse_errors:
                 raise
@@ -75,18 +102,21 @@ class ReferenceDecoder:
                 raise
             return []
 
-    def record(self, document: Any) -> dict[str, Any]:
+    def read_object(self, document: Any) -> dict[str, Any]:
         """The row of a document that is an object.
 
         Raises:
-            FieldError: It is none, or a value cannot be read.
+            FieldError: It is not an object, or a value cannot be read.
         """
         if not isinstance(document, dict):
             raise FieldError(f"the message is {_KINDS[type(document)]}, not an object")
         row: dict[str, Any] = self._convert(document)
         return row
 
-    def _rows(self, document: Any) -> list[dict[str, Any]]:
+    def _read_rows(self, document: Any) -> list[dict[str, Any]]:
+        """The rows of a document, which may be an array of objects."""
+        if self.rules.payload:
+            return self._payload_row(document)
         if isinstance(document, dict):
             return [self._convert(document)]
         if document is None and not self.rules.streaming:
@@ -97,21 +127,33 @@ class ReferenceDecoder:
         for i, element in enumerate(document):
             try:
                 if element is not None:
-                    rows.append(self._element(element))
+                    rows.append(self._read_element(element))
             except FieldError as e:
                 if not self.rules.ignore_parse_errors:
                     raise e.inside(f"[{i}]") from None
         return rows
 
-    def _element(self, value: Any) -> dict[str, Any]:
+    def _payload_row(self, document: Any) -> list[dict[str, Any]]:
+        """The row of a message with its schema, or none."""
+        if not isinstance(document, dict) or PAYLOAD not in document:
+            raise missing_payload()
+        payload = document[PAYLOAD]
+        if payload is None:
+            return []
+        try:
+            return [self._read_element(payload)]
+        except FieldError as e:
+            raise e.inside(PAYLOAD) from None
+
+    def _read_element(self, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise FieldError(f"the element is {_KINDS[type(value)]}, not an object")
         row: dict[str, Any] = self._convert(value)
         return row
 
-    def _member(self, kind: t.DataType) -> Convert:
+    def _member_converter(self, kind: t.DataType) -> Convert:
         """A converter that turns a bad value into NULL where the options say so."""
-        convert = self._strict(kind)
+        convert = self._converter(kind)
         if not self.rules.ignore_parse_errors:
             return lambda value: None if value is None else convert(value)
 
@@ -123,85 +165,120 @@ class ReferenceDecoder:
 
         return lenient
 
-    def _strict(self, kind: t.DataType) -> Convert:
+    def _converter(self, kind: t.DataType) -> Convert:
+        """The function that converts JSON values to a type; it raises `FieldError` for an invalid one."""
+        wire = wire_of(kind, self.rules.modes)
+        if wire is not None:
+            return self._wire_converter(wire)
         match kind:
             case t.Boolean():
-                return _boolean
+                return _read_boolean
             case t.TinyInt():
-                return self._scalar(kind, lambda v: numbers.parse_integer(numbers.trim(v), 8))
+                return self._scalar_converter(kind, lambda v: numbers.parse_integer(numbers.trim(v), 8))
             case t.SmallInt():
-                return self._scalar(kind, lambda v: numbers.parse_integer(numbers.trim(v), 16))
+                return self._scalar_converter(kind, lambda v: numbers.parse_integer(numbers.trim(v), 16))
             case t.Int():
-                return self._scalar(kind, lambda v: _whole(v, 32))
+                return self._scalar_converter(kind, lambda v: _parse_whole(v, 32))
             case t.BigInt():
-                return self._scalar(kind, lambda v: _whole(v, 64))
+                return self._scalar_converter(kind, lambda v: _parse_whole(v, 64))
             case t.Float():
-                return self._scalar(kind, self._float)
+                return self._scalar_converter(kind, self._parse_float)
             case t.Double():
-                return self._scalar(kind, self._double)
+                return self._scalar_converter(kind, self._parse_double)
             case t.Decimal(precision=precision, scale=scale):
-                return self._scalar(kind, lambda v: self._decimal(v, precision, scale))
+                return self._scalar_converter(kind, lambda v: self._parse_decimal(v, precision, scale))
             case t.Char() | t.VarChar():
-                return self._text
+                return self._to_string
             case t.Binary() | t.VarBinary():
-                return self._bytes(kind)
+                return self._bytes_converter(kind)
             case t.Date():
-                return self._scalar(kind, lambda v: temporal.parse_date(_only_text(v)))
+                return self._scalar_converter(kind, lambda v: temporal.parse_date(_require_string(v)))
             case t.Time(precision=precision):
-                unit = time_unit(precision)
-                return self._scalar(kind, lambda v: temporal.parse_time(_only_text(v)) // unit * unit)
+                unit = temporal.time_unit(precision)
+                return self._scalar_converter(kind, lambda v: temporal.parse_time(_require_string(v)) // unit * unit)
             case t.Timestamp() | t.TimestampLtz():
                 zoned, standard = isinstance(kind, t.TimestampLtz), self.rules.standard
-                return self._scalar(kind, lambda v: temporal.parse_timestamp(_only_text(v), standard, zoned=zoned))
+                return self._scalar_converter(
+                    kind, lambda v: temporal.parse_timestamp(_require_string(v), standard, zoned=zoned)
+                )
             case t.Array():
-                return self._array(kind)
+                return self._array_converter(kind)
             case t.Map(value=value):
-                return self._map(kind, self._member(value))
+                return self._map_converter(kind, self._member_converter(value))
             case t.Multiset():
-                return self._map(kind, self._counts())
+                return self._map_converter(kind, self._count_converter())
             case t.Row():
-                return self._object(kind)
+                return self._row_converter(kind)
         raise AssertionError(kind)
 
-    def _scalar(self, kind: t.DataType, read: Callable[[str], Any]) -> Convert:
+    def _scalar_converter(self, kind: t.DataType, read: Callable[[str], Any]) -> Convert:
+        """A converter of strings and numbers."""
         name = kind.spelling
 
         def convert(value: Any) -> Any:
             if not isinstance(value, str):
-                raise _unfit(value, name)
+                raise _mismatch_error(value, name)
             if len(value) > MAX_NUMBER and type(value) is not str:
                 raise FieldError(f"a number of {len(value)} characters is longer than {MAX_NUMBER}")
             try:
                 return read(value)
             except ValueError as e:
-                raise _unfit(value, name, str(e)) from None
+                raise _mismatch_error(value, name, str(e)) from None
 
         return convert
 
-    def _float(self, value: str) -> float:
+    def _wire_converter(self, wire: Wire) -> Convert:
+        """A converter of values that look as Debezium and Kafka Connect write them."""
+        name = wire.kind.spelling
+
+        def read(value: Any) -> Any:
+            match value:
+                case Integer() | Fractional() if len(value) <= MAX_NUMBER:
+                    return wire.from_number(str.__str__(value))
+                case dict():
+                    return wire.from_object(value)
+                case str() if type(value) is str:
+                    return wire.from_string(value)
+            raise ValueError(f"expected {wire.expected}")
+
+        def convert(value: Any) -> Any:
+            try:
+                return read(value)
+            except InfiniteError as e:
+                if not wire.kind.nullable:
+                    raise _mismatch_error(value, name, str(e)) from None
+                self.infinite.count += 1
+                return None
+            except ValueError as e:
+                raise _mismatch_error(value, name, str(e)) from None
+
+        return convert
+
+    def _parse_float(self, value: str) -> float:
         if type(value) is str or self.rules.streaming:
             return numbers.parse_float(value)
-        return numbers.to_float(self._double(value))
+        return numbers.to_float(self._parse_double(value))
 
-    def _double(self, value: str) -> float:
+    def _parse_double(self, value: str) -> float:
         number = numbers.parse_double(value)
         if self.rules.streaming or type(value) is str or not (self._exact or type(value) is Integer):
             return number
         return number + 0.0  # the tree reader keeps integers and decimals, which have no -0.0
 
-    def _decimal(self, value: str, precision: int, scale: int) -> Decimal | None:
+    def _parse_decimal(self, value: str, precision: int, scale: int) -> Decimal | None:
         return numbers.parse_decimal(numbers.trim(value) if self.rules.streaming else value, precision, scale)
 
-    def _text(self, value: Any) -> str:
+    def _to_string(self, value: Any) -> str:
+        """A JSON value as a string: other values than strings become their JSON."""
         if type(value) is str:
-            return clean(value)
+            return replace_surrogates(value)
         try:
-            return self._json(value)
+            return self._to_json(value)
         except RecursionError:
             with Recursion():
-                return self._json(value)
+                return self._to_json(value)
 
-    def _json(self, value: Any) -> str:
+    def _to_json(self, value: Any) -> str:
         match value:
             case None:
                 return "null"
@@ -210,74 +287,75 @@ class ReferenceDecoder:
             case Integer() | Fractional():
                 if len(value) > MAX_NUMBER:
                     raise FieldError(f"a number of {len(value)} characters is longer than {MAX_NUMBER}")
-                return self._number(value)
+                return self._number_to_string(value)
             case list():
-                return f"[{','.join([quoted(v) if type(v) is str else self._json(v) for v in value])}]"
+                return f"[{','.join([quote(v) if type(v) is str else self._to_json(v) for v in value])}]"
             case _:
-                members = [f"{quoted(k)}:{quoted(v) if type(v) is str else self._json(v)}" for k, v in value.items()]
+                members = [f"{quote(k)}:{quote(v) if type(v) is str else self._to_json(v)}" for k, v in value.items()]
                 return f"{{{','.join(members)}}}"
 
-    def _number(self, value: str) -> str:
+    def _number_to_string(self, value: str) -> str:
         if self.rules.streaming:
             return str.__str__(value)
         if isinstance(value, Integer):
             return "0" if value == "-0" else str.__str__(value)
         if self._exact:
-            return numbers.decimal_text(numbers.exact(value), plain=False)
-        return numbers.double_text(float(value))
+            return numbers.format_decimal(numbers.parse_exact(value), plain=False)
+        return numbers.format_double(float(value))
 
-    def _bytes(self, kind: t.DataType) -> Convert:
+    def _bytes_converter(self, kind: t.DataType) -> Convert:
         name = kind.spelling
 
         def convert(value: Any) -> bytes | None:
             if type(value) is not str:
                 if self.rules.streaming:
-                    raise _unfit(value, name)
+                    raise _mismatch_error(value, name)
                 return None
             try:
                 return parse_base64(value)
             except ValueError as e:
-                raise _unfit(value, name, str(e)) from None
+                raise _mismatch_error(value, name, str(e)) from None
 
         return convert
 
-    def _array(self, kind: t.Array) -> Convert:
-        convert, name = self._member(kind.element), kind.spelling
+    def _array_converter(self, kind: t.Array) -> Convert:
+        convert, name = self._member_converter(kind.element), kind.spelling
 
         def elements(value: Any) -> list[Any]:
             if not isinstance(value, list):
-                raise _unfit(value, name, f"it is {_KINDS[type(value)]}")
-            made: list[Any] = []
+                raise _mismatch_error(value, name, f"it is {_KINDS[type(value)]}")
+            converted: list[Any] = []
             try:
-                made.extend(map(convert, value))
+                converted.extend(map(convert, value))
             except FieldError as e:
-                raise e.inside(f"[{len(made)}]") from None
-            return made
+                raise e.inside(f"[{len(converted)}]") from None
+            return converted
 
         return elements
 
-    def _map(self, kind: t.DataType, convert: Convert) -> Convert:
+    def _map_converter(self, kind: t.DataType, convert: Convert) -> Convert:
         name = kind.spelling
 
         def entries(value: Any) -> list[tuple[str, Any]]:
             if not isinstance(value, dict):
                 if self.rules.streaming:
-                    raise _unfit(value, name, f"it is {_KINDS[type(value)]}")
+                    raise _mismatch_error(value, name, f"it is {_KINDS[type(value)]}")
                 return []
-            made = {}
+            pairs = {}
             for key, member in value.items():
                 try:
                     converted = convert(member)
                 except FieldError as e:
                     raise e.inside(f"[{key!r}]") from None
                 if converted is not _ABSENT:
-                    made[clean(key)] = converted
-            return list(made.items())
+                    pairs[replace_surrogates(key)] = converted
+            return list(pairs.items())
 
         return entries
 
-    def _counts(self) -> Convert:
-        convert, ignore = self._strict(t.Int()), self.rules.ignore_parse_errors
+    def _count_converter(self) -> Convert:
+        """A converter of the counts of a multiset; where errors are ignored, invalid ones are left out."""
+        convert, ignore = self._converter(t.Int()), self.rules.ignore_parse_errors
 
         def count(value: Any) -> Any:
             try:
@@ -289,61 +367,54 @@ class ReferenceDecoder:
 
         return count
 
-    def _object(self, kind: t.Row) -> Convert:
-        members = [(f.name, self._member(f.type)) for f in kind.fields]
+    def _row_converter(self, kind: t.Row) -> Convert:
+        members = [(f.name, self._member_converter(f.type)) for f in kind.fields]
         name, strict = kind.spelling, self.rules.fail_on_missing_field
 
         def convert(value: Any) -> dict[str, Any]:
             if not isinstance(value, dict):
-                raise _unfit(value, name, f"it is {_KINDS[type(value)]}")
-            made = {}
-            for member, make in members:
-                found = value.get(member, _ABSENT)
-                if found is _ABSENT:
+                raise _mismatch_error(value, name, f"it is {_KINDS[type(value)]}")
+            row = {}
+            for member, convert_member in members:
+                member_value = value.get(member, _ABSENT)
+                if member_value is _ABSENT:
                     if strict:
                         raise FieldError("is missing").inside(member)
-                    found = None
+                    member_value = None
                 try:
-                    made[member] = make(found)
+                    row[member] = convert_member(member_value)
                 except FieldError as e:
                     raise e.inside(member) from None
-            return made
+            return row
 
         return convert
 
 
-def _nested(kind: t.DataType) -> list[t.DataType]:
-    return [kind, *(inner for child in t.children(kind) for inner in _nested(child))]
-
-
-def _only_text(value: str) -> str:
+def _require_string(value: str) -> str:
+    """A string; raises an error for a number."""
     if type(value) is not str:
         raise ValueError("a number")
     return value
 
 
-def _boolean(value: Any) -> bool:
+def _read_boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     return type(value) is str and numbers.trim(value).isascii() and numbers.trim(value).lower() == "true"
 
 
-def _whole(value: str, bits: int) -> int:
-    """An integer from a text, or from a number whose fraction is cut."""
+def _parse_whole(value: str, bits: int) -> int:
+    """An integer from a string, or from a number whose fraction is truncated."""
     if type(value) is not Fractional:
         return numbers.parse_integer(numbers.trim(value), bits)
-    number = numbers.exact(value)
+    number = numbers.parse_exact(value)
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
         raise ValueError("out of range")
     return int(number)
 
 
-def time_unit(precision: int) -> int:
-    """The nanoseconds that a time of day keeps: milliseconds, or finer ones if the precision says so (at most 6)."""
-    return {4: 100_000, 5: 10_000}.get(precision, 1_000_000 if precision < 4 else 1_000)
-
-
-def _unfit(value: Any, name: str, reason: str = "") -> FieldError:
+def _mismatch_error(value: Any, name: str, reason: str = "") -> FieldError:
+    """The error of a value that is not of a type."""
     match value:
         case Integer() | Fractional():
             shown = str.__str__(value)
@@ -351,9 +422,9 @@ def _unfit(value: Any, name: str, reason: str = "") -> FieldError:
             shown = repr(value)
         case list() | dict():
             shown = _KINDS[type(value)]
-            reason = ""
+            reason = "" if reason.startswith("it is ") else reason
         case _:
             shown = {True: "true", False: "false"}.get(value, "null")
-    if len(shown) > SHOWN:
-        shown = f"{shown[:SHOWN]}…"
-    return FieldError(f"{shown} is not {'an' if name[0] in 'AI' else 'a'} {name}{f' ({reason})' if reason else ''}")
+    return FieldError(
+        f"{shorten(shown)} is not {'an' if name[0] in 'AI' else 'a'} {name}{f' ({reason})' if reason else ''}"
+    )

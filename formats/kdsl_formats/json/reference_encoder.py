@@ -1,6 +1,6 @@
-"""The judge of how a row is written as JSON: row by row, plain and exact, as Flink's JSON writer does it.
+"""The reference encoder of JSON: it writes rows one by one, as Flink's JSON writer does, and defines the result.
 
-The fast encoder sends it every row that it has any doubt about.
+The column encoder leaves to it every row that it does not understand.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import attrs
 import pyarrow as pa
 
 from kdsl.types import model as t
-from kdsl.types.texts import numbers, temporal
-from kdsl_formats.json.document import quoted
+from kdsl.types.strings import numbers, temporal
+from kdsl_formats._connect.values import UnwritableError
+from kdsl_formats._connect.wires import NO_MODES, Modes, Wire, wire_of
+from kdsl_formats.json.document import quote
 from kdsl_formats.json.errors import FieldError
 
-Write = Callable[[Any], str]
+WriteValue = Callable[[Any], str]
 _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 
 
@@ -33,6 +35,7 @@ class WritingRules:
         null_key: The text of a NULL key for ``"LITERAL"``.
         plain_decimals: Whether decimals have all digits of their scale.
         ignore_null_fields: Whether NULL members of rows are left out.
+        modes: How values are written that are not as the format has them.
     """
 
     standard: Literal["SQL", "ISO-8601"] = "SQL"
@@ -40,6 +43,7 @@ class WritingRules:
     null_key: str = "null"
     plain_decimals: bool = False
     ignore_null_fields: bool = False
+    modes: Modes = NO_MODES
 
 
 class ReferenceEncoder:
@@ -48,10 +52,10 @@ class ReferenceEncoder:
     def __init__(self, row: t.Row, rules: WritingRules) -> None:
         self.row = row
         self.rules = rules
-        self._write = self._strict(row)
+        self._write = self._writer(row)
 
     def messages(self, rows: pa.StructArray) -> Iterator[bytes | FieldError]:
-        """The message of each row, or the reason why there is none."""
+        """The message of each row, or the error of one that cannot be written."""
         for values in python_values(rows, self.row):
             try:
                 yield self.message(values)
@@ -59,53 +63,57 @@ class ReferenceEncoder:
                 yield e
 
     def message(self, values: tuple[Any, ...]) -> bytes:
-        """The message of one row, given as `python_values` gives rows.
+        """The message of one row of `python_values`.
 
         Raises:
             FieldError: The row cannot be written.
         """
         return self._write(values).encode()
 
-    def writer(self, kind: t.DataType) -> Write:
-        """The function that writes values of a type, given as `python_values` gives them."""
-        write = self._strict(kind)
+    def writer_of(self, kind: t.DataType) -> WriteValue:
+        """The function that writes values of a type, as `python_values` returns them."""
+        write = self._writer(kind)
         return lambda value: "null" if value is None else write(value)
 
-    def _strict(self, kind: t.DataType) -> Write:
+    def _writer(self, kind: t.DataType) -> WriteValue:
+        """The function that writes values of a type other than NULL."""
+        wire = wire_of(kind, self.rules.modes)
+        if wire is not None:
+            return _wire_writer(wire)
         match kind:
             case t.Boolean():
                 return lambda v: "true" if v else "false"
             case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
                 return str
             case t.Float():
-                return lambda v: _number(numbers.float_text(v))
+                return lambda v: _quote_non_finite(numbers.format_float(v))
             case t.Double():
-                return lambda v: _number(numbers.double_text(v))
+                return lambda v: _quote_non_finite(numbers.format_double(v))
             case t.Decimal():
                 plain = self.rules.plain_decimals
-                return lambda v: numbers.decimal_text(v, plain=plain)
+                return lambda v: numbers.format_decimal(v, plain=plain)
             case t.Char() | t.VarChar():
-                return escaped
+                return escape
             case t.Binary() | t.VarBinary():
                 return lambda v: f'"{base64.b64encode(v).decode()}"'
             case t.Date():
-                return lambda v: f'"{temporal.date_text(v)}"'
+                return lambda v: f'"{temporal.format_date(v)}"'
             case t.Time():
-                return lambda v: f'"{temporal.time_text(v)}"'
+                return lambda v: f'"{temporal.format_time(v)}"'
             case t.Timestamp() | t.TimestampLtz():
                 standard, zoned = self.rules.standard, isinstance(kind, t.TimestampLtz)
-                return lambda v: f'"{temporal.timestamp_text(v, standard, zoned=zoned)}"'
+                return lambda v: f'"{temporal.format_timestamp(v, standard, zoned=zoned)}"'
             case t.Array(element=element):
-                return self._array(self.writer(element))
+                return self._array_writer(self.writer_of(element))
             case t.Map(value=value):
-                return self._map(self.writer(value))
+                return self._map_writer(self.writer_of(value))
             case t.Multiset():
-                return self._map(self.writer(t.Int()))
+                return self._map_writer(self.writer_of(t.Int()))
             case t.Row():
-                return self._object(kind)
+                return self._row_writer(kind)
         raise AssertionError(kind)
 
-    def _array(self, write: Write) -> Write:
+    def _array_writer(self, write: WriteValue) -> WriteValue:
         def elements(values: list[Any]) -> str:
             parts: list[str] = []
             try:
@@ -116,7 +124,7 @@ class ReferenceEncoder:
 
         return elements
 
-    def _map(self, write: Write) -> Write:
+    def _map_writer(self, write: WriteValue) -> WriteValue:
         mode, literal = self.rules.null_key_mode, self.rules.null_key
 
         def members(entries: list[tuple[str | None, Any]]) -> str:
@@ -128,19 +136,20 @@ class ReferenceEncoder:
                     if mode == "FAIL":
                         raise FieldError(
                             "a map has a NULL key, which JSON cannot hold; "
-                            "set map-null-key.mode to DROP or LITERAL to drop or name such entries"
+                            "set map_null_key_mode, in SQL and YAML 'map-null-key.mode', to DROP or LITERAL to drop "
+                            "or name such entries"
                         )
                     key = literal
                 try:
                     parts[key] = write(value)
                 except FieldError as e:
                     raise e.inside(f"[{key!r}]") from None
-            return f"{{{','.join(f'{escaped(k)}:{v}' for k, v in parts.items())}}}"
+            return f"{{{','.join(f'{escape(k)}:{v}' for k, v in parts.items())}}}"
 
         return members
 
-    def _object(self, kind: t.Row) -> Write:
-        fields = [(f.name, escaped(f.name), self.writer(f.type)) for f in kind.fields]
+    def _row_writer(self, kind: t.Row) -> WriteValue:
+        fields = [(f.name, escape(f.name), self.writer_of(f.type)) for f in kind.fields]
         ignore = self.rules.ignore_null_fields
 
         def members(values: tuple[Any, ...]) -> str:
@@ -157,19 +166,34 @@ class ReferenceEncoder:
         return members
 
 
-def escaped(text: str) -> str:
+def _wire_writer(wire: Wire) -> WriteValue:
+    """A writer of values as Debezium and Kafka Connect write them."""
+
+    def write(value: Any) -> str:
+        try:
+            text = wire.write(value)
+        except UnwritableError as e:
+            raise FieldError(str(e)) from None
+        return f'"{text}"' if wire.quoted else text
+
+    return write
+
+
+def escape(text: str) -> str:
     """A JSON text in a message: of the non-ASCII characters, those beyond U+FFFF are escaped, others stay."""
-    shown = quoted(text)
-    return shown if shown.isascii() else _ASTRAL.sub(_surrogates, shown)
+    shown = quote(text)
+    return shown if shown.isascii() else _ASTRAL.sub(_escape_surrogates, shown)
 
 
-def _surrogates(found: re.Match[str]) -> str:
-    high, low = divmod(ord(found[0]) - 0x10000, 0x400)
+def _escape_surrogates(match: re.Match[str]) -> str:
+    """A character beyond U+FFFF as two escapes."""
+    high, low = divmod(ord(match[0]) - 0x10000, 0x400)
     return f"\\u{0xD800 + high:04X}\\u{0xDC00 + low:04X}"
 
 
-def _number(text: str) -> str:
-    return f'"{text}"' if text[-1] in "Ny" else text  # NaN and the infinities are no JSON numbers
+def _quote_non_finite(text: str) -> str:
+    """A number as JSON; NaN and infinities are in quotes."""
+    return f'"{text}"' if text[-1] in "Ny" else text  # NaN and the infinities are not JSON numbers
 
 
 def python_values(array: pa.Array, kind: t.DataType) -> list[Any]:
@@ -178,13 +202,13 @@ def python_values(array: pa.Array, kind: t.DataType) -> list[Any]:
         case t.Row(fields=fields):
             columns = [python_values(column, f.type) for column, f in zip(array.flatten(), fields, strict=True)]
             rows = list(zip(*columns, strict=True)) if columns else [()] * len(array)
-            return _with_nulls(array, rows)
+            return _put_nulls(array, rows)
         case t.Array(element=element):
-            return _lists(array, python_values(array.values, element))
+            return _split_lists(array, python_values(array.values, element))
         case t.Map(key=key, value=value):
-            return _lists(array, _pairs(array, key, value))
+            return _split_lists(array, _map_entries(array, key, value))
         case t.Multiset(element=element):
-            return _lists(array, _pairs(array, element, t.Int()))
+            return _split_lists(array, _map_entries(array, element, t.Int()))
         case t.Date():
             return list(array.view(pa.int32()).to_pylist())
         case t.Time() | t.Timestamp() | t.TimestampLtz():
@@ -193,17 +217,18 @@ def python_values(array: pa.Array, kind: t.DataType) -> list[Any]:
             return list(array.to_pylist())
 
 
-def _pairs(array: pa.MapArray, key: t.DataType, value: t.DataType) -> list[tuple[Any, Any]]:
+def _map_entries(array: pa.MapArray, key: t.DataType, value: t.DataType) -> list[tuple[Any, Any]]:
     return list(zip(python_values(array.keys, key), python_values(array.items, value), strict=True))
 
 
-def _lists(array: pa.Array, elements: list[Any]) -> list[Any]:
+def _split_lists(array: pa.Array, elements: list[Any]) -> list[Any]:
+    """The elements of each list."""
     offsets = array.offsets.to_pylist()
     rows = [elements[start:end] for start, end in pairwise(offsets)]
-    return _with_nulls(array, rows)
+    return _put_nulls(array, rows)
 
 
-def _with_nulls(array: pa.Array, values: list[Any]) -> list[Any]:
+def _put_nulls(array: pa.Array, values: list[Any]) -> list[Any]:
     if not array.null_count:
         return values
     return [value if valid else None for value, valid in zip(values, array.is_valid().to_pylist(), strict=True)]

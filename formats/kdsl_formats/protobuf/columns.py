@@ -1,6 +1,6 @@
 """The values of fields, found by `walk`, as Arrow columns.
 
-What these readers are not sure of is a doubt of its message, which the reference decoder then reads.
+What these readers are not sure of is a fallback value of its message, which the reference decoder then reads.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Longs, Mask, Words, bitmap, not_utf8, pieces, repeated
+from kdsl_formats._columns.arrays import Longs, Mask, Words, bitmap, find_invalid_utf8, find_repeated_keys, slices
 from kdsl_formats._columns.varints import unzigzag
-from kdsl_formats.protobuf.elements import blame, elements, joined, wire_of
+from kdsl_formats.protobuf.elements import join_repeated_values, join_single_values, mark_fallback, wire_of
 from kdsl_formats.protobuf.layout import Layout, Member
 from kdsl_formats.protobuf.reference_decoder import NANOS, UNRECOGNIZED
-from kdsl_formats.protobuf.walk import Found, Wanted, walk
-from kdsl_formats.protobuf.wire import Source
+from kdsl_formats.protobuf.walk import FieldFormat, FieldValues, walk
+from kdsl_formats.protobuf.wire import MessageBuffer
 
 _F = FieldDescriptor
 _LARGEST_SECONDS = (1 << 63) // 1_000_000 - 1
-Values = npt.NDArray[Any]
+Numbers = npt.NDArray[Any]
 
 
 class RowReader:
@@ -35,19 +35,21 @@ class RowReader:
     Args:
         layout: The message and its row.
         defaults: Whether what is absent has its default, instead of NULL.
-        few: See `walk`.
+        fallback_limit: See `walk`.
         entry: Whether it is a map's entry, whose key and value have their defaults where they are absent.
     """
 
-    def __init__(self, layout: Layout, *, defaults: bool, few: int, entry: bool = False) -> None:
+    def __init__(self, layout: Layout, *, defaults: bool, fallback_limit: int, entry: bool = False) -> None:
         every = (*layout.members, *layout.hidden)
         oneofs = sorted({m.oneof for m in every if m.oneof is not None})
-        self.readers = tuple(MemberReader(m, defaults=defaults, few=few, filled=entry) for m in every)
-        self.shown = len(layout.members)
+        self.readers = tuple(
+            MemberReader(m, defaults=defaults, fallback_limit=fallback_limit, fill_absent=entry) for m in every
+        )
+        self.is_column = len(layout.members)
         self.type = pa.struct([pa.field(m.name, r.type) for m, r in zip(layout.members, self.readers, strict=False)])
-        self._few = few
-        self._wanted = {
-            r.field.number: Wanted(
+        self._fallback_limit = fallback_limit
+        self._formats = {
+            r.field.number: FieldFormat(
                 wire_of(r.field),
                 r.member.shape != "one",
                 -1 if r.member.oneof is None else oneofs.index(r.member.oneof),
@@ -55,20 +57,24 @@ class RowReader:
             for r in self.readers
         }
 
-    def read(self, source: Source, start: Longs, end: Longs) -> tuple[list[pa.Array], Mask]:
-        """The columns of the row, and which messages are in doubt."""
-        found, doubts = walk(source, start, end, self._wanted, few=self._few)
+    def read(self, buffer: MessageBuffer, start: Longs, end: Longs) -> tuple[list[pa.Array], Mask]:
+        """The columns of the row, and which messages need the fallback."""
+        values_found, fallback = walk(buffer, start, end, self._formats, fallback_limit=self._fallback_limit)
         columns = []
         for i, reader in enumerate(self.readers):
-            made = reader.read(source, found.get(reader.field.number, []), len(start), doubts, shown=i < self.shown)
-            if made is not None:
-                columns.append(made)
-        return columns, doubts
+            column = reader.read(
+                buffer, values_found.get(reader.field.number, []), len(start), fallback, is_column=i < self.is_column
+            )
+            if column is not None:
+                columns.append(column)
+        return columns, fallback
 
-    def struct(self, source: Source, start: Longs, end: Longs, doubts: Mask, owner: Longs | None) -> pa.Array:
-        """A struct of each message; doubts go to their owners."""
-        columns, wrong = self.read(source, start, end)
-        blame(doubts, owner, wrong)
+    def read_structs(
+        self, buffer: MessageBuffer, start: Longs, end: Longs, fallback: Mask, owner: Longs | None
+    ) -> pa.Array:
+        """A struct of each message; fallback values go to their owners."""
+        columns, wrong = self.read(buffer, start, end)
+        mark_fallback(fallback, owner, wrong)
         fields = [pa.field(f.name, c.type) for f, c in zip(self.type, columns, strict=True)]
         return pa.Array.from_buffers(pa.struct(fields), len(start), [None], children=columns)
 
@@ -79,109 +85,122 @@ class MemberReader:
     Args:
         member: The field and its column.
         defaults: Whether what is absent has its default, here and inside.
-        few: See `walk`.
+        fallback_limit: See `walk`.
         filled: Whether what is absent here has its default.
     """
 
-    def __init__(self, member: Member, *, defaults: bool, few: int, filled: bool = False) -> None:
+    def __init__(self, member: Member, *, defaults: bool, fallback_limit: int, fill_absent: bool = False) -> None:
         self.member = member
         self.field = member.field
         self.inside = None
         if member.inside is not None and member.form != "json":
-            self.inside = RowReader(member.inside, defaults=defaults, few=few, entry=member.shape == "map")
-        self.type = _type(member)
-        self.one = _one_type(member)
+            self.inside = RowReader(
+                member.inside, defaults=defaults, fallback_limit=fallback_limit, entry=member.shape == "map"
+            )
+        self.type = _column_type(member)
+        self.one = _value_type(member)
         self._defaults = defaults
-        self._null = member.presence and not (defaults or filled)
-        self._numbers, self._places = _enum_numbers(member)
+        self._null = member.presence and not (defaults or fill_absent)
+        self._numbers, self._enum_names = _enum_numbers(member)
 
-    def read(self, source: Source, found: list[Found], count: int, doubts: Mask, *, shown: bool) -> pa.Array | None:
+    def read(
+        self, buffer: MessageBuffer, values_found: list[FieldValues], count: int, fallback: Mask, *, is_column: bool
+    ) -> pa.Array | None:
         """The column; None of a field that is not shown.
 
         Args:
-            source: The bytes.
-            found: The values.
+            buffer: The bytes.
+            values_found: The values.
             count: How many messages there are.
-            doubts: The messages in doubt, to which others are added.
-            shown: Whether a column shows the field.
+            fallback: The messages that need the fallback, to which others are added.
+            is_column: Whether a column shows the field.
         """
         if self.member.shape != "one":
-            return self._repeated(source, found, count, doubts)
-        owner, start, end, numbers = joined(found)
+            return self._read_repeated(buffer, values_found, count, fallback)
+        owner, start, end, numbers = join_single_values(values_found)
         if self.field.is_required:
             absent = np.ones(count, dtype=bool)
-            absent[slice(None) if owner is None and found else owner if owner is not None else start] = False
-            doubts |= absent
-        if not found:
-            return self._absent(source, count, doubts) if shown else None
-        made = self._values(source, start, end, numbers, doubts, owner)
-        if not shown:
+            absent[slice(None) if owner is None and values_found else owner if owner is not None else start] = False
+            fallback |= absent
+        if not values_found:
+            return self._absent_column(buffer, count, fallback) if is_column else None
+        values = self._read_values(buffer, start, end, numbers, fallback, owner)
+        if not is_column:
             return None
-        return made if owner is None else self._placed(source, made, owner, count, doubts)
+        return values if owner is None else self._place_values(buffer, values, owner, count, fallback)
 
-    def _absent(self, source: Source, count: int, doubts: Mask) -> pa.Array:
+    def _absent_column(self, buffer: MessageBuffer, count: int, fallback: Mask) -> pa.Array:
+        """The column of a field that no message has."""
         if self._null:
             return pa.nulls(count, self.type)
-        one = self._default(source, doubts)
+        one = self._default_value(buffer, fallback)
         return one.take(pa.array(np.zeros(count, dtype=np.int32)))
 
-    def _placed(self, source: Source, made: pa.Array, owner: Longs, count: int, doubts: Mask) -> pa.Array:
+    def _place_values(
+        self, buffer: MessageBuffer, values: pa.Array, owner: Longs, count: int, fallback: Mask
+    ) -> pa.Array:
         """The values, each at its message, and what the others have."""
         index = np.zeros(count, dtype=np.int32)
         if self._null:
             absent = np.ones(count, dtype=bool)
             absent[owner] = False
             index[owner] = np.arange(len(owner), dtype=np.int32)
-            return made.take(pa.array(index, mask=absent))
+            return values.take(pa.array(index, mask=absent))
         index[owner] = np.arange(1, len(owner) + 1, dtype=np.int32)
-        return pa.concat_arrays([self._default(source, doubts), made]).take(pa.array(index))
+        return pa.concat_arrays([self._default_value(buffer, fallback), values]).take(pa.array(index))
 
-    def _default(self, source: Source, doubts: Mask) -> pa.Array:
+    def _default_value(self, buffer: MessageBuffer, fallback: Mask) -> pa.Array:
         """What an absent value is, as a column of one."""
         member, field = self.member, self.field
         if self.inside is not None:
-            nowhere = np.zeros(1, dtype=np.int64)
+            empty_span = np.zeros(1, dtype=np.int64)
             ignored = np.zeros(1, dtype=bool)
-            made = self.inside.struct(source, nowhere, nowhere, ignored, None)
+            structs = self.inside.read_structs(buffer, empty_span, empty_span, ignored, None)
             if ignored.any():
-                doubts[:] = True
-            return self._finished(made, ignored, None)
+                fallback[:] = True
+            return self._convert_struct(structs, ignored, None)
         if member.form == "enum":
             number = field.default_value if field.enum_type is not None else next(iter(member.names))
             return pa.array([member.names.get(number) if member.by_name else number], self.type)
         if member.form == "json":
-            doubts[:] = True
+            fallback[:] = True
             return pa.nulls(1, self.type)
         default: Any = Decimal(field.default_value) if isinstance(member.kind, t.Decimal) else field.default_value
         if isinstance(member.kind, (t.Int, t.BigInt)):
-            default = _signed(default, 32 if isinstance(member.kind, t.Int) else 64)
+            default = _to_signed(default, 32 if isinstance(member.kind, t.Int) else 64)
         return pa.array([default], self.type)
 
-    def _values(
-        self, source: Source, start: Longs, end: Longs, numbers: Words | None, doubts: Mask, owner: Longs | None
+    def _read_values(
+        self,
+        buffer: MessageBuffer,
+        start: Longs,
+        end: Longs,
+        numbers: Words | None,
+        fallback: Mask,
+        owner: Longs | None,
     ) -> pa.Array:
-        """The values of stretches, one of each."""
+        """The values of spans, one of each."""
         member, kind = self.member, self.field.type
         if self.inside is not None:
-            return self._finished(self.inside.struct(source, start, end, doubts, owner), doubts, owner)
+            return self._convert_struct(self.inside.read_structs(buffer, start, end, fallback, owner), fallback, owner)
         if member.form == "json" or kind == _F.TYPE_GROUP:
-            blame(doubts, owner, np.ones(len(start), dtype=bool))
+            mark_fallback(fallback, owner, np.ones(len(start), dtype=bool))
             return pa.nulls(len(start), self.one)
         if kind in (_F.TYPE_STRING, _F.TYPE_BYTES):
-            made = pieces(source.data, start, end, None, self.one)
+            strings = slices(buffer.data, start, end, None, self.one)
             if kind == _F.TYPE_STRING:
-                wrong = not_utf8(made)
+                wrong = find_invalid_utf8(strings)
                 if wrong is not None:
-                    blame(doubts, owner, wrong)
-                    made = pc.if_else(pa.array(wrong), pa.scalar("", pa.string()), made)
-            return made
+                    mark_fallback(fallback, owner, wrong)
+                    strings = pc.if_else(pa.array(wrong), pa.scalar("", pa.string()), strings)
+            return strings
         if numbers is None:
-            numbers = source.words[start]
+            numbers = buffer.words[start]
         if member.form == "enum":
-            return self._enums(numbers, doubts, owner)
-        return self._numeric(numbers, start)
+            return self._read_enums(numbers, fallback, owner)
+        return self._convert_numbers(numbers, start)
 
-    def _numeric(self, numbers: Words, start: Longs) -> pa.Array:
+    def _convert_numbers(self, numbers: Words, start: Longs) -> pa.Array:
         """Numbers of any wire type as the column's type; of fixed ones the lower bytes count."""
         kind = self.field.type
         if kind == _F.TYPE_BOOL:
@@ -203,56 +222,60 @@ class MemberReader:
         wide[:, 0] = numbers
         return pa.Array.from_buffers(self.one, len(numbers), [None, pa.py_buffer(wide)])
 
-    def _enums(self, numbers: Words, doubts: Mask, owner: Longs | None) -> pa.Array:
+    def _read_enums(self, numbers: Words, fallback: Mask, owner: Longs | None) -> pa.Array:
+        """The values of enums as names or numbers."""
         member = self.member
         values = numbers.astype(np.uint32).view(np.int32)
-        place = np.minimum(np.searchsorted(self._numbers, values), len(self._numbers) - 1)
-        unknown = self._numbers[place] != values
+        index = np.minimum(np.searchsorted(self._numbers, values), len(self._numbers) - 1)
+        unknown = self._numbers[index] != values
         if unknown.any():
             if member.closed or not member.by_name:
-                blame(doubts, owner, unknown)
-            place = np.where(unknown, len(self._numbers), place)
+                mark_fallback(fallback, owner, unknown)
+            index = np.where(unknown, len(self._numbers), index)
         if not member.by_name:
             return _array(values.astype(np.int64 if isinstance(member.kind, t.BigInt) else np.int32), self.one)
-        return self._places.take(pa.array(place))
+        return self._enum_names.take(pa.array(index))
 
-    def _finished(self, made: pa.Array, doubts: Mask, owner: Longs | None) -> pa.Array:
+    def _convert_struct(self, structs: pa.Array, fallback: Mask, owner: Longs | None) -> pa.Array:
         """A struct as the column's type has it."""
         match self.member.form:
             case "timestamp":
-                seconds, nanos = (np.asarray(made.field(i).fill_null(0)) for i in (0, 1))
+                seconds, nanos = (np.asarray(structs.field(i).fill_null(0)) for i in (0, 1))
                 wrong = (nanos < 0) | (nanos >= NANOS) | (np.abs(seconds) > _LARGEST_SECONDS) | (seconds == -(1 << 63))
                 if wrong.any():
-                    blame(doubts, owner, wrong)
+                    mark_fallback(fallback, owner, wrong)
                     seconds = np.where(wrong, 0, seconds)
                 return _array(seconds * 1_000_000 + nanos // 1000, self.one)
             case "wrapper":
-                return made.field(0)
+                return structs.field(0)
             case _:
-                return made
+                return structs
 
-    def _repeated(self, source: Source, found: list[Found], count: int, doubts: Mask) -> pa.Array:
-        owner, start, end, numbers = elements(source, found, count, wire_of(self.field), doubts)
+    def _read_repeated(
+        self, buffer: MessageBuffer, values_found: list[FieldValues], count: int, fallback: Mask
+    ) -> pa.Array:
+        """The column of a repeated field or map."""
+        owner, start, end, numbers = join_repeated_values(buffer, values_found, count, wire_of(self.field), fallback)
         if not len(owner) and not self._defaults:
             return pa.nulls(count, self.type)
         if self.member.shape == "map":
             assert self.inside is not None
-            made = self.inside.struct(source, start, end, doubts, owner)
-            blame(doubts, owner, _repeats(owner, made.field(0)))
+            values = self.inside.read_structs(buffer, start, end, fallback, owner)
+            mark_fallback(fallback, owner, _find_repeats(owner, values.field(0)))
         else:
-            made = self._values(source, start, end, numbers, doubts, owner)
+            values = self._read_values(buffer, start, end, numbers, fallback, owner)
         sizes = np.bincount(owner, minlength=count)
         offsets = np.zeros(count + 1, dtype=np.int32)
         np.cumsum(sizes, out=offsets[1:])
         valid = None if self._defaults else bitmap(sizes > 0)
         return pa.Array.from_buffers(
-            _nested(self.type, made.type), count, [valid, pa.py_buffer(offsets)], children=[made]
+            _list_type(self.type, values.type), count, [valid, pa.py_buffer(offsets)], children=[values]
         )
 
 
-def _type(member: Member) -> pa.DataType:
-    """The type of a field's column, all parts of which may be NULL."""
-    kind = _one_type(member)
+def _column_type(member: Member) -> pa.DataType:
+    """The type of a field's column, in which every part may be NULL."""
+    kind = _value_type(member)
     if member.shape == "array":
         return pa.list_(pa.field("element", kind))
     if member.shape == "map":
@@ -260,35 +283,36 @@ def _type(member: Member) -> pa.DataType:
     return kind
 
 
-def _one_type(member: Member) -> pa.DataType:
+def _value_type(member: Member) -> pa.DataType:
+    """The type of one value of a field."""
     if member.form == "json":
         return pa.string()
     if member.inside is not None and member.form == "message":
-        return pa.struct([pa.field(m.name, _type(m)) for m in member.inside.members])
+        return pa.struct([pa.field(m.name, _column_type(m)) for m in member.inside.members])
     return arrow_type(member.kind)
 
 
-def _nested(kind: pa.DataType, inside: pa.DataType) -> pa.DataType:
+def _list_type(kind: pa.DataType, inside: pa.DataType) -> pa.DataType:
     if pa.types.is_map(kind):
         return pa.map_(inside.field(0).type, inside.field(1).type)
     return pa.list_(pa.field("element", inside))
 
 
 def _enum_numbers(member: Member) -> tuple[npt.NDArray[np.int32], pa.Array]:
-    """The numbers of an enum, ascending, and their names, behind which stands that of an unknown number."""
+    """The numbers of an enum, ascending, and their names, after which stands that of an unknown number."""
     numbers = sorted(member.names)
     return np.array(numbers, dtype=np.int32), pa.array([*(member.names[n] for n in numbers), UNRECOGNIZED], pa.string())
 
 
-def _array(values: Values, kind: pa.DataType) -> pa.Array:
+def _array(values: Numbers, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def _signed(value: int, bits: int) -> int:
+def _to_signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >= 1 << (bits - 1) else value
 
 
-def _repeats(owner: Longs, keys: pa.Array) -> Mask:
+def _find_repeats(owner: Longs, keys: pa.Array) -> Mask:
     """Which entries of maps have a key that an earlier entry of the same map has, and those whose key is unknown."""
     unknown = np.asarray(keys.is_null())
-    return unknown | repeated(owner, keys.fill_null("") if keys.null_count else keys)
+    return unknown | find_repeated_keys(owner, keys.fill_null("") if keys.null_count else keys)

@@ -1,6 +1,6 @@
 """Which message of a schema's file follows: the indexes between Confluent's frame and a Protobuf message.
 
-A message is named by its place in the file: the index of the outermost message, of the one in it, and so on. They are
+A message is named by its path in the file: the index of the outermost message, of the one in it, and so on. They are
 varints with their count before them; the first message of the file is one zero byte.
 """
 
@@ -15,9 +15,9 @@ import pyarrow as pa
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
 from kdsl.formats import BadRecord
-from kdsl_formats._columns.arrays import Longs, Mask, pieces
+from kdsl_formats._columns.arrays import Longs, Mask, slices
 from kdsl_formats._columns.varints import unzigzag, varint_sizes, write_varints, zigzag
-from kdsl_formats.protobuf.wire import Source
+from kdsl_formats.protobuf.wire import MessageBuffer
 
 Path = tuple[int, ...]
 FIRST: Path = (0,)
@@ -29,43 +29,43 @@ _WORD = re.compile(
 
 @attrs.frozen(eq=False)
 class Framed:
-    """Messages of one kind behind their indexes.
+    """Messages of one kind after their indexes.
 
     Attributes:
         path: The indexes.
-        places: Where they are in the array that was given, ascending.
+        indexes: Their indexes in the array that was split, ascending.
         messages: The messages.
     """
 
     path: Path
-    places: Longs
+    indexes: Longs
     messages: pa.BinaryArray
 
 
-def without_indexes(bodies: pa.BinaryArray) -> tuple[list[Framed], tuple[BadRecord, ...]]:
-    """Take the indexes off bodies, none of which is null.
+def split_indexes(bodies: pa.BinaryArray) -> tuple[list[Framed], tuple[BadRecord, ...]]:
+    """Take the indexes off bodies, which are not null.
 
     Returns:
         The messages by their indexes, and the bodies whose indexes cannot be read.
     """
-    source, start, end = Source.of(bodies)
+    buffer, start, end = MessageBuffer.of(bodies)
     everywhere = np.arange(len(bodies), dtype=np.int64)
-    if len(bodies) and bool((end > start).all()) and not source.data.take(start).any():
-        return [Framed(FIRST, everywhere, pieces(source.data, start + 1, end, None, pa.binary()))], ()
-    levels, cursor, wrong = _levels(source, start, end)
-    found = []
-    for path, where in _kinds(levels, np.flatnonzero(~wrong)):
-        found.append(Framed(path, where, pieces(source.data, cursor[where], end[where], None, pa.binary())))
+    if len(bodies) and bool((end > start).all()) and not buffer.data.take(start).any():
+        return [Framed(FIRST, everywhere, slices(buffer.data, start + 1, end, None, pa.binary()))], ()
+    levels, cursor, wrong = _read_indexes(buffer, start, end)
+    framed = []
+    for path, where in _group_by_path(levels, np.flatnonzero(~wrong)):
+        framed.append(Framed(path, where, slices(buffer.data, cursor[where], end[where], None, pa.binary())))
     bad = tuple(
-        BadRecord(int(i), "the indexes that say which message it is, behind the frame, cannot be read")
+        BadRecord(int(i), "the indexes after the frame, which name the message, cannot be read")
         for i in np.flatnonzero(wrong)
     )
-    return found, bad
+    return framed, bad
 
 
-def _levels(source: Source, start: Longs, end: Longs) -> tuple[Longs, Longs, Mask]:
+def _read_indexes(buffer: MessageBuffer, start: Longs, end: Longs) -> tuple[Longs, Longs, Mask]:
     """The indexes of each body (-1 where there are no more), where its message begins, and which cannot be read."""
-    counts, size, bad = source.varints(start)
+    counts, size, bad = buffer.varints(start)
     deep = unzigzag(counts).view(np.int64)
     cursor = start + size
     wrong = (cursor > end) | (deep < 0) | (deep > DEEPEST)
@@ -76,7 +76,7 @@ def _levels(source: Source, start: Longs, end: Longs) -> tuple[Longs, Longs, Mas
     levels[deep == 0, 0] = 0
     for level in range(levels.shape[1]):
         which = np.flatnonzero((deep > level) & ~wrong)
-        numbers, size, bad = source.varints(cursor[which])
+        numbers, size, bad = buffer.varints(cursor[which])
         cursor[which] += size
         levels[which, level] = values = unzigzag(numbers).view(np.int64)
         wrong[which] |= (cursor[which] > end[which]) | (values < 0)
@@ -85,14 +85,14 @@ def _levels(source: Source, start: Longs, end: Longs) -> tuple[Longs, Longs, Mas
     return levels, np.minimum(cursor, end), wrong
 
 
-def _kinds(levels: Longs, which: Longs) -> Iterator[tuple[Path, Longs]]:
+def _group_by_path(levels: Longs, which: Longs) -> Iterator[tuple[Path, Longs]]:
     """The indexes that some bodies have, each with its bodies."""
     kinds, kind = np.unique(levels[which], axis=0, return_inverse=True)
     for i, path in enumerate(kinds.tolist()):
         yield tuple(n for n in path if n >= 0), which[kind.reshape(-1) == i]
 
 
-def indexes(path: Sequence[int]) -> bytes:
+def encode_path(path: Sequence[int]) -> bytes:
     """The bytes of indexes."""
     if tuple(path) == FIRST:
         return b"\0"
@@ -106,10 +106,10 @@ def indexes(path: Sequence[int]) -> bytes:
 
 def path_of(file: FileDescriptorProto, name: str) -> Path:
     """The indexes of a message in its file."""
-    return next(path for full, path in places(file) if full == name)
+    return next(path for full, path in message_paths(file) if full == name)
 
 
-def places(file: FileDescriptorProto) -> Iterator[tuple[str, Path]]:
+def message_paths(file: FileDescriptorProto) -> Iterator[tuple[str, Path]]:
     """The full names of a file's messages with their indexes; the entries of maps and groups do not count."""
 
     def inside(messages: Sequence[DescriptorProto], prefix: str, outer: Path) -> Iterator[tuple[str, Path]]:
@@ -123,10 +123,10 @@ def places(file: FileDescriptorProto) -> Iterator[tuple[str, Path]]:
     yield from inside(file.message_type, f"{file.package}." if file.package else "", ())
 
 
-def places_in_text(text: str) -> dict[Path, str]:
+def message_paths_in_text(text: str) -> dict[Path, str]:
     """The full names of the messages of a ``.proto`` text by their indexes, read without a compiler."""
     package = ""
-    found: dict[Path, str] = {}
+    names_found: dict[Path, str] = {}
     blocks: list[tuple[Path, str] | None] = []  # the message of each open brace; None is another block
     counts: dict[Path, int] = {}
     words = [word for word in _WORD.findall(text) if not word.startswith(("//", "/*"))]
@@ -139,19 +139,19 @@ def places_in_text(text: str) -> dict[Path, str]:
             before = words[i - 2 : i]
             outer = next((block for block in reversed(blocks) if block is not None), ((), ""))
             direct = not blocks or blocks[-1] is not None
-            if len(before) == 2 and before[0] == "message" and direct and _begins(words, i - 2):
-                place = (*outer[0], counts.get(outer[0], 0))
-                counts[outer[0]] = place[-1] + 1
+            if len(before) == 2 and before[0] == "message" and direct and _begins_statement(words, i - 2):
+                path = (*outer[0], counts.get(outer[0], 0))
+                counts[outer[0]] = path[-1] + 1
                 name = f"{outer[1]}.{before[1]}" if outer[1] else before[1]
-                found[place] = name
-                blocks.append((place, name))
+                names_found[path] = name
+                blocks.append((path, name))
             else:
                 blocks.append(None)
         elif word == "}" and blocks:
             blocks.pop()
         begins = word in "{};"
-    return {place: f"{package}.{name}" if package else name for place, name in found.items()}
+    return {path: f"{package}.{name}" if package else name for path, name in names_found.items()}
 
 
-def _begins(words: list[str], i: int) -> bool:
+def _begins_statement(words: list[str], i: int) -> bool:
     return i == 0 or words[i - 1] in ("{", "}", ";")

@@ -1,4 +1,4 @@
-"""The values of a field that `walk` found in pieces, one behind the other: repeated ones, and packed numbers."""
+"""The values of a field that `walk` found in pieces, one after the other: repeated ones, and packed numbers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 from google.protobuf.descriptor import FieldDescriptor
 
 from kdsl_formats._columns.arrays import Longs, Mask, Words, ranges
-from kdsl_formats.protobuf.walk import Found
-from kdsl_formats.protobuf.wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Source
+from kdsl_formats.protobuf.walk import FieldValues
+from kdsl_formats.protobuf.wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT, MessageBuffer
 
 _F = FieldDescriptor
 _WIRES = {
@@ -23,45 +23,45 @@ def wire_of(field: FieldDescriptor) -> int:
     return _WIRES.get(field.type, VARINT)
 
 
-def blame(doubts: Mask, owner: Longs | None, wrong: Mask) -> None:
-    """Messages in which something is wrong are in doubt; without owners there is one thing of each."""
+def mark_fallback(fallback: Mask, owner: Longs | None, wrong: Mask) -> None:
+    """Messages in which something is wrong need the fallback; without owners there is one thing of each."""
     if owner is None:
-        doubts |= wrong
+        fallback |= wrong
     elif wrong.any():
-        doubts[owner[wrong]] = True
+        fallback[owner[wrong]] = True
 
 
-def joined(found: list[Found]) -> tuple[Longs | None, Longs, Longs, Words | None]:
+def join_single_values(parts: list[FieldValues]) -> tuple[Longs | None, Longs, Longs, Words | None]:
     """The values of a field that comes once."""
     none = np.zeros(0, dtype=np.int64)
-    if not found:
+    if not parts:
         return None, none, none, None
-    if len(found) == 1:
-        return found[0].owner, found[0].start, found[0].end, found[0].numbers
-    owner = np.concatenate([np.arange(len(f.start)) if f.owner is None else f.owner for f in found])
-    start, end = (np.concatenate([getattr(f, name) for f in found]) for name in ("start", "end"))
-    numbers = None if found[0].numbers is None else np.concatenate([_numbers(f) for f in found])
+    if len(parts) == 1:
+        return parts[0].owner, parts[0].start, parts[0].end, parts[0].numbers
+    owner = np.concatenate([np.arange(len(f.start)) if f.owner is None else f.owner for f in parts])
+    start, end = (np.concatenate([getattr(f, name) for f in parts]) for name in ("start", "end"))
+    numbers = None if parts[0].numbers is None else np.concatenate([_numbers_of(f) for f in parts])
     return owner, start, end, numbers
 
 
-def _numbers(found: Found) -> Words:
-    assert found.numbers is not None
-    return found.numbers
+def _numbers_of(part: FieldValues) -> Words:
+    assert part.numbers is not None
+    return part.numbers
 
 
-def elements(
-    source: Source, found: list[Found], count: int, wire: int, doubts: Mask
+def join_repeated_values(
+    buffer: MessageBuffer, parts_found: list[FieldValues], count: int, wire: int, fallback: Mask
 ) -> tuple[Longs, Longs, Longs, Words | None]:
     """The values of a repeated field, in the order of the messages and of their values."""
     none = np.zeros(0, dtype=np.int64)
     parts = []
-    for one in found:
-        owner = np.arange(count) if one.owner is None else one.owner
-        if one.packed:
-            owner, start, numbers = _unpacked(source, one, owner, wire, doubts)
+    for part in parts_found:
+        owner = np.arange(count) if part.owner is None else part.owner
+        if part.packed:
+            owner, start, numbers = _unpack(buffer, part, owner, wire, fallback)
             parts.append((owner, start, start, numbers))
         else:
-            parts.append((owner, one.start, one.end, one.numbers))
+            parts.append((owner, part.start, part.end, part.numbers))
     if not parts:
         return none, none, none, None
     owners, starts, ends = (np.concatenate([p[i] for p in parts]) for i in (0, 1, 2))
@@ -73,27 +73,29 @@ def elements(
     return owners, starts, ends, numbers
 
 
-def _unpacked(source: Source, found: Found, owner: Longs, wire: int, doubts: Mask) -> tuple[Longs, Longs, Words | None]:
-    """The numbers in packed stretches: their messages, where they begin, and what varints say."""
-    size = found.end - found.start
+def _unpack(
+    buffer: MessageBuffer, packed: FieldValues, owner: Longs, wire: int, fallback: Mask
+) -> tuple[Longs, Longs, Words | None]:
+    """The numbers in packed spans: their messages, where they begin, and what varints say."""
+    size = packed.end - packed.start
     if wire != VARINT:
         width = 8 if wire == FIXED64 else 4
-        blame(doubts, owner, size % width != 0)
+        mark_fallback(fallback, owner, size % width != 0)
         counts = size // width
         within = ranges(np.zeros(len(counts), dtype=np.int64), counts)
-        return np.repeat(owner, counts), np.repeat(found.start, counts) + within * width, None
-    places = ranges(found.start, size).astype(np.int64)
+        return np.repeat(owner, counts), np.repeat(packed.start, counts) + within * width, None
+    positions = ranges(packed.start, size).astype(np.int64)
     owners = np.repeat(owner, size)
-    stops = source.data.take(places) < 0x80
+    stops = buffer.data.take(positions) < 0x80
     last = np.cumsum(size)
-    held = size > 0
-    cut = np.zeros(len(size), dtype=bool)
-    cut[held] = ~stops[last[held] - 1]
-    blame(doubts, owner, cut)
-    stops[last[held] - 1] = True
-    first = np.ones(len(places), dtype=bool)
+    non_empty = size > 0
+    is_cut = np.zeros(len(size), dtype=bool)
+    is_cut[non_empty] = ~stops[last[non_empty] - 1]
+    mark_fallback(fallback, owner, is_cut)
+    stops[last[non_empty] - 1] = True
+    first = np.ones(len(positions), dtype=bool)
     first[1:] = stops[:-1]
-    numbers, _, bad = source.varints(places[first])
+    numbers, _, bad = buffer.varints(positions[first])
     if bad is not None:
-        blame(doubts, owners[first], bad)
-    return owners[first], places[first], numbers
+        mark_fallback(fallback, owners[first], bad)
+    return owners[first], positions[first], numbers

@@ -1,4 +1,4 @@
-"""The Protobuf encoder: rows to messages by whole columns; rows in doubt by the reference encoder.
+"""The Protobuf encoder: rows to messages by whole columns; rows that need the fallback by the reference encoder.
 
 Each column becomes pieces of the messages, which `pieces` puts together.
 """
@@ -15,16 +15,17 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from kdsl.formats import Encoded
 from kdsl.types import model as t
+from kdsl.types.arrow import list_of_entries
 from kdsl_formats._columns.arrays import Longs, Mask, Words, bounds
-from kdsl_formats._columns.doubts import mended
+from kdsl_formats._columns.fallback import write_fallback_rows
 from kdsl_formats._columns.varints import zigzag
-from kdsl_formats.protobuf.elements import blame
+from kdsl_formats.protobuf.elements import mark_fallback
 from kdsl_formats.protobuf.layout import Layout, Member
-from kdsl_formats.protobuf.pieces import Short, Values, joined, regrouped, tag
+from kdsl_formats.protobuf.pieces import FieldData, TagPiece, encode_tag, join_pieces, regroup
 from kdsl_formats.protobuf.reference_encoder import ReferenceEncoder, WritingRules, is_unsigned
 from kdsl_formats.protobuf.wire import FIXED32, FIXED64, LENGTH, VARINT
 
-FEW = 4  # rows, below which looking at them one by one is quicker
+FALLBACK_LIMIT = 4  # rows, below which looking at them one by one is quicker
 _F = FieldDescriptor
 _FIXED64 = (_F.TYPE_DOUBLE, _F.TYPE_FIXED64, _F.TYPE_SFIXED64)
 _FIXED32 = (_F.TYPE_FLOAT, _F.TYPE_FIXED32, _F.TYPE_SFIXED32)
@@ -36,19 +37,19 @@ class ProtobufEncoder:
     Args:
         layout: The message and the row type.
         rules: What the options of the format mean.
-        few: How many rows are written one by one, because columns are not worth it.
+        fallback_limit: Up to this many rows are written one by one, which is quicker.
     """
 
-    def __init__(self, layout: Layout, rules: WritingRules, *, few: int = FEW) -> None:
-        self.few = few
+    def __init__(self, layout: Layout, rules: WritingRules, *, fallback_limit: int = FALLBACK_LIMIT) -> None:
+        self.fallback_limit = fallback_limit
         self.reference = ReferenceEncoder(layout, rules)
         self.writer = RowWriter(layout, rules)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Write rows."""
-        doubts = np.full(len(rows), len(rows) <= self.few)
-        made = None if doubts.all() else self.writer.messages(rows.flatten(), len(rows), doubts)
-        return mended(rows, made, doubts, self.reference.message)
+        fallback = np.full(len(rows), len(rows) <= self.fallback_limit)
+        messages = None if fallback.all() else self.writer.write_messages(rows.flatten(), len(rows), fallback)
+        return write_fallback_rows(rows, messages, fallback, self.reference.write_message)
 
 
 class RowWriter:
@@ -64,19 +65,19 @@ class RowWriter:
             for i, name in enumerate(oneofs)
         ]
 
-    def messages(self, columns: Sequence[pa.Array], count: int, doubts: Mask) -> pa.BinaryArray:
+    def write_messages(self, columns: Sequence[pa.Array], count: int, fallback: Mask) -> pa.BinaryArray:
         """The messages of rows.
 
         Args:
             columns: A column for each member.
             count: How many rows there are.
-            doubts: The rows in doubt, to which others are added.
+            fallback: The rows that need the fallback, to which others are added.
         """
-        pieces: list[Short | pa.BinaryArray] = []
+        pieces: list[TagPiece | pa.BinaryArray] = []
         for i in self._order:
             later = [columns[j] for j in self._later[i] if columns[j].null_count < count]
-            pieces += self.writers[i].pieces(columns[i], later, doubts)
-        return joined(pieces, count)
+            pieces += self.writers[i].write_pieces(columns[i], later, fallback)
+        return join_pieces(pieces, count)
 
 
 class MemberWriter:
@@ -91,68 +92,71 @@ class MemberWriter:
             self.inside = RowWriter(member.inside, rules)
         self._first = next(iter(member.names), 0)
 
-    def pieces(self, column: pa.Array, later: Sequence[pa.Array], doubts: Mask) -> list[Short | pa.BinaryArray]:
+    def write_pieces(
+        self, column: pa.Array, later: Sequence[pa.Array], fallback: Mask
+    ) -> list[TagPiece | pa.BinaryArray]:
         """The pieces of the field in each row; columns that come later in the same oneof win."""
-        present = _valid(column)
+        present = _valid_mask(column)
         if self.field.is_required and present is not None:
-            doubts |= ~present
+            fallback |= ~present
         for other in later:
-            absent = ~_mask(other)
+            absent = ~_present_mask(other)
             present = absent if present is None else present & absent
         if present is not None and not present.any():
             return []
         if self.member.form == "json" or self.field.type == _F.TYPE_GROUP:
-            doubts |= True if present is None else present
+            fallback |= True if present is None else present
             return []
         if self.member.shape != "one":
-            return self._repeated(column, present, doubts)
-        values = self._values(column, doubts, None, present)
+            return self._write_repeated(column, present, fallback)
+        values = self._to_field_data(column, fallback, None, present)
         if not self.member.presence:
             zero = _is_default(values)
             if zero is not None:
                 present = ~zero if present is None else present & ~zero
-        return self._tagged(values, present)
+        return self._add_tag(values, present)
 
-    def _tagged(self, values: Values, present: Mask | None) -> list[Short | pa.BinaryArray]:
+    def _add_tag(self, values: FieldData, present: Mask | None) -> list[TagPiece | pa.BinaryArray]:
+        """Values with the tag of the field before them."""
         if values.data is None:
             wire = VARINT if values.fixed is None else FIXED64 if values.fixed.shape[1] == 8 else FIXED32
-            return [Short(tag(self.field, wire), present, values.numbers, values.fixed)]
+            return [TagPiece(encode_tag(self.field, wire), present, values.numbers, values.fixed)]
         start, end = bounds(values.data)
         lengths = end - start
         data = values.data
         if present is not None:
             data = pc.if_else(pa.array(present), data, pa.scalar(None, data.type))
             lengths = np.where(present, lengths, 0)
-        return [Short(tag(self.field, LENGTH), present, lengths.astype(np.uint64)), data]
+        return [TagPiece(encode_tag(self.field, LENGTH), present, lengths.astype(np.uint64)), data]
 
-    def _values(self, array: pa.Array, doubts: Mask, owner: Longs | None, present: Mask | None) -> Values:
+    def _to_field_data(self, array: pa.Array, fallback: Mask, owner: Longs | None, present: Mask | None) -> FieldData:
         """Values as they are written; what NULL becomes does not matter where nothing is present."""
         kind = self.field.type
         if self.inside is not None:
             wrong = np.zeros(len(array), dtype=bool)
-            made = self.inside.messages(_parts(self.member, array), len(array), wrong)
-            blame(doubts, owner, wrong if present is None else wrong & present)
-            return Values(data=made)
+            inner_messages = self.inside.write_messages(_message_columns(self.member, array), len(array), wrong)
+            mark_fallback(fallback, owner, wrong if present is None else wrong & present)
+            return FieldData(data=inner_messages)
         if kind in (_F.TYPE_STRING, _F.TYPE_BYTES):
-            return Values(data=array.cast(pa.binary()))
-        numbers, wrong_numbers = self._numbers(array)
+            return FieldData(data=array.cast(pa.binary()))
+        numbers, wrong_numbers = self._to_bits(array)
         if wrong_numbers is not None:
-            blame(doubts, owner, wrong_numbers if present is None else wrong_numbers & present)
+            mark_fallback(fallback, owner, wrong_numbers if present is None else wrong_numbers & present)
         if kind in _FIXED64:
-            return Values(fixed=numbers.view(np.uint8).reshape(-1, 8))
+            return FieldData(fixed=numbers.view(np.uint8).reshape(-1, 8))
         if kind in _FIXED32:
-            return Values(fixed=numbers.astype(np.uint32).view(np.uint8).reshape(-1, 4))
-        return Values(numbers=numbers)
+            return FieldData(fixed=numbers.astype(np.uint32).view(np.uint8).reshape(-1, 4))
+        return FieldData(numbers=numbers)
 
-    def _numbers(self, array: pa.Array) -> tuple[Words, Mask | None]:
-        """Numbers as the bits that are written, and which of them are in doubt."""
+    def _to_bits(self, array: pa.Array) -> tuple[Words, Mask | None]:
+        """Numbers as the bits that are written, and which of them need the fallback."""
         member, kind = self.member, self.field.type
         if member.form == "enum":
-            return self._enums(array)
+            return self._enum_bits(array)
         if kind == _F.TYPE_BOOL:
             return np.asarray(pc.fill_null(array, False)).astype(np.uint64), None
         if isinstance(member.kind, t.Decimal):
-            return _unsigned(array)
+            return _to_unsigned(array)
         plain = np.asarray(pc.fill_null(array, 0) if array.null_count else array)
         if kind == _F.TYPE_DOUBLE:
             return np.ascontiguousarray(plain).view(np.uint64), None
@@ -168,52 +172,56 @@ class MemberWriter:
             return numbers.view(np.uint64) & np.uint64(0xFFFFFFFF), wrong
         return numbers.view(np.uint64), None
 
-    def _enums(self, array: pa.Array) -> tuple[Words, Mask | None]:
+    def _enum_bits(self, array: pa.Array) -> tuple[Words, Mask | None]:
+        """The numbers of enums; unknown ones become the first, or need the fallback."""
         member = self.member
         if member.by_name:
             known = pa.array(list(member.numbers), pa.string())
-            place = pc.index_in(array, value_set=known)
-            unknown = np.asarray(place.is_null()) if place.null_count else None
+            index = pc.index_in(array, value_set=known)
+            unknown = np.asarray(index.is_null()) if index.null_count else None
             numbers = np.array(list(member.numbers.values()), dtype=np.int64)
-            made = numbers[np.asarray(pc.fill_null(place, 0))]
+            codes = numbers[np.asarray(pc.fill_null(index, 0))]
         else:
-            made = np.asarray(pc.fill_null(array, self._first)).astype(np.int64)
-            unknown = ~np.isin(made, np.array(list(member.names), dtype=np.int64))
+            codes = np.asarray(pc.fill_null(array, self._first)).astype(np.int64)
+            unknown = ~np.isin(codes, np.array(list(member.names), dtype=np.int64))
         if unknown is None or not unknown.any():
-            return made.view(np.uint64), None
-        made = np.where(unknown, self._first, made)
-        given = unknown & _mask(array)
-        return made.view(np.uint64), given if self._rules.unknown_fails and given.any() else None
+            return codes.view(np.uint64), None
+        codes = np.where(unknown, self._first, codes)
+        unknown_values = unknown & _present_mask(array)
+        return codes.view(np.uint64), unknown_values if self._rules.unknown_fails and unknown_values.any() else None
 
-    def _repeated(self, column: pa.Array, present: Mask | None, doubts: Mask) -> list[Short | pa.BinaryArray]:
+    def _write_repeated(
+        self, column: pa.Array, present: Mask | None, fallback: Mask
+    ) -> list[TagPiece | pa.BinaryArray]:
+        """The pieces of a repeated field or map."""
         count = len(column)
-        flat, sizes = _flat(column)
+        flat, sizes = _flatten(column)
         if present is not None:  # lost to another of its oneof, or NULL: neither has elements here
             sizes = np.where(present, sizes, 0)
         if not len(flat):
             return []
         owner = np.repeat(np.arange(count), sizes)
         ends = np.cumsum(sizes)
-        values = self._elements(flat, doubts, owner)
+        values = self._write_elements(flat, fallback, owner)
         if self.field.is_packed:
-            data = joined([Short(b"", None, values.numbers, values.fixed)], len(flat))
-            return self._tagged(Values(data=regrouped(data, ends)), sizes > 0)
-        return [regrouped(joined(self._tagged(values, None), len(flat)), ends)]
+            data = join_pieces([TagPiece(b"", None, values.numbers, values.fixed)], len(flat))
+            return self._add_tag(FieldData(data=regroup(data, ends)), sizes > 0)
+        return [regroup(join_pieces(self._add_tag(values, None), len(flat)), ends)]
 
-    def _elements(self, flat: pa.Array, doubts: Mask, owner: Longs) -> Values:
-        """Values of which none is NULL."""
+    def _write_elements(self, flat: pa.Array, fallback: Mask, owner: Longs) -> FieldData:
+        """The elements of arrays or entries of maps, with defaults instead of NULL."""
         if self.member.shape == "map":
             assert self.inside is not None
             wrong = np.zeros(len(flat), dtype=bool)
             key, value = self.inside.writers
-            made = self.inside.messages([flat.field(0), value.filled(flat.field(1))], len(flat), wrong)
-            blame(doubts, owner, wrong)
+            entries = self.inside.write_messages([flat.field(0), value.fill_nulls(flat.field(1))], len(flat), wrong)
+            mark_fallback(fallback, owner, wrong)
             if key.member.form == "json" or value.member.form == "json":
-                blame(doubts, owner, np.ones(len(flat), dtype=bool))
-            return Values(data=made)
-        return self._values(self.filled(flat), doubts, owner, None)
+                mark_fallback(fallback, owner, np.ones(len(flat), dtype=bool))
+            return FieldData(data=entries)
+        return self._to_field_data(self.fill_nulls(flat), fallback, owner, None)
 
-    def filled(self, array: pa.Array) -> pa.Array:
+    def fill_nulls(self, array: pa.Array) -> pa.Array:
         """The values with the default in the place of NULL, as is done inside arrays and maps."""
         if not array.null_count:
             return array
@@ -235,7 +243,7 @@ class MemberWriter:
         return array if member.inside is not None else pc.fill_null(array, pa.scalar(default, array.type))
 
 
-def _parts(member: Member, array: pa.Array) -> list[pa.Array]:
+def _message_columns(member: Member, array: pa.Array) -> list[pa.Array]:
     """The columns of the messages that a column's values are."""
     match member.form:
         case "timestamp":
@@ -244,7 +252,7 @@ def _parts(member: Member, array: pa.Array) -> list[pa.Array]:
             )
             plain = np.asarray(pc.fill_null(micros, 0))
             seconds, rest = np.floor_divide(plain, 1_000_000), np.mod(plain, 1_000_000)
-            absent = None if not array.null_count else ~_mask(array)
+            absent = None if not array.null_count else ~_present_mask(array)
             return [
                 pa.array(seconds, pa.int64(), mask=absent),
                 pa.array((rest * 1000).astype(np.int32), pa.int32(), mask=absent),
@@ -252,11 +260,11 @@ def _parts(member: Member, array: pa.Array) -> list[pa.Array]:
         case "wrapper":
             return [array]
         case _:
-            made: list[pa.Array] = array.flatten()
-            return made
+            columns: list[pa.Array] = array.flatten()
+            return columns
 
 
-def _is_default(values: Values) -> Mask | None:
+def _is_default(values: FieldData) -> Mask | None:
     """Which values a field without presence leaves out."""
     if values.data is not None:
         start, end = bounds(values.data)
@@ -268,25 +276,24 @@ def _is_default(values: Values) -> Mask | None:
     return zero if zero.any() else None
 
 
-def _unsigned(array: pa.Array) -> tuple[Words, Mask]:
+def _to_unsigned(array: pa.Array) -> tuple[Words, Mask]:
     """Decimals without a fraction as unsigned numbers."""
     wide = np.frombuffer(array.buffers()[1], dtype=np.uint64).reshape(-1, 2)[array.offset : array.offset + len(array)]
-    valid = _mask(array)
+    valid = _present_mask(array)
     return np.where(valid, wide[:, 0], np.uint64(0)), (wide[:, 1] != 0) & valid
 
 
-def _flat(column: pa.Array) -> tuple[pa.Array, Longs]:
+def _flatten(column: pa.Array) -> tuple[pa.Array, Longs]:
     """The elements of a list or map column (a map's are structs), and how many each row has."""
     if pa.types.is_map(column.type):
-        entry = pa.struct([pa.field("key", column.type.key_type), pa.field("value", column.type.item_type)])
-        column = column.cast(pa.list_(entry))
+        column = list_of_entries(column)
     sizes = np.asarray(pc.fill_null(pc.list_value_length(column), 0)).astype(np.int64)
     return column.flatten(), sizes
 
 
-def _valid(array: pa.Array) -> Mask | None:
+def _valid_mask(array: pa.Array) -> Mask | None:
     return np.asarray(array.is_valid()) if array.null_count else None
 
 
-def _mask(array: pa.Array) -> Mask:
+def _present_mask(array: pa.Array) -> Mask:
     return np.asarray(array.is_valid())

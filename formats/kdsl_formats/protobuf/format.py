@@ -14,15 +14,15 @@ from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats.protobuf.decoder import ProtobufDecoder
 from kdsl_formats.protobuf.encoder import ProtobufEncoder
-from kdsl_formats.protobuf.layout import layout_of, problems
+from kdsl_formats.protobuf.layout import find_problems, layout_of
 from kdsl_formats.protobuf.reference_decoder import ReadingRules
 from kdsl_formats.protobuf.reference_encoder import WritingRules
 from kdsl_formats.protobuf.sources import (
     Schema,
     SchemaError,
-    compiled,
-    compiled_text,
-    importable,
+    compile_files,
+    compile_text,
+    import_schema,
     read_file,
     read_set,
     read_set_text,
@@ -108,8 +108,8 @@ class MessageFormat(Format):
 
     if not TYPE_CHECKING:
 
-        def __init__(self, **given: Any) -> None:
-            super().__init__(**_by_name(given))
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**_resolve_class(options))
 
     @property
     def named_source(self) -> bool:
@@ -127,7 +127,7 @@ class MessageFormat(Format):
         Raises:
             SchemaError: It cannot be found.
         """
-        return _schema(self)
+        return _find_schema(self)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
         """The message can be found, and has a field for each column that fits it."""
@@ -138,27 +138,27 @@ class MessageFormat(Format):
         except SchemaError as e:
             yield Problem("protobuf-message", e.message, e.fix)
             return
-        yield from problems(schema.message, row, writing=direction == "write")
+        yield from find_problems(schema.message, row, writing=direction == "write")
 
     def prunable(self) -> bool:
-        """Fields are found by name, so fields that are not wanted are read over."""
+        """Fields are found by name, so fields that no column reads are skipped."""
         return True
 
     def portable(self) -> Self:
-        """The format with the message's name and descriptors, in the place of wherever they come from."""
+        """The format with the message's name and descriptors instead of their source."""
         schema = self.schema()
         if (self.message_class_name, self.descriptor_set) == (schema.name, schema.text):
             return self
-        kept = {name: getattr(self, name) for name in attrs.fields_dict(type(self))}
-        kept |= dict.fromkeys(_SOURCES) | {"proto_path": ()}
-        return type(self)(**{**kept, "message_class_name": schema.name, "descriptor_set": schema.text})
+        options = {name: getattr(self, name) for name in attrs.fields_dict(type(self))}
+        options |= dict.fromkeys(_SOURCES) | {"proto_path": ()}
+        return type(self)(**{**options, "message_class_name": schema.name, "descriptor_set": schema.text})
 
-    def shown_options(self) -> Mapping[str, str]:
-        """The options for people: the descriptors are told by their digest."""
-        return shown_without_descriptors(self.to_strings(), self)
+    def display_options(self) -> Mapping[str, str]:
+        """The options for people, with a digest instead of the descriptors."""
+        return hide_descriptors(self.to_strings(), self)
 
     def reading_rules(self, use: Use = ALONE) -> ReadingRules:
-        """What the options mean for the decoder; a null key is none, a null value is no message."""
+        """What the options mean for the decoder; a null key gives no row, a null value is an error."""
         return ReadingRules(
             ignore_parse_errors=self.ignore_parse_errors,
             read_default_values=self.read_default_values,
@@ -196,44 +196,45 @@ class Protobuf(MessageFormat):
         return ProtobufEncoder(layout_of(self.schema(), row), self.writing_rules())
 
 
-def _by_name(given: dict[str, Any]) -> dict[str, Any]:
-    """A class in the options as its name and its descriptors, so that nobody needs to import it again."""
-    kind = given.get("message_class_name")
+def _resolve_class(options: dict[str, Any]) -> dict[str, Any]:
+    """Replace a class in the options by its name and descriptors, so that it need not be imported again."""
+    kind = options.get("message_class_name")
     if isinstance(kind, type) and isinstance(getattr(kind, "DESCRIPTOR", None), Descriptor):
         schema = schema_of_class(kind)
-        return {"descriptor_set": schema.text, **given, "message_class_name": schema.name}
-    return given
+        return {"descriptor_set": schema.text, **options, "message_class_name": schema.name}
+    return options
 
 
-def _schema(options: MessageFormat) -> Schema:
+def _find_schema(options: MessageFormat) -> Schema:
+    """The message that the options name, from the source that they name."""
     name = options.message_class_name
     if not isinstance(name, str):
         return schema_of_class(name)
-    given = {n: value for n in _SOURCES if (value := getattr(options, n)) is not None}
-    if len(given) > 1:
-        keys = [repr(getattr(attrs.fields(type(options)), n).metadata["key"]) for n in given]
-        raise SchemaError(f"both {' and '.join(keys)} say where the message {name!r} is", "give one of them")
-    for source, value in given.items():
+    sources = {n: value for n in _SOURCES if (value := getattr(options, n)) is not None}
+    if len(sources) > 1:
+        keys = [repr(getattr(attrs.fields(type(options)), n).metadata["key"]) for n in sources]
+        raise SchemaError(f"both {' and '.join(keys)} say where the message {name!r} is", "set one of them")
+    for source, value in sources.items():
         match source:
             case "descriptor_set":
                 return schema_of(name, read_set_text(value))
             case "descriptor_file":
                 return schema_of(name, read_set(read_file(value), f"the file {value!r}"))
             case "proto_file":
-                return schema_of(name, compiled([value], options.proto_path))
+                return schema_of(name, compile_files([value], options.proto_path))
             case _:
-                return schema_of(name, compiled_text(value, options.proto_path))
-    found = importable(name)
-    if found is None:
+                return schema_of(name, compile_text(value, options.proto_path))
+    schema = import_schema(name)
+    if schema is None:
         raise SchemaError(
             f"there is no class {name!r} that Python can import, and nothing else says where the message is",
-            "give 'module:Class', or name it and give descriptor-file, proto-file or proto-text",
+            "write 'module:Class', or name the message and set descriptor-file, proto-file or proto-text",
         )
-    return found
+    return schema
 
 
-def shown_without_descriptors(texts: dict[str, str], options: MessageFormat) -> dict[str, str]:
-    """Options as texts, with a digest in the place of descriptors."""
+def hide_descriptors(texts: dict[str, str], options: MessageFormat) -> dict[str, str]:
+    """Options as strings, with a digest instead of descriptors."""
     if "descriptor-set" in texts:
         texts["descriptor-set"] = f"sha256:{options.schema().digest}"
     return texts

@@ -1,7 +1,7 @@
 """Columns and the fields that hold them.
 
 A `Layout` is made of a message type and a row type. It has a descriptor of its own for each ROW: the message with only
-the fields that the row needs. Both decoders read with it, so that what no column reads is read over alike, and both
+the fields that the row needs. Both decoders read with it, so that both skip what no column reads, and both
 encoders write with it. Maps are the repeated messages in it that they are on the wire, which keeps the order of their
 entries.
 """
@@ -25,13 +25,16 @@ from google.protobuf.message_factory import GetMessageClass
 
 from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.types import model as t
+from kdsl.types.limits import MAX_DEPTH
 from kdsl_formats.protobuf.schema import JSON_LIKE, SCALARS, TIMESTAMP, WRAPPERS, enum_names, is_map
-from kdsl_formats.protobuf.sources import Schema, pool_of
+from kdsl_formats.protobuf.sources import Schema, SchemaError, pool_of
 
 Form = Literal["scalar", "enum", "message", "timestamp", "wrapper", "json"]
 _F = FieldDescriptor
 _TEXTS = (t.Char, t.VarChar)
 _BYTES = (t.Binary, t.VarBinary)
+MOST_MESSAGES = 10_000
+"""How many messages a layout may have: each ROW of the table, and each message that a required field holds."""
 UNSIGNED = t.Decimal(20, 0)
 """Holds every unsigned number of 64 bits."""
 _TIMESTAMP_ROW = t.row(seconds=t.BigInt(), nanos=t.Int())
@@ -52,8 +55,8 @@ class Member:
         names: The names of an enum's values by their numbers, in the order of the declaration; of several the first.
         numbers: The numbers of an enum's values by all their names.
         closed: Whether a number that the enum does not have counts as no value.
-        presence: Whether a value that is absent can be told from the default.
-        oneof: The oneof of which the field is one, if any.
+        presence: Whether an absent value can be distinguished from the default.
+        oneof: The oneof that the field belongs to, if any.
     """
 
     name: str
@@ -81,7 +84,7 @@ class Layout:
     Attributes:
         descriptor: The message with only the fields below.
         members: The fields that are columns, in the order of the columns.
-        hidden: The other fields that must be read: those of a oneof of which a column is one, and required ones.
+        hidden: The other fields that must be read: those of a oneof with a column, and required ones.
     """
 
     descriptor: Descriptor
@@ -99,7 +102,7 @@ class Layout:
         return any(m.form == form or (m.inside is not None and m.inside.any_of(form)) for m in every)
 
 
-def problems(message: Descriptor, row: t.Row, *, writing: bool = False) -> Iterator[Problem]:
+def find_problems(message: Descriptor, row: t.Row, *, writing: bool = False) -> Iterator[Problem]:
     """What keeps a row type from showing a message.
 
     Args:
@@ -107,22 +110,22 @@ def problems(message: Descriptor, row: t.Row, *, writing: bool = False) -> Itera
         row: The columns.
         writing: Whether messages are made, so that required fields need a column.
     """
-    yield from _problems(message, row, "", writing=writing)
+    yield from _find_problems(message, row, "", writing=writing)
 
 
-def _problems(message: Descriptor, row: t.Row, path: str, *, writing: bool) -> Iterator[Problem]:
+def _find_problems(message: Descriptor, row: t.Row, path: str, *, writing: bool) -> Iterator[Problem]:
     known = message.fields_by_name
     for field in row.fields:
-        place = f"{path}{field.name}"
+        path_to_field = f"{path}{field.name}"
         if field.name not in known:
             yield Problem(
                 "protobuf-field",
                 f"the message {message.full_name} has no field {field.name!r}{nearest(field.name, known)}",
                 f"name the column like a field: {listing(list(known)) or 'there is none'}",
-                Where(column=place),
+                Where(column=path_to_field),
             )
         else:
-            yield from _field_problems(known[field.name], field.type, place, writing=writing)
+            yield from _field_problems(known[field.name], field.type, path_to_field, writing=writing)
     missing = [f.name for f in message.fields if f.is_required and f.name not in row.names]
     if writing and missing:
         yield Problem(
@@ -133,38 +136,46 @@ def _problems(message: Descriptor, row: t.Row, path: str, *, writing: bool) -> I
         )
 
 
-def _field_problems(field: FieldDescriptor, kind: t.DataType, place: str, *, writing: bool) -> Iterator[Problem]:
+def _field_problems(
+    field: FieldDescriptor, kind: t.DataType, path_to_field: str, *, writing: bool
+) -> Iterator[Problem]:
     if is_map(field):
         entry = field.message_type
         if isinstance(kind, t.Map) and entry is not None:
-            yield from _single_problems(entry.fields_by_name["key"], kind.key, f"{place}.key", writing=writing)
-            yield from _single_problems(entry.fields_by_name["value"], kind.value, f"{place}.value", writing=writing)
+            yield from _single_problems(entry.fields_by_name["key"], kind.key, f"{path_to_field}.key", writing=writing)
+            yield from _single_problems(
+                entry.fields_by_name["value"], kind.value, f"{path_to_field}.value", writing=writing
+            )
         else:
-            yield _misfit(field, kind, place)
+            yield _misfit(field, kind, path_to_field)
     elif field.is_repeated:
         if isinstance(kind, t.Array):
-            yield from _single_problems(field, kind.element, f"{place}.element", writing=writing)
+            yield from _single_problems(field, kind.element, f"{path_to_field}.element", writing=writing)
         else:
-            yield _misfit(field, kind, place)
+            yield _misfit(field, kind, path_to_field)
     else:
-        yield from _single_problems(field, kind, place, writing=writing)
+        yield from _single_problems(field, kind, path_to_field, writing=writing)
 
 
-def _single_problems(field: FieldDescriptor, kind: t.DataType, place: str, *, writing: bool) -> Iterator[Problem]:
+def _single_problems(
+    field: FieldDescriptor, kind: t.DataType, path_to_field: str, *, writing: bool
+) -> Iterator[Problem]:
+    """What keeps a type from showing one value of a field."""
     inner = field.message_type
     if inner is not None and isinstance(kind, t.Row):
-        yield from _problems(inner, kind, f"{place}.", writing=writing)
-    elif not any(_can_hold(kind, one) for one in _columns(field)):
-        yield _misfit(field, kind, place)
+        yield from _find_problems(inner, kind, f"{path_to_field}.", writing=writing)
+    elif not any(_can_hold(kind, one) for one in _column_types(field)):
+        yield _misfit(field, kind, path_to_field)
 
 
 def _can_hold(kind: t.DataType, one: t.DataType) -> bool:
+    """Whether a type can be used where another one is expected."""
     if isinstance(kind, t.Decimal) and isinstance(one, t.Decimal):
         return kind.precision >= one.precision and kind.scale == 0
     return type(kind) is type(one)
 
 
-def _columns(field: FieldDescriptor) -> Sequence[t.DataType]:
+def _column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
     """The types that can show one value of a field, the best one first."""
     inner = field.message_type
     if inner is not None:
@@ -172,7 +183,7 @@ def _columns(field: FieldDescriptor) -> Sequence[t.DataType]:
         if inner.full_name == TIMESTAMP:
             special = [t.TimestampLtz(6)]
         elif inner.full_name in WRAPPERS:
-            special = list(_columns(inner.fields_by_name["value"]))
+            special = list(_column_types(inner.fields_by_name["value"]))
         elif inner.full_name in JSON_LIKE:
             special = [t.STRING, t.Char()]
         plain = [] if field.type == _F.TYPE_GROUP else [t.BYTES, t.Binary()]
@@ -188,29 +199,30 @@ def _columns(field: FieldDescriptor) -> Sequence[t.DataType]:
     return [SCALARS[field.cpp_type]]
 
 
-def _misfit(field: FieldDescriptor, kind: t.DataType, place: str) -> Problem:
-    spelled = type_text(field)
+def _misfit(field: FieldDescriptor, kind: t.DataType, path_to_field: str) -> Problem:
+    """The problem of a column type that cannot show a field."""
+    spelled = field_type_name(field)
     if is_map(field):
         fix = "declare MAP<key, value>"
-    elif field.is_repeated and not place.endswith(".element"):
+    elif field.is_repeated and not path_to_field.endswith(".element"):
         fix = "declare ARRAY<element>"
     else:
-        shown = ["ROW<…> of its fields" if isinstance(k, t.Row) else k.spelling for k in _columns(field)]
-        kept = [text for text in shown if text not in ("CHAR(1)", "BINARY(1)")]
-        fix = f"declare {' or '.join(kept)}"
+        shown = ["ROW<…> of its fields" if isinstance(k, t.Row) else k.spelling for k in _column_types(field)]
+        types_to_declare = [text for text in shown if text not in ("CHAR(1)", "BINARY(1)")]
+        fix = f"declare {' or '.join(types_to_declare)}"
     return Problem(
         "protobuf-type",
         f"the field {field.full_name} is {spelled}, which {kind.as_nullable()} cannot hold",
         fix,
-        Where(column=place),
+        Where(column=path_to_field),
     )
 
 
-def type_text(field: FieldDescriptor) -> str:
-    """The type of a field as a ``.proto`` file says it."""
+def field_type_name(field: FieldDescriptor) -> str:
+    """The type of a field as a ``.proto`` file spells it."""
     inner = field.message_type
     if inner is not None and is_map(field):
-        return f"map<{', '.join(type_text(inner.fields_by_name[name]) for name in ('key', 'value'))}>"
+        return f"map<{', '.join(field_type_name(inner.fields_by_name[name]) for name in ('key', 'value'))}>"
     named = inner or field.enum_type
     text = FieldDescriptorProto.Type.Name(FieldDescriptorProto.Type.ValueType(field.type)).removeprefix("TYPE_").lower()
     shown = named.full_name if named is not None else text
@@ -223,27 +235,44 @@ def type_text(field: FieldDescriptor) -> str:
 
 
 def layout_of(schema: Schema, row: t.Row) -> Layout:
-    """The layout of a message for a row type that `problems` has nothing against."""
-    return _Maker(schema).layout(row)
+    """The layout of a message for a row type that `find_problems` has nothing against.
+
+    Raises:
+        SchemaError: The messages that required fields need are too many, or nested too deeply (`kdsl.types.limits`).
+    """
+    return _LayoutBuilder(schema).layout(row)
 
 
-class _Maker:
+class _LayoutBuilder:
     """Makes the descriptors of a layout: for each ROW a copy of its message beside it, with only the needed fields."""
 
     def __init__(self, schema: Schema) -> None:
         self._message = schema.message
         self._files = FileDescriptorSet.FromString(schema.files)
-        self._originals = dict(_declared(self._files))
-        self._count = 0
+        self._originals = dict(_messages_of(self._files))
+        self._count = self._depth = 0
 
     def layout(self, row: t.Row) -> Layout:
+        """The layout of the message for a row."""
         name = self._copy(self._message, row)
         pool = pool_of(self._files)
-        return _bound(pool.FindMessageTypeByName(name), self._message, row)
+        return _bind_layout(pool.FindMessageTypeByName(name), self._message, row)
 
     def _copy(self, message: Descriptor, row: t.Row) -> str:
+        """Add a copy of a message with the fields of a row; returns its full name."""
         original, container = self._originals[message.full_name]
         self._count += 1
+        self._depth += 1
+        if self._count > MOST_MESSAGES or self._depth > MAX_DEPTH:
+            limit = (
+                f"nested more than {MAX_DEPTH} levels deep"
+                if self._depth > MAX_DEPTH
+                else f"more than {MOST_MESSAGES:,}, where each counts at each place that uses it"
+            )
+            raise SchemaError(
+                f"the messages that required fields of {self._message.full_name} hold are {limit}",
+                "make fields optional, or declare the column with the required message as BYTES",
+            )
         copied = DescriptorProto(name=f"{original.name}_kdsl{self._count}", options=original.options)
         copied.options.ClearField("map_entry")
         copied.oneof_decl.extend(original.oneof_decl)
@@ -255,32 +284,35 @@ class _Maker:
             oneof = field.containing_oneof
             if not (proto.name in shown or field.is_required or (oneof is not None and oneof.full_name in grouped)):
                 continue
-            made = copied.field.add()
-            made.CopyFrom(proto)
+            copied_field = copied.field.add()
+            copied_field.CopyFrom(proto)
             if inner is not None:
-                self._refer(made, field, shown.get(proto.name))
+                self._refer_to_copy(copied_field, field, shown.get(proto.name))
         _drop_empty_oneofs(copied)
         if message.GetOptions().map_entry:
-            self._tell_presence(copied, message)
+            self._set_presence(copied, message)
         container.append(copied)
+        self._depth -= 1
         return message.full_name.removesuffix(original.name) + copied.name
 
-    def _refer(self, made: FieldDescriptorProto, field: FieldDescriptor, kind: t.DataType | None) -> None:
+    def _refer_to_copy(
+        self, copied_field: FieldDescriptorProto, field: FieldDescriptor, kind: t.DataType | None
+    ) -> None:
         """Let the copy of a field hold what its column shows: a copy of its message, or plain bytes."""
         inner = field.message_type
         assert inner is not None
         if isinstance(kind, t.Map):
             entry = t.row(key=kind.key, value=kind.value)
-            made.type_name = f".{self._copy(inner, entry)}"
+            copied_field.type_name = f".{self._copy(inner, entry)}"
             return
         one = kind.element if isinstance(kind, t.Array) else kind
         if isinstance(one, _BYTES) and inner.full_name != "google.protobuf.BytesValue":
-            made.type = FieldDescriptorProto.TYPE_BYTES
-            made.ClearField("type_name")
+            copied_field.type = FieldDescriptorProto.TYPE_BYTES
+            copied_field.ClearField("type_name")
         elif isinstance(one, t.Row) or one is None:
-            made.type_name = f".{self._copy(inner, one if isinstance(one, t.Row) else t.Row(()))}"
+            copied_field.type_name = f".{self._copy(inner, one if isinstance(one, t.Row) else t.Row(()))}"
 
-    def _tell_presence(self, entry: DescriptorProto, message: Descriptor) -> None:
+    def _set_presence(self, entry: DescriptorProto, message: Descriptor) -> None:
         """Both fields of a map's entry are always written; closed enums are looked at by the readers."""
         syntax = next(f for f in self._files.file if f.name == message.file.name).syntax
         for field in entry.field:
@@ -296,7 +328,7 @@ class _Maker:
                 field.options.features.field_presence = FeatureSet.EXPLICIT
 
 
-def _declared(files: FileDescriptorSet) -> Iterator[tuple[str, tuple[DescriptorProto, Any]]]:
+def _messages_of(files: FileDescriptorSet) -> Iterator[tuple[str, tuple[DescriptorProto, Any]]]:
     """Every message of a set: its full name, and its declaration with the list that holds it."""
 
     def inside(messages: Any, prefix: str) -> Iterator[tuple[str, tuple[DescriptorProto, Any]]]:
@@ -315,31 +347,35 @@ def _prefix(file: FileDescriptorProto) -> str:
 def _drop_empty_oneofs(message: DescriptorProto) -> None:
     """Take out the oneofs that have no field left, and number the others anew."""
     used = sorted({f.oneof_index for f in message.field if f.HasField("oneof_index")})
-    kept = [message.oneof_decl[i] for i in used]
+    used_oneofs = [message.oneof_decl[i] for i in used]
     for field in message.field:
         if field.HasField("oneof_index"):
             field.oneof_index = used.index(field.oneof_index)
     del message.oneof_decl[:]
-    message.oneof_decl.extend(kept)
+    message.oneof_decl.extend(used_oneofs)
 
 
-def _bound(descriptor: Descriptor, message: Descriptor, row: t.Row) -> Layout:
-    members = tuple(_member(descriptor.fields_by_name[f.name], message.fields_by_name[f.name], f) for f in row.fields)
+def _bind_layout(descriptor: Descriptor, message: Descriptor, row: t.Row) -> Layout:
+    """The layout of a copied message."""
+    members = tuple(
+        _bind_member(descriptor.fields_by_name[f.name], message.fields_by_name[f.name], f) for f in row.fields
+    )
     hidden = tuple(
-        _member(field, message.fields_by_name[field.name], t.Field(field.name, _some_type(field)))
+        _bind_member(field, message.fields_by_name[field.name], t.Field(field.name, _hidden_type(field)))
         for field in descriptor.fields
         if field.name not in row.names
     )
     return Layout(descriptor, members, hidden)
 
 
-def _some_type(field: FieldDescriptor) -> t.DataType:
+def _hidden_type(field: FieldDescriptor) -> t.DataType:
     """A type for a field that is read, but shown by no column."""
-    one: t.DataType = t.Row(()) if field.message_type is not None else _columns(field)[0]
+    one: t.DataType = t.Row(()) if field.message_type is not None else _column_types(field)[0]
     return t.Array(one) if field.is_repeated else one
 
 
-def _member(field: FieldDescriptor, original: FieldDescriptor, column: t.Field) -> Member:
+def _bind_member(field: FieldDescriptor, original: FieldDescriptor, column: t.Field) -> Member:
+    """A field and its column."""
     kind, shape = column.type, "one"
     if isinstance(kind, t.Map):
         kind, shape = t.row(key=kind.key, value=kind.value), "map"
@@ -369,10 +405,11 @@ def _member(field: FieldDescriptor, original: FieldDescriptor, column: t.Field) 
 
 
 def _message_form(inner: Descriptor, whole: Descriptor, kind: t.DataType) -> tuple[Form, Layout]:
+    """How a message is shown by a type, and its layout."""
     if isinstance(kind, t.Row):
-        return "message", _bound(inner, whole, kind)
+        return "message", _bind_layout(inner, whole, kind)
     if whole.full_name == TIMESTAMP:
-        return "timestamp", _bound(inner, whole, _TIMESTAMP_ROW)
+        return "timestamp", _bind_layout(inner, whole, _TIMESTAMP_ROW)
     if whole.full_name in JSON_LIKE:
         return "json", Layout(inner, ())
-    return "wrapper", _bound(inner, whole, t.row(value=kind))
+    return "wrapper", _bind_layout(inner, whole, t.row(value=kind))

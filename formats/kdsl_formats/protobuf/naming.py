@@ -10,7 +10,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 def message_names(file: FileDescriptorProto) -> Iterator[str]:
     """The full names of the messages of a file, without the entries of maps."""
     prefix = f"{file.package}." if file.package else ""
-    yield from (prefix + name for name in _nested(file.message_type))
+    yield from (prefix + name for name in _message_names(file.message_type))
 
 
 def java_names(file: FileDescriptorProto) -> Iterator[tuple[str, str]]:
@@ -23,7 +23,7 @@ def java_names(file: FileDescriptorProto) -> Iterator[tuple[str, str]]:
     before = f"{package}." if package else ""
     own = f"{file.package}." if file.package else ""
     outer = outer_class(file)
-    for name in _nested(file.message_type):
+    for name in _message_names(file.message_type):
         yield f"{before}{name}", own + name
         yield f"{before}{outer}.{name}", own + name
 
@@ -33,16 +33,16 @@ def outer_class(file: FileDescriptorProto) -> str:
     if file.options.HasField("java_outer_classname"):
         return file.options.java_outer_classname
     stem = file.name.rpartition("/")[2].removesuffix(".proto")
-    made, upper = "", True
+    camel_case, upper = "", True
     for letter in stem:
         if letter.isascii() and letter.isalpha():
-            made += letter.upper() if upper else letter
+            camel_case += letter.upper() if upper else letter
             upper = False
         else:
-            made += letter if letter.isdigit() else ""
+            camel_case += letter if letter.isdigit() else ""
             upper = True
     inside = [*_names_in(file.message_type), *(e.name for e in file.enum_type), *(s.name for s in file.service)]
-    return f"{made}OuterClass" if made in inside else made
+    return f"{camel_case}OuterClass" if camel_case in inside else camel_case
 
 
 def _names_in(messages: Iterable[DescriptorProto]) -> Iterator[str]:
@@ -52,8 +52,8 @@ def _names_in(messages: Iterable[DescriptorProto]) -> Iterator[str]:
         yield from _names_in(message.nested_type)
 
 
-def _nested(messages: Iterable[DescriptorProto], prefix: str = "") -> Iterator[str]:
+def _message_names(messages: Iterable[DescriptorProto], prefix: str = "") -> Iterator[str]:
     for message in messages:
         if not message.options.map_entry:
             yield prefix + message.name
-            yield from _nested(message.nested_type, f"{prefix}{message.name}.")
+            yield from _message_names(message.nested_type, f"{prefix}{message.name}.")

@@ -1,7 +1,7 @@
 """The pieces of messages, and how they become the messages of many rows at once.
 
-Short pieces are made here (tags, lengths, numbers); the others are there already (texts, bytes, messages inside). Arrow
-puts the pieces of all rows one behind the other in one go.
+Short pieces are made here (tags, lengths, numbers); the others are there already (strings, bytes, messages inside).
+Arrow puts the pieces of all rows one after the other in one go.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from kdsl_formats._columns.varints import varint_sizes, write_varints
 
 
 @attrs.frozen(eq=False)
-class Values:
+class FieldData:
     """Values of a field, one of each row, of one of the three shapes.
 
     Attributes:
-        numbers: What varints say.
+        numbers: The values of varints.
         fixed: The bytes of fixed numbers, a row each.
-        data: Stretches of bytes; NULL has none.
+        data: Spans of bytes; NULL has none.
     """
 
     numbers: Words | None = None
@@ -35,14 +35,14 @@ class Values:
 
 
 @attrs.frozen(eq=False)
-class Short:
-    """A tag, and a number behind it.
+class TagPiece:
+    """A tag, and a number after it.
 
     Attributes:
         tag: The bytes of the tag.
         present: The rows that have it; None is all of them.
-        numbers: The varint behind it.
-        fixed: The fixed number behind it.
+        numbers: The varint after it.
+        fixed: The fixed number after it.
     """
 
     tag: bytes
@@ -51,20 +51,20 @@ class Short:
     fixed: npt.NDArray[np.uint8] | None = None
 
 
-def joined(pieces: Sequence[Short | pa.BinaryArray], count: int) -> pa.BinaryArray:
-    """Pieces of rows, one behind the other in each row, as one array."""
+def join_pieces(pieces: Sequence[TagPiece | pa.BinaryArray], count: int) -> pa.BinaryArray:
+    """Pieces of rows, one after the other in each row, as one array."""
     whole: list[pa.BinaryArray] = []
-    short: list[Short] = []
+    short: list[TagPiece] = []
     for piece in pieces:
-        if isinstance(piece, Short):
+        if isinstance(piece, TagPiece):
             short.append(piece)
             continue
         if short:
-            whole.append(_written(short, count))
+            whole.append(_write_tags(short, count))
             short = []
         whole.append(piece)
     if short:
-        whole.append(_written(short, count))
+        whole.append(_write_tags(short, count))
     if not whole:
         return pa.array([b""] * count, pa.binary())
     if len(whole) == 1 and not whole[0].null_count:
@@ -72,10 +72,10 @@ def joined(pieces: Sequence[Short | pa.BinaryArray], count: int) -> pa.BinaryArr
     kinds = len(whole)
     index = np.arange(count * kinds, dtype=np.int64).reshape(kinds, count).T.ravel()
     spread = pa.concat_arrays(whole).take(pa.array(index))
-    return regrouped(spread, np.arange(kinds, (count + 1) * kinds, kinds)[:count])
+    return regroup(spread, np.arange(kinds, (count + 1) * kinds, kinds)[:count])
 
 
-def regrouped(array: pa.BinaryArray, ends: Longs) -> pa.BinaryArray:
+def regroup(array: pa.BinaryArray, ends: Longs) -> pa.BinaryArray:
     """Neighbours made one: the n-th has the elements up to the n-th end."""
     _, end = bounds(array)
     base = int(np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset])
@@ -86,7 +86,7 @@ def regrouped(array: pa.BinaryArray, ends: Longs) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), array.buffers()[2]])
 
 
-def _written(parts: Sequence[Short], count: int) -> pa.BinaryArray:
+def _write_tags(parts: Sequence[TagPiece], count: int) -> pa.BinaryArray:
     """Tags and numbers as bytes."""
     sizes = []
     numbers: list[Longs | None] = []
@@ -107,25 +107,25 @@ def _written(parts: Sequence[Short], count: int) -> pa.BinaryArray:
     for part, size, inner in zip(parts, sizes, numbers, strict=True):
         some = part.present is not None and not part.present.all()
         which: Any = np.flatnonzero(part.present) if some and part.present is not None else slice(None)
-        places = cursor[which]
+        positions = cursor[which]
         for i, byte in enumerate(part.tag):
-            target[places + i] = byte
-        places = places + len(part.tag)
+            target[positions + i] = byte
+        positions = positions + len(part.tag)
         if part.numbers is not None and inner is not None:
-            write_varints(target, places, part.numbers[which], inner[which])
+            write_varints(target, positions, part.numbers[which], inner[which])
         if part.fixed is not None:
             for i in range(part.fixed.shape[1]):
-                target[places + i] = part.fixed[which, i]
+                target[positions + i] = part.fixed[which, i]
         cursor += size
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(target)]
     return pa.Array.from_buffers(pa.binary(), count, buffers)
 
 
-def tag(field: FieldDescriptor, wire: int) -> bytes:
+def encode_tag(field: FieldDescriptor, wire: int) -> bytes:
     """The bytes that begin a field of a wire type."""
     number = field.number << 3 | wire
-    made = b""
+    head = b""
     while number > 0x7F:
-        made += bytes([number & 0x7F | 0x80])
+        head += bytes([number & 0x7F | 0x80])
         number >>= 7
-    return made + bytes([number])
+    return head + bytes([number])

@@ -26,15 +26,16 @@ _LAST_ENUM = (1 << 31) - 1
 
 def proto_text(file: FileDescriptorProto) -> str:
     """The text of a file."""
-    return "\n".join(_File(file).lines()) + "\n"
+    return "\n".join(_FileWriter(file).lines()) + "\n"
 
 
-class _File:
+class _FileWriter:
     def __init__(self, file: FileDescriptorProto) -> None:
         self._file = file
         self._plain = file.syntax in ("", "proto2")
 
     def lines(self) -> Iterator[str]:
+        """The lines of the file."""
         file = self._file
         if file.syntax == "editions":
             yield f'edition = "{Edition.Name(file.edition).removeprefix("EDITION_")}";'
@@ -49,29 +50,29 @@ class _File:
         for enum in file.enum_type:
             yield from self._enum(enum, "")
         for message in file.message_type:
-            yield from self._message(message, "", _joined("", file.package))
-        yield from self._extensions(file.extension, "", _joined("", file.package), {})
+            yield from self._message(message, "", _join_name("", file.package))
+        yield from self._extensions(file.extension, "", _join_name("", file.package), {})
 
     def _message(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
         yield f"{indent}message {message.name} {{"
-        yield from self._body(message, f"{indent}  ", _joined(scope, message.name))
+        yield from self._body(message, f"{indent}  ", _join_name(scope, message.name))
         yield f"{indent}}}"
 
     def _body(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
-        inside = {_joined(scope, one.name): one for one in message.nested_type}
-        written = set()  # what a field declares: groups and the entries of maps
+        inside = {_join_name(scope, one.name): one for one in message.nested_type}
+        declared = set()  # what a field declares: groups and the entries of maps
         yield from (f"{indent}option {option};" for option in _options(message.options, without=("map_entry",)))
         for enum in message.enum_type:
             yield from self._enum(enum, indent)
         synthetic = {f.oneof_index for f in message.field if f.proto3_optional}
-        opened: set[int] = set()
+        opened_oneofs: set[int] = set()
         for field in message.field:
             if field.type == _F.TYPE_GROUP or (field.type_name in inside and inside[field.type_name].options.map_entry):
-                written.add(field.type_name)
+                declared.add(field.type_name)
             if not field.HasField("oneof_index") or field.oneof_index in synthetic:
                 yield from self._field(field, indent, inside)
-            elif field.oneof_index not in opened:
-                opened.add(field.oneof_index)
+            elif field.oneof_index not in opened_oneofs:
+                opened_oneofs.add(field.oneof_index)
                 oneof = message.oneof_decl[field.oneof_index]
                 yield f"{indent}oneof {oneof.name} {{"
                 yield from (f"{indent}  option {option};" for option in _options(oneof.options))
@@ -81,14 +82,14 @@ class _File:
                 yield f"{indent}}}"
         for extension in message.extension:
             if extension.type == _F.TYPE_GROUP:
-                written.add(extension.type_name)
+                declared.add(extension.type_name)
         for name, one in inside.items():
-            if name not in written:
+            if name not in declared:
                 yield from self._message(one, indent, scope)
         yield from self._extensions(message.extension, indent, scope, inside)
         for span in message.extension_range:
             yield f"{indent}extensions {_span(span.start, span.end - 1, _LAST_FIELD)};"
-        yield from self._reserved(
+        yield from self._lines_of_reserved(
             [_span(one.start, one.end - 1, _LAST_FIELD) for one in message.reserved_range],
             message.reserved_name,
             indent,
@@ -134,10 +135,10 @@ class _File:
             options = ", ".join(_options(value.options))
             yield f"{indent}  {value.name} = {value.number}{f' [{options}]' if options else ''};"
         spans = [_span(one.start, one.end, _LAST_ENUM) for one in enum.reserved_range]
-        yield from self._reserved(spans, enum.reserved_name, f"{indent}  ")
+        yield from self._lines_of_reserved(spans, enum.reserved_name, f"{indent}  ")
         yield f"{indent}}}"
 
-    def _reserved(self, spans: Sequence[str], names: Sequence[str], indent: str) -> Iterator[str]:
+    def _lines_of_reserved(self, spans: Sequence[str], names: Sequence[str], indent: str) -> Iterator[str]:
         if spans:
             yield f"{indent}reserved {', '.join(spans)};"
         if names:
@@ -145,7 +146,7 @@ class _File:
             yield f"{indent}reserved {', '.join(quoted)};"
 
 
-def _joined(scope: str, name: str) -> str:
+def _join_name(scope: str, name: str) -> str:
     return f"{scope}.{name}" if name else scope
 
 
@@ -160,17 +161,17 @@ def _type(field: FieldDescriptorProto) -> str:
 
 
 def _field_options(field: FieldDescriptorProto) -> list[str]:
-    found = []
+    options = []
     if field.HasField("default_value"):
         text = field.default_value
         if field.type == _F.TYPE_STRING:
-            text = f'"{_escaped(text.encode())}"'
+            text = f'"{_escape(text.encode())}"'
         elif field.type == _F.TYPE_BYTES:
             text = f'"{text.replace(chr(34), chr(92) + chr(34)) if chr(92) not in text else text}"'
-        found.append(f"default = {text}")
+        options.append(f"default = {text}")
     if field.HasField("json_name") and field.json_name != _json_name(field.name):
-        found.append(f"json_name = {json.dumps(field.json_name)}")
-    return [*found, *_options(field.options)]
+        options.append(f"json_name = {json.dumps(field.json_name)}")
+    return [*options, *_options(field.options)]
 
 
 def _json_name(name: str) -> str:
@@ -178,7 +179,7 @@ def _json_name(name: str) -> str:
     return first + "".join(part[:1].upper() + part[1:] for part in others)
 
 
-def _escaped(data: bytes) -> str:
+def _escape(data: bytes) -> str:
     return "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:03o}" for b in data)
 
 
@@ -201,5 +202,5 @@ def _value(field: FieldDescriptor, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (str, bytes)):
-        return f'"{_escaped(value.encode() if isinstance(value, str) else value)}"'
+        return f'"{_escape(value.encode() if isinstance(value, str) else value)}"'
     return str(value)

@@ -1,6 +1,6 @@
-"""What a Protobuf message means, one message at a time: the judge of the fast decoder.
+"""The reference decoder of Protobuf: it reads messages one by one and defines what they mean.
 
-Google's library parses; this module says what its values are in columns.
+Google's library parses; this module converts its values to those of columns.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ReferenceDecoder:
         self._make = layout.make
         self._defaults = rules.read_default_values
 
-    def row(self, message: bytes) -> dict[str, Any]:
+    def read_row(self, message: bytes) -> dict[str, Any]:
         """The row of a message, its values as Arrow takes them.
 
         Raises:
@@ -62,66 +62,69 @@ class ReferenceDecoder:
         try:
             parsed: Any = self._make.FromString(message)
         except DecodeError as e:
-            raise BadMessageError(f"it is no such message: {e}") from e
+            raise BadMessageError(f"it is not such a message: {e}") from e
         if not parsed.IsInitialized():
             missing = ", ".join(parsed.FindInitializationErrors())
             raise BadMessageError(f"required fields are missing: {missing}")
-        return self._row(self._layout, parsed)
+        return self._read_row(self._layout, parsed)
 
-    def _row(self, layout: Layout, message: Message) -> dict[str, Any]:
-        return {m.name: self._value(m, message) for m in layout.members}
+    def _read_row(self, layout: Layout, message: Message) -> dict[str, Any]:
+        return {m.name: self._read_value(m, message) for m in layout.members}
 
-    def _value(self, member: Member, message: Message) -> Any:
+    def _read_value(self, member: Member, message: Message) -> Any:
+        """The value of a field, which may be repeated."""
         if member.shape == "one":
             if member.presence and not self._defaults and not message.HasField(member.name):
                 return None
-            return self._single(member, getattr(message, member.name))
+            return self._read_single(member, getattr(message, member.name))
         values = getattr(message, member.name)
         if not len(values) and not self._defaults:
             return None
         if member.shape == "array":
-            return [self._single(member, value) for value in values]
-        return self._entries(member, values)
+            return [self._read_single(member, value) for value in values]
+        return self._read_entries(member, values)
 
-    def _entries(self, member: Member, entries: Any) -> list[tuple[Any, Any]]:
+    def _read_entries(self, member: Member, entries: Any) -> list[tuple[Any, Any]]:
         """A map's entries; of equal keys the last counts, in the place of the first."""
         assert member.inside is not None
         key, value = member.inside.members
-        found: dict[Any, Any] = {}
+        pairs: dict[Any, Any] = {}
         for entry in entries:
-            shown = getattr(entry, value.name)
-            if value.closed and entry.HasField(value.name) and shown not in value.names:
+            value_read = getattr(entry, value.name)
+            if value.closed and entry.HasField(value.name) and value_read not in value.names:
                 continue  # such an entry counts as an unknown field
             if value.closed and not entry.HasField(value.name):
-                shown = next(iter(value.names))
-            found[self._single(key, getattr(entry, key.name))] = self._single(value, shown)
-        return list(found.items())
+                value_read = next(iter(value.names))
+            pairs[self._read_single(key, getattr(entry, key.name))] = self._read_single(value, value_read)
+        return list(pairs.items())
 
-    def _single(self, member: Member, value: Any) -> Any:
+    def _read_single(self, member: Member, value: Any) -> Any:
+        """One value of a field."""
         match member.form:
             case "scalar":
-                return _scalar(member.kind, value)
+                return _convert_scalar(member.kind, value)
             case "enum":
-                return _enum(member, value)
+                return _convert_enum(member, value)
             case "timestamp":
-                return instant(value.seconds, value.nanos)
+                return to_micros(value.seconds, value.nanos)
             case "json":
-                return _json(value)
+                return _to_json(value)
         assert member.inside is not None
         if member.form == "wrapper":
-            return self._single(member.inside.members[0], value.value)
-        return self._row(member.inside, value)
+            return self._read_single(member.inside.members[0], value.value)
+        return self._read_row(member.inside, value)
 
 
-def instant(seconds: int, nanos: int) -> int:
+def to_micros(seconds: int, nanos: int) -> int:
     """A Timestamp in microseconds, cut."""
-    made = seconds * 1_000_000 + nanos // 1000
-    if not 0 <= nanos < NANOS or not FIRST_INSTANT <= made <= LAST_INSTANT:
-        raise BadMessageError(f"the timestamp of {seconds} seconds and {nanos} nanoseconds is none")
-    return made
+    micros = seconds * 1_000_000 + nanos // 1000
+    if not 0 <= nanos < NANOS or not FIRST_INSTANT <= micros <= LAST_INSTANT:
+        raise BadMessageError(f"the timestamp of {seconds} seconds and {nanos} nanoseconds is out of range")
+    return micros
 
 
-def _scalar(kind: t.DataType, value: Any) -> Any:
+def _convert_scalar(kind: t.DataType, value: Any) -> Any:
+    """A scalar as the column has it; unsigned numbers become signed."""
     match kind:
         case t.Int() if value >= 1 << 31:
             return value - (1 << 32)  # unsigned numbers are signed in Java
@@ -130,12 +133,13 @@ def _scalar(kind: t.DataType, value: Any) -> Any:
         case t.Decimal():
             return Decimal(value)
         case t.Char() | t.VarChar() if isinstance(value, bytes):
-            return value.decode("utf-8", "replace")  # only proto2 allows other bytes in a text
+            return value.decode("utf-8", "replace")  # only proto2 allows other bytes in a string
         case _:
             return value
 
 
-def _enum(member: Member, number: int) -> str | int:
+def _convert_enum(member: Member, number: int) -> str | int:
+    """An enum value as its name or number."""
     known = member.names.get(number)
     if member.by_name:
         return UNRECOGNIZED if known is None else known
@@ -147,7 +151,7 @@ def _enum(member: Member, number: int) -> str | int:
     return number
 
 
-def _json(value: Message) -> str:
+def _to_json(value: Message) -> str:
     try:
         return json.dumps(json_format.MessageToDict(value), ensure_ascii=False, separators=(",", ":"))
     except (json_format.Error, ValueError, TypeError) as e:

@@ -1,4 +1,4 @@
-"""What a row is as a Protobuf message, one row at a time: the judge of the fast encoder."""
+"""The reference encoder of Protobuf: it writes rows one by one and defines what a row becomes."""
 
 from __future__ import annotations
 
@@ -40,81 +40,86 @@ class ReferenceEncoder:
         self._make = layout.make
         self._rules = rules
 
-    def message(self, row: dict[str, Any]) -> bytes:
+    def write_message(self, row: dict[str, Any]) -> bytes:
         """The message of a row, whose values are as Arrow gives them: instants as microseconds, maps as pairs.
 
         Raises:
             BadMessageError: The row cannot be written.
         """
-        made = self._make()
-        self._fill(self._layout, made, row)
+        built = self._make()
+        self._fill(self._layout, built, row)
         try:
-            return made.SerializeToString(deterministic=True)
+            return built.SerializeToString(deterministic=True)
         except EncodeError as e:
             raise BadMessageError(str(e)) from e
 
     def _fill(self, layout: Layout, message: Message, row: dict[str, Any]) -> None:
+        """Set the fields of a message from a row."""
         for member in layout.members:
             value = row[member.name]
             if value is None:
                 continue
             if member.shape == "one":
-                self._set(member, message, value)
+                self._set_value(member, message, value)
             elif member.shape == "array":
-                self._extend(member, getattr(message, member.name), value)
+                self._add_elements(member, getattr(message, member.name), value)
             else:
-                self._enter(member, getattr(message, member.name), value)
+                self._add_entries(member, getattr(message, member.name), value)
 
-    def _set(self, member: Member, message: Message, value: Any) -> None:
+    def _set_value(self, member: Member, message: Message, value: Any) -> None:
+        """Set a field to one value."""
         if member.inside is None:
-            setattr(message, member.name, self._scalar(member, value))
+            setattr(message, member.name, self._convert_scalar(member, value))
             return
         inner = getattr(message, member.name)
         inner.SetInParent()
-        self._inner(member, inner, value)
+        self._fill_message(member, inner, value)
 
-    def _extend(self, member: Member, target: Any, values: list[Any]) -> None:
+    def _add_elements(self, member: Member, target: Any, values: list[Any]) -> None:
+        """Add the elements of an array to a repeated field."""
         for value in values:
             if member.inside is None:
-                target.append(self._element(member, value))
+                target.append(self._convert_element(member, value))
             else:
                 inner = target.add()
                 if value is not None:
-                    self._inner(member, inner, value)
+                    self._fill_message(member, inner, value)
 
-    def _enter(self, member: Member, target: Any, pairs: list[tuple[Any, Any]]) -> None:
+    def _add_entries(self, member: Member, target: Any, pairs: list[tuple[Any, Any]]) -> None:
+        """Add the entries of a map."""
         assert member.inside is not None
         for pair in pairs:
             entry = target.add()
             for part, value in zip(member.inside.members, pair, strict=True):
                 if part.inside is None:
-                    setattr(entry, part.name, self._element(part, value))
+                    setattr(entry, part.name, self._convert_element(part, value))
                 else:
                     inner = getattr(entry, part.name)
                     inner.SetInParent()
                     if value is not None:
-                        self._inner(part, inner, value)
+                        self._fill_message(part, inner, value)
 
-    def _inner(self, member: Member, message: Any, value: Any) -> None:
+    def _fill_message(self, member: Member, message: Any, value: Any) -> None:
+        """Set a message inside another from a value."""
         assert member.inside is not None
         match member.form:
             case "timestamp":
                 message.seconds, micros = divmod(value, 1_000_000)
                 message.nanos = micros * 1000
             case "wrapper":
-                self._set(member.inside.members[0], message, value)
+                self._set_value(member.inside.members[0], message, value)
             case "json":
                 try:
                     json_format.Parse(value, message)
                 except json_format.ParseError as e:
-                    raise BadMessageError(f"{member.name}: {value!r} is no JSON for it: {e}") from e
+                    raise BadMessageError(f"{member.name}: {value!r} is not JSON for it: {e}") from e
             case _:
                 self._fill(member.inside, message, value)
 
-    def _element(self, member: Member, value: Any) -> Any:
+    def _convert_element(self, member: Member, value: Any) -> Any:
         """A value inside an ARRAY or a MAP, where there is no NULL."""
         if value is not None:
-            return self._scalar(member, value)
+            return self._convert_scalar(member, value)
         if member.form == "enum":
             return next(iter(member.names))
         match member.kind:
@@ -127,9 +132,10 @@ class ReferenceEncoder:
             case _:
                 return 0
 
-    def _scalar(self, member: Member, value: Any) -> Any:
+    def _convert_scalar(self, member: Member, value: Any) -> Any:
+        """A value as Protobuf takes it; raises an error where it is out of range."""
         if member.form == "enum":
-            return self._number(member, value)
+            return self._enum_number(member, value)
         if not is_unsigned(member):
             return value
         bits = 32 if member.field.cpp_type == member.field.CPPTYPE_UINT32 else 64
@@ -141,7 +147,8 @@ class ReferenceEncoder:
             return int(value)
         return value % (1 << bits)
 
-    def _number(self, member: Member, value: Any) -> int:
+    def _enum_number(self, member: Member, value: Any) -> int:
+        """The number of an enum value; an unknown one becomes the first, or raises an error."""
         if member.by_name:
             if value in member.numbers:
                 return member.numbers[value]

@@ -13,27 +13,27 @@ from google.protobuf.message import DecodeError
 from kdsl.registry.client import RegistryClient
 from kdsl.registry.errors import IncompatibleSchemaError
 from kdsl.registry.model import RegisteredSchema, SchemaReference
-from kdsl_formats.protobuf.confluent_frame import Path, places, places_in_text
+from kdsl_formats.protobuf.confluent_frame import Path, message_paths, message_paths_in_text
 from kdsl_formats.protobuf.proto_text import proto_text
-from kdsl_formats.protobuf.sources import Schema, SchemaError, compiled, schema_of
+from kdsl_formats.protobuf.sources import Schema, SchemaError, compile_files, schema_of
 
 PROTOBUF = "PROTOBUF"
 _WELL_KNOWN = ("google/protobuf/", "google/type/", "confluent/")
 _MAIN = "main.proto"
 
 
-def names_of(schema: RegisteredSchema) -> dict[Path, str]:
+def message_names(schema: RegisteredSchema) -> dict[Path, str]:
     """The full names of a registered schema's messages by their indexes.
 
     Raises:
-        SchemaError: It is no schema of Protobuf.
+        SchemaError: It is not a Protobuf schema.
     """
-    _check(schema)
+    _check_kind(schema)
     file = _descriptor(schema.text)
-    return places_in_text(schema.text) if file is None else {path: name for name, path in places(file)}
+    return message_paths_in_text(schema.text) if file is None else {path: name for name, path in message_paths(file)}
 
 
-def registered_schema(client: RegistryClient, schema: RegisteredSchema, name: str) -> Schema:
+def load_schema(client: RegistryClient, schema: RegisteredSchema, name: str) -> Schema:
     """A message of a registered schema.
 
     Args:
@@ -42,47 +42,51 @@ def registered_schema(client: RegistryClient, schema: RegisteredSchema, name: st
         name: The message's full name.
 
     Raises:
-        SchemaError: It is no schema of Protobuf, or there is no compiler.
-        RegistryError: What it imports cannot be had.
+        SchemaError: It is not a Protobuf schema, or there is no compiler.
+        RegistryError: What it imports cannot be fetched.
     """
-    return schema_of(name, registered_files(client, schema))
+    return schema_of(name, load_files(client, schema))
 
 
-def registered_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescriptorSet:
+def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescriptorSet:
     """The files of a registered schema, its own one last; with comments where it was registered as text.
 
     Raises:
-        SchemaError: It is no schema of Protobuf, or there is no compiler.
-        RegistryError: What it imports cannot be had.
+        SchemaError: It is not a Protobuf schema, or there is no compiler.
+        RegistryError: What it imports cannot be fetched.
     """
-    _check(schema)
+    _check_kind(schema)
     used = client.references(schema)
     main = _descriptor(schema.text)
     if main is not None:
         files = FileDescriptorSet()
-        for called, one in used.items():
-            made = _descriptor(one.text)
-            if made is None:
-                raise SchemaError(f"the schema imports {called!r}, which is registered as text", "register both alike")
-            made.name = called
-            files.file.append(made)
+        for imported_name, one in used.items():
+            descriptor = _descriptor(one.text)
+            if descriptor is None:
+                raise SchemaError(
+                    f"the schema imports {imported_name!r}, which is registered as text", "register both alike"
+                )
+            descriptor.name = imported_name
+            files.file.append(descriptor)
         files.file.append(main)
         return files
     with tempfile.TemporaryDirectory(prefix="kdsl-registry-") as folder:
-        texts = {called: one.text for called, one in used.items()}
+        texts = {imported_name: one.text for imported_name, one in used.items()}
         main_name = _MAIN if _MAIN not in texts else f"_{_MAIN}"
-        for called, text in {**texts, main_name: schema.text}.items():
-            place = PurePosixPath(called)
-            if place.is_absolute() or ".." in place.parts:
-                raise SchemaError(f"the schema imports {called!r}, which is no path of a file", "register it anew")
-            path = FilePath(folder, place)
+        for imported_name, text in {**texts, main_name: schema.text}.items():
+            import_path = PurePosixPath(imported_name)
+            if import_path.is_absolute() or ".." in import_path.parts:
+                raise SchemaError(
+                    f"the schema imports {imported_name!r}, which is not the path of a file", "register it anew"
+                )
+            path = FilePath(folder, import_path)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        return compiled([FilePath(folder, main_name)], [folder])
+        return compile_files([FilePath(folder, main_name)], [folder])
 
 
-def registered_id(client: RegistryClient, subject: str, schema: Schema, *, register: bool, normalize: bool) -> int:
-    """The id of a message's file under a subject; the files that it imports stand under their own names.
+def register_schema(client: RegistryClient, subject: str, schema: Schema, *, register: bool, normalize: bool) -> int:
+    """The id of a message's file under a subject; the files that it imports have their own names as subjects.
 
     Args:
         client: The registry.
@@ -97,10 +101,10 @@ def registered_id(client: RegistryClient, subject: str, schema: Schema, *, regis
         RegistryError: The registry does not answer, or refuses.
     """
     try:
-        made = registered_text(client, schema, register=register, normalize=normalize)
+        registered = file_to_register(client, schema, register=register, normalize=normalize)
         if register:
-            return client.register(subject, made, normalize=normalize)
-        return client.look_up(subject, made, normalize=normalize).id
+            return client.register(subject, registered, normalize=normalize)
+        return client.look_up(subject, registered, normalize=normalize).id
     except IncompatibleSchemaError as e:
         if not any(file.syntax == "editions" for file in FileDescriptorSet.FromString(schema.files).file):
             raise
@@ -110,32 +114,34 @@ def registered_id(client: RegistryClient, subject: str, schema: Schema, *, regis
         ) from None
 
 
-def registered_text(
+def file_to_register(
     client: RegistryClient, schema: Schema, *, register: bool = False, normalize: bool = False
 ) -> RegisteredSchema:
-    """The file of a message as it is registered, with the versions of the files that it imports; see `registered_id`.
+    """The file of a message as it is registered, with the versions of the files that it imports; see `register_schema`.
 
     Raises:
         RegistryError: As there, for the files that it imports.
     """
     *imported, main = FileDescriptorSet.FromString(schema.files).file
     known: dict[str, SchemaReference] = {}
-    for file in imported:  # each behind what it imports itself
+    for file in imported:  # each after what it imports itself
         if file.name.startswith(_WELL_KNOWN):
             continue
-        made = _text(file, known)
+        registered = _to_registered(file, known)
         if register:
-            client.register(file.name, made, normalize=normalize)
-        version = client.look_up(file.name, made, normalize=normalize).version
+            client.register(file.name, registered, normalize=normalize)
+        version = client.look_up(file.name, registered, normalize=normalize).version
         known[file.name] = SchemaReference(file.name, file.name, version)
-    return _text(main, known)
+    return _to_registered(main, known)
 
 
-def _text(file: FileDescriptorProto, known: dict[str, SchemaReference]) -> RegisteredSchema:
+def _to_registered(file: FileDescriptorProto, known: dict[str, SchemaReference]) -> RegisteredSchema:
+    """A file as it is registered."""
     return RegisteredSchema(proto_text(file), PROTOBUF, tuple(known[name] for name in file.dependency if name in known))
 
 
-def _check(schema: RegisteredSchema) -> None:
+def _check_kind(schema: RegisteredSchema) -> None:
+    """Raise an error for a schema of another language."""
     if schema.kind != PROTOBUF:
         raise SchemaError(
             f"it is a schema of the kind {schema.kind}, and not of Protobuf", "read it with its own format"
@@ -143,7 +149,7 @@ def _check(schema: RegisteredSchema) -> None:
 
 
 def _descriptor(text: str) -> FileDescriptorProto | None:
-    """The descriptor that a text is in base64; None where it is a ``.proto`` file."""
+    """The descriptor that a string is in base64; None where it is a ``.proto`` file."""
     try:
         return FileDescriptorProto.FromString(base64.b64decode("".join(text.split()), validate=True))
     except (binascii.Error, ValueError, DecodeError):

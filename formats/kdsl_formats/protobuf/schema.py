@@ -11,6 +11,8 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 
 from kdsl.types import model as t
+from kdsl.types.limits import MAX_DEPTH, MAX_TYPES
+from kdsl_formats.protobuf.sources import SchemaError
 
 TIMESTAMP = "google.protobuf.Timestamp"
 JSON_LIKE = frozenset({"google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue"})
@@ -54,8 +56,11 @@ def row_of(
             TIMESTAMP_LTZ(6), the wrappers (``StringValue``, …) are their values, ``Struct``, ``Value`` and
             ``ListValue`` are STRING with JSON. Otherwise each is a ROW of its fields, as Flink has it.
         nullable: Whether everything may be NULL, as in a Flink DDL without NOT NULL; keys of maps never are.
+
+    Raises:
+        SchemaError: The message has too many fields, or too deep ones (`kdsl.types.limits`).
     """
-    return _Rows(comments or {}, well_known=well_known, nullable=nullable).row(message, ())
+    return _RowTypes(comments or {}, well_known=well_known, nullable=nullable).row_type(message, ())
 
 
 def comments_of(files: FileDescriptorSet) -> dict[str, str]:
@@ -64,27 +69,40 @@ def comments_of(files: FileDescriptorSet) -> dict[str, str]:
     Args:
         files: Made with source information (``protoc --include_source_info``); without it nothing is found.
     """
-    found: dict[str, str] = {}
+    comments: dict[str, str] = {}
     for file in files.file:
-        places = {tuple(place.path): place for place in file.source_code_info.location}
-        for path, name in _names(file):
-            place = places.get(path)
-            text = "" if place is None else place.leading_comments or place.trailing_comments
+        locations = {tuple(location.path): location for location in file.source_code_info.location}
+        for path, name in _names_of(file):
+            location = locations.get(path)
+            text = "" if location is None else location.leading_comments or location.trailing_comments
             if lines := [line.strip().removeprefix("*").strip() for line in text.strip().splitlines()]:
-                found[name] = " ".join(line for line in lines if line)
-    return {name: text for name, text in found.items() if text}
+                comments[name] = " ".join(line for line in lines if line)
+    return {name: text for name, text in comments.items() if text}
 
 
-class _Rows:
+class _RowTypes:
     """Makes row types of messages."""
 
     def __init__(self, comments: Mapping[str, str], *, well_known: bool, nullable: bool) -> None:
         self._comments = comments
         self._well_known = well_known
         self._nullable = nullable
+        self._fields = 0
 
-    def row(self, message: Descriptor, outer: tuple[str, ...]) -> t.Row:
+    def row_type(self, message: Descriptor, outer: tuple[str, ...]) -> t.Row:
         inside = (*outer, message.full_name)
+        self._fields += len(message.fields)
+        if self._fields > MAX_TYPES:
+            raise SchemaError(
+                f"the message {inside[0]} has more than {MAX_TYPES:,} fields, where those of an inner message count "
+                "at each place that uses it",
+                "declare a table with the columns that are needed",
+            )
+        if len(inside) > MAX_DEPTH:
+            raise SchemaError(
+                f"the message {inside[0]} is nested more than {MAX_DEPTH} levels deep",
+                "declare a table with the columns that are needed",
+            )
         return t.Row(tuple(self._field(field, inside) for field in message.fields))
 
     def _field(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.Field:
@@ -94,14 +112,14 @@ class _Rows:
         if is_map(field):
             entry = field.message_type
             assert entry is not None
-            key, value = (self._single(entry.fields_by_name[name], outer) for name in ("key", "value"))
+            key, value = (self._value_type(entry.fields_by_name[name], outer) for name in ("key", "value"))
             return t.Map(key.as_nullable(False), value.as_nullable(self._nullable))
         if field.is_repeated:
-            return t.Array(self._single(field, outer).as_nullable(self._nullable))
+            return t.Array(self._value_type(field, outer).as_nullable(self._nullable))
         always = field.is_required or not field.has_presence
-        return self._single(field, outer).as_nullable(self._nullable or not always)
+        return self._value_type(field, outer).as_nullable(self._nullable or not always)
 
-    def _single(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.DataType:
+    def _value_type(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.DataType:
         if field.message_type is None:
             if field.cpp_type == _F.CPPTYPE_STRING:
                 return t.BYTES if field.type == _F.TYPE_BYTES else t.STRING
@@ -113,7 +131,7 @@ class _Rows:
             return WRAPPERS[name]
         if self._well_known and name in JSON_LIKE:
             return t.STRING
-        return t.BYTES if name in outer else self.row(field.message_type, outer)
+        return t.BYTES if name in outer else self.row_type(field.message_type, outer)
 
 
 def is_map(field: FieldDescriptor) -> bool:
@@ -124,28 +142,30 @@ def is_map(field: FieldDescriptor) -> bool:
 
 def enum_names(enum: EnumDescriptor) -> dict[int, str]:
     """The names of an enum's values by their numbers; of several names the first one."""
-    found: dict[int, str] = {}
+    names: dict[int, str] = {}
     for value in enum.values:
-        found.setdefault(value.number, value.name)
-    return found
+        names.setdefault(value.number, value.name)
+    return names
 
 
-def _names(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]]:
+def _names_of(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]]:
     """What a file declares: the path in its source information, and the full name."""
     prefix = f"{file.package}." if file.package else ""
     for i, message in enumerate(file.message_type):
-        yield from _inside(message, (4, i), prefix)
+        yield from _names_inside(message, (4, i), prefix)
     for i, enum in enumerate(file.enum_type):
         yield (5, i), prefix + enum.name
         yield from (((5, i, 2, n), prefix + value.name) for n, value in enumerate(enum.value))
 
 
-def _inside(message: DescriptorProto, path: tuple[int, ...], prefix: str) -> Iterator[tuple[tuple[int, ...], str]]:
+def _names_inside(
+    message: DescriptorProto, path: tuple[int, ...], prefix: str
+) -> Iterator[tuple[tuple[int, ...], str]]:
     name = prefix + message.name
     yield path, name
     yield from (((*path, 2, i), f"{name}.{field.name}") for i, field in enumerate(message.field))
     for i, nested in enumerate(message.nested_type):
-        yield from _inside(nested, (*path, 3, i), f"{name}.")
+        yield from _names_inside(nested, (*path, 3, i), f"{name}.")
     for i, enum in enumerate(message.enum_type):
         yield (*path, 4, i), f"{name}.{enum.name}"
         yield from (((*path, 4, i, 2, n), f"{name}.{value.name}") for n, value in enumerate(enum.value))

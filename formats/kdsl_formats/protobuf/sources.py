@@ -1,6 +1,6 @@
 """Where a message type comes from: a generated class, a descriptor set, a ``.proto`` file or its text.
 
-All of them end in a `Schema`: the message's name and the descriptors that it needs. That is what a plan holds, so that
+All of them become a `Schema`: the message's name and the descriptors that it needs. A plan contains the schema, and
 executors need neither the file nor the class.
 """
 
@@ -32,7 +32,7 @@ from kdsl_formats.protobuf.naming import java_names, message_names
 
 TEXT_NAME = "message.proto"
 _WELL_KNOWN = "google/protobuf/"
-_MANY = 20
+_MAX_LISTED = 20
 
 
 class SchemaError(KdslError):
@@ -55,7 +55,7 @@ class Schema:
 
     Attributes:
         name: The message's full name, as ``shop.Order``.
-        files: A serialised FileDescriptorSet: the message's file and those it imports, each behind what it imports;
+        files: A serialised FileDescriptorSet: the message's file and those it imports, each after what it imports;
             equal for equal ``.proto`` files.
     """
 
@@ -88,7 +88,7 @@ def schema_of_class(kind: Any) -> Schema:
     descriptor = getattr(kind, "DESCRIPTOR", None)
     if not isinstance(descriptor, Descriptor):
         raise SchemaError(
-            f"{kind!r} is no class of Protobuf messages", "give a class that protoc made, or a message's name"
+            f"{kind!r} is not a class of Protobuf messages", "pass a class that protoc made, or a message's name"
         )
     return schema_of(descriptor.full_name, _files_of(descriptor.file))
 
@@ -104,19 +104,21 @@ def schema_of(name: str, files: FileDescriptorSet) -> Schema:
     Raises:
         SchemaError: There is no such message, or the set lacks files.
     """
-    complete = _complete(files)
-    found = _find(name, complete.values())
-    owner = next(f.name for f in complete.values() if found in set(message_names(f)))
-    needed = FileDescriptorSet(file=[_bare(complete[n]) for n in _needed(owner, complete)])
-    schema = Schema(found, needed.SerializeToString(deterministic=True))
+    complete = _add_well_known(files)
+    message_name = _find_name(name, complete.values())
+    owner = next(f.name for f in complete.values() if message_name in set(message_names(f)))
+    needed = FileDescriptorSet(file=[_strip_file(complete[n]) for n in _with_imports(owner, complete)])
+    schema = Schema(message_name, needed.SerializeToString(deterministic=True))
     try:
         _ = schema.message
     except (TypeError, KeyError) as e:
-        raise SchemaError(f"the descriptors of the message {found!r} do not fit together: {e}", "make them anew") from e
+        raise SchemaError(
+            f"the descriptors of the message {message_name!r} do not fit together: {e}", "make them again"
+        ) from e
     return schema
 
 
-def importable(name: str) -> Schema | None:
+def import_schema(name: str) -> Schema | None:
     """The schema of a generated class by its name in Python: ``shop_pb2:Order`` or ``shop_pb2.Order``; None if none.
 
     Raises:
@@ -124,22 +126,22 @@ def importable(name: str) -> Schema | None:
     """
     module, colon, inside = name.partition(":")
     parts = name.split(".")
-    places = (
+    candidates = (
         [(module, inside.split("."))]
         if colon
         else [(".".join(parts[:i]), parts[i:]) for i in range(len(parts) - 1, 0, -1)]
     )
-    for place, names in places:
+    for module_name, names in candidates:
         try:
-            found: Any = importlib.import_module(place)
+            value: Any = importlib.import_module(module_name)
             for part in names:
-                found = getattr(found, part)
+                value = getattr(value, part)
         except (ImportError, AttributeError, ValueError, TypeError) as e:
             if colon:
-                raise SchemaError(f"{name!r} cannot be imported: {e}", "give the module and the class's name") from e
+                raise SchemaError(f"{name!r} cannot be imported: {e}", "write the module and the class's name") from e
             continue
-        if colon or isinstance(getattr(found, "DESCRIPTOR", None), Descriptor):
-            return schema_of_class(found)
+        if colon or isinstance(getattr(value, "DESCRIPTOR", None), Descriptor):
+            return schema_of_class(value)
     try:
         descriptor = descriptor_pool.Default().FindMessageTypeByName(name)
     except KeyError:
@@ -172,7 +174,7 @@ def read_set_text(text: str) -> FileDescriptorSet:
     try:
         return read_set(base64.b64decode(text, validate=True), "descriptor-set")
     except (binascii.Error, ValueError) as e:
-        raise SchemaError(f"descriptor-set is no base64: {e}", "give the base64 of a descriptor set") from e
+        raise SchemaError(f"descriptor-set is not base64: {e}", "write the base64 of a descriptor set") from e
 
 
 def read_file(path: str) -> bytes:
@@ -182,11 +184,11 @@ def read_file(path: str) -> bytes:
     except OSError as e:
         raise SchemaError(
             f"the file {path!r} cannot be read: {e.strerror or e}",
-            f"give a path that exists; it is looked up in {Path.cwd()}",
+            f"write a path that exists; it is relative to {Path.cwd()}",
         ) from e
 
 
-def compiled(files: Sequence[str | Path], folders: Sequence[str | Path] = ()) -> FileDescriptorSet:
+def compile_files(files: Sequence[str | Path], folders: Sequence[str | Path] = ()) -> FileDescriptorSet:
     """Compile ``.proto`` files, with the comments and with everything they import.
 
     Args:
@@ -214,18 +216,18 @@ def compiled(files: Sequence[str | Path], folders: Sequence[str | Path] = ()) ->
             lines = [line for line in done.stderr.splitlines() if "warning" not in line.lower()]
             raise SchemaError(
                 f"{listing([str(f) for f in files])} cannot be compiled: {' '.join(lines) or 'protoc failed'}",
-                "mend the file, or name the folders of its imports in proto-path",
+                "correct the file, or name the folders of its imports in proto-path",
             )
         return read_set(target.read_bytes(), "what protoc wrote")
 
 
-def compiled_text(text: str, folders: Sequence[str | Path] = ()) -> FileDescriptorSet:
-    """Compile the text of a ``.proto`` file (see `compiled`)."""
+def compile_text(text: str, folders: Sequence[str | Path] = ()) -> FileDescriptorSet:
+    """Compile the text of a ``.proto`` file (see `compile_files`)."""
     with tempfile.TemporaryDirectory(prefix="kdsl-proto-") as folder:
         path = Path(folder, TEXT_NAME)
         path.write_text(text, encoding="utf-8")
         try:
-            return compiled([path], folders)
+            return compile_files([path], folders)
         except SchemaError as e:
             raise SchemaError(
                 e.message.replace(f"{folder}{os.sep}", "").replace(repr(TEXT_NAME), "proto-text"), e.fix
@@ -241,35 +243,36 @@ def pool_of(files: FileDescriptorSet) -> descriptor_pool.DescriptorPool:
 
 
 def _compiler() -> list[str]:
+    """The command of protoc, or of grpcio-tools; raises an error where neither is installed."""
     if find_spec("grpc_tools") is not None:
         return [sys.executable, "-m", "grpc_tools.protoc"]
-    if (found := shutil.which("protoc")) is not None:
-        return [found]
+    if (protoc := shutil.which("protoc")) is not None:
+        return [protoc]
     raise SchemaError(
         "there is no compiler of .proto files here",
-        "install kdsl[protobuf] (grpcio-tools) or protoc, or give a class, or a descriptor-file made elsewhere",
+        "install kdsl[protobuf] (grpcio-tools) or protoc, or use a class, or a descriptor-file made elsewhere",
     )
 
 
 def _files_of(file: FileDescriptor) -> FileDescriptorSet:
     """A file of a pool and everything that it imports."""
-    found: dict[str, FileDescriptorProto] = {}
+    files: dict[str, FileDescriptorProto] = {}
 
     def add(one: FileDescriptor) -> None:
-        if one.name in found:
+        if one.name in files:
             return
         for needed in one.dependencies:
             add(needed)
-        found[one.name] = FileDescriptorProto.FromString(one.serialized_pb)
+        files[one.name] = FileDescriptorProto.FromString(one.serialized_pb)
 
     add(file)
-    return FileDescriptorSet(file=found.values())
+    return FileDescriptorSet(file=files.values())
 
 
-def _complete(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProto]:
+def _add_well_known(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProto]:
     """The files by name, with google's own that are missing."""
-    found = {file.name: file for file in files.file}
-    missing = {name for file in files.file for name in file.dependency if name not in found}
+    by_name = {file.name: file for file in files.file}
+    missing = {name for file in files.file for name in file.dependency if name not in by_name}
     while missing:
         name = min(missing)
         if not name.startswith(_WELL_KNOWN):
@@ -279,16 +282,17 @@ def _complete(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProto]:
             )
         module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
         try:
-            made: FileDescriptor = importlib.import_module(module).DESCRIPTOR
+            module_file: FileDescriptor = importlib.import_module(module).DESCRIPTOR
         except ImportError as e:
-            raise SchemaError(f"there is no {name!r}, which a file imports", "give proto-path its folder") from e
-        found[name] = FileDescriptorProto.FromString(made.serialized_pb)
-        missing |= set(found[name].dependency)
-        missing -= set(found)
-    return found
+            raise SchemaError(f"there is no {name!r}, which a file imports", "add its folder to proto-path") from e
+        by_name[name] = FileDescriptorProto.FromString(module_file.serialized_pb)
+        missing |= set(by_name[name].dependency)
+        missing -= set(by_name)
+    return by_name
 
 
-def _find(name: str, files: Iterable[FileDescriptorProto]) -> str:
+def _find_name(name: str, files: Iterable[FileDescriptorProto]) -> str:
+    """The full name of a message by a full name, a name in Java, or a bare name."""
     own = [f for f in files if not f.name.startswith(_WELL_KNOWN)] or list(files)
     names = [full for file in own for full in message_names(file)]
     every = {full for file in files for full in message_names(file)}
@@ -301,34 +305,34 @@ def _find(name: str, files: Iterable[FileDescriptorProto]) -> str:
     if len(bare) == 1:
         return bare[0]
     if bare:
-        raise SchemaError(f"several messages are called {name!r}: {listing(bare)}", "give the full name of one")
-    known = listing(names[:_MANY]) + (f" and {len(names) - _MANY} more" if len(names) > _MANY else "")
+        raise SchemaError(f"several messages are called {name!r}: {listing(bare)}", "write the full name of one")
+    known = listing(names[:_MAX_LISTED]) + (f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else "")
     by_bare = {full.rpartition(".")[2]: full for full in names}
     bare_name = name.replace("$", ".").rpartition(".")[2]
     close = nearest(name, names) or nearest(bare_name, by_bare)
     for one, full in by_bare.items():
         close = close.replace(repr(one), repr(full))
-    raise SchemaError(f"there is no message {name!r}{close}", f"give the name of one that is there: {known or 'none'}")
+    raise SchemaError(f"there is no message {name!r}{close}", f"write the name of one that exists: {known or 'none'}")
 
 
-def _needed(name: str, files: Mapping[str, FileDescriptorProto]) -> list[str]:
-    """A file's name behind those of all that it imports."""
-    found: dict[str, None] = {}
+def _with_imports(name: str, files: Mapping[str, FileDescriptorProto]) -> list[str]:
+    """A file's name after those of all that it imports."""
+    names: dict[str, None] = {}
 
     def add(one: str) -> None:
-        if one not in found:
+        if one not in names:
             for needed in files[one].dependency:
                 add(needed)
-            found[one] = None
+            names[one] = None
 
     add(name)
-    return list(found)
+    return list(names)
 
 
-def _bare(file: FileDescriptorProto) -> FileDescriptorProto:
+def _strip_file(file: FileDescriptorProto) -> FileDescriptorProto:
     """The file without what no message needs: comments and services."""
-    kept = FileDescriptorProto()
-    kept.CopyFrom(file)
+    bare_file = FileDescriptorProto()
+    bare_file.CopyFrom(file)
     for name in ("source_code_info", "service"):
-        kept.ClearField(name)
-    return kept
+        bare_file.ClearField(name)
+    return bare_file

@@ -1,7 +1,7 @@
 """Where the fields of many messages are: all messages are walked together, one field of all of them at a time.
 
 Writers put fields in the order of their numbers, so the lowest tag that any message is at is that of most; the others
-wait for theirs. A message that is not plain (a field twice, a group, a wrong wire type, cut off) is in doubt.
+wait for theirs. A message that is not plain (a field twice, a group, a wrong wire type, cut off) needs the fallback.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import attrs
 import numpy as np
 
 from kdsl_formats._columns.arrays import Longs, Mask, Words
-from kdsl_formats.protobuf.wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT, Source
+from kdsl_formats.protobuf.wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT, MessageBuffer
 
-FEW = 4  # messages that are left, below which the reference is quicker
+FALLBACK_LIMIT = 4  # messages that are left, below which the reference is quicker
 _END = np.int64(1) << 62
 _LARGEST_TAG = (1 << 32) - 1
 
 
 @attrs.frozen(eq=False)
-class Found:
+class FieldValues:
     """The values of a field in many messages.
 
     Attributes:
         owner: The message of each value; None is one of each message.
-        start: Where the values of numbers and of stretches begin.
-        end: The place behind the last byte.
+        start: Where the values of numbers and of spans begin.
+        end: The place after the last byte.
         numbers: The values of varints; None of other wire types.
-        packed: Whether each stretch holds numbers one behind the other.
+        packed: Whether each span holds numbers one after the other.
     """
 
     owner: Longs | None
@@ -39,7 +39,7 @@ class Found:
 
 
 @attrs.frozen
-class Wanted:
+class FieldFormat:
     """What is known of a field before it is met.
 
     Attributes:
@@ -54,72 +54,82 @@ class Wanted:
 
 
 def walk(
-    source: Source, start: Longs, end: Longs, wanted: Mapping[int, Wanted], *, few: int = FEW
-) -> tuple[dict[int, list[Found]], Mask]:
+    buffer: MessageBuffer,
+    start: Longs,
+    end: Longs,
+    formats: Mapping[int, FieldFormat],
+    *,
+    fallback_limit: int = FALLBACK_LIMIT,
+) -> tuple[dict[int, list[FieldValues]], Mask]:
     """Find the fields of messages.
 
     Args:
-        source: The bytes.
+        buffer: The bytes.
         start: Where each message begins.
-        end: The place behind the last byte of each.
-        wanted: The fields by their numbers; others are read over.
-        few: How many messages are not worth another step.
+        end: The place after the last byte of each.
+        formats: The fields by their numbers; others are skipped.
+        fallback_limit: When at most this many messages have fields left, they need the fallback.
 
     Returns:
-        What was found, by the numbers of fields, and which messages are in doubt (parts of them may be found, too).
+        What was found, by the numbers of fields, and which messages need the fallback (parts of them may be found,
+        too).
     """
-    return _Walk(source, start, end, wanted, few).run()
+    return _Walk(buffer, start, end, formats, fallback_limit).find_fields()
 
 
 class _Walk:
-    def __init__(self, source: Source, start: Longs, end: Longs, wanted: Mapping[int, Wanted], few: int) -> None:
-        self._source = source
-        self._wanted = wanted
-        self._few = few
+    def __init__(
+        self, buffer: MessageBuffer, start: Longs, end: Longs, formats: Mapping[int, FieldFormat], fallback_limit: int
+    ) -> None:
+        self._buffer = buffer
+        self._formats = formats
+        self._fallback_limit = fallback_limit
         self._cursor = start.copy()
         self._end = end
         self._doubts = np.zeros(len(start), dtype=bool)
         self._tags = np.full(len(start), _END)
         self._bodies = start.copy()  # where the value of the tag begins
-        self._found: dict[int, list[Found]] = {}
+        self._values: dict[int, list[FieldValues]] = {}
         self._seen: dict[int, Mask | None] = {}  # None: in all messages
         self._chosen: dict[int, Mask] = {}
 
-    def run(self) -> tuple[dict[int, list[Found]], Mask]:
+    def find_fields(self) -> tuple[dict[int, list[FieldValues]], Mask]:
+        """Read field after field until all messages end, or only a few are left."""
         if not len(self._cursor):
             return {}, self._doubts
-        self._next(None)
+        self._read_tags(None)
         while (tag := int(self._tags.min())) != _END:
-            here = self._tags == tag
-            which = None if here.all() else np.flatnonzero(here)
-            if which is not None and len(which) <= self._few and self._is_tail():
+            is_here = self._tags == tag
+            which = None if is_here.all() else np.flatnonzero(is_here)
+            if which is not None and len(which) <= self._fallback_limit and self._is_tail():
                 break
-            self._step(tag >> 3, tag & 7, which)
-        return self._found, self._doubts
+            self._read_field(tag >> 3, tag & 7, which)
+        return self._values, self._doubts
 
     def _is_tail(self) -> bool:
-        """Whether only few messages have any fields left; they become doubts."""
+        """Whether only few messages have any fields left; they become fallback values."""
         left = np.flatnonzero(self._tags != _END)
-        if len(left) > self._few:
+        if len(left) > self._fallback_limit:
             return False
         self._doubts[left] = True
         return True
 
-    def _step(self, number: int, wire: int, which: Longs | None) -> None:
-        known = self._wanted.get(number)
+    def _read_field(self, number: int, wire: int, which: Longs | None) -> None:
+        """Read the values of one field in the messages that are at it."""
+        format_ = self._formats.get(number)
         body = self._bodies if which is None else self._bodies[which]
         end = self._end if which is None else self._end[which]
         numbers: Words | None = None
         bad: Mask | None = None
         start = body
         if number == 0:
-            self._doubt(which, None)
+            self._mark_fallback(which, None)
             return
         if wire == VARINT:
-            numbers, size, bad = self._source.varints(body)
+            numbers, size, bad = self._buffer.varints(body)
             after = body + size
         elif wire == LENGTH:
-            lengths, size, bad = self._source.varints(body)
+            lengths, size, bad = self._buffer.varints(body)
             start = body + size
             large = lengths > np.uint64(0x7FFFFFFF)
             if large.any():
@@ -129,53 +139,54 @@ class _Walk:
         elif wire in (FIXED64, FIXED32):
             after = body + (8 if wire == FIXED64 else 4)
         else:
-            self._doubt(which, None)  # a group
+            self._mark_fallback(which, None)  # a group
             return
-        beyond = after > end
-        if beyond.any():
-            bad = beyond if bad is None else bad | beyond
+        beyond_end = after > end
+        if beyond_end.any():
+            bad = beyond_end if bad is None else bad | beyond_end
             after = np.minimum(after, end)
             start = np.minimum(start, end)
         if bad is not None:
-            self._doubt(which, bad)
-        if known is not None:
-            packed = known.repeated and wire == LENGTH and known.wire not in (LENGTH, GROUP)
-            if (wire == known.wire or packed) and (known.repeated or self._is_first(number, known, which)):
-                found = Found(which, start, after, numbers, packed)
-                self._found.setdefault(number, []).append(found)
-            elif wire != known.wire:
-                self._doubt(which, None)
+            self._mark_fallback(which, bad)
+        if format_ is not None:
+            packed = format_.repeated and wire == LENGTH and format_.wire not in (LENGTH, GROUP)
+            if (wire == format_.wire or packed) and (format_.repeated or self._note_seen(number, format_, which)):
+                values = FieldValues(which, start, after, numbers, packed)
+                self._values.setdefault(number, []).append(values)
+            elif wire != format_.wire:
+                self._mark_fallback(which, None)
                 return
         if which is None:
             self._cursor = after.copy()  # the found ends are not to move on with it
         else:
             self._cursor[which] = after
-        self._next(which)
+        self._read_tags(which)
 
-    def _is_first(self, number: int, known: Wanted, which: Longs | None) -> bool:
-        """Note that a field was met; messages in which it, or another of its oneof, was met before are in doubt."""
+    def _note_seen(self, number: int, format_: FieldFormat, which: Longs | None) -> bool:
+        """Note that a field was met; messages that had it, or another of its oneof, before need the fallback."""
         if number in self._seen:
-            self._doubt_seen(self._seen[number], which)
+            self._mark_seen(self._seen[number], which)
             before = self._seen[number]
             if before is None:
                 return False
         else:
             before = None
-        self._seen[number] = self._noted(before, which)
-        if known.oneof >= 0:
-            chosen = self._chosen.setdefault(known.oneof, np.zeros(len(self._cursor), dtype=bool))
-            self._doubt_seen(chosen.copy(), which)
+        self._seen[number] = self._add_seen(before, which)
+        if format_.oneof >= 0:
+            chosen = self._chosen.setdefault(format_.oneof, np.zeros(len(self._cursor), dtype=bool))
+            self._mark_seen(chosen.copy(), which)
             chosen[slice(None) if which is None else which] = True
         return True
 
-    def _noted(self, before: Mask | None, which: Longs | None) -> Mask | None:
+    def _add_seen(self, before: Mask | None, which: Longs | None) -> Mask | None:
         if which is None:
             return None
         noted = np.zeros(len(self._cursor), dtype=bool) if before is None else before
         noted[which] = True
         return noted
 
-    def _doubt_seen(self, seen: Mask | None, which: Longs | None) -> None:
+    def _mark_seen(self, seen: Mask | None, which: Longs | None) -> None:
+        """Leave messages that had a field before to the fallback."""
         if seen is None:
             self._doubts[slice(None) if which is None else which] = True
         elif which is None:
@@ -183,8 +194,8 @@ class _Walk:
         else:
             self._doubts[which] |= seen[which]
 
-    def _doubt(self, which: Longs | None, bad: Mask | None) -> None:
-        """Messages (of those some) are in doubt; without a mask all of them, which then are at their end."""
+    def _mark_fallback(self, which: Longs | None, bad: Mask | None) -> None:
+        """Messages (of those some) need the fallback; without a mask all of them, which then are at their end."""
         chosen = slice(None) if which is None else which
         if bad is None:
             self._doubts[chosen] = True
@@ -192,19 +203,19 @@ class _Walk:
         else:
             self._doubts[chosen] |= bad
 
-    def _next(self, which: Longs | None) -> None:
+    def _read_tags(self, which: Longs | None) -> None:
         """Read the tags at the cursors."""
         cursor = self._cursor if which is None else self._cursor[which]
         end = self._end if which is None else self._end[which]
-        numbers, size, _ = self._source.varints(cursor)
+        numbers, size, _ = self._buffer.varints(cursor)
         tags = numbers.astype(np.int64)
         done = cursor >= end
         if isinstance(size, np.ndarray):
-            odd = (numbers > _LARGEST_TAG) | (size > 4)
-            odd &= ~done
-            if odd.any():
-                done = done | odd
-                self._doubts[odd if which is None else which[odd]] = True
+            invalid = (numbers > _LARGEST_TAG) | (size > 4)
+            invalid &= ~done
+            if invalid.any():
+                done = done | invalid
+                self._doubts[invalid if which is None else which[invalid]] = True
         if done.any():
             tags[done] = _END
         if which is None:

@@ -1,4 +1,4 @@
-"""An Avro schema as a table: the columns that the format would derive, with names, docs, enums and defaults."""
+"""Converts an Avro schema to a table: the columns that the format derives, with names, docs, enums and defaults."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import Any
 
-from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Draft, Hint, Path, Symbol, within_reach
-from kdsl.declare.classes.values import BadValueError, to_arrow
+from kdsl.codegen.model import (
+    ITEMS,
+    STARTUP,
+    VALUES,
+    CodegenError,
+    Hint,
+    Path,
+    Symbol,
+    TableDraft,
+    catch_recursion,
+    check_members,
+)
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
+from kdsl.declare.dsl.values import BadValueError, to_arrow
 from kdsl.formats import Format
 from kdsl.types import model as t
 from kdsl_formats.avro import Avro
@@ -18,7 +29,7 @@ from kdsl_formats.avro.schemas import (
     MISSING as NO_DEFAULT,
     AvroTypeError,
     Json,
-    Member,
+    RecordField,
     Type,
     avro_schema,
     default_of,
@@ -29,77 +40,80 @@ from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
 
 _EPOCH = dt.datetime(1970, 1, 1)
-_SHOWN = 5
+_MAX_DIFFERENCES = 5
+_REGISTERED = (AvroConfluent, DebeziumAvroConfluent)
 _IMAGES = ("before", "after")
 
 
-@within_reach()
-def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format | None = None) -> Draft:
+@catch_recursion()
+def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format | None = None) -> TableDraft:
     """A table of the records of an Avro schema.
 
     An instant (``timestamp-millis``, …) is TIMESTAMP_LTZ, a wall-clock time (``local-timestamp-…``) TIMESTAMP: the
-    mapping of timestamps is not the legacy one, but for formats that have no other.
+    mapping of timestamps is not the legacy one, except for formats that have no other.
 
     Args:
         schema: The schema's JSON, a record.
-        topic: The topic; by default called as the record.
+        topic: The topic; by default the record's name.
         name: The table's name; by default the record's.
-        chosen: The format of the value; by default ``avro`` where that reads the bytes which the schema writes, else
+        chosen: The format of the value; by default ``avro`` if that can read messages of the schema, else
             ``avro-confluent``, whose messages name the schema that they were written with. With
             ``debezium-avro-confluent`` the schema is that of the envelope, and the columns are those of its rows.
 
     Raises:
-        CodegenError: The schema is none, no record, or no table can hold it, as one that contains itself.
+        CodegenError: The schema is invalid, is not a record, or cannot be converted, for example because it contains
+            itself.
     """
     try:
         kind = schema_type(schema)
         envelope = isinstance(chosen, DebeziumAvroConfluent)
-        differing = [] if envelope else _differing(kind, row_of(schema, legacy_timestamps=False))
-        if chosen is None and differing:
+        differences = [] if envelope else _schema_differences(kind, row_of(schema, legacy_timestamps=False))
+        if chosen is None and differences:
             chosen = AvroConfluent()
         legacy = chosen is not None and bool(getattr(chosen, "legacy_timestamps", True))
-        row = row_of(schema, legacy_timestamps=legacy)
+        row = row_of(schema, legacy_timestamps=legacy, connect=isinstance(chosen, _REGISTERED))
+        check_members(row)
     except AvroTypeError as e:
-        raise CodegenError(f"the Avro schema gives no table: {e}") from None
+        raise CodegenError(f"the Avro schema cannot be converted to a table: {e}") from None
     record = _record(kind)
     assert record is not None
     if envelope:
-        record, row = _image(record, row)
+        record, row = _row_record(record, row)
     notes = list(_notes(record, row, ()))
     columns = [
         ColumnDef(field.name, field.type, default=_default(member, field.type)[0], comment=field.comment or None)
         for member, field in zip(record.fields, row.fields, strict=True)
     ]
     chosen = chosen or Avro(legacy_timestamps=False, micros=_has_micros(row))
-    if differing:
-        more = f"; and {len(differing) - _SHOWN} more" if len(differing) > _SHOWN else ""
+    if differences:
+        more = f"; and {len(differences) - _MAX_DIFFERENCES} more" if len(differences) > _MAX_DIFFERENCES else ""
         notes.append(
-            "the format 'avro', which derives the schema from the columns, cannot read messages of this one: "
-            f"{'; '.join(differing[:_SHOWN])}{more}"
+            "the format 'avro', which derives the schema from the columns, cannot read messages of this schema: "
+            f"{'; '.join(differences[:_MAX_DIFFERENCES])}{more}"
         )
     notes += [f"{p.where.column or record.short}: {p.message}; {p.fix}" for p in chosen.check(row, "read")]
     table = TableDef(
         name or record.short,
         tuple(columns),
-        options=KafkaOptions(topic=(topic or record.short,)),
+        options=KafkaOptions(topic=(topic or record.short,), startup=STARTUP),
         value_format=chosen,
         comment=record.doc or None,
     )
-    return Draft(table, dict(_hints(record, (), row)), tuple(notes))
+    return TableDraft(table, dict(_hints(record, (), row)), tuple(notes))
 
 
-def holds_changes(schema: Json) -> bool:
+def is_envelope(schema: Json) -> bool:
     """Whether the records of a schema are Debezium's envelopes.
 
     Raises:
-        AvroTypeError: It is no Avro schema.
+        AvroTypeError: It is not an Avro schema.
     """
     record = _record(schema_type(schema))
     members = {} if record is None else {m.name: m.type for m in record.fields}
     return "op" in members and all(name in members and _record(members[name]) is not None for name in _IMAGES)
 
 
-def _image(envelope: Type, row: t.Row) -> tuple[Type, t.Row]:
+def _row_record(envelope: Type, row: t.Row) -> tuple[Type, t.Row]:
     """The record inside an envelope, and its columns."""
     kind = next(f.type for f in row.fields if f.name == _IMAGES[0])
     record = next((_record(m.type) for m in envelope.fields if m.name == _IMAGES[0]), None)
@@ -109,19 +123,18 @@ def _image(envelope: Type, row: t.Row) -> tuple[Type, t.Row]:
 
 
 def _record(kind: Type) -> Type | None:
-    """The record that a type is, or that stands in its union with null."""
-    found = [b for b in (kind.branches or (kind,)) if b.kind != "null"]
-    return found[0] if len(found) == 1 and found[0].kind == "record" else None
+    """A type if it is a record, or the record of its union with null; else None."""
+    branches = [b for b in (kind.branches or (kind,)) if b.kind != "null"]
+    return branches[0] if len(branches) == 1 and branches[0].kind == "record" else None
 
 
 def _hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]]:
     """The names and docs of the records and enums inside a type."""
     match kind.kind:
-        case "record":
-            assert isinstance(of, t.Row)
+        case "record" if isinstance(of, t.Row):
             if path:
-                made = ((m.name, _default(m, f.type)[0]) for m, f in zip(kind.fields, of.fields, strict=True))
-                defaults = {name: default for name, default in made if default is not MISSING}
+                pairs = ((m.name, _default(m, f.type)[0]) for m, f in zip(kind.fields, of.fields, strict=True))
+                defaults = {name: default for name, default in pairs if default is not MISSING}
                 yield path, Hint(kind.short, kind.doc or None, defaults=defaults)
             for member, field in zip(kind.fields, of.fields, strict=True):
                 yield from _hints(member.type, (*path, member.name), field.type)
@@ -143,13 +156,15 @@ def _hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]
 
 
 def _notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
-    """What a table does not say of a schema."""
-    place = ".".join(path) or kind.short
+    """Notes on what a table does not express of a schema."""
+    location = ".".join(path) or kind.short
     members = [b for b in kind.branches if b.kind != "null"]
     if len(members) == 1:
         yield from _notes(members[0], of, path)
+    elif kind.kind == "record" and isinstance(of, t.Decimal):
+        yield f"{location}: each value has its own scale, and is rounded to that of {of.spelling}"
     elif isinstance(of, t.Row) and members:
-        yield f"{place}: a union of several types is a row with a member for each, of which one has a value"
+        yield f"{location}: a union of several types is a row with a field for each type; one of them has a value"
         for branch, field in zip(members, of.fields, strict=True):
             yield from _notes(branch, field.type, path)
     elif kind.inner is not None:
@@ -157,35 +172,35 @@ def _notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
     elif isinstance(of, t.Row):
         for member, field in zip(kind.fields, of.fields, strict=True):
             inside = (*path, member.name)
-            if told := _default(member, field.type)[1]:
-                yield f"{'.'.join(inside)}: {told}"
+            if note := _default(member, field.type)[1]:
+                yield f"{'.'.join(inside)}: {note}"
             yield from _notes(member.type, field.type, inside)
 
 
-def _differing(kind: Type, of: t.DataType) -> list[str]:
-    """Where the bytes that a schema writes are not those of the schema that the columns give."""
+def _schema_differences(kind: Type, of: t.DataType) -> list[str]:
+    """Where a schema encodes messages differently from the schema that is derived from the columns."""
     try:
         derived = schema_type(avro_schema(of if isinstance(of, t.Row) else t.Row(()), legacy_timestamps=False))
     except AvroTypeError as e:
         return [str(e)]
-    return list(dict.fromkeys(_unlike(kind, derived, "")))
+    return list(dict.fromkeys(_differences(kind, derived, "")))
 
 
-def _unlike(kind: Type, derived: Type, path: str) -> Iterator[str]:
-    place = path or kind.short
+def _differences(kind: Type, derived: Type, path: str) -> Iterator[str]:
+    location = path or kind.short
     if kind.kind != derived.kind:
-        yield f"{place} is of the type {kind.kind}, which would be {derived.kind}"
+        yield f"{location} has the type {kind.kind}, but {derived.kind} would be derived"
     elif kind.kind == "union":
         if len(kind.branches) != len(derived.branches) or kind.branches[0].kind != derived.branches[0].kind:
-            yield f"{place} is a union of other types, or in another order"
+            yield f"{location} is a union with other types, or with another order"
             return
         for a, b in zip(kind.branches, derived.branches, strict=True):
-            yield from _unlike(a, b, path)
+            yield from _differences(a, b, path)
     elif kind.inner is not None:
-        yield from _unlike(kind.items, derived.items, f"{path}[]")
+        yield from _differences(kind.items, derived.items, f"{path}[]")
     else:
         for member, other in zip(kind.fields, derived.fields, strict=True):
-            yield from _unlike(member.type, other.type, f"{path}.{member.name}" if path else member.name)
+            yield from _differences(member.type, other.type, f"{path}.{member.name}" if path else member.name)
 
 
 def _has_micros(kind: t.DataType) -> bool:
@@ -193,25 +208,25 @@ def _has_micros(kind: t.DataType) -> bool:
     return fine or any(_has_micros(child) for child in t.children(kind))
 
 
-def _default(member: Member, kind: t.DataType) -> tuple[Any, str | None]:
-    """The default of a column or member, and what is to be told where it cannot be taken over."""
+def _default(member: RecordField, kind: t.DataType) -> tuple[Any, str | None]:
+    """The default of a column or field, and a note if it must be omitted."""
     if member.default is NO_DEFAULT:
         return MISSING, None
     try:
         value = default_of(member, kind)
-        _see_symbols(member.type, value)
-        made = _python(kind, value)
-        to_arrow(made, kind)
+        _check_symbols(member.type, value)
+        default = _to_python(kind, value)
+        to_arrow(default, kind)
     except (AvroTypeError, BadValueError, ValueError, TypeError, ArithmeticError, AttributeError):
-        return MISSING, f"the default {member.default!r} is not taken over"
-    return made, None
+        return MISSING, f"the default {member.default!r} was omitted"
+    return default, None
 
 
-def _see_symbols(kind: Type, value: Any) -> None:
-    """See that the texts of enums are their symbols.
+def _check_symbols(kind: Type, value: Any) -> None:
+    """Check that the values of enums are symbols of theirs.
 
     Raises:
-        ValueError: One is none.
+        ValueError: A value is not a symbol.
     """
     if value is None:
         return
@@ -219,26 +234,26 @@ def _see_symbols(kind: Type, value: Any) -> None:
         case "enum" if value not in kind.symbols:
             raise ValueError(value)
         case "union" if not isinstance(value, dict):
-            _see_symbols(kind.branches[0], value)
+            _check_symbols(kind.branches[0], value)
         case "array" | "map":
             for one in value:
-                _see_symbols(kind.items, one[1] if kind.kind == "map" else one)
+                _check_symbols(kind.items, one[1] if kind.kind == "map" else one)
         case "record":
             for member in kind.fields:
-                _see_symbols(member.type, value[member.name])
+                _check_symbols(member.type, value[member.name])
 
 
-def _python(kind: t.DataType, value: Any) -> Any:
-    """A value as the formats have it (times as numbers, maps as pairs), as Python has it."""
+def _to_python(kind: t.DataType, value: Any) -> Any:
+    """Convert a value from the form of the formats (times as numbers, maps as pairs) to Python's."""
     match kind:
         case _ if value is None:
             return None
         case t.Row(fields=fields):
-            return {f.name: _python(f.type, value[f.name]) for f in fields}
+            return {f.name: _to_python(f.type, value[f.name]) for f in fields}
         case t.Array(element=element):
-            return [_python(element, v) for v in value]
-        case t.Map(value=held):
-            return {k: _python(held, v) for k, v in value}
+            return [_to_python(element, v) for v in value]
+        case t.Map(value=value_type):
+            return {k: _to_python(value_type, v) for k, v in value}
         case t.Date():
             return (_EPOCH + dt.timedelta(days=value)).date()
         case t.Time():

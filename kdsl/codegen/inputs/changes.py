@@ -1,4 +1,4 @@
-"""Change data among JSON objects: which tool wrote it, and the rows inside."""
+"""Recognizes change data in JSON objects: the tool that wrote it, and the rows inside."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
 from kdsl_formats.cdc_json.dialects import Dialect
-from kdsl_formats.cdc_json.format import ChangeJson
+from kdsl_formats.cdc_json.formats import ChangeJson
 
 Object = dict[str, Any]
 _FORMATS: tuple[type[ChangeJson], ...] = (DebeziumJson, CanalJson, MaxwellJson, OggJson)
@@ -17,32 +17,30 @@ _NUMBERS: Mapping[int, Callable[[str], Any]] = {  # by the numbers of JDBC's typ
 }
 
 
-def change_data(objects: Sequence[Object]) -> tuple[ChangeJson, list[Object]] | None:
-    """The format of changes, and the rows that they hold.
+def detect_change_data(objects: Sequence[Object]) -> tuple[ChangeJson, list[Object]] | None:
+    """The format of change data, and the rows inside.
 
     Args:
         objects: The messages.
 
     Returns:
-        The format and the rows, before and after changes; None where some message is no change, or none has a row.
+        The format, and the rows before and after changes; None if a message is not a change, or none has a row.
     """
     payloads = [o["payload"] for o in objects if set(o) == {"schema", "payload"} and isinstance(o["payload"], dict)]
-    found: tuple[ChangeJson, list[Object]] | None = None
     if objects and len(payloads) == len(objects):
-        found = DebeziumJson(schema_include=True), _rows(DebeziumJson.dialect, payloads)
-    else:
-        made = ((cls(), _rows(cls.dialect, objects)) for cls in _FORMATS)
-        found = next(((chosen, rows) for chosen, rows in made if rows), None)
-    return found if found is not None and found[1] else None
+        rows = _rows(DebeziumJson.dialect, payloads)
+        return (DebeziumJson(schema_include=True), rows) if rows else None
+    candidates = ((cls(), _rows(cls.dialect, objects)) for cls in _FORMATS)
+    return next(((format_, rows) for format_, rows in candidates if rows), None)
 
 
 def _rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
-    """The rows of changes; none where one of them is of another dialect."""
+    """The rows of changes; empty if one of them is of another dialect."""
     known = {*dialect.inserts, dialect.update, dialect.delete}
     rows: list[Object] = []
     for change in changes:
         operation = change.get(dialect.operation)
-        if not isinstance(operation, str) or operation not in known | set(dialect.skipped):
+        if not isinstance(operation, str) or operation not in {*known, *dialect.skipped, dialect.truncate}:
             return []
         images = list(_images(dialect, change))
         if operation in known and not images:
@@ -57,29 +55,29 @@ def _images(dialect: Dialect, change: Object) -> Iterator[Object]:
         case "before and after":
             yield from (image for image in (first, second) if isinstance(image, dict))
         case "data and old":
-            yield from _changed(first, second)
+            yield from _row_and_old(first, second)
         case "lists of data and old" if isinstance(first, list):
             before = second if isinstance(second, list) else [None] * len(first)
             for row, old in zip(first, before, strict=False):
-                for image in _changed(row, old):
-                    yield _typed(image, change.get("sqlType"))
+                for image in _row_and_old(row, old):
+                    yield _parse_numbers(image, change.get("sqlType"))
 
 
-def _changed(row: Any, old: Any) -> Iterator[Object]:
-    """A row, and what it was before: the members that were others stand apart."""
+def _row_and_old(row: Any, old: Any) -> Iterator[Object]:
+    """A row, and the row before the change; only the fields that changed are in ``old``."""
     if isinstance(row, dict):
         yield row
         if isinstance(old, dict):
             yield {**row, **old}
 
 
-def _typed(row: Object, types: Any) -> Object:
-    """A row of Canal's, whose values are all texts, with numbers where the database has them."""
+def _parse_numbers(row: Object, types: Any) -> Object:
+    """A row of Canal, whose values are all strings, with numbers for the numeric columns of the database."""
     kinds = types if isinstance(types, dict) else {}
-    return {name: _number(value, kinds.get(name)) for name, value in row.items()}
+    return {name: _parse_number(value, kinds.get(name)) for name, value in row.items()}
 
 
-def _number(value: Any, kind: Any) -> Any:
+def _parse_number(value: Any, kind: Any) -> Any:
     read = _NUMBERS.get(kind) if isinstance(kind, int) else None
     if read is None or not isinstance(value, str):
         return value

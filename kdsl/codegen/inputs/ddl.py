@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kdsl.codegen.model import CodegenError, Draft
-from kdsl.declare.ddl.load import script_definitions
+from kdsl.codegen.model import CodegenError, TableDraft
+from kdsl.flink_sql.load import script_definitions
 
 
-def ddl_drafts(file: str, *, names: tuple[str, ...] = ()) -> list[Draft]:
+def ddl_drafts(file: str, *, names: tuple[str, ...] = ()) -> list[TableDraft]:
     """The tables that a script declares.
 
     Args:
@@ -16,15 +16,17 @@ def ddl_drafts(file: str, *, names: tuple[str, ...] = ()) -> list[Draft]:
         names: Which of them; all by default.
 
     Raises:
-        ResolveError: The script has mistakes; everything is told with line and column.
-        CodegenError: It declares no such table.
+        ResolveError: The script has mistakes, which are all reported with line and column.
+        CodegenError: The file does not exist, or declares no such table.
     """
     if not Path(file).is_file():
         raise CodegenError(f"there is no file {file!r}")
-    found = [d for d in script_definitions(Path(file)) if not names or d.name in names]
-    if not found:
-        raise CodegenError(f"{file!r} declares no table" + (f" of the name {', '.join(names)}" if names else ""))
+    definitions = [d for d in script_definitions(Path(file)) if not names or d.name in names]
+    if not definitions:
+        raise CodegenError(f"{file!r} declares no table" + (f" with the name {', '.join(names)}" if names else ""))
     return [
-        Draft(d, notes=tuple(f"{d.name}: {what} says nothing of a Kafka table, and is left out" for what in d.layout))
-        for d in found
+        TableDraft(
+            d, notes=tuple(f"{d.name}: {what} says nothing of a Kafka table, and is left out" for what in d.layout)
+        )
+        for d in definitions
     ]

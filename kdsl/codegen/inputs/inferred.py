@@ -1,4 +1,4 @@
-"""JSON values to one type that holds all of them: what a table of a topic's records is inferred from."""
+"""Infers one type for many JSON values: the types of a table that is generated from a topic's records."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _LONG = 1 << 63
 
 @attrs.frozen
 class Unknown(t.DataType):
-    """The type of what was always NULL, or of the elements of lists that were empty."""
+    """The type of values that are always NULL, or of the elements of empty lists."""
 
     name = "UNKNOWN"
 
 
-def inferred(values: Iterable[Any]) -> t.DataType:
+def infer_type(values: Iterable[Any]) -> t.DataType:
     """The type of some JSON values, widened until it holds all of them.
 
-    Whole numbers are BIGINT (beyond 64 bits DECIMAL(38, 0)), other numbers DOUBLE, objects ROW with the members in the
-    order in which they were seen; a member that some objects lack may be NULL. What has values of different kinds is
-    STRING, with the JSON as text.
+    Integers are BIGINT (beyond 64 bits DECIMAL(38, 0)), other numbers DOUBLE, objects ROW with the fields in the order
+    of their first occurrence; a field that some objects do not have is nullable. Values of different kinds are STRING,
+    with the JSON as a string.
     """
-    return settled(_joined(values))
+    return replace_unknown(_common_type(values))
 
 
-def _joined(values: Iterable[Any]) -> t.DataType:
-    nothing: t.DataType = Unknown(nullable=False)
-    return reduce(widened, map(type_of, values), nothing)
+def _common_type(values: Iterable[Any]) -> t.DataType:
+    initial: t.DataType = Unknown(nullable=False)
+    return reduce(widen, map(type_of, values), initial)
 
 
 def type_of(value: Any) -> t.DataType:
@@ -48,31 +48,31 @@ def type_of(value: Any) -> t.DataType:
         case float():
             return t.Double(nullable=False)
         case list():
-            return t.Array(_joined(value), nullable=False)
+            return t.Array(_common_type(value), nullable=False)
         case Mapping():
             return t.Row(tuple(t.Field(str(k), type_of(v)) for k, v in value.items()), nullable=False)
         case _:
             return t.STRING.as_nullable(False)
 
 
-def widened(a: t.DataType, b: t.DataType) -> t.DataType:
+def widen(a: t.DataType, b: t.DataType) -> t.DataType:
     """A type that holds the values of both."""
-    return _widened(a, b).as_nullable(a.nullable or b.nullable)
+    return _widen_non_null(a, b).as_nullable(a.nullable or b.nullable)
 
 
 _NUMBERS = (t.BigInt, t.Decimal, t.Double)
 
 
-def _widened(a: t.DataType, b: t.DataType) -> t.DataType:
+def _widen_non_null(a: t.DataType, b: t.DataType) -> t.DataType:
     match a, b:
         case Unknown(), _:
             return b
         case _, Unknown():
             return a
         case t.Array(element=c), t.Array(element=d):
-            return t.Array(widened(c, d))
+            return t.Array(widen(c, d))
         case t.Row(fields=c), t.Row(fields=d):
-            return _row(c, d)
+            return _widen_rows(c, d)
         case _ if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
             return max(a, b, key=lambda kind: _NUMBERS.index(type(kind)))
         case _ if type(a) is type(b):
@@ -81,26 +81,26 @@ def _widened(a: t.DataType, b: t.DataType) -> t.DataType:
             return t.STRING
 
 
-def _row(a: tuple[t.Field, ...], b: tuple[t.Field, ...]) -> t.Row:
+def _widen_rows(a: tuple[t.Field, ...], b: tuple[t.Field, ...]) -> t.Row:
     first, second = {f.name: f.type for f in a}, {f.name: f.type for f in b}
     fields = []
     for name in dict.fromkeys([*first, *second]):
         both = name in first and name in second
-        made = widened(first[name], second[name]) if both else first.get(name, second.get(name, t.STRING)).as_nullable()
-        fields.append(t.Field(name, made))
+        either = first.get(name, second.get(name, t.STRING)).as_nullable()
+        fields.append(t.Field(name, widen(first[name], second[name]) if both else either))
     return t.Row(tuple(fields))
 
 
-def settled(kind: t.DataType) -> t.DataType:
-    """The type without what is not known: that is STRING; an object that was always empty is a MAP of texts."""
+def replace_unknown(kind: t.DataType) -> t.DataType:
+    """The type with STRING for everything unknown; an object that was always empty is a MAP of strings."""
     match kind:
         case Unknown():
             return t.STRING
         case t.Array(element=element):
-            return t.Array(settled(element), nullable=kind.nullable)
+            return t.Array(replace_unknown(element), nullable=kind.nullable)
         case t.Row(fields=()):
             return t.Map(t.STRING.as_nullable(False), t.STRING, nullable=kind.nullable)
         case t.Row(fields=fields):
-            return t.Row(tuple(t.Field(f.name, settled(f.type)) for f in fields), nullable=kind.nullable)
+            return t.Row(tuple(t.Field(f.name, replace_unknown(f.type)) for f in fields), nullable=kind.nullable)
         case _:
             return kind

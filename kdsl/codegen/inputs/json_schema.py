@@ -1,14 +1,25 @@
-"""A JSON Schema as a table of the format ``json``."""
+"""Converts a JSON Schema to a table of the format ``json``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Draft, Hint, Path, Symbol, within_reach
-from kdsl.declare.classes.values import BadValueError, to_arrow
+from kdsl.codegen.model import (
+    ITEMS,
+    STARTUP,
+    VALUES,
+    CodegenError,
+    Hint,
+    MemberCounter,
+    Path,
+    Symbol,
+    TableDraft,
+    catch_recursion,
+)
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
+from kdsl.declare.dsl.values import BadValueError, to_arrow
 from kdsl.types import model as t
 from kdsl_formats.json import Json
 
@@ -20,7 +31,7 @@ _SCALARS: Mapping[str, t.DataType] = {
     "null": t.STRING,
 }
 _FORMATS: Mapping[str, t.DataType] = {"date": t.Date(), "date-time": t.TimestampLtz(6)}
-# What Confluent's Kafka Connect says of an integer or a number.
+# Confluent's Kafka Connect adds these types of integers and numbers.
 _CONNECT: Mapping[str, t.DataType] = {
     "int8": t.TinyInt(), "int16": t.SmallInt(), "int32": t.Int(), "int64": t.BigInt(), "float32": t.Float(),
     "float64": t.Double(), "bytes": t.BYTES,
@@ -28,28 +39,30 @@ _CONNECT: Mapping[str, t.DataType] = {
 _CHOICES = ("oneOf", "anyOf", "allOf")
 
 
-@within_reach()
+@catch_recursion()
 def json_schema_draft(
     schema: Mapping[str, Any], *, topic: str = "", name: str = "", others: Mapping[str, Any] | None = None
-) -> Draft:
+) -> TableDraft:
     """A table of the objects of a JSON Schema.
 
-    Members that are not required may be NULL. What has no one type (``oneOf`` of several, ``{}``) is a STRING with the
-    JSON as text.
+    Properties that are not required are nullable. A value without a single type (``oneOf`` of several, ``{}``) is a
+    STRING that contains JSON.
 
     Args:
         schema: The schema, of type object.
-        topic: The topic; by default called as the schema's title.
+        topic: The topic; by default the schema's title.
         name: The table's name; by default the schema's title.
-        others: The schemas that it refers to, by the names that it calls them.
+        others: The schemas that it references, by the names that it uses for them.
 
     Raises:
-        CodegenError: The schema is of no objects, or an object contains itself.
+        CodegenError: The schema does not describe objects, or an object contains itself.
     """
-    reader = _Reader({"": schema, **{called: _absolute(one, called) for called, one in (others or {}).items()}})
+    reader = _Reader(
+        {"": schema, **{called: _qualify_references(one, called) for called, one in (others or {}).items()}}
+    )
     row = reader.type(schema, (), ())
     if not isinstance(row, t.Row):
-        raise CodegenError(f"a table needs a JSON Schema of an object with properties, and this one is of {row}")
+        raise CodegenError(f"a table needs a JSON Schema of an object with properties, but this one describes {row}")
     title = str(schema.get("title") or schema.get("$id") or topic or "records").rpartition("/")[2]
     columns = [
         ColumnDef(f.name, f.type, default=reader.defaults.get(f.name, MISSING), comment=f.comment) for f in row.fields
@@ -58,17 +71,17 @@ def json_schema_draft(
     table = TableDef(
         name or title,
         tuple(columns),
-        options=KafkaOptions(topic=(topic or title,)),
+        options=KafkaOptions(topic=(topic or title,), startup=STARTUP),
         value_format=chosen,
-        comment=_text_of(schema, "description"),
+        comment=_string_of(schema, "description"),
     )
-    return Draft(table, reader.hints, tuple(reader.notes))
+    return TableDraft(table, reader.hints, tuple(reader.notes))
 
 
-def _text_of(schema: Any, name: str) -> str | None:
-    """What a schema says of itself, where that is a text."""
-    found = schema.get(name) if isinstance(schema, Mapping) else None
-    return found if isinstance(found, str) else None
+def _string_of(schema: Any, name: str) -> str | None:
+    """A keyword of a schema, if its value is a string."""
+    value = schema.get(name) if isinstance(schema, Mapping) else None
+    return value if isinstance(value, str) else None
 
 
 def _has_time(kind: t.DataType) -> bool:
@@ -79,29 +92,38 @@ class _Reader:
     def __init__(self, documents: Mapping[str, Any]) -> None:
         self.documents = documents
         self.hints: dict[Path, Hint] = {}
+        self._with_hints: set[Path] = set()  # the paths of types that contain hints
+        self._counter = MemberCounter()
         self.defaults: Mapping[str, Any] = {}  # of the columns
         self.notes: list[str] = []
 
     def type(self, schema: Any, path: Path, around: tuple[str, ...]) -> t.DataType:
-        """The column type of a schema; not null, but where the schema says so itself."""
+        """The column type of a schema; NOT NULL unless the schema itself allows null.
+
+        Args:
+            schema: The schema.
+            path: The path to the type.
+            around: The references through which it was reached.
+        """
+        self._counter.add(path)
         if not isinstance(schema, Mapping):
-            return self._text(path, "anything may stand there")
+            return self._json_string(path, "any value is allowed")
         reference = schema.get("$ref")
         if isinstance(reference, str):
             if reference in around:
-                raise CodegenError(f"{'.'.join(path)}: the schema {reference!r} contains itself, which no row can")
+                raise CodegenError(f"{'.'.join(path)}: the schema {reference!r} contains itself, but a row cannot")
             return self.type(self._find(reference, path), path, (*around, reference))
         kinds = schema.get("type")
-        several = [k for k in _listed(kinds) if isinstance(k, str)]
-        choices = _listed(schema.get("oneOf") or schema.get("anyOf"))
-        every = _listed(schema.get("allOf"))
+        several = [k for k in _as_list(kinds) if isinstance(k, str)]
+        choices = _as_list(schema.get("oneOf") or schema.get("anyOf"))
+        every = _as_list(schema.get("allOf"))
         if choices or len(every) == 1:
             choices = choices or every
             rest = [c for c in choices if not (isinstance(c, Mapping) and c.get("type") == "null")]
             if len(rest) == 1 and isinstance(rest[0], Mapping):
                 inner = {**rest[0], **{k: v for k, v in schema.items() if k not in (*_CHOICES, "default")}}
                 return self.type(inner, path, around).as_nullable(len(rest) < len(choices))
-            return self._text(path, "several types may stand there").as_nullable(len(rest) < len(choices))
+            return self._json_string(path, "several types are allowed").as_nullable(len(rest) < len(choices))
         null = "null" in several
         several = [k for k in several if k != "null"]
         if not several and "properties" in schema:
@@ -109,58 +131,63 @@ class _Reader:
         if not several and "enum" in schema:
             several = ["string"]
         if len(several) != 1:
-            return self._text(path, "no one type is said").as_nullable(null)
-        return self._one(schema, several[0], path, around).as_nullable(null)
+            return self._json_string(path, "there is no single type").as_nullable(null)
+        return self._single_type(schema, several[0], path, around).as_nullable(null)
 
-    def _one(self, schema: Mapping[str, Any], kind: str, path: Path, around: tuple[str, ...]) -> t.DataType:
+    def _single_type(self, schema: Mapping[str, Any], kind: str, path: Path, around: tuple[str, ...]) -> t.DataType:
         if kind == "object":
             return self._object(schema, path, around)
         if kind == "array":
             return t.Array(self.type(schema.get("items"), (*path, ITEMS), around), nullable=False)
         connect = schema.get("connect.type")
-        made = _CONNECT.get(connect) if isinstance(connect, str) else None
+        scalar = _CONNECT.get(connect) if isinstance(connect, str) else None
         if kind == "string":
-            made = made or _FORMATS.get(str(schema.get("format")))
-        made = made or _SCALARS.get(kind)
-        if made is None:
+            scalar = scalar or _FORMATS.get(str(schema.get("format")))
+        scalar = scalar or _SCALARS.get(kind)
+        if scalar is None:
             raise CodegenError(f"{'.'.join(path)}: there is no type {kind!r} in JSON Schema")
         values = schema.get("enum")
         values = values if isinstance(values, list) else []
-        if made == t.STRING and values and all(isinstance(v, str) for v in values if v is not None):
-            title = _text_of(schema, "title")
+        if scalar == t.STRING and values and all(isinstance(v, str) for v in values if v is not None):
+            title = _string_of(schema, "title")
             symbols = tuple(Symbol(v) for v in dict.fromkeys(values) if v is not None)
-            self.hints[path] = Hint(title or _last(path), _text_of(schema, "description") if title else None, symbols)
-            return made.as_nullable(None in values)
-        return made.as_nullable(False)
+            doc = _string_of(schema, "description") if title else None
+            self._hint(path, Hint(title or _last_name(path), doc, symbols))
+            return scalar.as_nullable(None in values)
+        return scalar.as_nullable(False)
 
     def _object(self, schema: Mapping[str, Any], path: Path, around: tuple[str, ...]) -> t.DataType:
         members, more = schema.get("properties"), schema.get("additionalProperties")
         if not isinstance(members, Mapping) or not members:
             value = self.type(more, (*path, VALUES), around) if isinstance(more, Mapping) else t.STRING
             return t.Map(t.STRING.as_nullable(False), value, nullable=False)
-        required = _listed(schema.get("required"))
+        required = _as_list(schema.get("required"))
         fields, defaults = [], {}
-        for name in sorted(members, key=lambda n: _place(members[n])):
+        for name in sorted(members, key=lambda n: _connect_index(members[n])):
             kind = self.type(members[name], (*path, name), around)
             kind = kind.as_nullable(kind.nullable or name not in required)
-            fields.append(t.Field(name, kind, _text_of(members[name], "description")))
+            fields.append(t.Field(name, kind, _string_of(members[name], "description")))
             if isinstance(members[name], Mapping) and "default" in members[name]:
                 default = members[name]["default"]
                 if self._holds((*path, name), kind, default):
                     defaults[name] = default
                 else:
-                    self.notes.append(f"{'.'.join((*path, name))}: the default {default!r} is not taken over")
+                    self.notes.append(f"{'.'.join((*path, name))}: the default {default!r} was omitted")
         if path:
-            title = _text_of(schema, "title") or _last(path)
-            self.hints[path] = Hint(title.rpartition(".")[2], _text_of(schema, "description"), defaults=defaults)
+            title = _string_of(schema, "title") or _last_name(path)
+            self._hint(path, Hint(title.rpartition(".")[2], _string_of(schema, "description"), defaults=defaults))
         else:
             self.defaults = defaults
         return t.Row(tuple(fields), nullable=False)
 
+    def _hint(self, path: Path, hint: Hint) -> None:
+        self.hints[path] = hint
+        self._with_hints.update(path[:i] for i in range(len(path)))
+
     def _holds(self, path: Path, kind: t.DataType, value: Any) -> bool:
-        """Whether a default can be written: a value of the type, without objects of the module's classes in it."""
+        """Whether a default can be written: a value of the type that contains no object of a generated class."""
         hint = self.hints.get(path)
-        if any(one[: len(path)] == path for one in self.hints if one != path) or (hint and not hint.symbols):
+        if path in self._with_hints or (hint and not hint.symbols):
             return value is None and kind.nullable
         if hint and value is not None and value not in [one.value for one in hint.symbols]:
             return False
@@ -173,39 +200,40 @@ class _Reader:
     def _find(self, reference: str, path: Path) -> Any:
         document, _, inside = reference.partition("#")
         steps = [step.replace("~1", "/").replace("~0", "~") for step in inside.strip("/").split("/") if step]
-        found = self.documents.get(document)
+        schema = self.documents.get(document)
         for step in steps:
-            found = found.get(step) if isinstance(found, Mapping) else None
-        if found is None:
-            known = "" if document in self.documents else "; only those of one file, or of a registry, are read"
+            schema = schema.get(step) if isinstance(schema, Mapping) else None
+        if schema is None:
+            known = "" if document in self.documents else "; references must be to the same file, or in a registry"
             raise CodegenError(f"{'.'.join(path)}: there is no schema {reference!r}{known}")
-        return found
+        return schema
 
-    def _text(self, path: Path, why: str) -> t.DataType:
-        self.notes.append(f"{'.'.join(path)}: {why}, so it is a STRING with the JSON as text")
+    def _json_string(self, path: Path, reason: str) -> t.DataType:
+        self.notes.append(f"{'.'.join(path)}: {reason}; it is a STRING that contains JSON")
         return t.STRING.as_nullable(False)
 
 
-def _absolute(schema: Any, name: str) -> Any:
-    """A schema whose references to itself name it."""
+def _qualify_references(schema: Any, name: str) -> Any:
+    """A schema whose references to itself contain its name."""
     if isinstance(schema, list):
-        return [_absolute(one, name) for one in schema]
+        return [_qualify_references(one, name) for one in schema]
     if not isinstance(schema, Mapping):
         return schema
-    made = {key: _absolute(one, name) for key, one in schema.items()}
-    reference = made.get("$ref")
-    return made | {"$ref": name + reference} if isinstance(reference, str) and reference.startswith("#") else made
+    qualified = {key: _qualify_references(one, name) for key, one in schema.items()}
+    reference = qualified.get("$ref")
+    is_local = isinstance(reference, str) and reference.startswith("#")
+    return qualified | {"$ref": f"{name}{reference}"} if is_local else qualified
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value] if isinstance(value, str) else []
 
 
-def _place(schema: Any) -> int:
-    """The place that Kafka Connect gives a member."""
-    found = schema.get("connect.index") if isinstance(schema, Mapping) else None
-    return found if isinstance(found, int) else 0
+def _connect_index(schema: Any) -> int:
+    """The position of a property in Kafka Connect's schema."""
+    index = schema.get("connect.index") if isinstance(schema, Mapping) else None
+    return index if isinstance(index, int) else 0
 
 
-def _last(path: Path) -> str:
+def _last_name(path: Path) -> str:
     return next((step for step in reversed(path) if step not in (ITEMS, VALUES)), "record")

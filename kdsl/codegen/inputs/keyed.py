@@ -1,4 +1,4 @@
-"""Columns of the message key and of the message value as those of one table."""
+"""Combines the columns of the message key and of the message value in one table."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kdsl.codegen.model import Hint, Path
+from kdsl.codegen.model import STARTUP, Hint, Path
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.formats import Format
 
 
 @attrs.frozen
-class Part:
+class MessageSide:
     """One side of the messages.
 
     Attributes:
@@ -27,35 +27,38 @@ class Part:
     hints: Mapping[Path, Hint] = attrs.field(factory=dict)
 
 
-def keyed_table(
-    name: str, topic: str, key: Part | None, value: Part, *, upserts: bool = False, comment: str | None = None
+def combine_sides(
+    name: str,
+    topic: str,
+    key: MessageSide | None,
+    value: MessageSide,
+    *,
+    upserts: bool = False,
+    comment: str | None = None,
 ) -> tuple[TableDef, dict[Path, Hint]]:
     """A table of messages, and what schemas say about the types inside it.
 
-    Key columns that the value has as well are one column; otherwise the key's are kept apart by a prefix.
+    Key columns that the value has as well are one column; otherwise the key's columns get a prefix.
 
     Args:
         name: The table's name.
         topic: The topic.
-        key: The message key, where it is read.
+        key: The message key; None if it is not read.
         value: The message value.
         upserts: Whether it is an upsert table, whose primary key is the message key.
-        comment: What the table means.
+        comment: The table's comment.
     """
-    kind = UpsertOptions if upserts else KafkaOptions
+    options = UpsertOptions(topic=(topic,)) if upserts else KafkaOptions(topic=(topic,), startup=STARTUP)
     hints = dict(value.hints)
     if key is None:
-        made = TableDef(
-            name, tuple(value.columns), options=kind(topic=(topic,)), value_format=value.format, comment=comment
-        )
-        return made, hints
+        table = TableDef(name, tuple(value.columns), options=options, value_format=value.format, comment=comment)
+        return table, hints
     own = [c.name for c in key.columns]
     if _same(key.columns, value.columns, loosely=upserts):
         columns = tuple(attrs.evolve(c, key=c.name in own and not upserts) for c in value.columns)
-        options = kind(topic=(topic,))
     else:
         prefix = "k_" if any(c.name.startswith("key_") for c in value.columns) else "key_"
-        options = kind(topic=(topic,), key_prefix=prefix, value_fields="EXCEPT_KEY")
+        options = attrs.evolve(options, key_prefix=prefix, value_fields="EXCEPT_KEY")  # type: ignore[misc]
         hints.update({(prefix + path[0], *path[1:]): hint for path, hint in key.hints.items()})
         columns = (*(attrs.evolve(c, name=prefix + c.name, key=not upserts) for c in key.columns), *value.columns)
         own = [prefix + each for each in own]

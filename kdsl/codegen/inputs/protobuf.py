@@ -1,11 +1,22 @@
-"""A Protobuf message type as a table: the columns that the format has, with names, comments and enums."""
+"""Converts a Protobuf message type to a table: the columns of the format, with names, comments and enums."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kdsl.codegen.model import ITEMS, VALUES, Beside, CodegenError, Draft, Hint, Path, Symbol
+from kdsl.codegen.model import (
+    ITEMS,
+    STARTUP,
+    VALUES,
+    CodegenError,
+    Hint,
+    Path,
+    RelativePath,
+    Symbol,
+    TableDraft,
+    check_members,
+)
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.errors import listing
@@ -18,7 +29,7 @@ if TYPE_CHECKING:
     from kdsl.registry import RegisteredSchema, RegistryClient
 
 
-def protobuf_file(
+def protobuf_draft(
     file: str,
     *,
     message: str = "",
@@ -26,86 +37,91 @@ def protobuf_file(
     topic: str = "",
     name: str = "",
     beside: str | None = None,
-) -> Draft:
+) -> TableDraft:
     """A table of a message of a ``.proto`` file.
 
     Args:
         file: The file.
-        message: The message's name; not needed where the file has one that no other one holds.
-        folders: Where imports are looked for.
-        topic: The topic; by default called as the message.
+        message: The message's name; not needed if exactly one message of the file is not used by another.
+        folders: The folders of imports.
+        topic: The topic; by default the message's name.
         name: The table's name; by default the message's.
-        beside: The folder of the module that is written: the paths in it are relative to it. Without one they stay as
-            they are given.
+        beside: The folder of the generated module, to which its paths are relative. Without it, paths are unchanged.
 
     Raises:
         CodegenError: The file cannot be compiled, or has no such message.
     """
     from kdsl_formats.protobuf.format import Protobuf
-    from kdsl_formats.protobuf.sources import SchemaError, compiled
+    from kdsl_formats.protobuf.sources import SchemaError, compile_files
 
     try:
-        files = compiled([file], folders)
+        files = compile_files([file], folders)
     except (SchemaError, OSError) as e:
         raise CodegenError(str(e)) from None
 
-    def chosen(full: str) -> Format:
-        place, *places = (one if beside is None else Beside.of(one, beside) for one in (file, *folders))
-        return Protobuf(message_class_name=full, proto_file=place, proto_path=tuple(places))
+    def make_format(full: str) -> Format:
+        path, *folder_paths = (one if beside is None else RelativePath.of(one, beside) for one in (file, *folders))
+        return Protobuf(message_class_name=full, proto_file=path, proto_path=tuple(folder_paths))
 
-    return _draft(files, message, chosen, topic, name)
+    return _draft(files, message, make_format, topic, name)
 
 
-def protobuf_registered(
+def draft_registered_protobuf(
     client: RegistryClient, schema: RegisteredSchema, url: str, *, message: str = "", topic: str = "", name: str = ""
-) -> Draft:
-    """A table of a message of a registered schema and what it imports; see `protobuf_file`.
+) -> TableDraft:
+    """A table of a message of a registered schema and what it imports; see `protobuf_draft`.
 
     Raises:
         CodegenError: The schema cannot be compiled, or has no such message.
-        RegistryError: What it imports cannot be had.
+        RegistryError: The registry does not have its imports, or does not answer.
     """
     from kdsl_formats.protobuf import ProtobufConfluent
-    from kdsl_formats.protobuf.registered import registered_files
+    from kdsl_formats.protobuf.registered import load_files
     from kdsl_formats.protobuf.sources import SchemaError
 
     try:
-        files = registered_files(client, schema)
+        files = load_files(client, schema)
     except SchemaError as e:
         raise CodegenError(str(e)) from None
     return _draft(files, message, lambda full: ProtobufConfluent(url=url, message_class_name=full), topic, name)
 
 
-def _draft(files: FileDescriptorSet, message: str, chosen: Callable[[str], Format], topic: str, name: str) -> Draft:
+def _draft(
+    files: FileDescriptorSet, message: str, make_format: Callable[[str], Format], topic: str, name: str
+) -> TableDraft:
     from kdsl_formats.protobuf.schema import comments_of, row_of
     from kdsl_formats.protobuf.sources import SchemaError, schema_of
 
     own = files.file[-1]
     prefix = f"{own.package}." if own.package else ""
-    there = [prefix + m.name for m in own.message_type]
-    if not there:
+    messages = [prefix + m.name for m in own.message_type]
+    if not messages:
         raise CodegenError("the file has no message")
     if not message:
         used = {f.type_name.lstrip(".") for m in own.message_type for f in m.field}
-        outer = [n for n in there if n not in used] or there
+        outer = [n for n in messages if n not in used] or messages
         if len(outer) != 1:
-            raise CodegenError(f"the file has the messages {listing(there)}; name one of them with --message")
+            raise CodegenError(f"the file has the messages {listing(messages)}; name one of them with --message")
         message = outer[0]
     try:
-        descriptor = schema_of(prefix + message if prefix + message in there else message, files).message
+        descriptor = schema_of(prefix + message if prefix + message in messages else message, files).message
     except SchemaError as e:
         raise CodegenError(str(e)) from None
     comments = comments_of(files)
-    row = row_of(descriptor, comments)
+    try:
+        row = row_of(descriptor, comments)
+    except SchemaError as e:
+        raise CodegenError(str(e)) from None
+    check_members(row)
     notes = list(_notes(descriptor))
     table = TableDef(
         name or descriptor.name,
         tuple(ColumnDef(f.name, f.type, comment=f.comment) for f in row.fields),
-        options=KafkaOptions(topic=(topic or descriptor.name,)),
-        value_format=chosen(descriptor.full_name),
+        options=KafkaOptions(topic=(topic or descriptor.name,), startup=STARTUP),
+        value_format=make_format(descriptor.full_name),
         comment=comments.get(descriptor.full_name),
     )
-    return Draft(table, dict(_hints(descriptor, (), row, comments)), tuple(notes))
+    return TableDraft(table, dict(_hints(descriptor, (), row, comments)), tuple(notes))
 
 
 def _notes(descriptor: Any) -> Iterator[str]:
@@ -125,7 +141,7 @@ def _hints(descriptor: Any, path: Path, row: t.Row, comments: Mapping[str, str])
             inside, kind = (*inside, ITEMS), kind.element
         if of.enum_type is not None and isinstance(kind, t.VarChar):
             enum = of.enum_type.full_name
-            scopes = (enum, enum.rpartition(".")[0])  # a value stands beside its enum
+            scopes = (enum, enum.rpartition(".")[0])  # a value is in the scope that contains its enum
             values = (
                 Symbol(v.name, next((c for s in scopes if (c := comments.get(f"{s}.{v.name}".lstrip(".")))), None))
                 for v in of.enum_type.values

@@ -1,4 +1,4 @@
-"""A subject of a schema registry as a table."""
+"""Converts a subject of a schema registry to a table."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import attrs
 
 from kdsl.cluster import Registry
-from kdsl.codegen.inputs.avro import avro_draft, holds_changes
+from kdsl.codegen.inputs.avro import avro_draft, is_envelope
 from kdsl.codegen.inputs.json_schema import json_schema_draft
-from kdsl.codegen.inputs.keyed import Part, keyed_table
-from kdsl.codegen.inputs.protobuf import protobuf_registered
-from kdsl.codegen.model import CodegenError, ConnectorName, Draft, within_reach
+from kdsl.codegen.inputs.keyed import MessageSide, combine_sides
+from kdsl.codegen.inputs.protobuf import draft_registered_protobuf
+from kdsl.codegen.model import CodegenError, ConnectorName, TableDraft, catch_recursion
 from kdsl.registry.client import RegistryClient, registry_client
 from kdsl.registry.errors import UnknownSubjectError
 from kdsl.registry.model import RegisteredSchema
@@ -34,91 +34,90 @@ def registry_draft(
     name: str = "",
     message: str = "",
     connector: ConnectorName = "kafka",
-) -> Draft:
+) -> TableDraft:
     """A table of a subject's schema.
 
     Args:
-        subject: The subject, as ``orders-value``.
-        registry: Where it is.
+        subject: The subject, such as ``orders-value``.
+        registry: The registry.
         version: The version; the latest by default.
         topic: The topic; by default the subject's name without ``-value`` or ``-key``.
         name: The table's name; by default that of the schema.
         message: For Protobuf: the message.
-        connector: ``upsert-kafka`` for an upsert table, whose key is the subject of the same topic that ends in
-            ``-key``.
+        connector: ``upsert-kafka`` for an upsert table, whose key has the topic's subject that ends in ``-key``.
 
     Raises:
-        CodegenError: The schema gives no table, or there is no schema of the key.
-        RegistryError: The registry does not have it, does not answer, or refuses.
+        CodegenError: The schema cannot be converted to a table, or the key has no schema.
+        RegistryError: The registry does not have the subject, does not answer, or denies access.
     """
     client = registry_client(registry)
-    found = (client.latest(subject) if version is None else client.version(subject, version)).schema
+    schema = (client.latest(subject) if version is None else client.version(subject, version)).schema
     topic = topic or subject.removesuffix("-value").removesuffix("-key")
-    draft = registered_draft(client, found, registry.url, topic=topic, name=name, message=message)
-    return draft if connector == "kafka" else _upserts(client, subject, draft, registry.url)
+    draft = draft_registered_schema(client, schema, registry.url, topic=topic, name=name, message=message)
+    return draft if connector == "kafka" else _upsert_draft(client, subject, draft, registry.url)
 
 
-def _upserts(client: RegistryClient, subject: str, draft: Draft, url: str) -> Draft:
+def _upsert_draft(client: RegistryClient, subject: str, draft: TableDraft, url: str) -> TableDraft:
     """The table of a value with the subject of its key: an upsert table."""
     table = draft.table
     if table.value_format is None or not table.value_format.insert_only:
-        raise CodegenError(f"{subject!r} holds changes by themselves, which are no upsert table")
+        raise CodegenError(f"{subject!r} contains change data, which cannot be an upsert table")
     key_subject = f"{subject.removesuffix('-value')}-key"
     if not subject.endswith("-value"):
-        raise CodegenError(f"{subject!r} does not end in '-value', so that nothing says what the subject of its key is")
+        raise CodegenError(f"{subject!r} does not end in '-value'; the subject of its key is unknown")
     try:
         schema = client.latest(key_subject).schema
     except UnknownSubjectError:
         raise CodegenError(
-            f"the registry has no subject {key_subject!r}, and an upsert table has a message key; where keys are not "
-            "registered, let `kdsl codegen topic` look at the records"
+            f"the registry has no subject {key_subject!r}, but an upsert table has a message key; if keys are not "
+            "registered, use `kdsl codegen topic`, which reads the records"
         ) from None
-    key = registered_draft(client, schema, url, topic=table.options.topic[0])
+    key = draft_registered_schema(client, schema, url, topic=table.options.topic[0])
     assert key.table.value_format is not None
-    made, hints = keyed_table(
+    combined, hints = combine_sides(
         table.name,
         table.options.topic[0],
-        Part(key.table.value_format, key.table.columns, key.hints),
-        Part(table.value_format, table.columns, draft.hints),
+        MessageSide(key.table.value_format, key.table.columns, key.hints),
+        MessageSide(table.value_format, table.columns, draft.hints),
         upserts=True,
         comment=table.comment,
     )
-    return Draft(made, hints, (*(f"key: {note}" for note in key.notes), *draft.notes))
+    return TableDraft(combined, hints, (*(f"key: {note}" for note in key.notes), *draft.notes))
 
 
-@within_reach()
-def registered_draft(
+@catch_recursion()
+def draft_registered_schema(
     client: RegistryClient, schema: RegisteredSchema, url: str, *, topic: str, name: str = "", message: str = ""
-) -> Draft:
-    """A table of a registered schema, and of those that it makes use of; see `registry_draft`.
+) -> TableDraft:
+    """A table of a registered schema and those that it references; see `registry_draft`.
 
-    Debezium's envelopes in Avro are a table of the rows inside them.
+    Debezium's envelopes in Avro become a table of the rows inside them.
     """
     match schema.kind:
         case "AVRO":
             try:
                 whole = whole_schema(client, schema)
-                changes = holds_changes(whole)
+                changes = is_envelope(whole)
             except AvroTypeError as e:
-                raise CodegenError(f"the Avro schema gives no table: {e}") from None
-            if changes:  # their records are called Value, whatever is in them
+                raise CodegenError(f"the Avro schema cannot be converted to a table: {e}") from None
+            if changes:  # their records are all named Value
                 return avro_draft(whole, topic=topic, name=name or topic, chosen=DebeziumAvroConfluent(url=url))
             return avro_draft(whole, topic=topic, name=name, chosen=AvroConfluent(url=url))
         case "PROTOBUF":
-            return protobuf_registered(client, schema, url, message=message, topic=topic, name=name)
+            return draft_registered_protobuf(client, schema, url, message=message, topic=topic, name=name)
         case "JSON":
-            others = {called: _json(one) for called, one in client.references(schema).items()}
-            draft = json_schema_draft(_json(schema), topic=topic, name=name, others=others)
+            others = {called: _parse_json(one) for called, one in client.references(schema).items()}
+            draft = json_schema_draft(_parse_json(schema), topic=topic, name=name, others=others)
             return attrs.evolve(draft, notes=(*draft.notes, _FRAMED))
         case other:
-            raise CodegenError(f"the subject's schema is of the kind {other!r}; there are AVRO, PROTOBUF and JSON")
+            raise CodegenError(f"the subject's schema has the type {other!r}; kdsl reads AVRO, PROTOBUF and JSON")
 
 
-def _json(schema: RegisteredSchema) -> dict[str, Any]:
+def _parse_json(schema: RegisteredSchema) -> dict[str, Any]:
     try:
-        found = json.loads(schema.text)
+        document = json.loads(schema.text)
     except ValueError as e:
-        raise CodegenError(f"the JSON Schema in the registry is no JSON: {e}") from None
-    if not isinstance(found, dict):
-        raise CodegenError("the JSON Schema in the registry is no object, so that it describes no table")
-    return found
+        raise CodegenError(f"the JSON Schema in the registry is not JSON: {e}") from None
+    if not isinstance(document, dict):
+        raise CodegenError("the JSON Schema in the registry is not an object, and does not describe a table")
+    return document

@@ -1,4 +1,4 @@
-"""The last records of a topic as a table: what they look like, key and value apart."""
+"""Infers a table from the last records of a topic, key and value separately."""
 
 from __future__ import annotations
 
@@ -13,34 +13,38 @@ import attrs
 import pyarrow as pa
 
 from kdsl.cluster import Cluster
-from kdsl.codegen.inputs.changes import change_data
-from kdsl.codegen.inputs.inferred import inferred
-from kdsl.codegen.inputs.keyed import Part, keyed_table
-from kdsl.codegen.inputs.registry import registered_draft
-from kdsl.codegen.model import CodegenError, ConnectorName, Draft, Hint, Path, TopicFormat
+from kdsl.codegen.inputs.changes import detect_change_data
+from kdsl.codegen.inputs.connect import describe_looks, extract_payloads, read_inline_schema
+from kdsl.codegen.inputs.inferred import infer_type
+from kdsl.codegen.inputs.keyed import MessageSide, combine_sides
+from kdsl.codegen.inputs.registry import draft_registered_schema
+from kdsl.codegen.model import CodegenError, ConnectorName, Hint, Path, TableDraft, TopicFormat
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.diagnostics.doctor.admin import NotAnsweredError
+from kdsl.diagnostics.doctor.java_admin import open_admin
+from kdsl.diagnostics.peek import last_records
 from kdsl.formats import Format
-from kdsl.inspect.doctor.admin import Admin, NotToldError
-from kdsl.inspect.peek import last_records
 from kdsl.plan.build import read_plan
 from kdsl.registry.client import registry_client
 from kdsl.registry.errors import UnknownSchemaError
 from kdsl.registry.model import RegisteredSchema
 from kdsl.resolve import resolve
 from kdsl.types import model as t
+from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.csv import Csv
 from kdsl_formats.json import Json
 from kdsl_formats.raw import Raw
 
 _REGISTERED = ("avro-confluent", "protobuf-confluent", "debezium-avro-confluent")
 _CHANGES = ("debezium-json", "canal-json", "maxwell-json", "ogg-json")
-_HEAD = 5  # a zero, and the four bytes of the schema's id
+_JSON_NULL = b"null"
+_HEAD = 5  # a zero byte, and the four bytes of the schema's id
 
 
 @attrs.frozen
-class Seen:
-    """What one side of the records looks like.
+class InferredSide:
+    """What was inferred about one side of the records.
 
     Attributes:
         format: The format that reads all of them.
@@ -63,191 +67,212 @@ def topic_draft(
     kind: TopicFormat | None = None,
     name: str = "",
     connector: ConnectorName | None = None,
-) -> Draft:
+) -> TableDraft:
     """A table of a topic, inferred from its last records.
 
-    JSON objects, changes in them (Debezium's, Canal's, Maxwell's, GoldenGate's), messages of a schema registry (where
-    the cluster has one) and texts are told by their bytes; CSV is only read where it is asked for, since any text is
-    CSV.
+    JSON objects, change data in them (Debezium's, Canal's, Maxwell's, GoldenGate's), messages of a schema registry (if
+    the cluster has one) and strings are recognized by their bytes; CSV is only read on request, because any string is
+    valid CSV.
 
     Args:
         topic: The topic.
-        cluster: Where it lives.
-        records: How many records are looked at.
-        kind: The format of the value, where it is known.
+        cluster: Its cluster.
+        records: The number of records to inspect.
+        kind: The format of the value; by default it is recognized.
         name: The table's name; by default the topic's.
-        connector: ``upsert-kafka`` for an upsert table; by default one where the topic is compacted and each record
+        connector: ``upsert-kafka`` for an upsert table; by default it is one if the topic is compacted and each record
             has a key.
 
     Raises:
-        CodegenError: The topic is empty, its values are not of the kind that was said, or records that should be
-            upserts have no key.
+        CodegenError: The topic is empty, its values do not have the named format, or records that should be upserts
+            have no key.
         KafkaReadError: The brokers cannot be reached, or the topic does not exist.
     """
-    found = _raw(topic, cluster, records)
-    if not found:
+    messages = _read_raw(topic, cluster, records)
+    if not messages:
         raise CodegenError(f"the topic {topic!r} has no records to infer a table from")
-    keys, values = ([record[n] for record in found] for n in ("key", "value"))
+    keys, values = ([message[side] for message in messages] for side in ("key", "value"))
     tombstones = sum(v is None for v in values)
-    value = seen([v for v in values if v is not None], cluster, kind, "value")
-    key = seen([k for k in keys if k is not None], cluster, None, "key") if any(k is not None for k in keys) else None
+    value = infer_side([v for v in values if v is not None], cluster, kind, "value")
+    if isinstance(value.format, Json) and value.format.null_is_tombstone:
+        tombstones += values.count(_JSON_NULL)
+    key = (
+        infer_side([k for k in keys if k is not None], cluster, None, "key")
+        if any(k is not None for k in keys)
+        else None
+    )
     changes = not value.format.insert_only
-    apart = changes and key is not None and [c.name for c in key.columns] == ["schema", "payload"]
-    notes = [f"inferred from the last {len(found)} records of the topic {topic!r}; others may look otherwise"]
-    if apart:
-        key = None
-        notes.append("the keys hold their schema beside them, which no format takes off, and are left out")
+    notes = [f"inferred from the last {len(messages)} records of the topic {topic!r}; other records may differ"]
     if key is not None and any(k is None for k in keys):
         notes.append(f"{sum(k is None for k in keys)} of them have no key")
-    upserts = _upserts(topic, cluster, connector, keys, key, value)
+    upserts = _check_upserts(topic, cluster, connector, keys, key, value)
     if upserts and connector is None:
-        notes.append("the topic is compacted, so its records are read as the rows that now hold, by their keys")
+        notes.append("the topic is compacted; therefore its records are read as upserts of the rows of their keys")
     if tombstones and not changes:
-        what = "which delete the rows of their keys" if upserts else "which a table that only inserts cannot say"
+        what = "which delete the rows of their keys" if upserts else "which a table that only inserts ignores"
         notes.append(f"{tombstones} of them have no value (tombstones), {what}")
-    of_key = None if key is None else Part(key.format, key.columns, key.hints)
-    of_value = Part(value.format, value.columns, value.hints)
-    table, hints = keyed_table(name or topic, topic, of_key, of_value, upserts=upserts)
+    of_key = None if key is None else MessageSide(key.format, key.columns, key.hints)
+    of_value = MessageSide(value.format, value.columns, value.hints)
+    table, hints = combine_sides(name or topic, topic, of_key, of_value, upserts=upserts)
     notes += [f"key: {n}" for n in key.notes] if key is not None else []
-    return Draft(table, hints, (*notes, *value.notes))
+    return TableDraft(table, hints, (*notes, *value.notes))
 
 
-def _upserts(
+def _check_upserts(
     topic: str,
     cluster: Cluster,
     connector: ConnectorName | None,
     keys: Sequence[bytes | None],
-    key: Seen | None,
-    value: Seen,
+    key: InferredSide | None,
+    value: InferredSide,
 ) -> bool:
     """Whether the records are the rows of an upsert table."""
     fits = key is not None and all(k is not None for k in keys) and value.format.insert_only
     if connector == "upsert-kafka" and not fits:
         if not value.format.insert_only:
-            reason = f"its values are changes by themselves, of the format {value.format.identifier!r}"
+            reason = f"its values are change data, of the format {value.format.identifier!r}"
         else:
             without = sum(k is None for k in keys)
-            reason = f"{without} of its last {len(keys)} records have no message key, which says what row they are"
-        raise CodegenError(f"the topic {topic!r} is no upsert table: {reason}")
+            reason = f"{without} of its last {len(keys)} records have no message key, which identifies the row"
+        raise CodegenError(f"the topic {topic!r} is not an upsert table: {reason}")
     if connector is None and fits:
-        return "compact" in _cleanup(topic, cluster)
+        return "compact" in _cleanup_policy(topic, cluster)
     return connector == "upsert-kafka"
 
 
-def _cleanup(topic: str, cluster: Cluster) -> str:
-    """How the topic is cleaned up; empty where the brokers do not tell."""
+def _cleanup_policy(topic: str, cluster: Cluster) -> str:
+    """The topic's ``cleanup.policy``; empty if the user may not read it."""
     try:
-        return Admin(cluster).topic_settings(topic).get("cleanup.policy", "")
-    except NotToldError:
+        return open_admin(cluster, "codegen").topic_settings(topic).get("cleanup.policy", "")
+    except NotAnsweredError:
         return ""
 
 
-def _raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
-    """Key and value of the last records, as their bytes."""
+def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
+    """The bytes of key and value of the last records."""
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
     options = KafkaOptions(topic=(topic,), startup="earliest-offset")
     plan = read_plan(resolve(TableDef(topic, (key, value), options=options), "read"))
-    found: list[dict[str, Any]] = last_records(plan, cluster, records).to_pylist()
-    return found
+    rows: list[dict[str, Any]] = last_records(plan, cluster, records).to_pylist()
+    return rows
 
 
-def seen(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> Seen:
-    """What the bytes of one side look like.
+def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> InferredSide:
+    """Infer format and columns from the bytes of one side.
+
+    Args:
+        messages: The bytes.
+        cluster: The cluster of the topic.
+        kind: The format that the user names, or None.
+        side: ``key`` or ``value``, for messages.
 
     Raises:
-        CodegenError: They are not of the kind that was said.
+        CodegenError: The bytes do not have the named format.
     """
     if kind in _REGISTERED:
-        return _registered(messages, cluster, kind, side)
-    if kind is None and cluster.registry and messages and all(map(_framed, messages)):
+        return _infer_registered(messages, cluster, kind, side)
+    if kind is None and cluster.registry and messages and all(map(_has_frame, messages)):
         try:
-            return _registered(messages, cluster, kind, side)
-        except UnknownSchemaError as e:  # numbers begin with zeros, too
-            found = _unframed(messages, kind, side)
-            return attrs.evolve(found, notes=(*found.notes, f"they may name schemas, but {e}"))
-    return _unframed(messages, kind, side)
+            return _infer_registered(messages, cluster, kind, side)
+        except UnknownSchemaError as e:  # binary numbers begin with zeros, too
+            inferred = _infer_unframed(messages, kind, side)
+            return attrs.evolve(inferred, notes=(*inferred.notes, f"they may name schemas, but {e}"))
+    return _infer_unframed(messages, kind, side)
 
 
-def _unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: str) -> Seen:
-    """What bytes look like that name no schema; see `seen`."""
+def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: str) -> InferredSide:
+    """Infer from bytes that name no schema; see `infer_side`."""
     if kind == "csv":
-        return _csv([_text(m, "csv") for m in messages])
+        return _infer_csv([_decode(m, "csv") for m in messages])
     if kind == "raw" or not messages:
-        return _plain(messages, side)
-    found = [_object(m) for m in messages]
-    objects = [o for o in found if o is not None]
-    if len(objects) < len(found):
+        return _infer_raw(messages, side)
+    if kind in (None, "json") and 0 < messages.count(_JSON_NULL) < len(messages):
+        others = _infer_unframed([m for m in messages if m != _JSON_NULL], kind, side)
+        if isinstance(others.format, Json):
+            return attrs.evolve(others, format=attrs.evolve(others.format, null_is_tombstone=True))  # type: ignore[misc]
+    parsed = [_parse_object(m) for m in messages]
+    objects = [o for o in parsed if o is not None]
+    if len(objects) < len(parsed):
         if kind is None:
-            return _plain(messages, side)
-        shown = messages[found.index(None)][:32].hex(" ")
-        raise CodegenError(f"{len(found) - len(objects)} of {len(found)} {side}s are no JSON objects: {shown}")
-    changes = change_data(objects) if side == "value" and kind != "json" else None
+            return _infer_raw(messages, side)
+        example = messages[parsed.index(None)][:32].hex(" ")
+        raise CodegenError(f"{len(parsed) - len(objects)} of {len(parsed)} {side}s are not JSON objects: {example}")
+    changes = detect_change_data(objects) if side == "value" and kind != "json" else None
     if kind in _CHANGES and (changes is None or changes[0].identifier != kind):
-        as_what = "" if changes is None else f", but of {changes[0].identifier!r}"
-        raise CodegenError(f"the {side}s are no changes of the format {kind!r}{as_what}")
-    return _json(objects, Json()) if changes is None else _json(changes[1], changes[0])
+        actual = "" if changes is None else f", but of {changes[0].identifier!r}"
+        raise CodegenError(f"the {side}s are not changes of the format {kind!r}{actual}")
+    chosen, rows = (Json(), objects) if changes is None else changes
+    if isinstance(chosen, Json | DebeziumJson):
+        inline = read_inline_schema(objects, changes=changes is not None)
+        if inline is not None:
+            return InferredSide(inline.format, inline.columns, notes=inline.notes)
+    inner = extract_payloads(objects) if changes is None else None
+    return _infer_json(rows, chosen) if inner is None else _infer_json(inner, Json(schema_include=True))
 
 
-def _framed(message: bytes) -> bool:
+def _has_frame(message: bytes) -> bool:
     return len(message) > _HEAD and message[0] == 0
 
 
-def _registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> Seen:
+def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> InferredSide:
     if cluster.registry is None:
-        raise CodegenError(f"{kind} needs the schema registry; give it with --registry")
+        raise CodegenError(f"{kind} needs the schema registry; name it with --registry")
     client = registry_client(cluster.registry)
-    ids = sorted({_id(m) for m in messages if _framed(m)})
+    ids = sorted({_schema_id(m) for m in messages if _has_frame(m)})
     if not ids:
-        raise CodegenError(f"no {side} begins with a zero and the id of a schema, so they are no {kind}")
+        raise CodegenError(f"no {side} begins with a zero byte and the id of a schema; they are not {kind}")
     schema = client.schema(ids[-1])
     notes, name = [], ""
     if schema.kind == "PROTOBUF":
-        name, *others = _names(schema, [m[_HEAD:] for m in messages if _framed(m) and _id(m) == ids[-1]])
+        name, *others = _message_names(
+            schema, [m[_HEAD:] for m in messages if _has_frame(m) and _schema_id(m) == ids[-1]]
+        )
         if others:
-            notes.append(f"the messages {', '.join(others)} were met, too; the table is that of {name}")
-    draft = registered_draft(client, schema, cluster.registry.url, topic="x", message=name)
+            notes.append(f"there are also the messages {', '.join(others)}; the table is that of {name}")
+    draft = draft_registered_schema(client, schema, cluster.registry.url, topic="x", message=name)
     assert draft.table.value_format is not None
     if kind is not None and draft.table.value_format.identifier != kind:
         raise CodegenError(f"the {side}s are of the format {draft.table.value_format.identifier!r}, and not {kind!r}")
     if len(ids) > 1:
-        notes.append(f"{len(ids)} schemas were met, the ids {', '.join(map(str, ids))}; the table is that of the last")
-    return Seen(draft.table.value_format, draft.table.columns, draft.hints, (*draft.notes, *notes))
+        notes.append(f"the records have {len(ids)} schemas, the ids {', '.join(map(str, ids))}; the table has the last")
+    return InferredSide(draft.table.value_format, draft.table.columns, draft.hints, (*draft.notes, *notes))
 
 
-def _id(message: bytes) -> int:
+def _schema_id(message: bytes) -> int:
     return int.from_bytes(message[1:_HEAD], "big")
 
 
-def _names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[str]:
-    """The names of the Protobuf messages that bodies say they are, the most frequent one first."""
-    from kdsl_formats.protobuf.confluent_frame import without_indexes
-    from kdsl_formats.protobuf.registered import names_of
+def _message_names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[str]:
+    """The names of the Protobuf messages that bodies name by their indexes, the most frequent one first."""
+    from kdsl_formats.protobuf.confluent_frame import split_indexes
+    from kdsl_formats.protobuf.registered import message_names
 
-    known = names_of(schema)
-    framed, _ = without_indexes(pa.array(bodies, pa.binary()))
-    found = [known[one.path] for one in sorted(framed, key=lambda one: -len(one.places)) if one.path in known]
-    if not found:
-        raise CodegenError(f"no message is one of those of its schema in the registry: {', '.join(known.values())}")
-    return found
+    known = message_names(schema)
+    framed, _ = split_indexes(pa.array(bodies, pa.binary()))
+    names = [known[one.path] for one in sorted(framed, key=lambda one: -len(one.indexes)) if one.path in known]
+    if not names:
+        raise CodegenError(f"the records contain none of the messages of their schema: {', '.join(known.values())}")
+    return names
 
 
-def _object(message: bytes) -> dict[str, Any] | None:
+def _parse_object(message: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(message)
+        value = json.loads(message)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and found else None
+    return value if isinstance(value, dict) and value else None
 
 
-def _json(objects: Sequence[dict[str, Any]], chosen: Format) -> Seen:
-    row = inferred(objects)
+def _infer_json(objects: Sequence[Mapping[str, Any]], chosen: Format) -> InferredSide:
+    row = infer_type(objects)
     assert isinstance(row, t.Row)
-    return Seen(chosen, tuple(ColumnDef(f.name, f.type) for f in row.fields))
+    notes = tuple(describe_looks(objects, row)) if isinstance(chosen, Json | DebeziumJson) else ()
+    return InferredSide(chosen, tuple(ColumnDef(f.name, f.type) for f in row.fields), notes=notes)
 
 
-def _csv(lines: Sequence[str]) -> Seen:
-    """Rows of CSV; the delimiter is the one of a few that cuts all lines into the same number of values."""
+def _infer_csv(lines: Sequence[str]) -> InferredSide:
+    """Infer from rows of CSV; the delimiter is the first one that splits all lines into the same number of values."""
     for delimiter in (",", ";", "\t", "|"):
         rows = [next(csv.reader(io.StringIO(line), delimiter=delimiter), []) for line in lines]
         if len({len(r) for r in rows}) == 1 and len(rows[0]) > 1:
@@ -256,13 +281,13 @@ def _csv(lines: Sequence[str]) -> Seen:
         delimiter, rows = ",", [[line] for line in lines]
     columns = []
     for i, values in enumerate(zip(*rows, strict=True)):
-        kind = inferred(None if not v else _number(v) for v in values)
+        kind = infer_type(None if not v else _parse_scalar(v) for v in values)
         columns.append(ColumnDef(f"column_{i}", kind))
     chosen = Csv() if delimiter == "," else Csv(field_delimiter=delimiter)
-    return Seen(chosen, tuple(columns), notes=("CSV has no names of columns; they are numbered",))
+    return InferredSide(chosen, tuple(columns), notes=("CSV has no column names; the columns are numbered",))
 
 
-def _number(text: str) -> Any:
+def _parse_scalar(text: str) -> Any:
     for read in (int, float):
         try:
             return read(text)
@@ -271,16 +296,16 @@ def _number(text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _text(message: bytes, kind: str) -> str:
+def _decode(message: bytes, kind: str) -> str:
     try:
         return message.decode()
     except UnicodeDecodeError:
-        raise CodegenError(f"a value is no UTF-8, so it is no {kind}: {message[:32].hex(' ')}") from None
+        raise CodegenError(f"a value is not UTF-8, and therefore not {kind}: {message[:32].hex(' ')}") from None
 
 
-def _plain(messages: Sequence[bytes], side: str) -> Seen:
+def _infer_raw(messages: Sequence[bytes], side: str) -> InferredSide:
     kind: t.DataType = t.BYTES
     with suppress(UnicodeDecodeError):
         if not any("\0" in message.decode() for message in messages):
             kind = t.STRING
-    return Seen(Raw(), (ColumnDef(side, kind),))
+    return InferredSide(Raw(), (ColumnDef(side, kind),))

@@ -1,7 +1,8 @@
-"""Topics told by their ids, for queries that read through Spark's Kafka source, whose checkpoints know names alone.
+"""Topic ids beside the checkpoint of queries that read through Spark's Kafka source.
 
-A topic that was deleted and made again has other records at the same offsets, and Spark reads on in the middle of them.
-So the ids are kept beside the checkpoint, where kdsl starts the query, and looked at with every start.
+Spark's own checkpoint stores topics by name. When a topic was deleted and created again, other records have the same
+offsets, and Spark continues in the middle of them. Therefore kdsl stores the ids of topics beside the checkpoint when
+it starts a query, and compares them at each start.
 """
 
 from __future__ import annotations
@@ -10,74 +11,74 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kdsl.run.checkpoint.kept import CheckpointError, folder_of
-from kdsl.run.cluster.errors import TopicRecreatedError
-from kdsl.run.cluster.subscription import Subscription
-from kdsl.run.frames.analyzed import analyzed, items, kind_of
-from kdsl.run.jvm.admin import brokers_of
-from kdsl.run.queries.reads import READ_OPTION, Read, find
-from kdsl.run.session import is_connect
+from kdsl.errors import CheckpointError
+from kdsl.run.admin.errors import topic_recreated
+from kdsl.run.admin.java_admin import open_admin
+from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
+from kdsl.run.listeners.reads import READ_OPTION, Read, find
+from kdsl.run.offsets.subscription import Subscription
+from kdsl.spark_internals.plans import plan_of
+from kdsl.spark_internals.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-NAME = "kdsl/topics.json"
+NAME = f"{FOLDER}/topics.json"
 VERSION = 1
 
 
-def keep_topic_ids(df: DataFrame, checkpoint: str) -> None:
-    """Look at the ids of the topics that a query reads on the transport ``jvm``, and keep them beside its checkpoint.
+def check_topic_ids(df: DataFrame, checkpoint: Checkpoint) -> None:
+    """Check the ids of the topics that a query reads over the transport ``jvm``, and store them beside its checkpoint.
 
-    On Spark Connect nothing is looked at: what a query reads is known on the server only.
+    With Spark Connect nothing is checked: only the server knows what a query reads.
 
     Args:
         df: What the query writes.
-        checkpoint: The folder of its progress.
+        checkpoint: Its checkpoint.
 
     Raises:
-        TopicRecreatedError: A topic was deleted and made again since the query ran the last time.
-        CheckpointError: What was kept cannot be read.
+        TopicRecreatedError: A topic was deleted and created again since the last run of the query.
+        CheckpointError: The stored ids cannot be read.
     """
-    reads = {} if is_connect(df.sparkSession) else {read.id: read for read in _reads(df)}
+    reads = {} if is_connect(df.sparkSession) else {read.id: read for read in _reads_of(df)}
     if not reads:
         return
-    folder = folder_of(df.sparkSession, checkpoint)
+    folder = checkpoint.folder
     text = folder.read(NAME)
-    kept = {} if text is None else _kept(text, folder.path(NAME))
-    found = {}
+    stored = {} if text is None else _read_ids(text, folder.path(NAME))
+    ids = {}
     for read in reads.values():
-        brokers = brokers_of(df.sparkSession, read.cluster, read.plan.table)
-        now = {name: topic.id for name, topic in Subscription(read.plan, read.cluster, brokers).topics().items()}
-        before = kept.get(read.id, {})
+        admin = open_admin(df.sparkSession, read.cluster, read.plan.table)
+        now = {name: topic.id for name, topic in Subscription(read.plan, read.cluster, admin).topics().items()}
+        before = stored.get(read.id, {})
         for name, id_ in now.items():
             if id_ and before.get(name, id_) != id_:
-                raise TopicRecreatedError(
-                    f"{read.plan.table}: the topic {name!r} was deleted and made again: the checkpoint was written for "
-                    f"id {before[name]}, the topic now has id {id_}; the offsets mean other records, so start with a "
-                    "new checkpoint"
-                )
-        found[read.id] = {**before, **{name: id_ for name, id_ in now.items() if id_}}
-    if {**kept, **found} != kept:
-        folder.write(NAME, json.dumps({"version": VERSION, "reads": {**kept, **found}}, sort_keys=True) + "\n")
+                raise topic_recreated(read.plan.table, name, before[name], id_)
+        ids[read.id] = {**before, **{name: id_ for name, id_ in now.items() if id_}}
+    if {**stored, **ids} != stored:
+        folder.write(NAME, json.dumps({"version": VERSION, "reads": {**stored, **ids}}, sort_keys=True) + "\n")
 
 
-def _kept(text: str, place: str) -> dict[str, dict[str, str]]:
+def _read_ids(text: str, location: str) -> dict[str, dict[str, str]]:
     try:
         document = json.loads(text)
         version, reads = document["version"], dict(document["reads"])
     except (ValueError, KeyError, TypeError):
-        raise CheckpointError(f"{place} cannot be read; remove it to go on without looking at topic ids once") from None
+        raise CheckpointError(
+            f"{location} cannot be read; remove it to continue once without a check of topic ids"
+        ) from None
     if version != VERSION:
         raise CheckpointError(
-            f"{place} has version {version}, and this kdsl reads version {VERSION}; use the newer kdsl"
+            f"{location} has version {version}, and this kdsl reads version {VERSION}; use the newer kdsl"
         )
     return reads
 
 
-def _reads(df: DataFrame) -> Iterator[Read]:
+def _reads_of(df: DataFrame) -> Iterator[Read]:
     """The reads of this process whose source is in a query."""
-    for leaf in items(analyzed(df).collectLeaves()):
-        if kind_of(leaf) == "StreamingRelationV2":
-            read = find(leaf.extraOptions().getOrDefault(READ_OPTION, ""))
+    plan = plan_of(df)
+    for leaf in () if plan is None else plan.leaves():
+        if leaf.class_name == "StreamingRelationV2":
+            read = find(leaf.source_option(READ_OPTION) or "")
             if read is not None:
                 yield read

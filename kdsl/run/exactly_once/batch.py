@@ -7,53 +7,67 @@ import sys
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import attrs
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from kdsl.cluster import Cluster
-from kdsl.errors import KdslError
+from kdsl.errors import ExactlyOnceError, KdslError, listing
 from kdsl.plan.model import WritePlan
-from kdsl.run.cluster.lease import Lease
-from kdsl.run.exactly_once.claim import abort_open, claim, limits
-from kdsl.run.exactly_once.stream import check_speculation, held, topic_of, wait_for_end
-from kdsl.run.librdkafka.transactions.part import brokers_of
-from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, LogProgress, Writer
-from kdsl.run.librdkafka.transactions.work import (
-    WORK,
-    TransactionalWrite,
-    records_digest,
-    transactional_write_text,
+from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.exactly_once.acquire import (
+    TokenRefresh,
+    abort_transactions,
+    acquire_ids,
+    read_limits,
+    record_done,
+    refresh_tokens,
 )
-from kdsl.run.session import cores, is_connect
+from kdsl.run.exactly_once.guards import acquire_prefix_lease, check_speculation, choose_token_topic
+from kdsl.run.exactly_once.running import wait_for_previous_query
+from kdsl.run.exactly_once.write_log import DoneWrite, WriteLog
+from kdsl.run.leases.lease import Lease
+from kdsl.run.librdkafka.transactions.spec import (
+    TRANSACTION,
+    TransactionSpec,
+    add_transaction_settings,
+    records_digest,
+    records_digest_1,
+    write_spec,
+)
+from kdsl.run.librdkafka.transactions.task import take_id, token_admin_of
+from kdsl.run.librdkafka.transactions.token import MAX_WRITE_ID_BYTES, LogProgress, Token, Writer, other_records_error
+from kdsl.run.session import available_cores
+from kdsl.spark_internals.queries import RunningQuery, belongs_to_stream
+from kdsl.spark_internals.session import is_connect
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _CONNECT_WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 _log = logging.getLogger(__name__)
 _lock = threading.Lock()
-_holding = threading.Lock()
+_lease_lock = threading.Lock()
 _leases: dict[tuple[str, ...], Lease] = {}  # by brokers, prefix and query
 _LOOK = 1.0
 
 
 @attrs.frozen
 class _Part:
-    """A write of a ``foreachBatch``, as it was made last.
+    """The last write of a ``foreachBatch`` under a write id.
 
     Attributes:
-        run: Which run of the query made it.
-        batch: For which batch.
-        rows: What Spark calls its rows (``semanticHash``).
-        work: Who wrote; None where it failed, or is not done yet.
+        run: The run of the query.
+        batch: The batch.
+        rows: Spark's ``semanticHash`` of the rows.
+        work: The transaction spec; None where the write failed, or is not done yet.
     """
 
     run: str
     batch: int
     rows: int
-    work: TransactionalWrite | None = None
+    work: TransactionSpec | None = None
 
 
 _parts: dict[tuple[str, ...], _Part] = {}  # by brokers, prefix, query and write id
@@ -63,65 +77,155 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
     """Write a batch exactly once.
 
     Args:
-        rows: What is written, as `kdsl.run.frames.fit.fitted` gives it.
+        rows: What is written, as `kdsl.run.dataframes.match_columns.match_columns` gives it.
         plan: What is written.
         cluster: Where.
-        write_id: What names the write when it is made again; needed within ``foreachBatch``.
-        adopt: Whether tokens that are missing or of somebody else are passed over.
+        write_id: The name of the write, by which a repeated write is recognized; needed within ``foreachBatch``.
+        adopt: Whether to continue although tokens are missing or belong to another query.
 
     Raises:
         ResolveError: The transactions' timeout is above the brokers' maximum.
-        KdslError: Within ``foreachBatch`` it has no write id, the prefix is taken, or the tokens forbid it.
+        KdslError: Within ``foreachBatch`` it has no write id, the prefix is held by another query, or the tokens do
+            not allow it.
     """
     assert plan.transactions is not None
     _check_batch(rows, plan, write_id)
     query, batch = _micro_batch(rows, plan.table)
     if query is not None and write_id is None:
         raise KdslError(
-            f"{plan.table}: exactly-once within foreachBatch needs write(..., write_id='...'), for all writes of a "
-            "batch have the same query and batch id; give each write of the function its own, always the same one"
+            f"{plan.table}: exactly-once within foreachBatch needs write(..., write_id='...'), because all writes "
+            "of a batch have the same query and batch id; give each write of the function its own constant id"
         )
     prefix = plan.transactions.prefix
     if query is not None:
         _write_part_of_query(rows, plan, cluster, Writer(query, write_id or "", plan.table), batch, adopt=adopt)
         return
-    wait_for_end(plan, cluster)
-    with held(plan, cluster):
-        writer = Writer(uuid.uuid4().hex if write_id is None else "", write_id or "", plan.table, kind="batch")
-        count = plan.parallelism or (2 * cores(rows.sparkSession) if write_id is None else 1)
-        work = _batch_work(plan, cluster, writer, prefix, count, 0)
-        same = {id_: id_ for id_ in work.ids}
-        found = claim(work, cluster, LogProgress(0, -1), before=work.ids, heirs=same, adopt=adopt, strict=False)
-        if set(found.values()) == {0}:
-            _log.warning("%s: the write %r is done already, and nothing is written again", plan.table, write_id)
+    wait_for_previous_query(plan, cluster)
+    with acquire_prefix_lease(plan, cluster):
+        if write_id is not None:
+            _write_once(rows, plan, cluster, write_id, adopt=adopt)
             return
-        _save(rows.repartition(1) if write_id is not None else rows.coalesce(count), plan, cluster, work)
+        writer = Writer(uuid.uuid4().hex, "", plan.table, kind="batch")
+        work = _batch_work(plan, cluster, writer, prefix, plan.parallelism or 2 * available_cores(rows.sparkSession), 0)
+        last = _last_named_write(work, cluster)
+        if last is not None:
+            log = WriteLog(cluster, prefix, plan.table)
+            log.prepare(work.topic)
+            _record_last(last, work, cluster, log, log.find([last.writer.sink]))
+        _acquire_batch_ids(work, cluster, LogProgress(0, -1), adopt=adopt, strict=False)
+        _save(rows.coalesce(work.writers), plan, cluster, work)
+
+
+def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: str, *, adopt: bool) -> None:
+    """Write a batch that may be repeated: one that is recorded as done is skipped."""
+    assert plan.transactions is not None
+    prefix = plan.transactions.prefix
+    log = WriteLog(cluster, prefix, plan.table)
+    work = _batch_work(plan, cluster, Writer("", write_id, plan.table, kind="batch"), prefix, 1, 0)
+    log.prepare(work.topic)
+    work = attrs.evolve(work, log=log.topic, topic_ids=_topic_ids(plan, cluster))
+    last = _last_named_write(work, cluster)
+    done_writes = log.find([write_id] if last is None else [write_id, last.writer.sink])
+    if last is not None:
+        _record_last(last, work, cluster, log, done_writes)
+    written = _acquire_batch_ids(work, cluster, LogProgress(0, -1), adopt=adopt, strict=False)
+    done = done_writes.get(write_id)
+    if done is not None and not adopt:
+        _check_done(done, work)
+    if done is None and set(written.values()) != {0}:
+        _save(rows.repartition(1), plan, cluster, work)
+        return
+    _log.warning("%s: the write %r is done already, and is skipped", plan.table, write_id)
+
+
+def _last_named_write(work: TransactionSpec, cluster: Cluster) -> Token | None:
+    """The token of the last write with a ``write_id`` under the prefix, if that is the last write of all and is done.
+
+    What a killed writer has left open is aborted, which lets the topic of done writes be read up to its end.
+    """
+    id_ = work.id_of(0)  # a write with a write_id has one writer
+    if not _is_named(token_admin_of(cluster, work.writer.table).token(id_, stable=False)):
+        return None
+    producer, token = take_id(work, cluster, add_transaction_settings(cluster.producer(), id_, work.timeout_ms))
+    producer.close()
+    return token if token is not None and _is_named(token) and token.batch == 0 else None
+
+
+def _topic_ids(plan: WritePlan, cluster: Cluster) -> dict[str, str]:
+    """The ids of the topics that a plan writes to, or could write to, by name."""
+    brokers = token_admin_of(cluster, plan.table)
+    names = plan.topics.names or [name for name in brokers.names() if plan.topics.contains(name)]
+    return {name: topic.id for name, topic in brokers.topics(names).items()}
+
+
+def _check_done(done: DoneWrite, work: TransactionSpec) -> None:
+    """Check that a write that is recorded as done is the present one, and that its topics still exist.
+
+    Raises:
+        ExactlyOnceError: It wrote other records, or a topic that it wrote to was deleted since.
+    """
+    if not work.has_records(done.plan):
+        raise other_records_error(work.writer, done.table, f"the record in the topic {work.log!r}")
+    lost = done.missing_topics(work.topic_ids)
+    if lost:
+        those = f"the topic {lost[0]!r} was" if len(lost) == 1 else f"the topics {listing(lost)} were"
+        raise ExactlyOnceError(
+            f"{work.writer} is recorded as done in the topic {work.log!r}, but {those} deleted since, and "
+            "what it wrote there is lost; give the write another write_id to repeat it, or pass adopt=True to accept "
+            "it as done"
+        )
+
+
+def _is_named(token: Token | None) -> bool:
+    return token is not None and token.writer.kind == "batch" and bool(token.writer.sink)
+
+
+def _record_last(
+    last: Token, work: TransactionSpec, cluster: Cluster, log: WriteLog, done_writes: Mapping[str, DoneWrite]
+) -> None:
+    """Record the last write before its token is replaced, which is all that an earlier version of kdsl stored."""
+    write_id = last.writer.sink
+    if write_id in done_writes:
+        return
+    record_done(attrs.evolve(work, writer=last.writer, plan=last.plan, log=log.topic, topic_ids={}), cluster)
+    _log.warning(
+        "%s: the write %r was made by a version of kdsl that did not record it; it is recorded in the topic %s now. "
+        "Earlier writes of such a version are not known, and would be repeated",
+        work.writer.table, write_id, log.topic,
+    )  # fmt: skip
+
+
+def _acquire_batch_ids(
+    work: TransactionSpec, cluster: Cluster, progress: LogProgress, *, adopt: bool, strict: bool
+) -> dict[str, int]:
+    same = {id_: id_ for id_ in work.ids}
+    return acquire_ids(work, cluster, progress, before=work.ids, heirs=same, adopt=adopt, strict=strict)
 
 
 def _write_part_of_query(
     rows: DataFrame, plan: WritePlan, cluster: Cluster, writer: Writer, batch: int, *, adopt: bool
 ) -> None:
-    """A write of a ``foreachBatch``: its ids are its own, for each write of the function has a token."""
+    """Write a batch within ``foreachBatch``; it has its own ids, because each write of the function has a token."""
     assert plan.transactions is not None
     prefix = f"{plan.transactions.prefix}-{writer.sink}"
     key = (cluster.bootstrap_servers, plan.transactions.prefix, writer.query, writer.sink)
-    query = _Query(rows.sparkSession, writer.query)
-    part = _Part(query.run, batch, rows.semanticHash())
+    query = RunningQuery(rows.sparkSession, writer.query)
+    part = _Part(query.run_id, batch, rows.semanticHash())
     with _lock:
         before = _parts.get(key)
         _check_part(before, part, writer, plan.table)
         _parts[key] = part
     try:
-        _hold(query, plan, cluster)
-        work = before.work if before is not None and before.batch == batch - 1 else None
+        _hold_prefix(query, plan, cluster)
+        work = _ids_of_previous_batch(before, part)
+        offsets = Checkpoint.open(rows.sparkSession, query.checkpoint).batch_digest(batch)
         if work is None:
-            work = _batch_work(plan, cluster, writer, prefix, 1, batch)
-            same = {id_: id_ for id_ in work.ids}
-            progress = LogProgress(batch, batch - 1)
-            # A batch that another run had begun comes first in this one.
-            repeated = batch > 0 and not query.began_before(batch)
-            claim(work, cluster, progress, before=work.ids, heirs=same, adopt=adopt, strict=repeated)
-        _save(rows.repartition(1), plan, cluster, attrs.evolve(work, batch=batch))
+            work = attrs.evolve(_batch_work(plan, cluster, writer, prefix, 1, batch), offsets=offsets)
+            # A batch that another run has started is the first one in this run.
+            repeated = batch > 0 and not query.has_done_batch_before(batch)
+            _acquire_batch_ids(work, cluster, LogProgress(batch, batch - 1), adopt=adopt, strict=repeated)
+        work = attrs.evolve(work, batch=batch, offsets=offsets)
+        _save(rows.repartition(1), plan, cluster, work)
     except BaseException:
         with _lock:
             _parts.pop(key, None)
@@ -131,62 +235,51 @@ def _write_part_of_query(
 
 
 def _check_part(before: _Part | None, now: _Part, writer: Writer, table: str) -> None:
-    """Tell two writes of one function under one write id: the second one would be taken for the first.
+    """Refuse two writes of one function under one write id: the second one would be taken for the first.
 
     Raises:
         ExactlyOnceError: Other rows were written under the id for the same batch.
     """
     if before is not None and (before.run, before.batch) == (now.run, now.batch) and before.rows != now.rows:
         raise ExactlyOnceError(
-            f"{table}: two writes of batch {now.batch} have write_id={writer.sink!r} and other rows, and the second "
-            "one would be taken for the first, and be left out; give each write of the function its own write_id"
+            f"{table}: two writes of batch {now.batch} have write_id={writer.sink!r} and different rows, and the "
+            "second one would be taken for the first and skipped; give each write of the function its own write_id"
         )
 
 
-class _Query:
-    """A query that runs, as the JVM knows it."""
+def _ids_of_previous_batch(before: _Part | None, now: _Part) -> TransactionSpec | None:
+    """The write of the previous batch, whose ids are still acquired; None where they must be acquired.
 
-    def __init__(self, spark: SparkSession, id_: str) -> None:
-        session: Any = spark
-        self.id = id_
-        self._id = session._jvm.java.util.UUID.fromString(id_)  # noqa: SLF001
-        self._active = session._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
-
-    @property
-    def run(self) -> str:
-        """The id of its run: another one after each start."""
-        return str(self._active.get(self._id).runId().toString())
-
-    def runs(self) -> bool:
-        """Whether it runs."""
-        try:
-            return bool(self._active.containsKey(self._id))
-        except (Py4JError, OSError):  # the session is gone, and the query with it
-            return False
-
-    def began_before(self, batch: int) -> bool:
-        """Whether this run has done an earlier batch, so that this one cannot have been begun by another run."""
-        return any(progress.batchId() < batch for progress in self._active.get(self._id).recentProgress())
+    Between two runs of a query another one may have acquired them. Therefore each run acquires them again.
+    """
+    goes_on = before is not None and (before.run, before.batch) == (now.run, now.batch - 1)
+    return before.work if before is not None and goes_on else None
 
 
-def _hold(query: _Query, plan: WritePlan, cluster: Cluster) -> None:
-    """Hold the prefix of a plan until a query of this process has ended."""
+def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None:
+    """Hold the lease of a plan's prefix until a query of this process has ended."""
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
     key = (cluster.bootstrap_servers, prefix, query.id)
-    with _holding:  # two writes of one function may come at once
+    with _lease_lock:  # two writes of one function may run at once
         lease = _leases.get(key)
         if lease is not None and lease.held:
             return
-        wait_for_end(plan, cluster)
-        lease = _leases[key] = held(plan, cluster)
+        wait_for_previous_query(plan, cluster)
+        brokers = token_admin_of(cluster, plan.table)
+        _, retention = read_limits(brokers, cluster.kdsl_settings().transaction_timeout_ms, plan.table)
+        lease = _leases[key] = acquire_prefix_lease(plan, cluster)
+
+    tokens = TokenRefresh(retention, plan.table, lambda: query.is_busy, lambda age: _refresh_parts(key, cluster, age))
 
     def wait() -> None:
         while True:
-            while query.runs():
+            while query.is_active:
                 time.sleep(_LOOK)
-            with _holding:
-                if not query.runs():  # the query may have begun again, and found the prefix held
+                if lease.lost_to is None:  # otherwise it would fence off the process that has the ids now
+                    tokens.tick(_LOOK)
+            with _lease_lock:
+                if not query.is_active:  # the query may have started again, with the lease still held
                     _leases.pop(key, None)
                     break
         lease.release()
@@ -194,51 +287,74 @@ def _hold(query: _Query, plan: WritePlan, cluster: Cluster) -> None:
     threading.Thread(target=wait, name=f"kdsl-{prefix}", daemon=True).start()
 
 
+def _refresh_parts(holder: tuple[str, ...], cluster: Cluster, older_than: float) -> None:
+    """Refresh the tokens of a query's writes."""
+    with _lock:
+        parts = [part.work for key, part in _parts.items() if key[:3] == holder and part.work is not None]
+    for work in parts:
+        refresh_tokens(work, cluster, older_than)
+
+
 def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None:
     check_speculation(rows.sparkSession, plan.table)
     if plan.transactions is not None and plan.transactions.staged:
         raise KdslError(
-            f'{plan.table}: exactly_once="staged" keeps batches beside a checkpoint, and write has none; use '
+            f'{plan.table}: exactly_once="staged" stores batches beside a checkpoint, and write has none; use '
             'write_stream, or exactly_once="direct"'
+        )
+    if write_id is not None and len(write_id.encode()) > MAX_WRITE_ID_BYTES:
+        raise KdslError(
+            f"{plan.table}: the write_id has {len(write_id.encode())} bytes, and the maximum is {MAX_WRITE_ID_BYTES}, "
+            "because it is stored with Kafka's offsets; give a shorter one"
         )
     if write_id is not None and plan.parallelism not in (None, 1):
         raise KdslError(
-            f"{plan.table}: a write that may be made again (write_id={write_id!r}) has one writer, for nobody knows "
-            f"whether rows come in the same partitions again; remove sink_parallelism={plan.parallelism}, or use "
+            f"{plan.table}: a write that may be repeated (write_id={write_id!r}) has one writer, because rows may "
+            f"come in other partitions the next time; remove sink_parallelism={plan.parallelism}, or use "
             "write_stream"
         )
     main = getattr(sys.modules["__main__"], "__spec__", None)
     if main is not None and main.name == _CONNECT_WORKER:
         raise KdslError(
-            f"{plan.table}: within foreachBatch of Spark Connect nothing tells the query, without which a write cannot "
-            "be exactly-once; use write_stream, or a classic session"
+            f"{plan.table}: within foreachBatch of Spark Connect, the query is not known, without which a write "
+            "cannot be exactly-once; use write_stream, or a classic session"
         )
 
 
 def _batch_work(
     plan: WritePlan, cluster: Cluster, writer: Writer, prefix: str, count: int, batch: int
-) -> TransactionalWrite:
-    brokers = brokers_of(cluster, plan.table)
-    timeout_ms, _ = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
-    return TransactionalWrite(writer, prefix, count, topic_of(plan, brokers), records_digest(plan), timeout_ms, batch)
+) -> TransactionSpec:
+    brokers = token_admin_of(cluster, plan.table)
+    timeout_ms, _ = read_limits(brokers, cluster.kdsl_settings().transaction_timeout_ms, plan.table)
+    return TransactionSpec(
+        writer,
+        prefix,
+        count,
+        choose_token_topic(plan, brokers),
+        records_digest(plan),
+        timeout_ms,
+        batch,
+        former=records_digest_1(plan),
+    )
 
 
-def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: TransactionalWrite) -> None:
-    from kdsl.run.librdkafka.datasource import FORMAT, options
+def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: TransactionSpec) -> None:
+    from kdsl.run.librdkafka.datasource import FORMAT
+    from kdsl.run.librdkafka.options import write_options
 
     writer = rows.write.format(FORMAT).mode("append")
     try:
-        writer.options(**options(plan, cluster), **{WORK: transactional_write_text(work)}).save()
+        writer.options(**write_options(plan, cluster), **{TRANSACTION: write_spec(work)}).save()
     except BaseException:
-        abort_open(work, cluster)
+        abort_transactions(work, cluster)
         raise
 
 
 def _micro_batch(rows: DataFrame, table: str) -> tuple[str | None, int]:
-    """The query and the batch whose ``foreachBatch`` calls; None where there is none, or none that can be seen.
+    """The query and the batch whose ``foreachBatch`` runs; None outside of one, and for Spark Connect.
 
     Raises:
-        KdslError: The rows are those of a query, and the thread knows nothing of it.
+        KdslError: The rows are those of a query, but the thread does not have its properties.
     """
     if is_connect(rows.sparkSession):
         return None, 0
@@ -246,13 +362,10 @@ def _micro_batch(rows: DataFrame, table: str) -> tuple[str | None, int]:
     query = context.getLocalProperty("sql.streaming.queryId")
     if query is not None:
         return query, int(context.getLocalProperty("streaming.sql.batchId") or 0)
-    frame: Any = rows
-    session = frame._jdf.sparkSession()  # noqa: SLF001
-    running = session.sharedState().activeStreamingQueries().values()
-    if any(one.sparkSessionForStream().equals(session) for one in running):
+    if belongs_to_stream(rows):
         raise KdslError(
-            f"{table}: an exactly-once write within foreachBatch runs in a thread that knows nothing of the query, so "
-            "that each batch would be taken for the one before, and be left out; give the thread what this one knows: "
+            f"{table}: an exactly-once write within foreachBatch runs in a thread without the properties of the query, "
+            "so each batch would be taken for the previous one, and skipped; let the thread inherit them: "
             "pool.submit(pyspark.inheritable_thread_target(write_one))"
         )
     return None, 0

@@ -1,74 +1,90 @@
-"""``exactly_once="staged"``: a micro-batch is kept beside the checkpoint before it is sent, and is sent from there.
+"""``exactly_once="staged"``: a micro-batch is stored beside the checkpoint, and sent from there.
 
-So it may be made with ``rand()``, of files that change, by functions that nobody can look into: what is sent again
-after a crash is what was kept, row for row, writer for writer. It costs one write and one read of the batch.
+Therefore the query may use ``rand()``, read files that change, or call functions whose code cannot be seen: what is
+sent again after a crash is what was stored, row by row and writer by writer. It costs one write and one read of the
+batch.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pyarrow as pa
 from pyspark.sql import functions as F
 
 from kdsl.cluster import Cluster, Registry
+from kdsl.errors import CheckpointError
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
-from kdsl.run.checkpoint.kept import FOLDER, folder_of
-from kdsl.run.exactly_once.distribution import ROW_BY_ROW
-from kdsl.run.frames.analyzed import analyzed, kind_of, nodes
-from kdsl.run.frames.fit import fitted
-from kdsl.run.librdkafka.transactions.work import WORK, TransactionalWrite, transactional_write_text
+from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
+from kdsl.run.dataframes.match_columns import match_columns
+from kdsl.run.exactly_once.row_routing import ROW_BY_ROW
+from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, write_spec
+from kdsl.run.librdkafka.transactions.task import check_no_later_run
 from kdsl.run.records.encode import RecordEncoder
-from kdsl.run.records.registry import portable, registry_of
+from kdsl.run.records.registry import registry_of, without_literal_secrets
+from kdsl.spark_internals.plans import plan_of
 from kdsl.types.spark import spark_type
-from kdsl.types.sql import quoted
+from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 STAGED = f"{FOLDER}/staged"
+_NO_IDENTITY = "complete"
+"""The marker of earlier versions of kdsl."""
+_ENTRY = re.compile(r"([0-9]+)(-[0-9a-f]+|\.complete)?")
+_log = logging.getLogger(__name__)
 _WRITER, _ORDER = "__kdsl_writer__", "__kdsl_order__"
 _STATELESS = ROW_BY_ROW | {"RebalancePartitions", "Repartition", "RepartitionByExpression", "Sort", "Union"}
 
 
-def staged(
-    rows: DataFrame, plan: WritePlan, cluster: Cluster, work: TransactionalWrite, telling: Mapping[str, str]
+def write_staged(
+    rows: DataFrame,
+    plan: WritePlan,
+    cluster: Cluster,
+    work: TransactionSpec,
+    reporting: Mapping[str, str],
+    half_written: int | None = None,
 ) -> DataStreamWriter:
-    """The writer of a stream whose batches are kept before they are sent.
+    """The writer of a stream whose batches are stored before they are sent.
 
     Args:
-        rows: What is written, as `kdsl.run.frames.fit.fitted` gives it.
-        plan: What is written.
-        cluster: Where.
-        work: Who writes.
-        telling: The options by which commits tell what they wrote (`kdsl.run.metrics.sink_reports`).
+        rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
+        plan: The write plan.
+        cluster: The cluster.
+        work: What the tasks need to know.
+        reporting: The options by which commits report what they wrote (`kdsl.run.metrics.sink_reports`).
+        half_written: The batch that is half written when the query starts; None where there is none.
     """
-    from kdsl.run.librdkafka.datasource import options
+    from kdsl.run.librdkafka.options import write_options
 
-    registry = portable(plan, registry_of(cluster, plan))
-    checked = rows.mapInArrow(partial(_checked, plan_text(plan), registry), rows.schema)
+    registry = without_literal_secrets(plan, registry_of(cluster, plan))
+    checked = rows.mapInArrow(partial(_check_rows, plan_text(plan), registry), rows.schema)
     return checked.writeStream.foreachBatch(
-        partial(_send, plan_text(plan), {**options(plan, cluster), **telling}, work, keeps_state(rows))
+        partial(_stage_and_send, {**write_options(plan, cluster), **reporting}, work, keeps_state(rows), half_written)
     )
 
 
 def keeps_state(rows: DataFrame) -> bool:
-    """Whether a stream's rows may come of state that Spark keeps; over Spark Connect nobody can see that it is not so.
+    """Whether a stream's rows may come from operators with state; True for Spark Connect, where that cannot be seen.
 
     Args:
         rows: The rows of a stream.
     """
-    plan = analyzed(rows)
-    return plan is None or any(kind_of(n) not in _STATELESS and n.children().size() for n in nodes(plan))
+    plan = plan_of(rows)
+    return plan is None or any(node.class_name not in _STATELESS and not node.is_leaf for node in plan.walk())
 
 
-def _checked(text: str, registry: Registry | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows as they are; one that cannot be encoded is told before its batch is kept for good."""
+def _check_rows(text: str, registry: Registry | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows unchanged; one that cannot be encoded is an error before its batch is stored."""
     encoder = RecordEncoder(read_plan_text(text, WritePlan), registry)
     rows = 0
     for batch in batches:
@@ -77,35 +93,113 @@ def _checked(text: str, registry: Registry | None, batches: Iterable[pa.RecordBa
         yield batch
 
 
-def _send(
-    text: str, options: dict[str, str], work: TransactionalWrite, keeps_state: bool, batch: DataFrame, number: int
+def _stage_and_send(
+    options: dict[str, str],
+    work: TransactionSpec,
+    keeps_state: bool,
+    half_written: int | None,
+    batch: DataFrame,
+    number: int,
 ) -> None:
     from kdsl.run.librdkafka.datasource import FORMAT, register
+    from kdsl.run.librdkafka.options import read_options
 
-    spark, plan = batch.sparkSession, read_plan_text(text, WritePlan)
+    spark = batch.sparkSession
+    plan, cluster = read_options(options, WritePlan)
     register(spark)
-    folder = folder_of(spark, work.writer.place)
-    name, done = f"{STAGED}/{number}", f"{STAGED}/{number}.complete"
-    if folder.read(done) is None:
-        kept = batch.withColumn(_WRITER, F.spark_partition_id() % work.writers)
-        kept.withColumn(_ORDER, F.monotonically_increasing_id()).write.mode("overwrite").parquet(folder.path(name))
-        folder.write(done, "complete\n")
-    elif keeps_state:  # which Spark writes down as rows are worked out, and the next batch goes on from
+    checkpoint = Checkpoint.open(spark, work.writer.place)
+    folder = checkpoint.folder
+    numbered = attrs.evolve(work, batch=number, offsets=checkpoint.batch_digest(number))
+    if not numbered.offsets:  # Spark writes it before the batch begins
+        raise CheckpointError(f"{plan.table}: {folder.path(f'offsets/{number}')} is missing; restore the checkpoint")
+    marker = f"{STAGED}/{number}.complete"
+    rows_folder = read_marker(folder.read(marker), numbered, half_written)
+    if rows_folder is None:
+        rows_folder = f"{number}-{work.run}"  # a driver that was cut off, and still works, must not write into it
+        staged = batch.withColumn(_WRITER, F.spark_partition_id() % work.writers)
+        staged = staged.withColumn(_ORDER, F.monotonically_increasing_id())
+        staged.write.mode("overwrite").parquet(folder.path(f"{STAGED}/{rows_folder}"))
+        check_no_later_run(numbered, cluster)
+        folder.write(marker, marker_text(numbered, rows_folder))
+    elif keeps_state:  # Spark stores the state as rows are computed, and the next batch continues from it
         batch.write.format("noop").mode("overwrite").save()
-    rows = spark.read.parquet(folder.path(name)).repartitionById(work.writers, F.col(_WRITER))
-    rows = _of_now(rows.sortWithinPartitions(_ORDER), plan)
-    numbered = attrs.evolve(work, batch=number)
-    rows.write.format(FORMAT).mode("append").options(**options, **{WORK: transactional_write_text(numbered)}).save()
-    for old in folder.names(STAGED):
-        before = old.removesuffix(".complete")
-        if before.isdigit() and int(before) < number:
-            folder.remove(f"{STAGED}/{old}")
+    rows = spark.read.parquet(folder.path(f"{STAGED}/{rows_folder}")).repartitionById(work.writers, F.col(_WRITER))
+    rows = _match_current_plan(rows.sortWithinPartitions(_ORDER), plan)
+    rows.write.format(FORMAT).mode("append").options(**options, **{TRANSACTION: write_spec(numbered)}).save()
+    check_no_later_run(numbered, cluster)
+    for name in leftovers(folder.names(STAGED), numbered, rows_folder):
+        folder.remove(f"{STAGED}/{name}")
 
 
-def _of_now(kept: DataFrame, plan: WritePlan) -> DataFrame:
-    """The rows as the plan writes them; those that were kept before the table changed have the columns of that time."""
-    nothing = {
+def leftovers(names: Iterable[str], work: TransactionSpec, rows_folder: str) -> list[str]:
+    """What is staged and not needed once a batch is sent: earlier batches, and what this run has staged in vain.
+
+    Anything else may have been staged by the present driver, if this one was cut off and still works.
+
+    Args:
+        names: The names in the folder of staged batches.
+        work: The write of the batch.
+        rows_folder: The folder of the batch's rows.
+    """
+    entries = [(name, entry) for name in names if (entry := _ENTRY.fullmatch(name))]
+    earlier = [name for name, entry in entries if int(entry[1]) < (work.batch or 0)]
+    own = f"{work.batch}-{work.run}"
+    return earlier + [name for name, _ in entries if name == own != rows_folder]
+
+
+def marker_text(work: TransactionSpec, rows_folder: str) -> str:
+    """The marker of a batch that is staged completely: which batch it is, and where its rows are.
+
+    Args:
+        work: The write of the batch.
+        rows_folder: The folder of its rows.
+    """
+    document = {"version": 1, "query": work.writer.query, "offsets": work.offsets, "rows": rows_folder}
+    return json.dumps(document, separators=(",", ":")) + "\n"
+
+
+def read_marker(text: str | None, work: TransactionSpec, half_written: int | None) -> str | None:
+    """The folder of a batch's rows; None where the batch is not staged, or another one of its number is.
+
+    Args:
+        text: The marker; None where there is none.
+        work: The write of the batch.
+        half_written: The batch that was half written when the query started. Markers of earlier versions do not say
+            which batch they belong to, and are trusted only for this one: parts of it were sent from what is staged.
+
+    Raises:
+        CheckpointError: The marker was written by a newer kdsl.
+    """
+    if text is None:
+        return None
+    if text.strip() == _NO_IDENTITY:
+        if work.batch == half_written:
+            return str(work.batch)
+        document: dict[str, Any] = {}
+    else:
+        document = json.loads(text)
+        if document["version"] != 1:
+            raise CheckpointError(
+                f"{work.writer}: the staged batch {work.batch} has version {document['version']}, and this kdsl reads "
+                "version 1; use the kdsl that wrote it, or a newer one"
+            )
+        if (document["query"], document["offsets"]) == (work.writer.query, work.offsets):
+            return str(document["rows"])
+    _log.warning(
+        "%s: what is staged as batch %s is %s, and is replaced",
+        work.writer,
+        work.batch,
+        "another batch of that number, because an older copy of the checkpoint was restored"
+        if document
+        else "of an earlier version, which did not record which batch it is, and nothing of it is written",
+    )
+    return None
+
+
+def _match_current_plan(staged: DataFrame, plan: WritePlan) -> DataFrame:
+    """The rows as the plan writes them; rows that were staged before the table changed have its former columns."""
+    nulls = {
         f.name: f"CAST(NULL AS {spark_type(f.type).simpleString()})" for f in plan.columns.fields if f.type.nullable
     }
-    shared = [quoted(name) for name in kept.columns if name in plan.columns.names]
-    return fitted(kept.select(*shared), attrs.evolve(plan, defaults={**nothing, **plan.defaults}))[0]
+    shared = [quote_name(name) for name in staged.columns if name in plan.columns.names]
+    return match_columns(staged.select(*shared), attrs.evolve(plan, defaults={**nulls, **plan.defaults}))[0]

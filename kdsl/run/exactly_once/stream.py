@@ -1,14 +1,14 @@
-"""Exactly-once writes as the driver sees them: who writes through which ids, what a restart may do, what runs beside.
+"""Exactly-once streams as the driver starts them.
 
-`start_stream` does all that must be known before the first row: the transactions' timeout, the prefix that nobody else
-holds, the tokens against Spark's own log. Tasks do the rest (`kdsl.run.librdkafka.transactions.part`). Batches are
-written by `kdsl.run.exactly_once.batch`.
+`start_stream` does everything that must happen before the first row: it checks the transaction timeout, acquires the
+lease of the prefix, and compares the tokens with Spark's own log. Tasks do the rest
+(`kdsl.run.librdkafka.transactions.task`). Batches are written by `kdsl.run.exactly_once.batch`.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -16,214 +16,196 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from kdsl.cluster import Cluster
-from kdsl.errors import KdslError
+from kdsl.errors import ExactlyOnceError, KdslError
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text
-from kdsl.run.checkpoint.kept import Distribution, Folder, Kept, last_batches, store
-from kdsl.run.cluster.lease import Lease, LeaseHeldError, transactions_lease
-from kdsl.run.exactly_once.claim import abort_open, claim, limits, refresh
-from kdsl.run.exactly_once.distribution import distributed, distributed_as
-from kdsl.run.librdkafka.transactions.part import brokers_of
-from kdsl.run.librdkafka.transactions.token import ExactlyOnceError, HalfWrittenError, LogProgress, Writer
-from kdsl.run.librdkafka.transactions.tokens import TokenBrokers
-from kdsl.run.librdkafka.transactions.work import (
-    WORK,
-    TransactionalWrite,
-    records_digest,
-    transactional_write_text,
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.checkpoint.manifest import Manifest, RowRouting
+from kdsl.run.exactly_once.acquire import abort_transactions, acquire_ids, read_limits
+from kdsl.run.exactly_once.guards import acquire_prefix_lease, check_speculation, choose_token_topic
+from kdsl.run.exactly_once.row_routing import (
+    apply_routing,
+    explain_difference,
+    kdsl_source,
+    route_rows,
+    same_writers,
 )
-from kdsl.run.session import cores
+from kdsl.run.exactly_once.running import PreparedStream, QueryWatch, wait_for_previous_query
+from kdsl.run.leases.lease import Lease
+from kdsl.run.librdkafka.transactions.spec import (
+    TRANSACTION,
+    TransactionSpec,
+    records_digest,
+    write_spec,
+)
+from kdsl.run.librdkafka.transactions.task import token_admin_of
+from kdsl.run.librdkafka.transactions.token import HalfWrittenError, LogProgress, Writer
+from kdsl.run.listeners.start import start_query
+from kdsl.run.offsets.stored import Offsets, Packing
+from kdsl.run.session import available_cores
+from kdsl.spark_internals.plans import plan_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-SPECULATION = "spark.speculation"
 NO_ADAPTIVE_PLAN = {"spark.sql.adaptive.enabled": "false"}
-"""Adaptive execution may give the rows of a batch to other tasks the next time."""
+"""Adaptive execution may assign the rows of a batch to other tasks the next time."""
 
-_LOOK = 1
-_WAIT = 60.0
-_DAY = 86_400.0
 _log = logging.getLogger(__name__)
 
 
-@attrs.frozen
-class PreparedStream:
-    """A stream that may start.
-
-    Attributes:
-        rows: The rows, with a partition for each writer.
-        work: What its tasks are told.
-        folder: The checkpoint.
-        retention: For how many seconds the brokers keep tokens.
-        lease: The prefix, which nobody else holds meanwhile.
-    """
-
-    rows: DataFrame
-    work: TransactionalWrite
-    folder: Folder
-    retention: float
-    lease: Lease
-
-
-def begin(
-    rows: DataFrame, plan: WritePlan, cluster: Cluster, folder: Folder, kept: Kept | None, *, adopt: bool
+def prepare_stream(
+    rows: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint, *, adopt: bool
 ) -> PreparedStream:
-    """Make a stream ready to be written exactly once.
+    """Prepare a stream to be written exactly once.
 
     Args:
-        rows: What is written, as `kdsl.run.frames.fit.fitted` gives it.
-        plan: What is written.
-        cluster: Where.
-        folder: The checkpoint.
-        kept: What is kept there; None at a first start.
-        adopt: Whether tokens that are missing or of somebody else are passed over.
+        rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
+        plan: The write plan.
+        cluster: The cluster.
+        checkpoint: The query's checkpoint, which was checked.
+        adopt: Whether to continue although tokens are missing or belong to another query.
 
     Raises:
-        ResolveError: The transactions' timeout is above the brokers' maximum.
-        KdslError: The prefix is taken, the tokens forbid it, or rows cannot be told to go to the same writers again.
+        ResolveError: The transaction timeout is above the brokers' maximum.
+        KdslError: The prefix is held by another query, the tokens do not allow it, or nothing shows that rows are
+            routed to the same writers again.
     """
     assert plan.transactions is not None
     check_speculation(rows.sparkSession, plan.table)
-    wait_for_end(plan, cluster)
-    lease = held(plan, cluster)
+    wait_for_previous_query(plan, cluster)
+    lease = acquire_prefix_lease(plan, cluster)
     try:
-        return _begun(rows, plan, cluster, folder, kept, lease, adopt=adopt)
+        return _prepare(rows, plan, cluster, checkpoint, lease, adopt=adopt)
     except BaseException:
         lease.release()
         raise
 
 
-def held(plan: WritePlan, cluster: Cluster) -> Lease:
-    """Hold the prefix of a plan.
-
-    Raises:
-        ExactlyOnceError: Another process holds it.
-    """
-    assert plan.transactions is not None
-    prefix = plan.transactions.prefix
-    meaning = (
-        f"this process was cut off from the brokers for too long, and another one has taken the "
-        f"transactional_id_prefix {prefix!r} of {plan.table}; exactly-once is kept: as soon as the other one writes, "
-        "the brokers refuse the transactions of this query, and it ends with an error; stop one of them"
-    )
-    name = transactions_lease(prefix)
-    lease = Lease(cluster, name, f"kdsl-{plan.table}", topics=plan.topics.names, meaning=meaning)
-    try:
-        lease.acquire()
-    except LeaseHeldError as e:
-        raise ExactlyOnceError(
-            f"{plan.table}: the transactional_id_prefix {prefix!r} is held by {'; '.join(map(str, e.holders))}; stop "
-            "that one, or give each its own transactional_id_prefix ('sink.transactional-id-prefix')"
-        ) from e
-    return lease
-
-
-def _begun(
-    rows: DataFrame,
-    plan: WritePlan,
-    cluster: Cluster,
-    folder: Folder,
-    kept: Kept | None,
-    lease: Lease,
-    *,
-    adopt: bool,
+def _prepare(
+    rows: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint, lease: Lease, *, adopt: bool
 ) -> PreparedStream:
     assert plan.transactions is not None
-    before = None if kept is None else kept.distribution
+    stored = checkpoint.manifest
+    before = None if stored is None else stored.routing
+    progress = LogProgress(*checkpoint.last_batches())
+    packing = _open_packing(checkpoint, progress)
     if plan.transactions.staged:
         count = (
-            plan.parallelism or (before.writers if before and before.by == "staged" else 0) or cores(rows.sparkSession)
+            plan.parallelism
+            or (before.writers if before and before.by == "staged" else 0)
+            or available_cores(rows.sparkSession)
         )
-        given, wanted = rows, Distribution(plan.transactions.prefix, count, "staged")
+        routed, routing = rows, RowRouting(plan.transactions.prefix, count, "staged")
     else:
-        given, wanted = distributed(rows, plan, before)
+        routed, routing = route_rows(rows, plan, before, packing)
     text, records = plan_text(plan), records_digest(plan)
-    kept = kept or Kept(plan=text)
-    brokers = brokers_of(cluster, plan.table)
-    timeout_ms, retention = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
-    progress = LogProgress(*last_batches(folder))
-    store(folder, attrs.evolve(kept, plan=text))  # tokens shall not carry an id that nobody knows
+    if stored is not None and before is None and progress.open:
+        _log.warning(
+            "%s: batch %s was started with at-least-once, and is written again completely: records of it that are in "
+            "the topic already are duplicated; exactly-once holds from now on",
+            plan.table, progress.planned,
+        )  # fmt: skip
+    manifest = stored or Manifest(plan=text)
+    admin = token_admin_of(cluster, plan.table)
+    timeout_ms, retention = read_limits(admin, cluster.kdsl_settings().transaction_timeout_ms, plan.table)
+    checkpoint.store(attrs.evolve(manifest, plan=text))  # no token may carry an id that is not stored
+    run = uuid.uuid4().hex
+    offsets = checkpoint.batch_digest(progress.planned) if progress.open else ""
 
-    def work(of: Distribution) -> TransactionalWrite:
-        writer = Writer(kept.id, "", plan.table, folder.place)
-        return TransactionalWrite(writer, of.prefix, of.writers, topic_of(plan, brokers), records, timeout_ms)
+    def work_of(routing: RowRouting) -> TransactionSpec:
+        writer = Writer(manifest.id, "", plan.table, checkpoint.location)
+        topic = choose_token_topic(plan, admin)
+        return TransactionSpec(writer, routing.prefix, routing.writers, topic, records, timeout_ms, run=run)
+
+    def acquire(routing: RowRouting) -> bool:
+        """Acquire the transactional ids; whether the open batch is half written."""
+        old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
+        work = work_of(routing)
+        same = before is not None and same_writers(before, routing, packing)
+        heirs = dict(zip(old, work.ids, strict=False)) if same else {}
+        batches = acquire_ids(
+            attrs.evolve(work, offsets=offsets), cluster, progress, before=old, heirs=heirs, adopt=adopt
+        )
+        return progress.open and progress.planned in batches.values()
 
     try:
-        _claim(work(wanted), cluster, progress, before, wanted, adopt=adopt)
-    except HalfWrittenError:
-        if before is None or attrs.evolve(wanted, writers=before.writers) != before:
-            raise
+        half_written = acquire(routing)
+    except HalfWrittenError as e:
+        assert before is not None
+        same_count = attrs.evolve(routing, writers=before.writers)
+        if not same_writers(before, same_count, packing):
+            raise HalfWrittenError(
+                f"{e}: {explain_difference(before, same_count)}, let the query finish that batch, and make the change "
+                "then (adopt=True continues with the change, and loses or duplicates rows of that batch)"
+            ) from None
         _log.warning(
-            "%s: batch %s is half written by %s writers, so that the query goes on with as many; %s are taken up when "
+            "%s: batch %s is half written by %s writers, so the query continues with as many; it changes to %s when "
             "it starts after a batch that is done",
-            plan.table, progress.planned, before.writers, wanted.writers,
+            plan.table, progress.planned, before.writers, routing.writers,
         )  # fmt: skip
-        wanted = before
-        given = distributed_as(rows, wanted)
-        _claim(work(wanted), cluster, progress, before, wanted, adopt=adopt)
-    store(folder, attrs.evolve(kept, plan=text, distribution=wanted))
-    return PreparedStream(given, work(wanted), folder, retention, lease)
+        routing = same_count
+        routed = apply_routing(rows, routing, packing)
+        half_written = acquire(routing)
+    if half_written and packing is None and routing.by == "tasks" and not adopt:
+        _check_records_exist(rows, plan.table, checkpoint, progress.planned)
+    checkpoint.store(attrs.evolve(manifest, plan=text, routing=routing))
+    number = progress.planned if half_written else None
+    return PreparedStream(routed, work_of(routing), checkpoint, retention, lease, number)
 
 
-def _claim(
-    work: TransactionalWrite,
-    cluster: Cluster,
-    progress: LogProgress,
-    before: Distribution | None,
-    now: Distribution,
-    *,
-    adopt: bool,
-) -> None:
-    old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
-    same = before is not None and attrs.evolve(before, prefix=now.prefix) == now
-    heirs = dict(zip(old, work.ids, strict=True)) if same else {}
-    claim(work, cluster, progress, before=old, heirs=heirs, adopt=adopt)
+def _open_packing(checkpoint: Checkpoint, progress: LogProgress) -> Packing | None:
+    """How the open batch is packed into tasks, where the query has one source and the packing is recorded."""
+    ends = checkpoint.batch_offsets(progress.planned) if progress.open else []
+    return ends[0].packing if len(ends) == 1 else None
 
 
-def check_speculation(spark: SparkSession, table: str) -> None:
-    """Refuse sessions that run a task twice at once.
+def _check_records_exist(rows: DataFrame, table: str, checkpoint: Checkpoint, batch: int) -> None:
+    """Check that a half-written batch of an earlier version of kdsl still has the tasks that it had.
+
+    That version packed the remaining records of a batch, so its tasks changed when records had been deleted.
 
     Raises:
-        KdslError: ``spark.speculation`` is on.
+        ExactlyOnceError: Records of the batch were deleted.
     """
-    if (spark.conf.get(SPECULATION, "false") or "").strip().lower() == "true":
-        raise KdslError(
-            f"{table}: {SPECULATION} is 'true', and an exactly-once sink has one writer for each part: two attempts at "
-            f"once would fence each other for ever; set {SPECULATION} to 'false'"
-        )
-
-
-def topic_of(plan: WritePlan, brokers: TokenBrokers) -> str:
-    """The topic under which tokens are kept: the first that is written, or could be."""
-    if plan.topics.names:
-        return plan.topics.names[0]
-    import re
-
-    fits = [name for name in brokers.names() if re.fullmatch(plan.topics.pattern or "", name)]
-    if not fits:
-        raise KdslError(
-            f"{plan.table}: no topic matches {plan.topics.pattern!r}, and the tokens of exactly-once are kept under "
-            "one; create one of the topics first"
-        )
-    return fits[0]
-
-
-def leave(kept: Kept, plan: WritePlan, cluster: Cluster) -> None:
-    """Abort what an exactly-once query has left open that goes on with another promise."""
-    if kept.distribution is None:
+    plan = plan_of(rows)
+    source = None if plan is None else next(filter(None, map(kdsl_source, plan.leaves())), None)
+    ends, starts = checkpoint.batch_offsets(batch), checkpoint.batch_offsets(batch - 1)
+    if source is None or len(ends) != 1:
         return
-    with suppress(KdslError):  # the brokers abort it after the transactions' timeout
-        brokers = brokers_of(cluster, plan.table)
-        timeout_ms, _ = limits(brokers, cluster.connector().transaction_timeout_ms, plan.table)
-        writer = Writer(kept.id, "", plan.table)
-        topic = topic_of(plan, brokers)
-        abort_open(
-            TransactionalWrite(writer, kept.distribution.prefix, kept.distribution.writers, topic, "", timeout_ms),
-            cluster,
+    begin = starts[0] if starts else Offsets({}, {}, initial=True)
+    ranges = [r for r in ends[0].ranges_from(begin) if len(r) > 0]
+    admin = LibrdkafkaAdmin(source.cluster, source.plan.table)
+    earliest = admin.earliest({(r.topic, r.partition) for r in ranges})
+    deleted = [r for r in ranges if earliest[r.topic, r.partition] > r.start]
+    if deleted:
+        raise ExactlyOnceError(
+            f"{table}: batch {batch} is half written by a version of kdsl that did not record its tasks, and records "
+            f"of it were deleted since ({'; '.join(map(str, deleted))}), so it is unknown which of the rest are "
+            "written; compare the topics, and start with adopt=True to write what is left of the batch (again)"
         )
+
+
+def abort_open_transactions(manifest: Manifest, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint) -> None:
+    """Abort what an exactly-once query has left open that continues with another delivery guarantee."""
+    if manifest.routing is None:
+        return
+    progress = LogProgress(*checkpoint.last_batches())
+    if progress.open:
+        _log.warning(
+            "%s: batch %s was started with exactly-once, and is written again completely with %s: parts of it that "
+            "were committed already are duplicated",
+            plan.table, progress.planned, plan.delivery,
+        )  # fmt: skip
+    with suppress(KdslError):  # the brokers abort it after the transaction timeout
+        admin = token_admin_of(cluster, plan.table)
+        timeout_ms, _ = read_limits(admin, cluster.kdsl_settings().transaction_timeout_ms, plan.table)
+        writer = Writer(manifest.id, "", plan.table)
+        topic = choose_token_topic(plan, admin)
+        routing = manifest.routing
+        abort_transactions(TransactionSpec(writer, routing.prefix, routing.writers, topic, "", timeout_ms), cluster)
 
 
 def start_stream(
@@ -231,155 +213,61 @@ def start_stream(
     plan: WritePlan,
     sent: WritePlan,
     cluster: Cluster,
-    folder: Folder,
-    kept: Kept | None,
+    checkpoint: Checkpoint,
     *,
     trigger: Mapping[str, Any] | None,
     name: str | None,
     adopt: bool,
-    telling: Mapping[str, str],
+    reporting: Mapping[str, str],
     mode: str = "append",
 ) -> StreamingQuery:
     """Start a query that writes exactly once.
 
     Args:
-        rows: What is written, as `kdsl.run.frames.fit.fitted` gives it.
-        plan: What is written.
-        sent: The plan that fits the rows.
-        cluster: Where.
-        folder: The checkpoint.
-        kept: What is kept there; None at a first start.
+        rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
+        plan: The write plan.
+        sent: The plan for the matched rows.
+        cluster: The cluster.
+        checkpoint: The query's checkpoint, which was checked.
         trigger: The arguments of Spark's ``trigger``.
         name: The query's name.
-        adopt: Whether tokens that are missing or of somebody else are passed over.
-        telling: The options by which commits tell what they wrote (`kdsl.run.metrics.sink_reports`).
-        mode: Spark's output mode; only what is staged takes updates.
+        adopt: Whether to continue although tokens are missing or belong to another query.
+        reporting: The options by which commits report what they wrote (`kdsl.run.metrics.sink_reports`).
+        mode: Spark's output mode; only staged writes take updates.
 
     Raises:
-        ResolveError: The transactions' timeout is above the brokers' maximum.
-        KdslError: As `begin`.
+        ResolveError: The transaction timeout is above the brokers' maximum.
+        KdslError: As `prepare_stream`.
     """
-    begun = begin(rows, plan, cluster, folder, kept, adopt=adopt)
+    prepared = prepare_stream(rows, plan, cluster, checkpoint, adopt=adopt)
     try:
-        query = _started(begun, plan, sent, cluster, trigger, name, telling, mode)
+        query = _start(prepared, plan, sent, cluster, trigger, name, reporting, mode)
     except BaseException:
-        begun.lease.release()
+        prepared.lease.release()
         raise
-    Watch(query, begun, cluster)
+    QueryWatch(query, prepared, cluster)
     return query
 
 
-def _started(
-    begun: PreparedStream,
+def _start(
+    prepared: PreparedStream,
     plan: WritePlan,
     sent: WritePlan,
     cluster: Cluster,
     trigger: Mapping[str, Any] | None,
     name: str | None,
-    telling: Mapping[str, str],
+    reporting: Mapping[str, str],
     mode: str,
 ) -> StreamingQuery:
-    from kdsl.run.exactly_once.staged import staged
-    from kdsl.run.librdkafka.datasource import FORMAT, options
+    from kdsl.run.exactly_once.staged import write_staged
+    from kdsl.run.librdkafka.datasource import FORMAT
+    from kdsl.run.librdkafka.options import write_options
 
     assert plan.transactions is not None
     if plan.transactions.staged:
-        writer = staged(begun.rows, sent, cluster, begun.work, telling).outputMode(mode)
+        writer = write_staged(prepared.rows, sent, cluster, prepared.work, reporting, prepared.half_written)
+        writer = writer.outputMode(mode)
     else:
-        writer = begun.rows.writeStream.format(FORMAT).outputMode(mode)
-        writer = writer.options(**options(sent, cluster), **{WORK: transactional_write_text(begun.work)}, **telling)
-    return started(writer, begun.folder.place, trigger, name)
-
-
-def started(
-    writer: DataStreamWriter, checkpoint: str, trigger: Mapping[str, Any] | None, name: str | None
-) -> StreamingQuery:
-    """Start a query with its checkpoint, trigger and name."""
-    writer = writer.option("checkpointLocation", checkpoint)
-    if name is not None:
-        writer = writer.queryName(name)
-    if trigger:
-        writer = writer.trigger(**trigger)
-    return writer.start()
-
-
-_live: dict[tuple[str, str], Watch] = {}  # by brokers and prefix
-_lock = threading.Lock()
-
-
-class Watch:
-    """What runs beside an exactly-once query for its life: its tokens are kept from being forgotten.
-
-    When the query has ended in the middle of a batch, what it left open is aborted, so that the topic can be read on.
-
-    Args:
-        query: The query.
-        begun: What it writes.
-        cluster: Where.
-    """
-
-    def __init__(self, query: StreamingQuery, begun: PreparedStream, cluster: Cluster) -> None:
-        self.query, self._begun, self._cluster = query, begun, cluster
-        self._every = max(_LOOK, min(begun.retention / 4, _DAY))
-        self._place = cluster.bootstrap_servers, begun.work.prefix
-        with _lock:
-            _live[self._place] = self
-        self.thread = threading.Thread(target=self._run, name=f"kdsl-{begun.work.prefix}", daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        waited = 0.0
-        try:
-            while not self._over():
-                waited += _LOOK
-                if waited >= self._every:
-                    waited = 0.0
-                    self._refresh()
-            if self._begun.lease.lost_to is None and self._cut_off():
-                abort_open(self._begun.work, self._cluster)
-        finally:
-            with _lock:
-                if _live.get(self._place) is self:
-                    del _live[self._place]
-            self._begun.lease.release()
-
-    def _over(self) -> bool:
-        try:
-            return bool(self.query.awaitTermination(_LOOK))
-        except Exception:  # noqa: BLE001  # it failed, or the session is gone
-            return True
-
-    def _cut_off(self) -> bool:
-        try:
-            return LogProgress(*last_batches(self._begun.folder)).open
-        except Exception:  # noqa: BLE001  # the session is gone, and its checkpoint out of reach
-            return True
-
-    def _refresh(self) -> None:
-        if self._begun.lease.lost_to is not None:
-            return  # it would fence the one that has the ids now
-        try:
-            refresh(self._begun.work, self._cluster, self._every / 2)
-        except KdslError as e:
-            _log.warning("%s: tokens cannot be refreshed now, and are tried again: %s", self._begun.work.writer, e)
-
-
-def wait_for_end(plan: WritePlan, cluster: Cluster) -> None:
-    """See that no query of this process holds a plan's prefix; one that has just ended is waited for.
-
-    Raises:
-        ExactlyOnceError: One is running.
-    """
-    assert plan.transactions is not None
-    prefix = plan.transactions.prefix
-    with _lock:
-        watch = _live.get((cluster.bootstrap_servers, prefix))
-    if watch is None:
-        return
-    if watch.query.isActive:
-        holder = watch.query.name or watch.query.id
-        raise ExactlyOnceError(
-            f"{plan.table}: the transactional_id_prefix {prefix!r} is held by the query {holder} of this process; each "
-            "query that runs needs its own"
-        )
-    watch.thread.join(_WAIT)
+        writer = prepared.rows.writeStream.format(FORMAT).outputMode(mode)
+        writer = writer.options(**write_options(sent, cluster), **{TRANSACTION: write_spec(prepared.work)}, **reporting)
+    return start_query(writer, prepared.checkpoint.location, trigger, name)

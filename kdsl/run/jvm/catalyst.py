@@ -1,6 +1,6 @@
-"""Records to rows and rows to records in Spark's own expressions, for real-time mode, which runs no Python.
+"""Decodes and encodes records with Spark's own expressions, for real-time mode, which runs no Python.
 
-Only what Spark can do exactly as the formats do is done here; `kdsl.resolve.transport` refuses the rest.
+It covers only what Spark can do exactly as the formats do; `kdsl.resolve.transport` refuses the rest.
 """
 
 from __future__ import annotations
@@ -9,34 +9,34 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan, WritePlan
-from kdsl.run.jvm.settings import java_pattern
+from kdsl.run.java_clients.options import java_pattern
 from kdsl.run.records.encode import names_topics
 from kdsl.run.records.metadata import TIMESTAMP_TYPES
 from kdsl.types import model as t
 from kdsl.types.spark import spark_type
-from kdsl.types.sql import quoted
+from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def decoded(df: DataFrame, plan: ReadPlan) -> DataFrame:
-    """The plan's columns of raw records, as `kdsl.run.records.decode.RecordDecoder` makes them.
+def decode_columns(df: DataFrame, plan: ReadPlan) -> DataFrame:
+    """Decode the plan's columns from raw records, as `kdsl.run.records.decode.RecordDecoder` does.
 
     Args:
         df: The columns of Spark's Kafka source.
-        plan: What the records mean: keys and values of the format ``raw``, metadata in its own types.
+        plan: The read plan: keys and values of the format ``raw``, metadata in its own types.
     """
     from pyspark.sql import functions as sf
 
-    made: dict[str, Column] = {}
+    by_name: dict[str, Column] = {}
     for source, part in (("key", plan.key), ("value", plan.value)):
         if part is not None:
-            made[part.columns[0]] = _text_or_bytes(part, sf.col(source))
-    made |= {m.column: _metadata(m) for m in plan.metadata}
+            by_name[part.columns[0]] = _text_or_bytes(part, sf.col(source))
+    by_name |= {m.column: _metadata(m) for m in plan.metadata}
     columns = []
     for field in plan.columns.fields:
-        column = made[field.name]
+        column = by_name[field.name]
         if not field.type.nullable and field.name not in {m.column for m in plan.metadata}:
             column = sf.coalesce(column, _missing(plan, field))
         columns.append(column.cast(spark_type(field.type)).alias(field.name))
@@ -82,14 +82,14 @@ def _metadata(column: MetadataColumn) -> Column:
             known = sf.col("timestamp") > sf.timestamp_millis(sf.lit(-1))
             return sf.when(known, sf.col("timestamp")) if column.type.nullable else sf.col("timestamp")
         case "timestamp-type":
-            found = sf.lit(None)
+            name_of_type = sf.lit(None)
             for code, name in enumerate(TIMESTAMP_TYPES, -1):
-                found = sf.when(sf.col("timestampType") == code, sf.lit(name)).otherwise(found)
-            return found
+                name_of_type = sf.when(sf.col("timestampType") == code, sf.lit(name)).otherwise(name_of_type)
+            return name_of_type
         case "header-list":
             # Spark takes the keys for nullable, which those of Kafka's headers never are.
-            made = sf.transform("headers", lambda h: _header(sf.coalesce(h["key"], sf.lit("")), h["value"]))
-            return sf.coalesce(made, sf.array())
+            headers = sf.transform("headers", lambda h: _header(sf.coalesce(h["key"], sf.lit("")), h["value"]))
+            return sf.coalesce(headers, sf.array())
         case _:  # of a repeated name the last header counts
             return sf.coalesce(
                 sf.expr(
@@ -106,50 +106,50 @@ def _header(key: Column, value: Column) -> Column:
     return sf.struct(key.alias("key"), value.alias("value"))
 
 
-def encoded(df: DataFrame, plan: WritePlan) -> DataFrame:
-    """The raw records of rows, as `kdsl.run.records.encode.RecordEncoder` makes them.
+def encode_columns(df: DataFrame, plan: WritePlan) -> DataFrame:
+    """Encode rows as raw records, as `kdsl.run.records.encode.RecordEncoder` does.
 
     Args:
         df: The plan's columns.
-        plan: What is written: keys and values of the format ``raw``, metadata in its own types.
+        plan: The write plan: keys and values of the format ``raw``, metadata in its own types.
 
     Returns:
         The columns that Spark's Kafka sink takes.
     """
-    return df.select(*_written(plan))
+    return df.select(*_record_columns(plan))
 
 
-def _written(plan: WritePlan) -> Iterator[Column]:
+def _record_columns(plan: WritePlan) -> Iterator[Column]:
     from pyspark.sql import functions as sf
 
     metadata = {m.key: m.column for m in plan.metadata}
     required = {f.name for f in plan.columns.fields if not f.type.nullable}
 
     def column(name: str) -> Column:
-        found = sf.col(quoted(name))
+        value = sf.col(quote_name(name))
         if name not in required:
-            return found
+            return value
         return sf.coalesce(
-            found, sf.raise_error(sf.lit(f"write {plan.table}: {name!r} is NULL, but declared NOT NULL"))
+            value, sf.raise_error(sf.lit(f"write {plan.table}: {name!r} is NULL, but declared NOT NULL"))
         )
 
     for field, part, raw in (("key", plan.key, "__raw_key__"), ("value", plan.value, "__raw_value__")):
         name = metadata.get(raw) or (part.columns[0] if part else None)
-        made = sf.lit(None) if name is None else column(name)
-        yield made.cast("binary").alias(field)
+        message = sf.lit(None) if name is None else column(name)
+        yield message.cast("binary").alias(field)
     if not names_topics(plan.topics):
         yield sf.lit(plan.topics.names[0]).alias("topic")
     else:
-        topic = sf.col(quoted(metadata["topic"]))
-        yield sf.coalesce(_allowed(plan, topic), _no_topic(plan, topic)).alias("topic")
+        topic = sf.col(quote_name(metadata["topic"]))
+        yield sf.coalesce(_allow_topic(plan, topic), _no_topic(plan, topic)).alias("topic")
     for key in metadata.keys() & {"headers", "header-list"}:
-        given = sf.col(quoted(metadata[key]))
-        entries = given if key == "header-list" else sf.map_entries(given)
-        kept = sf.filter(sf.coalesce(entries, sf.array()), lambda h: h["key"].isNotNull())
-        yield sf.transform(kept, lambda h: _header(h["key"], h["value"].cast("binary"))).alias("headers")
+        headers = sf.col(quote_name(metadata[key]))
+        entries = headers if key == "header-list" else sf.map_entries(headers)
+        with_key = sf.filter(sf.coalesce(entries, sf.array()), lambda h: h["key"].isNotNull())
+        yield sf.transform(with_key, lambda h: _header(h["key"], h["value"].cast("binary"))).alias("headers")
 
 
-def _allowed(plan: WritePlan, topic: Column) -> Column:
+def _allow_topic(plan: WritePlan, topic: Column) -> Column:
     """The topic of a row, where the table names it."""
     from pyspark.sql import functions as sf
 
@@ -161,5 +161,7 @@ def _allowed(plan: WritePlan, topic: Column) -> Column:
 def _no_topic(plan: WritePlan, topic: Column) -> Column:
     from pyspark.sql import functions as sf
 
-    told = sf.lit(f"write {plan.table}: a row names the topic ")
-    return sf.raise_error(sf.concat(told, sf.coalesce(topic, sf.lit("NULL")), sf.lit(f"; the table has {plan.topics}")))
+    prefix = sf.lit(f"write {plan.table}: a row names the topic ")
+    return sf.raise_error(
+        sf.concat(prefix, sf.coalesce(topic, sf.lit("NULL")), sf.lit(f"; the table has {plan.topics}"))
+    )

@@ -1,8 +1,9 @@
-"""Real-time mode: what Spark's real-time trigger can run, looked at before a query starts.
+"""Real-time mode: checks before a query starts that Spark's real-time trigger can run it.
 
-A micro-batch waits for its records; in real-time mode tasks run all the time, and a record goes through them as it
-comes. Spark 4.2 runs no Python in them and no operator that shuffles or keeps state, and tells so only after the query
-has started. Here it is told before.
+A micro-batch waits for its records; in real-time mode tasks run all the time, and a record passes through them as it
+arrives. Spark 4.2 runs no Python in them and no operator that shuffles or keeps state, but reports that only after the
+query has started. This module reports it before. Spark 4.3 runs some operators that shuffle or keep state; kdsl refuses
+them on every version.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kdsl.errors import KdslError, listing
-from kdsl.run.frames.analyzed import analyzed, items, kind_of, nodes, within
+from kdsl.spark_internals.plans import PlanNode, plan_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 TRIGGER = "5 minutes"
-"""How long a batch of real-time mode lasts where nothing is said: Spark's own default."""
+"""How long a batch of real-time mode lasts by default, which is Spark's own default."""
 
 _RUN = frozenset(
     (
@@ -71,61 +72,61 @@ def trigger_of(trigger: Mapping[str, Any] | None, table: str) -> Mapping[str, An
     if not trigger:
         return {"realTime": TRIGGER}
     if list(trigger) != ["realTime"]:
-        given = ", ".join(f"{name}={value!r}" for name, value in trigger.items())
+        arguments = ", ".join(f"{name}={value!r}" for name, value in trigger.items())
         raise KdslError(
-            f"{table}: latency='realtime' and the trigger {given} contradict each other; leave the trigger out, or "
+            f"{table}: latency='realtime' and the trigger {arguments} contradict each other; remove the trigger, or "
             f'write {{"realTime": "{TRIGGER}"}}'
         )
     return trigger
 
 
 def check_query(df: DataFrame, table: str) -> None:
-    """Look whether real-time mode can run a query. Spark's own list is asked again when it starts.
+    """Check that real-time mode can run a query. Spark checks its own list again when the query starts.
 
     Args:
         df: The rows that are written.
         table: The table that they are written to, for messages.
 
     Raises:
-        KdslError: It cannot; all reasons are told.
+        KdslError: It cannot; names all reasons.
     """
-    plan = analyzed(df)
+    plan = plan_of(df)
     if plan is None:
         return
-    reasons = dict.fromkeys(reason for node in nodes(plan) for reason in _reasons(node))
+    reasons = dict.fromkeys(reason for node in plan.walk() for reason in _reasons(node))
     if reasons:
         raise KdslError(
             f"{table}: latency='realtime' cannot run this query: {'; '.join(reasons)}; write it with "
-            "latency='micro-batch', or do this work before or behind the real-time query"
+            "latency='micro-batch', or do this work before or after the real-time query"
         )
 
 
-def _reasons(node: Any) -> Iterator[str]:
-    name = kind_of(node)
+def _reasons(node: PlanNode) -> Iterator[str]:
+    name = node.class_name
     if name == "StreamingRelationV2":
-        source = kind_of(node.table())
-        if source not in _SOURCES:
+        if node.source_class not in _SOURCES:
             yield (
-                f"the source {node.sourceName()!r} has no real-time mode; read from Kafka by a table with "
+                f"the source {node.source_name!r} has no real-time mode; read from Kafka by a table with "
                 "transport='jvm' and latency='realtime'"
             )
     elif name == "Join":
         yield from _join(node)
     elif name not in _RUN:
-        reason = _KNOWN.get(name, "it is not among the operators that real-time mode runs")
+        reason = _KNOWN.get(name, "real-time mode does not run this operator")
         yield f"{name}: {reason}"
     names = sorted(set(_python(node)))
     if names:
         yield f"the Python function{'s' if len(names) > 1 else ''} {listing(names)}: real-time mode runs no Python"
 
 
-def _join(node: Any) -> Iterator[str]:
-    if all(side.isStreaming() for side in (node.left(), node.right())):
+def _join(node: PlanNode) -> Iterator[str]:
+    if all(side.is_streaming for side in node.sides):
         yield "Join: a join of two streams keeps state and shuffles"
 
 
-def _python(node: Any) -> Iterator[str]:
+def _python(node: PlanNode) -> Iterator[str]:
     """The names of the Python functions in a node's expressions."""
-    for part in within(items(node.expressions())):
-        if kind_of(part) in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
-            yield part.name()
+    for expression in node.expressions:
+        for part in expression.walk():
+            if part.class_name in ("PythonUDF", "PythonUDAF", "PythonUDTF"):
+                yield part.name

@@ -1,7 +1,7 @@
-"""Write plans over Spark's own Kafka connector: rows become records by the same encoder, and Spark's sink sends them.
+"""Write plans over Spark's own Kafka connector: the same encoder turns rows into records, and Spark's sink sends them.
 
-What kdsl decides stands in the records' columns: topic, headers, and the partition where the plan has a partitioner.
-Java's producer spreads records by the key as kdsl's other transport does, and waits for every acknowledgement.
+What kdsl decides is in the columns of the records: topic, headers, and the partition if the plan has a partitioner.
+Java's producer distributes records by key as kdsl's other transport does, and waits for every acknowledgement.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from pyspark.sql import types as s
 from kdsl.cluster import Cluster, Registry
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
-from kdsl.run.cluster import errors
-from kdsl.run.cluster.brokers import Brokers
-from kdsl.run.jvm.admin import JavaBrokers, brokers_of
-from kdsl.run.jvm.catalyst import encoded
-from kdsl.run.jvm.jars import attach
+from kdsl.run.admin import errors
+from kdsl.run.admin.cluster_admin import ClusterAdmin
+from kdsl.run.admin.java_admin import JavaAdmin, open_admin
+from kdsl.run.java_clients.jars import attach_connector
+from kdsl.run.java_clients.options import hide_secrets, kafka_options
+from kdsl.run.java_clients.system_properties import set_system_properties
+from kdsl.run.jvm.catalyst import encode_columns
 from kdsl.run.jvm.realtime import check_query, trigger_of
-from kdsl.run.jvm.settings import hide_secrets, kafka_options
-from kdsl.run.jvm.system import set_system_properties
+from kdsl.run.listeners.start import start_query
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import PartitionChooser, check_partitioner
-from kdsl.run.records.registry import portable, registry_of
-from kdsl.run.upsert.write import upserted
+from kdsl.run.records.registry import registry_of, without_literal_secrets
+from kdsl.run.upsert.write import convert_to_upserts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,17 +51,17 @@ def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     """Append the rows of a batch to the topics.
 
     Args:
-        rows: The plan's columns, as `kdsl.run.frames.fit.fitted` gives them.
-        plan: What is written.
-        cluster: Where.
+        rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` gives them.
+        plan: The write plan.
+        cluster: The cluster.
 
     Raises:
         ResolveError: The client settings have errors.
-        KdslError: The connector cannot be had, no broker answers, or a topic does not exist.
+        KdslError: The connector cannot be attached, no broker answers, or a topic does not exist.
     """
     spark = rows.sparkSession
-    options = _ready(spark, plan, cluster, streams=False)
-    records = _records(rows, plan, _counts(spark, plan, cluster), registry_of(cluster, plan))
+    options = _prepare(spark, plan, cluster, streams=False)
+    records = _records(rows, plan, _count_partitions(spark, plan, cluster), registry_of(cluster, plan))
     records.write.format(FORMAT).mode("append").options(**options).save()
 
 
@@ -77,9 +78,9 @@ def start(
     """Start a query that appends the rows of a stream to the topics.
 
     Args:
-        rows: The plan's columns, as `kdsl.run.frames.fit.fitted` gives them.
-        plan: What is written.
-        cluster: Where.
+        rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` gives them.
+        plan: The write plan.
+        cluster: The cluster.
         checkpoint: The folder of the query's progress.
         trigger: The arguments of Spark's ``trigger``.
         name: The query's name.
@@ -87,56 +88,51 @@ def start(
 
     Raises:
         ResolveError: The client settings have errors.
-        KdslError: The connector cannot be had, no broker answers, a topic does not exist, or real-time mode cannot run
-            the query.
+        KdslError: The connector cannot be attached, no broker answers, a topic does not exist, or real-time mode cannot
+            run the query.
     """
     spark = rows.sparkSession
     realtime = plan.latency == "realtime"
     if realtime:
         check_query(rows, plan.table)
         trigger = trigger_of(trigger, plan.table)
-    options = _ready(spark, plan, cluster, streams=True)
-    records = _records(rows, plan, _counts(spark, plan, cluster), registry_of(cluster, plan))
-    writer = records.writeStream.format(FORMAT).options(**options).option("checkpointLocation", checkpoint)
-    # Real-time mode knows no other output mode; without aggregations, which it does not run, they are the same.
-    writer = writer.outputMode("update" if realtime else mode)
-    if name is not None:
-        writer = writer.queryName(name)
-    if trigger:
-        writer = writer.trigger(**trigger)
-    return writer.start()
+    options = _prepare(spark, plan, cluster, streams=True)
+    records = _records(rows, plan, _count_partitions(spark, plan, cluster), registry_of(cluster, plan))
+    writer = records.writeStream.format(FORMAT).options(**options)
+    # Real-time mode has no other output mode; without aggregations, which it cannot run, they are the same.
+    return start_query(writer.outputMode("update" if realtime else mode), checkpoint, trigger, name)
 
 
-def _ready(spark: SparkSession, plan: WritePlan, cluster: Cluster, *, streams: bool) -> dict[str, str]:
-    """The sink's options, when the connector is there."""
-    attach(spark, everywhere=plan.latency == "realtime", streams=streams)
+def _prepare(spark: SparkSession, plan: WritePlan, cluster: Cluster, *, streams: bool) -> dict[str, str]:
+    """Attach the connector, and return the sink's options."""
+    attach_connector(spark, everywhere=plan.latency == "realtime", streams=streams)
     hide_secrets(spark)
     set_system_properties(spark, cluster, plan.table)
     check_partitioner(plan)
     return kafka_options(cluster, "producer", plan.table)
 
 
-def _counts(spark: SparkSession, plan: WritePlan, cluster: Cluster) -> dict[str, int]:
-    """How many partitions each topic has, having seen that brokers answer and topics exist."""
-    brokers = brokers_of(spark, cluster, plan.table)
+def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) -> dict[str, int]:
+    """Check that brokers answer and topics exist, and count the partitions of each topic."""
+    admin = open_admin(spark, cluster, plan.table)
     names = plan.topics.names
     if plan.topics.pattern is not None:
-        names = tuple(brokers.names())
-    found = brokers.topics(names)
-    missing = set(names) - found.keys() if plan.topics.pattern is None else set()
-    if missing and cluster.connector().auto_create_topics:
-        missing = _created(missing, brokers, cluster)
-        found = brokers.topics(names)
+        names = tuple(admin.names())
+    topics = admin.topics(names)
+    missing = set(names) - topics.keys() if plan.topics.pattern is None else set()
+    if missing and cluster.kdsl_settings().auto_create_topics:
+        missing = _wait_for_creation(missing, admin, cluster)
+        topics = admin.topics(names)
     if missing:
-        raise errors.missing_topics(plan.table, missing, brokers.names())
-    return {name: topic.partitions for name, topic in found.items()}
+        raise errors.missing_topics(plan.table, missing, admin.names())
+    return {name: topic.partitions for name, topic in topics.items()}
 
 
-def _created(missing: set[str], brokers: Brokers | JavaBrokers, cluster: Cluster) -> set[str]:
-    """The topics that are still missing after brokers that make topics by themselves were asked for them."""
+def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster) -> set[str]:
+    """Request topics from brokers that create topics automatically; gives those that are still missing."""
     from kdsl.run.librdkafka.producer import Producer
 
-    if isinstance(brokers, JavaBrokers):
+    if isinstance(admin, JavaAdmin):
         return missing
     producer = Producer(cluster.producer())
     try:
@@ -147,10 +143,10 @@ def _created(missing: set[str], brokers: Brokers | JavaBrokers, cluster: Cluster
 
 def _records(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], registry: Registry | None) -> DataFrame:
     if plan.latency == "realtime":
-        return encoded(rows, plan)
+        return encode_columns(rows, plan)
     names = _names(plan)
     schema = s.StructType([s.StructField(name, _COLUMNS[name]) for name in names])
-    run = partial(_encoded, plan_text(plan), json.dumps(counts), portable(plan, registry))
+    run = partial(_encode_batches, plan_text(plan), json.dumps(counts), without_literal_secrets(plan, registry))
     return rows.mapInArrow(run, schema)
 
 
@@ -160,7 +156,7 @@ def _names(plan: WritePlan) -> list[str]:
     return ["key", "value", "topic", *spread, *headers]
 
 
-def _encoded(
+def _encode_batches(
     text: str, counted: str, registry: Registry | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """What ``mapInArrow`` runs in each task."""
@@ -173,7 +169,7 @@ def _encoded(
     chooser = PartitionChooser(plan, context.partitionId() if context else 0)
     names = _names(plan)
     rows = 0
-    for batch in upserted(batches, plan):
+    for batch in convert_to_upserts(batches, plan):
         records = encoder.encode(batch, rows)
         arrays = dict(zip(records.schema.names, records.columns, strict=True))
         if not names_topics(plan.topics):

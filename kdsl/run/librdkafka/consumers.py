@@ -1,7 +1,7 @@
-"""The consumers of a worker process: made once, kept between tasks, assigned anew for each.
+"""The pooled consumers of a Python worker: created once, kept between tasks, and assigned anew for each task.
 
-Connecting and learning a cluster costs more than most micro-batches. Spark hands a partition to any idle worker, so
-that nothing that was fetched ahead survives a task: what is fetched ahead is sized from the ranges instead.
+Connecting to a cluster costs more than most micro-batches. Spark hands a partition to any idle worker, so records that
+were fetched ahead are useless to the next task. The size of the fetches is therefore chosen from the ranges.
 """
 
 from __future__ import annotations
@@ -19,45 +19,49 @@ import attrs
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from kdsl.cluster import Cluster
-from kdsl.run.cluster import errors
-from kdsl.run.cluster.brokers import PASSING
-from kdsl.run.cluster.offsets import Range
-from kdsl.run.librdkafka.kept import Kept
+from kdsl.errors import KafkaReadError
+from kdsl.retry import Deadline, retry
+from kdsl.run.admin import errors
+from kdsl.run.admin.errors import RETRIABLE
+from kdsl.run.librdkafka.client_pool import ClientPool
+from kdsl.run.librdkafka.headers import HeaderReader
+from kdsl.run.librdkafka.messages import Headers, RecordId
 from kdsl.run.metrics.statistics import client_metrics
+from kdsl.run.offsets.stored import Range
 
-MOST_KEPT = 4
-"""How many consumers a worker keeps; each may hold what its size fetches ahead, and a thread per broker."""
+POOL_SIZE = 4
+"""How many consumers a Python worker keeps; each holds its prefetched records and one thread for each broker."""
 
 
 @attrs.frozen
-class Size:
+class FetchSize:
     """How much a consumer fetches ahead.
 
     Attributes:
-        name: What the size is called.
-        most: The most records of a range that is read with it.
+        name: The name of the size.
+        max_records: The largest range, in records, that is read with it.
         settings: librdkafka's settings.
     """
 
     name: str
-    most: float
+    max_records: float
     settings: Mapping[str, int | str]
 
 
 _COMMON: dict[str, int | str] = {
-    # Above this many records in the queue fetching pauses; the default pause of a second would be most of the time.
+    # A full queue pauses fetching; with the default of a second, the consumer would pause most of the time.
     "fetch.queue.backoff.ms": 2,
-    # Ranges end where records are known to be, so that a broker need not wait for more.
+    # The records of a range exist already, so a broker need not wait for more.
     "fetch.wait.max.ms": 20,
     "fetch.error.backoff.ms": 100,
-    # The driver has just seen the topics, so that one that is unknown is gone and not on its way.
+    # The driver has just seen the topics, so an unknown topic was deleted and is not about to appear.
     "topic.metadata.propagation.max.ms": 5_000,
-    "allow.auto.create.topics": "false",  # a topic that is deleted meanwhile shall not come back empty
-    "max.poll.interval.ms": 86_400_000,  # a slow query downstream is no failure
-    "log_level": 2,  # errors come through the callback, and end in a sentence
+    "allow.auto.create.topics": "false",  # a topic that was deleted must not come back empty
+    "max.poll.interval.ms": 86_400_000,  # a slow query downstream is not a failure
+    "log_level": 2,  # errors arrive through the callback and are reported as exceptions
 }
 SIZES = (
-    Size(
+    FetchSize(
         "small",
         5_000,
         {
@@ -68,7 +72,7 @@ SIZES = (
             "fetch.max.bytes": 4_194_304,
         },
     ),
-    Size(
+    FetchSize(
         "big",
         float("inf"),
         {
@@ -82,39 +86,39 @@ SIZES = (
 )
 
 
-def size_for(records: int) -> Size:
-    """The size of consumer for a range of so many offsets."""
-    return next(size for size in SIZES if records <= size.most)
+def choose_size(records: int) -> FetchSize:
+    """Choose the fetch size for a range with this number of offsets."""
+    return next(size for size in SIZES if records <= size.max_records)
 
 
-_ATTEMPT = 3.0
-"""How long the first attempt to learn offsets may take, in seconds. Each has twice the time of the one before: it is
-bound to the leaders that are known when it begins, and one of them may stand still."""
-_LEADERS = 3.0
-"""How long brokers may take to tell the leaders of a topic, in seconds, before its offsets are asked for again."""
-_REFUSED = 5.0
-"""How long nothing must have come after a refused login, in seconds, until it is final."""
-_PASSING_LOGIN = re.compile(
-    "handshake failed: Local: "  # the connection ended within the login, as it does where a broker goes down
-    "|Failed to acquire SASL OAUTHBEARER token"  # the token before may have some life left, and another try follows
+_FIRST_ATTEMPT = 3.0
+"""The timeout of the first request for offsets, in seconds. Each further request has twice the timeout: a request goes
+to the leaders that are known when it begins, and one of them may hang."""
+_LEADER_TIMEOUT = 3.0
+"""The timeout of a request for the leaders of a topic, in seconds, before its offsets are requested again."""
+_LOGIN_SETTLING = 5.0
+"""How many seconds without a message make a refused login final."""
+_RETRIABLE_LOGIN = re.compile(
+    "handshake failed: Local: "  # the connection ended during the login, as when a broker shuts down
+    "|Failed to acquire SASL OAUTHBEARER token"  # the previous token may still be valid, and the client tries again
 )
 _ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
 _BROKER = re.compile(r"^\w+://([^/]+)/")
 
-OF_THE_GROUP = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.INVALID_GROUP_ID)
-"""Errors that mean nothing here: the client looks for the group's coordinator, though partitions are assigned to it."""
+GROUP_ERRORS = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.INVALID_GROUP_ID)
+"""Errors without effect: the client looks for the group's coordinator although its partitions are assigned to it."""
 
 
-class KeptConsumer:
-    """A consumer of one cluster and one size.
+class PooledConsumer:
+    """A consumer of one cluster with one fetch size.
 
     Args:
-        settings: librdkafka's settings, secrets among them; held in memory only, as long as the consumer is.
-        servers: Where the cluster is, for messages.
+        settings: librdkafka's settings with resolved secrets; held in memory only, as long as the consumer.
+        servers: The cluster's bootstrap servers, for error messages.
 
     Attributes:
-        servers: Where the cluster is.
-        last_error: The last trouble since the last assignment, as text.
+        servers: The cluster's bootstrap servers.
+        last_error: The last error since the last assignment, as a string.
         client_id: Its client id.
     """
 
@@ -125,8 +129,9 @@ class KeptConsumer:
         self._refused: KafkaError | None = None
         self._refused_at = 0.0
         self.client_id: str = settings.get("client.id", "")
-        self._told: dict[str, float] | None = None
-        own: dict[str, Any] = {"error_cb": self.hear, "enable.partition.eof": True}
+        self._statistics: dict[str, float] | None = None
+        self._header_reader: HeaderReader | None = None
+        own: dict[str, Any] = {"error_cb": self.note_error, "enable.partition.eof": True}
         if int(settings.get("statistics.interval.ms", 0)):
             own["stats_cb"] = self._on_statistics
         self._settings = {**settings, **own}
@@ -138,8 +143,8 @@ class KeptConsumer:
         self._used = False
 
     def assign(self, ranges: Sequence[Range]) -> None:
-        """Fetch from the starts of some ranges on; what was fetched for others is thrown away."""
-        if self._used:  # what came while it lay unused is old news
+        """Start fetching at the starts of some ranges, and discard what was fetched for earlier ranges."""
+        if self._used:  # errors that arrived since the last task are outdated
             self._consumer.unassign()
             with suppress(KafkaException):
                 self._consumer.consume(1_000, 0)
@@ -147,154 +152,179 @@ class KeptConsumer:
         self.last_error = self._topic_error = self._refused = None
         self._consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in ranges])
 
-    def renew(self, ranges: Sequence[Range]) -> None:
-        """Fetch as after `assign`, through new connections; the last trouble is kept in mind."""
+    def reconnect(self, ranges: Sequence[Range]) -> None:
+        """Start fetching as `assign` does, through new connections; keep the last error."""
         last, old = self.last_error, self._consumer
         self._connect()
-        # Whatever keeps a client from fetching may keep it from closing.
-        Thread(target=old.close, name="kdsl consumer that is given up", daemon=True).start()
+        # The reason why a client does not fetch may also prevent it from closing.
+        Thread(target=old.close, name="kdsl abandoned consumer", daemon=True).start()
         self.assign(ranges)
         self.last_error = last
 
-    def rest(self) -> None:
-        """Fetch nothing."""
+    def pause(self) -> None:
+        """Stop fetching until the next assignment."""
         self._consumer.unassign()
 
     @property
-    def hopeless(self) -> KafkaError | None:
-        """The trouble that waiting does not mend: a topic that is gone or not allowed, a login that stays refused."""
-        lasting = self._refused is not None and time.monotonic() - self._refused_at > _REFUSED
-        return self._refused if lasting else self._topic_error
+    def lasting_error(self) -> KafkaError | None:
+        """The error that waiting does not cure: a missing or forbidden topic, or a login that stays refused."""
+        final = self._refused is not None and time.monotonic() - self._refused_at > _LOGIN_SETTLING
+        return self._refused if final else self._topic_error
 
-    def succeeded(self) -> None:
-        """Something came, so that a login that was refused before is none any more."""
+    def note_success(self) -> None:
+        """Note that records arrived, and forget a login that was refused before."""
         self._refused = None
 
-    def hear(self, error: KafkaError) -> None:
-        """Note a trouble that the client goes on from by itself, if it can."""
-        if error.code() in OF_THE_GROUP or (error.code() == _ALL_DOWN and self.last_error):  # which says why
+    def note_error(self, error: KafkaError) -> None:
+        """Note an error of the client, which may recover from it by itself; see `lasting_error`."""
+        if error.code() in GROUP_ERRORS or (error.code() == _ALL_DOWN and self.last_error):  # the last error says why
             return
         self.last_error = error.str()
         if errors.is_unknown_topic(error) or errors.is_not_allowed(error):
             self._topic_error = error
-        elif errors.is_login_error(error) and not _PASSING_LOGIN.search(error.str()):
+        elif errors.is_login_error(error) and not _RETRIABLE_LOGIN.search(error.str()):
             if self._refused is None:
                 self._refused, self._refused_at = error, time.monotonic()
-        elif self._refused and _broker(error) == _broker(self._refused):  # which does something else by now
+        elif self._refused and _broker_of(error) == _broker_of(self._refused):  # the broker has got past the login
             self._refused = None
 
     def close(self) -> None:
-        """End the consumer and its threads."""
+        """Close the consumer and end its threads."""
+        if self._header_reader is not None:
+            self._header_reader.close()
+            self._header_reader = None
         self._consumer.close()
 
     def earliest(self, ranges: Sequence[Range], seconds: float) -> list[int]:
-        """The offset of the first record in the partition of each range, in one request."""
+        """Fetch the offset of the first record in the partition of each range."""
         return self._offsets(ranges, OFFSET_BEGINNING, seconds)
 
     def latest(self, ranges: Sequence[Range], seconds: float) -> list[int]:
-        """The offset after the last record in the partition of each range, in one request."""
+        """Fetch the offset after the last record in the partition of each range."""
         return self._offsets(ranges, OFFSET_END, seconds)
 
+    def read_headers(self, records: Sequence[RecordId], table: str, seconds: float) -> list[Headers]:
+        """Read the headers of some records; invalid bytes in names are replaced (`kdsl.run.librdkafka.headers`).
+
+        Args:
+            records: The records.
+            table: The table's name, for error messages.
+            seconds: How long to wait without receiving a message.
+
+        Raises:
+            KafkaReadError: A record could not be read; the error names it.
+        """
+        if self._header_reader is None:
+            self._header_reader = HeaderReader(self._settings, self.servers)
+        return self._header_reader.read(records, table, seconds)
+
     def _offsets(self, ranges: Sequence[Range], mark: int, seconds: float) -> list[int]:
-        # The protocol's marks for the ends of a log stand in the place of a time, and pass.
+        # librdkafka passes the protocol's markers for the ends of a log on as if they were timestamps.
         wanted = [TopicPartition(r.topic, r.partition, mark) for r in ranges]
-        until, attempt = time.monotonic() + seconds, _ATTEMPT
-        while True:
+        deadline = Deadline(seconds)
+
+        def ask(timeout: float) -> tuple[list[int], list[tuple[Range, KafkaError | None]]]:
+            """Request the offsets; return them, or the ranges without one. An error that lasts is raised."""
             unknown: list[tuple[Range, KafkaError | None]]
             try:
-                found = self._consumer.offsets_for_times(wanted, max(0.1, min(attempt, until - time.monotonic())))
+                partitions = self._consumer.offsets_for_times(wanted, max(0.1, timeout))
             except KafkaException as e:
                 unknown = [(r, errors.kafka_error(e)) for r in ranges]
             else:
-                # A leader that stands still leaves its partitions without an offset, beside those of other leaders.
-                told = zip(ranges, found, strict=True)
-                unknown = [(r, place.error) for r, place in told if place.error is not None or place.offset < 0]
+                # A leader that hangs leaves its partitions without an offset, beside those of other leaders.
+                answers = zip(ranges, partitions, strict=True)
+                unknown = [(r, p.error) for r, p in answers if p.error is not None or p.offset < 0]
                 if not unknown:
-                    return [place.offset for place in found]
-            late = time.monotonic() > until
-            gone = self._learn_leaders([r for r, _ in unknown], until)
+                    return [p.offset for p in partitions], []
+            gone = self._learn_leaders([r for r, _ in unknown], deadline)
             for r, error in unknown:
-                # What waits for a connection whose login was cut off fails as if it had been refused.
-                lasting = error is not None and error.code() not in PASSING and not errors.is_login_error(error)
+                # A request that waits for a connection whose login was cut off fails as if the login was refused.
+                lasting = error is not None and error.code() not in RETRIABLE and not errors.is_login_error(error)
                 if error is not None and errors.is_unknown_topic(error):
                     lasting = (r.topic, r.partition) in gone
-                if lasting or late:
-                    waited = "" if lasting else f" within {seconds:.0f} s"
-                    why = f": {error.str()} ({error.name()})" if error is not None else ""
-                    raise errors.KafkaReadError(f"the offsets of {r} cannot be had from {self.servers}{waited}{why}")
-            attempt *= 2
-            time.sleep(0.1)
+                if lasting:
+                    raise self._no_offset(r, error)
+            return [], unknown
 
-    def _learn_leaders(self, ranges: Sequence[Range], until: float) -> set[tuple[str, int]]:
-        """Learn anew who leads the partitions of some ranges; gives those that do not exist.
+        offsets, unknown = retry(ask, lambda result: not result[1], deadline, first_timeout=_FIRST_ATTEMPT)
+        if unknown:
+            raise self._no_offset(*unknown[0], waited=f" within {seconds:.0f} s")
+        return offsets
 
-        Where the client has heard once that a partition has no leader, it asks nobody for its offsets for minutes, and
-        calls partitions unknown that all have none.
+    def _no_offset(self, range_: Range, error: KafkaError | None, waited: str = "") -> KafkaReadError:
+        reason = f": {error.str()} ({error.name()})" if error is not None else ""
+        return KafkaReadError(f"cannot fetch the offsets of {range_} from {self.servers}{waited}{reason}")
+
+    def _learn_leaders(self, ranges: Sequence[Range], deadline: Deadline) -> set[tuple[str, int]]:
+        """Refresh the leaders of the partitions of some ranges, and return the partitions that do not exist.
+
+        Once the client has learned that a partition has no leader, it does not request its offsets for minutes. If no
+        partition of a topic has a leader, it calls the partitions unknown.
         """
-        places = {(r.topic, r.partition) for r in ranges}
+        missing = {(r.topic, r.partition) for r in ranges}
         for topic in {r.topic for r in ranges}:
-            left = max(0.5, until - time.monotonic())
+            timeout = min(_LEADER_TIMEOUT, max(0.5, deadline.remaining))
             try:
-                there = self._consumer.list_topics(topic, timeout=min(_LEADERS, left)).topics[topic].partitions
-            except KafkaException:  # nobody answers, so that nothing is known to be gone
+                present = self._consumer.list_topics(topic, timeout=timeout).topics[topic].partitions
+            except KafkaException:  # no broker answers, so no partition is known to be missing
                 return set()
-            places -= {(topic, partition) for partition in there}
-        return places
+            missing -= {(topic, partition) for partition in present}
+        return missing
 
     def take_statistics(self) -> dict[str, float] | None:
-        """What librdkafka has told of the client since the last time; None where it has not."""
-        told, self._told = self._told, None
-        return told
+        """Return the client's latest statistics and forget them; None if there are none since the last call."""
+        statistics, self._statistics = self._statistics, None
+        return statistics
 
     def _on_statistics(self, text: str) -> None:
-        self._told = client_metrics(text)
+        self._statistics = client_metrics(text)
 
 
-def _broker(error: KafkaError) -> str:
-    """The broker that an error names, by its address."""
-    found = _BROKER.match(error.str())
-    return found[1] if found else ""
+def _broker_of(error: KafkaError) -> str:
+    """Return the address of the broker that an error names."""
+    match = _BROKER.match(error.str())
+    return match[1] if match else ""
 
 
-def _close(consumer: KeptConsumer) -> None:
-    with suppress(Exception):  # it is given up; why it does not end well helps nobody
+def _close(consumer: PooledConsumer) -> None:
+    with suppress(Exception):  # it is discarded anyway, and its error helps nobody
         consumer.close()
 
 
-_kept = Kept(MOST_KEPT, _close)
+_pool = ClientPool(POOL_SIZE, _close)
 _nth = count(1)
 
 
-def lend(cluster: Cluster, cluster_key: str, size: Size, names: Mapping[str, str]) -> KeptConsumer:
-    """The consumer of a cluster and a size, made if there is none yet.
+def borrow_consumer(cluster: Cluster, cluster_key: str, size: FetchSize, names: Mapping[str, str]) -> PooledConsumer:
+    """Return the pooled consumer of a cluster and a fetch size; create it if there is none.
 
     Args:
         cluster: Where to connect; its secrets are resolved here.
-        cluster_key: What tells clusters and tables apart: the text that the cluster travelled as.
+        cluster_key: Distinguishes clusters and tables: the options from which the cluster was read.
         size: How much it fetches ahead.
-        names: ``group.id`` where the user gives none, and how the ``client.id`` begins: a number makes it its own.
+        names: The default ``group.id``, and the prefix of the ``client.id``, to which a number is appended.
     """
     key = (cluster_key, size.name)
-    consumer = _kept.take(key)
+    consumer = _pool.take(key)
     if consumer is None:
         settings = cluster.consumer({**names, **size.settings})
         if "client.id" in names:
             settings["client.id"] = f"{names['client.id']}-{next(_nth)}"
-        consumer = KeptConsumer(settings, cluster.bootstrap_servers)
-    _kept.keep(key, consumer)
+        consumer = PooledConsumer(settings, cluster.bootstrap_servers)
+    _pool.put(key, consumer)
     return consumer
 
 
-def discard(consumer: KeptConsumer) -> None:
-    """End a consumer that has met an error."""
-    _kept.drop(consumer)
+def discard(consumer: PooledConsumer) -> None:
+    """Remove a consumer that has failed from the pool and close it."""
+    _pool.remove(consumer)
     _close(consumer)
 
 
 @atexit.register
 def _close_all() -> None:
-    for consumer in _kept.take_all():
+    for consumer in _pool.take_all():
         _close(consumer)
 
 
-__all__ = ["KeptConsumer", "Size", "discard", "lend", "size_for"]
+__all__ = ["FetchSize", "PooledConsumer", "borrow_consumer", "choose_size", "discard"]

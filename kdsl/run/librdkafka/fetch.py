@@ -1,7 +1,7 @@
-"""Records of ranges as raw Arrow batches: what a task does before it decodes.
+"""Fetches the records of offset ranges as raw Arrow batches, before a task decodes them.
 
-A range is read from its own start to its own end, or the task fails. The end is reached by position: transaction
-markers, aborted and compacted records leave offsets that never arrive.
+Either a range is read completely or the task fails. Progress is measured by position and not by the number of records:
+the offsets of transaction markers and of aborted and compacted records never arrive.
 """
 
 from __future__ import annotations
@@ -9,235 +9,262 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message
 
-from kdsl.run.cluster import errors
-from kdsl.run.cluster.brokers import PASSING
-from kdsl.run.cluster.offsets import Range
-from kdsl.run.librdkafka.consumers import OF_THE_GROUP, KeptConsumer
-from kdsl.run.librdkafka.messages import COLUMNS, Messages, offset_of
-from kdsl.run.librdkafka.places import Places
+from kdsl.errors import KafkaReadError, OffsetError, TopicMissingError, TopicRecreatedError
+from kdsl.run.admin import errors
+from kdsl.run.admin.errors import RETRIABLE, StalledError
+from kdsl.run.librdkafka.consumers import GROUP_ERRORS, PooledConsumer
+from kdsl.run.librdkafka.messages import COLUMNS, Messages, build_headers, offset_of
+from kdsl.run.librdkafka.range_progress import RangeProgress
+from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import RAW
 
 CHUNK_RECORDS = 2_000
-"""How many records are taken from the client at once: few enough to stay in the processor's cache."""
+"""How many records are taken from the client at a time: few enough to stay in the processor's cache."""
 CHUNK_BYTES = 4_194_304
 BATCH_RECORDS = 20_000
 BATCH_BYTES = 16_777_216
-TOGETHER = 20_000
-"""Ranges up to this many offsets are fetched together; larger ones one by one, which is cheaper for each record."""
-WAIT = 0.05
-"""How long the client is waited for at a time, in seconds."""
+JOINT_FETCH_RECORDS = 20_000
+"""Ranges of up to this many offsets are fetched together, larger ones one by one, which costs less per record."""
+POLL_SECONDS = 0.05
+"""The timeout of one call of the client, in seconds."""
 
-SILENCE = 20.0
-"""How long nothing may come before the client is made anew, in seconds; the next one has twice the time.
+RECONNECT_SECONDS = 20.0
+"""After how many seconds without a message the client is replaced by a new one; the next time it is twice as long.
 
-It may be that nothing comes because the client skips what transactions have given up, of which it tells nothing.
+The client may also be silent because it skips aborted transactions, which it does not report.
 """
 
-_ALWAYS = ("topic", "partition", "offset")
+_SHORT_LOG_INTERVAL = 2.0
+"""The minimum time between two calls of `Fetcher.on_short_log`, in seconds."""
+
+_COORDINATES = ("topic", "partition", "offset")
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001
 _TRUNCATED = KafkaError._LOG_TRUNCATION  # noqa: SLF001
 _EXPIRED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001
-_GOES_ON = frozenset((*PASSING, *OF_THE_GROUP, KafkaError.UNKNOWN))
-"""After these the client fetches on by itself; the last is a broker's that has met an error of its own."""
+_RECOVERABLE = frozenset((*RETRIABLE, *GROUP_ERRORS, KafkaError.UNKNOWN))
+"""After these errors the client continues by itself; the last one is an internal error of a broker."""
 _FALSE_ALARMS = 5
 
 
 class Fetcher:
-    """Reads ranges with a kept consumer.
+    """Reads ranges with a pooled consumer.
 
     Args:
         consumer: The consumer.
-        table: The table's name, for messages.
-        needs: The fields of a raw batch that are wanted; topic, partition and offset always come.
-        patience: How long nothing may come before the read fails, in seconds.
+        table: The table's name, for error messages.
+        needs: The needed fields of a raw batch; topic, partition and offset are always included.
+        timeout: How many seconds without a message make the read fail.
 
     Attributes:
         schema: The schema of the raw batches.
-        count: What has been fetched, where somebody wants to know and has set one.
+        count: Counts what is fetched if the caller has set it.
+        on_short_log: Called from time to time while the log of a partition ends before the wanted range; an exception
+            that it raises ends the read.
     """
 
-    def __init__(self, consumer: KeptConsumer, table: str, needs: Collection[str], patience: float) -> None:
-        self._consumer, self._table, self._patience = consumer, table, patience
-        self._fields = tuple(name for name in RAW if name in needs and name not in _ALWAYS)
-        self.schema = pa.schema([(name, RAW[name]) for name in (*_ALWAYS, *self._fields)])
-        self._bytes_each = 262_144.0  # until it is known
+    def __init__(self, consumer: PooledConsumer, table: str, needs: Collection[str], timeout: float) -> None:
+        self._consumer, self._table, self._timeout = consumer, table, timeout
+        self._fields = tuple(name for name in RAW if name in needs and name not in _COORDINATES)
+        self.schema = pa.schema([(name, RAW[name]) for name in (*_COORDINATES, *self._fields)])
+        self._bytes_each = 262_144.0  # an estimate until the first chunk
         self._false_alarms = 0
-        self.count: Count | None = None
+        self.count: FetchCount | None = None
+        self.on_short_log: Callable[[], None] | None = None
+        self._is_short = False
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-        """The records of some ranges, those of each range in the order of their offsets.
+        """Read the records of some ranges, each range in the order of its offsets.
 
         Raises:
-            KafkaReadError: A range cannot be read to its end.
+            KafkaReadError: A range cannot be read completely.
         """
-        for group in _groups(ranges):
-            yield from self._batches(group)
+        for group in _group_ranges(ranges):
+            yield from self._read_group(group)
 
-    def _batches(self, group: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+    def _read_group(self, group: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         chunks: list[list[pa.Array]] = []
         records = size = 0
-        for chunk in self._chunks(Places(group)):
+        for chunk in self._read_chunks(RangeProgress(group)):
             chunks.append(chunk)
-            more, more_bytes = len(chunk[0]), sum(array.nbytes for array in chunk)
-            self._bytes_each = more_bytes / more
-            records, size = records + more, size + more_bytes
+            chunk_records, chunk_bytes = len(chunk[0]), sum(array.nbytes for array in chunk)
+            self._bytes_each = chunk_bytes / chunk_records
+            records, size = records + chunk_records, size + chunk_bytes
             if records >= BATCH_RECORDS or size >= BATCH_BYTES:
-                yield self._batch(chunks)
+                yield self._build_batch(chunks)
                 chunks, records, size = [], 0, 0
         if chunks:
-            yield self._batch(chunks)
+            yield self._build_batch(chunks)
 
-    def _batch(self, chunks: list[list[pa.Array]]) -> pa.RecordBatch:
+    def _build_batch(self, chunks: list[list[pa.Array]]) -> pa.RecordBatch:
         arrays = chunks[0] if len(chunks) == 1 else [pa.concat_arrays(column) for column in zip(*chunks, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _chunks(self, places: Places) -> Iterator[list[pa.Array]]:
-        self._consumer.assign(places.ranges)
-        heard = renewed = time.monotonic()
-        silence, alarms = SILENCE, self._false_alarms
-        while left := places.left():
+    def _read_chunks(self, progress: RangeProgress) -> Iterator[list[pa.Array]]:
+        self._consumer.assign(progress.ranges)
+        received_at = reconnected_at = time.monotonic()
+        checked_at, self._is_short = float("-inf"), False
+        max_silence, alarms = RECONNECT_SECONDS, self._false_alarms
+        while remaining := progress.count_remaining():
             chunk: list[pa.Array] | None = None
-            with _no_collection():
-                messages = self._consume(min(left, CHUNK_RECORDS, int(CHUNK_BYTES / self._bytes_each) + 1))
+            with _pause_garbage_collection():
+                messages = self._consume(min(remaining, CHUNK_RECORDS, int(CHUNK_BYTES / self._bytes_each) + 1))
                 ended: list[int] = []
                 if any(map(Message.error, messages)):
-                    messages, ended = self._without_events(messages, places)
+                    messages, ended = self._without_events(messages, progress)
                 if messages or ended:
-                    heard, silence = time.monotonic(), SILENCE
-                    self._consumer.succeeded()
+                    received_at, max_silence = time.monotonic(), RECONNECT_SECONDS
+                    self._consumer.note_success()
                 if messages:
-                    messages, columns = places.advance(messages)
+                    messages, columns = progress.advance(messages)
                     if messages:
-                        chunk = [*columns, *(COLUMNS[name](messages) for name in self._fields)]
+                        chunk = [*columns, *(self._build_column(name, messages) for name in self._fields)]
                         if self.count is not None:
                             self.count.add(messages, dict(zip(self._fields, chunk[3:], strict=True)))
                         messages.clear()
-                places.end(ended)
+                progress.finish(ended)
             if self._false_alarms > alarms:
                 alarms = self._false_alarms
-                self._consumer.assign(places.open())
+                self._consumer.assign(progress.remaining_ranges())
             if chunk is not None:
                 yield chunk
-                heard = time.monotonic()  # what happens to the rows may take its time
-            elif (error := self._consumer.hopeless) and (at := _concerned(error, places.open())):
-                raise self._failed(error, at)
-            elif time.monotonic() - heard > self._patience:
-                raise self._stalled(places, time.monotonic() - heard)
-            elif time.monotonic() - max(heard, renewed) > silence:
-                self._consumer.renew(places.open())
-                renewed, silence = time.monotonic(), 2 * silence
-        self._look_back(places)
+                received_at = time.monotonic()  # the consumer of the rows may have taken long
+            elif (error := self._consumer.lasting_error) and (
+                affected := _find_affected_range(error, progress.remaining_ranges())
+            ):
+                raise self._read_error(error, affected)
+            elif (
+                self._is_short and self.on_short_log is not None and time.monotonic() - checked_at > _SHORT_LOG_INTERVAL
+            ):
+                self.on_short_log()
+                checked_at = time.monotonic()
+            elif time.monotonic() - received_at > self._timeout:
+                raise self._explain_stall(progress, time.monotonic() - received_at)
+            elif time.monotonic() - max(received_at, reconnected_at) > max_silence:
+                self._consumer.reconnect(progress.remaining_ranges())
+                reconnected_at, max_silence = time.monotonic(), 2 * max_silence
+        self._check_gaps(progress)
 
-    def _consume(self, most: int) -> Messages:
+    def _build_column(self, name: str, messages: Messages) -> pa.Array:
+        if name == "headers":
+            return build_headers(
+                messages, partial(self._consumer.read_headers, table=self._table, seconds=self._timeout)
+            )
+        return COLUMNS[name](messages)
+
+    def _consume(self, max_messages: int) -> Messages:
         try:
-            return self._consumer.consume(most, WAIT)
+            return self._consumer.consume(max_messages, POLL_SECONDS)
         except KafkaException as e:
             error = errors.kafka_error(e)
-            if error is None or error.code() not in PASSING:
-                raise errors.KafkaReadError(f"{self._table}: the client failed: {e}") from e
+            if error is None or error.code() not in RETRIABLE:
+                raise KafkaReadError(f"{self._table}: the client failed: {e}") from e
             return []
 
-    def _without_events(self, messages: Messages, places: Places) -> tuple[Messages, list[int]]:
-        """The messages that are records, and the places of which nothing more comes; errors are raised."""
+    def _without_events(self, messages: Messages, progress: RangeProgress) -> tuple[Messages, list[int]]:
+        """Return the messages that are records, and the indices of the ranges that have ended; raise errors."""
         records, ended = [], []
         for message in messages:
             error = message.error()
             if error is None:
                 records.append(message)
                 continue
-            place = places.find(message)
+            index = progress.index_of(message)
             if error.code() == _END:
-                if place is not None and offset_of(message) >= places.ranges[place].end:
-                    ended.append(place)
-            elif error.code() in _EXPIRED and place is not None and self._is_there(places.rest(place)):
+                if index is not None and offset_of(message) >= progress.ranges[index].end:
+                    ended.append(index)
+                else:
+                    self._is_short |= index is not None
+            elif error.code() in _EXPIRED and index is not None and self._exists(progress.remaining_range(index)):
                 self._false_alarms += 1
-            elif error.fatal() or error.code() not in _GOES_ON:
-                raise self._failed(error, None if place is None else places.rest(place))
+            elif error.fatal() or error.code() not in _RECOVERABLE:
+                raise self._read_error(error, None if index is None else progress.remaining_range(index))
             else:
-                self._consumer.hear(error)
+                self._consumer.note_error(error)
         return records, ended
 
-    def _is_there(self, at: Range) -> bool:
-        """Whether an offset that is told to be out of range is in range: an answer to an assignment before this one."""
+    def _exists(self, at: Range) -> bool:
+        """Return whether an offset exists although it was reported as out of range, for an earlier assignment."""
         if self._false_alarms >= _FALSE_ALARMS:
             return False
-        earliest, latest = (find([at], self._patience)[0] for find in (self._consumer.earliest, self._consumer.latest))
+        fetchers = (self._consumer.earliest, self._consumer.latest)
+        earliest, latest = (fetch([at], self._timeout)[0] for fetch in fetchers)
         return earliest <= at.start <= latest
 
-    def _failed(self, error: KafkaError, at: Range | None) -> errors.KafkaReadError:
+    def _read_error(self, error: KafkaError, at: Range | None) -> KafkaReadError:
         where = f" at {at}" if at else ""
         if errors.is_login_error(error):
-            return errors.refused_login(self._table, self._consumer.servers, error.str())
+            return errors.login_refused(self._table, self._consumer.servers, error.str())
         if errors.is_not_allowed(error):
             return errors.not_allowed(self._table, f"the topic {at.topic!r}" if at else "the topic", error)
         if errors.is_unknown_topic(error):
-            return errors.TopicMissingError(f"{self._table}: the topic is gone while it is read{where}: {error.str()}")
+            return TopicMissingError(f"{self._table}: the topic was deleted while it was read{where}: {error.str()}")
         if error.code() == KafkaError.INCONSISTENT_TOPIC_ID:
-            # The client would go on with the new topic as soon as it knows its id, and its records are others.
-            return errors.TopicRecreatedError(
-                f"{self._table}: the topic was deleted and made again while it was read{where}: {error.str()}"
+            # The client would continue with the new topic, whose records are different, once it knows its id.
+            return TopicRecreatedError(
+                f"{self._table}: the topic was deleted and created again while it was read{where}: {error.str()}"
             )
         if at and error.code() in _EXPIRED:
-            earliest = self._consumer.earliest([at], self._patience)[0]
+            earliest = self._consumer.earliest([at], self._timeout)[0]
             if earliest > at.start:
-                return self._deleted(at, earliest)
-            return errors.OffsetError(
-                f"{self._table}: there is no offset {at.start} in topic {at.topic}, partition {at.partition} any more, "
-                f"which begins at {earliest}: the log was cut, or the topic was made again while it was read "
+                return self._explain_deletion(at, earliest)
+            return OffsetError(
+                f"{self._table}: topic {at.topic}, partition {at.partition} no longer has the offset {at.start}; it "
+                f"begins at {earliest}: the log was truncated, or the topic was created again while it was read "
                 f"({error.str()})"
             )
         if at and error.code() == _TRUNCATED:
-            return errors.OffsetError(f"{self._table}: the log was cut while it was read{where}: {error.str()}")
-        return errors.KafkaReadError(f"{self._table}: cannot read{where}: {error.str()} ({error.name()})")
+            return OffsetError(f"{self._table}: the log was truncated while it was read{where}: {error.str()}")
+        return KafkaReadError(f"{self._table}: cannot read{where}: {error.str()} ({error.name()})")
 
-    def _deleted(self, at: Range, earliest: int) -> errors.OffsetError:
-        return errors.OffsetError(
-            f"{self._table}: records were deleted while they were to be read: topic {at.topic}, partition "
-            f"{at.partition}, offset {at.start} is wanted, the earliest is {earliest}, so that "
+    def _explain_deletion(self, at: Range, earliest: int) -> OffsetError:
+        return OffsetError(
+            f"{self._table}: records were deleted before they could be read: topic {at.topic}, partition "
+            f"{at.partition}, offset {at.start} is wanted, the earliest is {earliest}; "
             f"{min(earliest, at.end) - at.start} offsets are lost; read faster than the topic's retention deletes, or "
             "set the client property auto.offset.reset to earliest and start again"
         )
 
-    def _stalled(self, places: Places, waited: float) -> errors.StalledError:
-        open_ones = places.open()
-        more = f" (and {len(open_ones) - 1} more partitions)" if len(open_ones) > 1 else ""
-        told = errors.last_word(self._consumer.last_error)
-        return errors.StalledError(
-            f"{self._table}: nothing came from {self._consumer.servers} for {waited:.0f} s at {open_ones[0]}{more}"
-            f"{told}; a longer wait is the client property default.api.timeout.ms"
+    def _explain_stall(self, progress: RangeProgress, waited: float) -> StalledError:
+        remaining = progress.remaining_ranges()
+        others = f" (and {len(remaining) - 1} more partitions)" if len(remaining) > 1 else ""
+        last_error = errors.describe_last_error(self._consumer.last_error)
+        return StalledError(
+            f"{self._table}: no message arrived from {self._consumer.servers} for {waited:.0f} s at {remaining[0]}"
+            f"{others}{last_error}; to wait longer, raise the client property default.api.timeout.ms"
         )
 
-    def _look_back(self, places: Places) -> None:
-        """Records missing from a range's start on are a gap of the log, unless the log begins later by now."""
-        gaps = places.gaps()
+    def _check_gaps(self, progress: RangeProgress) -> None:
+        """Accept missing records at the start of a range as gaps of the log, unless the log now begins after them."""
+        gaps = progress.gaps()
         if gaps:
-            found = self._consumer.earliest(gaps, self._patience)
-            for gap, earliest in zip(gaps, found, strict=True):
+            offsets = self._consumer.earliest(gaps, self._timeout)
+            for gap, earliest in zip(gaps, offsets, strict=True):
                 if earliest > gap.start:
-                    raise self._deleted(gap, earliest)
+                    raise self._explain_deletion(gap, earliest)
 
 
-def _concerned(error: KafkaError, ranges: Sequence[Range]) -> Range | None:
-    """The range that an error means; one about a topic may be late news of a topic that was read before."""
+def _find_affected_range(error: KafkaError, ranges: Sequence[Range]) -> Range | None:
+    """Return the range that an error is about; None for a late error about a topic that an earlier task read."""
     if errors.is_login_error(error):
         return ranges[0]
     return next((r for r in ranges if r.topic in error.str()), None)
 
 
-def _groups(ranges: Sequence[Range]) -> list[list[Range]]:
-    """What is fetched at a time: a big range, or small ones together, each of another partition."""
-    groups = [[r] for r in ranges if len(r) > TOGETHER]
+def _group_ranges(ranges: Sequence[Range]) -> list[list[Range]]:
+    """Group the ranges that are fetched at a time: a large one alone, or small ones of different partitions."""
+    groups = [[r] for r in ranges if len(r) > JOINT_FETCH_RECORDS]
     rounds: list[list[Range]] = []
     seen: Counter[tuple[str, int]] = Counter()
     for r in ranges:
-        if len(r) <= TOGETHER:
+        if len(r) <= JOINT_FETCH_RECORDS:
             nth = seen[r.topic, r.partition]
             seen[r.topic, r.partition] += 1
             if nth == len(rounds):
@@ -246,14 +273,14 @@ def _groups(ranges: Sequence[Range]) -> list[list[Range]]:
     return groups + rounds
 
 
-class Count:
-    """What is fetched: how many records, of how many bytes, and how old the last one is.
+class FetchCount:
+    """Counts what is fetched: the records, their bytes, and the age of the last one.
 
     Attributes:
-        records: The records.
+        records: How many records were fetched.
         bytes: The bytes of their keys and values.
-        event: The timestamp of the last one in milliseconds; None where it has none.
-        at: When it was taken from the client, in seconds since 1970.
+        event: The timestamp of the last record in milliseconds; None if it has none.
+        at: When the last record was taken from the client, in seconds since 1970.
     """
 
     def __init__(self) -> None:
@@ -266,7 +293,7 @@ class Count:
 
         Args:
             messages: The records.
-            columns: Those of their fields that are Arrow arrays already.
+            columns: Those of their fields that are already Arrow arrays.
         """
         kind, millis = messages[-1].timestamp()
         self.event, self.at = (None if kind == TIMESTAMP_NOT_AVAILABLE else millis), time.time()
@@ -274,21 +301,21 @@ class Count:
         for name in ("key", "value"):
             array = columns.get(name)
             if array is not None:
-                self.bytes += size_of(array)
+                self.bytes += value_bytes(array)
             elif name == "value":
                 self.bytes += sum(map(len, messages))  # the length of a message is its value's
             else:
                 self.bytes += sum(map(len, filter(None, map(Message.key, messages))))
 
     def take(self) -> tuple[int, int, int | None, float]:
-        """What was counted since the last time: records, bytes, the last record's timestamp and when it came."""
-        taken = (self.records, self.bytes, self.event, self.at)
+        """Return the counts since the last call: records, bytes, the last record's timestamp and its arrival."""
+        counts = (self.records, self.bytes, self.event, self.at)
         self.records = self.bytes = 0
-        return taken
+        return counts
 
 
-def size_of(array: pa.Array) -> int:
-    """The bytes of all values of a binary array."""
+def value_bytes(array: pa.Array) -> int:
+    """Return the number of bytes of all values of a binary array."""
     if array.null_count == len(array):
         return 0
     offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)
@@ -296,8 +323,8 @@ def size_of(array: pa.Array) -> int:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Thousands of message objects that all go at once are no reason to search for cycles."""
+def _pause_garbage_collection() -> Iterator[None]:
+    """Pause the garbage collector: thousands of message objects that are freed at once are not a reason to run it."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,103 +1,114 @@
-"""How much of a backlog a micro-batch takes: a limit shared fairly, so that every partition moves on.
+"""How many records of a backlog a micro-batch reads: a limit is divided fairly, so that every partition advances.
 
-Spark's watermark is the latest event time of all partitions. Where one is read ahead of the others, their rows would be
-dropped as late, so that a table with a watermark is caught up along the records' timestamps (`shares_by_time`).
+Spark's watermark is the latest event time of all partitions. If one partition were read far ahead of the others, the
+others' rows would be dropped as late. The backlog of a table with a watermark is therefore read along the records'
+timestamps (`divide_limit_by_time`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kdsl.offsets import TopicPartition
+from kdsl.callbacks import TopicPartition
 
 
-def shares(
-    backlog: Mapping[TopicPartition, int], *, most: int | None = None, most_each: int | None = None, turn: int = 0
+def divide_limit(
+    backlog: Mapping[TopicPartition, int],
+    *,
+    max_records: int | None = None,
+    max_records_per_partition: int | None = None,
+    turn: int = 0,
 ) -> dict[TopicPartition, int]:
-    """How many records of each partition are taken.
+    """Choose how many records of each partition a micro-batch reads.
 
-    Small backlogs are taken whole, and what is left of the limit is shared alike by the larger ones. Where the limit
-    is lower than the number of partitions, the partitions take turns.
+    Small backlogs are read whole, and the larger ones share the rest of the limit equally. If the limit is lower than
+    the number of partitions, the partitions take turns.
 
     Args:
-        backlog: How many records each partition has.
-        most: The most records together; None is no limit.
-        most_each: The most records of one partition; None is no limit.
-        turn: Whose turn it is: a number that grows by ``most`` from batch to batch.
+        backlog: How many records of each partition have not been read.
+        max_records: The maximum of all partitions together; None means no limit.
+        max_records_per_partition: The maximum of each partition; None means no limit.
+        turn: Whose turn it is: a number that grows by ``max_records`` from batch to batch.
     """
-    wanted = {place: count if most_each is None else min(count, most_each) for place, count in backlog.items()}
-    wanted = {place: count for place, count in wanted.items() if count > 0}
-    if most is None or sum(wanted.values()) <= most:
+    wanted = {
+        partition: count if max_records_per_partition is None else min(count, max_records_per_partition)
+        for partition, count in backlog.items()
+    }
+    wanted = {partition: count for partition, count in wanted.items() if count > 0}
+    if max_records is None or sum(wanted.values()) <= max_records:
         return wanted
-    taken: dict[TopicPartition, int] = {}
-    left = most
-    waiting = sorted(wanted, key=lambda place: (wanted[place], place))
-    for at, place in enumerate(waiting):
-        level = left // (len(waiting) - at)
-        if wanted[place] > level:
-            waiting = sorted(waiting[at:])
+    counts: dict[TopicPartition, int] = {}
+    remaining = max_records
+    waiting = sorted(wanted, key=lambda partition: (wanted[partition], partition))
+    for i, partition in enumerate(waiting):
+        share = remaining // (len(waiting) - i)
+        if wanted[partition] > share:
+            waiting = sorted(waiting[i:])
             break
-        taken[place] = wanted[place]
-        left -= wanted[place]
-    level, rest = divmod(left, len(waiting))
+        counts[partition] = wanted[partition]
+        remaining -= wanted[partition]
+    share, rest = divmod(remaining, len(waiting))
     first = turn % len(waiting)
-    for at, place in enumerate(waiting[first:] + waiting[:first]):
-        count = level + (1 if at < rest else 0)
+    for i, partition in enumerate(waiting[first:] + waiting[:first]):
+        count = share + (1 if i < rest else 0)
         if count:
-            taken[place] = count
-    return taken
+            counts[partition] = count
+    return counts
 
 
 END_OF_TIME = 2**43
-"""A time in milliseconds before which every record counts."""
+"""A time in milliseconds that is later than every record."""
 
 
-def shares_by_time(
-    until: Callable[[int], Mapping[TopicPartition, int]],
+def divide_limit_by_time(
+    count_before: Callable[[int], Mapping[TopicPartition, int]],
     *,
     ahead: int,
     guess: int = 0,
-    most: int | None = None,
-    most_each: int | None = None,
+    max_records: int | None = None,
+    max_records_per_partition: int | None = None,
     turn: int = 0,
 ) -> tuple[dict[TopicPartition, int], int]:
-    """How many records of each partition are taken, so that none is read ahead of the others by much.
+    """Choose how many records of each partition a micro-batch reads, so that none is read far ahead of the others.
 
-    Everything before some time is taken, the latest time that the limits allow, and what is left of the limits goes to
-    records that are later by ``ahead`` at most.
+    The batch reads everything before the latest time that the limits allow. What remains of the limits is spent on
+    records that are at most ``ahead`` later.
 
     Args:
-        until: Gives for a time how many records of each partition come before the first that is not older. Everything
-            before `END_OF_TIME` must be more than the limits allow.
-        ahead: By how much a partition may be read ahead, in milliseconds.
-        guess: The time to begin at, where one is known that is not too late: that of the batch before.
-        most: The most records together; None is no limit.
-        most_each: The most records of one partition; None is no limit.
-        turn: As for `shares`.
+        count_before: Returns for a time how many records of each partition come before the first that is not older. The
+            counts for `END_OF_TIME` must exceed the limits.
+        ahead: How far a partition may be read ahead, in milliseconds.
+        guess: Where the search begins: a time that is known not to be too late, such as that of the previous batch.
+        max_records: The maximum of all partitions together; None means no limit.
+        max_records_per_partition: The maximum of each partition; None means no limit.
+        turn: As for `divide_limit`.
 
     Returns:
-        The counts, and the time before which everything is taken.
+        The counts, and the time before which everything is read.
     """
 
     def fits(counts: Mapping[TopicPartition, int]) -> bool:
-        within = most_each is None or all(count <= most_each for count in counts.values())
-        return within and (most is None or sum(counts.values()) <= most)
+        within = max_records_per_partition is None or all(
+            count <= max_records_per_partition for count in counts.values()
+        )
+        return within and (max_records is None or sum(counts.values()) <= max_records)
 
-    low, base, high, step = 0, dict.fromkeys(until(0), 0), END_OF_TIME, max(1, ahead)
+    low, base, high, step = 0, dict.fromkeys(count_before(0), 0), END_OF_TIME, max(1, ahead)
     probe = guess
-    while high - low > max(1, ahead // 2) and not (most is not None and 2 * sum(base.values()) >= most):
-        counts = until(probe)
+    while high - low > max(1, ahead // 2) and not (max_records is not None and 2 * sum(base.values()) >= max_records):
+        counts = count_before(probe)
         if fits(counts):
             low, base = probe, dict(counts)
         else:
             high = probe
-        # From the guess on in steps that double; once the time lies between two, by halves.
+        # From the guess on in doubling steps; once the time lies between two probes, by bisection.
         probe = min(low + step, high - 1) if high == END_OF_TIME and guess else (low + high) // 2
         step *= 2
     reach = max(low + ahead, high) if high - low <= max(1, ahead // 2) else low + ahead
-    rest = {place: count - base[place] for place, count in until(reach).items()}
-    if most_each is not None:
-        rest = {place: min(count, most_each - base[place]) for place, count in rest.items()}
-    more = shares(rest, most=None if most is None else most - sum(base.values()), turn=turn)
-    taken = {place: count + more.get(place, 0) for place, count in base.items()}
-    return {place: count for place, count in taken.items() if count > 0}, low
+    rest = {partition: count - base[partition] for partition, count in count_before(reach).items()}
+    if max_records_per_partition is not None:
+        rest = {p: min(count, max_records_per_partition - base[p]) for p, count in rest.items()}
+    budget = None if max_records is None else max_records - sum(base.values())
+    more = divide_limit(rest, max_records=budget, turn=turn)
+    total = {partition: count + more.get(partition, 0) for partition, count in base.items()}
+    return {partition: count for partition, count in total.items() if count > 0}, low

@@ -1,7 +1,8 @@
-"""The client's messages as Arrow arrays, field by field."""
+"""Converts the client's messages to Arrow arrays, field by field."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -9,21 +10,33 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from kdsl.run.arrays import Numbers
 from kdsl.run.records.metadata import HEADERS
+from kdsl.types.arrays import Integers
 
 Messages = list["Message[bytes, bytes]"]
+Headers = list[tuple[str, bytes | None]]
+RecordId = tuple[str, int, int]
+"""A topic, a partition and an offset."""
+ReadHeaders = Callable[[Sequence[RecordId]], Sequence[Headers]]
+"""Reads the headers of some records."""
 
 
 def offset_of(message: Message[bytes, bytes]) -> int:
-    """The offset of a message."""
+    """Return the offset of a message."""
     offset = message.offset()
     assert offset is not None
     return offset
 
 
-def numbers(accessor: Any, messages: Messages) -> Numbers:
-    """What a method of the messages gives: whole numbers."""
+def _place(message: Message[bytes, bytes]) -> RecordId:
+    topic, partition = message.topic(), message.partition()
+    assert topic is not None
+    assert partition is not None
+    return topic, partition, offset_of(message)
+
+
+def collect_integers(accessor: Any, messages: Messages) -> Integers:
+    """Call a method of each message and collect the integers that it returns."""
     return np.fromiter(map(accessor, messages), np.int64, len(messages))
 
 
@@ -47,10 +60,31 @@ def _leader_epochs(messages: Messages) -> pa.Array:
     return pa.array(list(map(Message.leader_epoch, messages)), pa.int32())
 
 
-def _headers(messages: Messages) -> pa.Array:
-    lists = [headers or () for headers in map(Message.headers, messages)]
-    offsets = np.concatenate([[0], np.cumsum(np.fromiter(map(len, lists), np.int64, len(lists)))])
-    entries = list(chain.from_iterable(lists))
+def build_headers(messages: Messages, read: ReadHeaders) -> pa.Array:
+    """Build the column of the headers of some messages, of the type `HEADERS`.
+
+    Args:
+        messages: The messages.
+        read: Reads the headers that confluent-kafka cannot return because a name is not UTF-8.
+    """
+    lists: list[Headers | None] = []
+    unreadable: list[int] = []
+    each: Iterator[Any] = map(Message.headers, messages)
+    while len(lists) < len(messages):
+        try:
+            lists.extend(each)
+        except SystemError:  # confluent-kafka raises it for a name that is not UTF-8, and loses the message's headers
+            unreadable.append(len(lists))
+            lists.append(None)
+    if unreadable:
+        records = [
+            (str(m.topic()), int(m.partition() or 0), offset_of(m)) for m in map(messages.__getitem__, unreadable)
+        ]
+        for index, one in zip(unreadable, read(records), strict=True):
+            lists[index] = one
+    present = [one or () for one in lists]
+    offsets = np.concatenate([[0], np.cumsum(np.fromiter(map(len, present), np.int64, len(present)))])
+    entries = list(chain.from_iterable(present))
     names = pa.array([name for name, _ in entries], pa.string())
     values = pa.array([value for _, value in entries], pa.binary())
     pairs = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
@@ -61,8 +95,7 @@ COLUMNS = {
     "timestamp": _timestamps,
     "timestamp_type": _timestamp_types,
     "leader_epoch": _leader_epochs,
-    "headers": _headers,
     "key": _keys,
     "value": _values,
 }
-"""How a field of a raw batch is made of messages."""
+"""The function that builds each field of a raw batch from messages; `build_headers` builds the headers."""

@@ -1,4 +1,8 @@
-"""A producer that takes Arrow batches: raw records go into librdkafka's queue without an object for each of them."""
+"""A producer that takes Arrow batches: raw records go into librdkafka's queue without an object for each of them.
+
+A producer belongs to one task at a time (`borrow_producer`). A task that succeeds has flushed its producer and returns
+it to the pool; the producer of a failed task is emptied and closed, and sends nothing afterwards.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ import logging
 import operator
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
@@ -19,23 +24,29 @@ import pyarrow.compute as pc
 from confluent_kafka import KafkaError
 
 from kdsl.errors import KdslError
-from kdsl.run.arrays import Rows
-from kdsl.run.cluster import native as n
+from kdsl.retry import Deadline, retry
+from kdsl.run import ffi as n
+from kdsl.run.librdkafka.client_pool import ClientPool
 from kdsl.run.metrics.statistics import client_metrics
+from kdsl.types.arrays import Indices
 
-PATIENCE_MS = 2  # a full queue holds more than is sent in this time, so that waiting costs nothing
+QUEUE_WAIT_MS = 2  # a full queue takes longer than this to be sent, so waiting costs nothing
 FLUSH_MS = 100
 SYSLOG_ERROR, SYSLOG_WARNING = 3, 4
-_STEP = 1_000  # messages that are laid out at once: they stay in the processor's cache
-_WITHIN = re.compile(r"^(\[thrd:[^]]*\]: )?|( \(after [^()]*\))?$")  # thread and times make equal lines differ
-_ATTEMPT = 5.0
-"""How long the first attempt to look up a topic may take, in seconds; each has twice the time of the one before.
+_CHUNK_RECORDS = 1_000  # how many messages are prepared at a time: they stay in the processor's cache
+_VARYING = re.compile(
+    r"^(\[thrd:[^]]*\]: )?|( \(after [^()]*\))?$"
+)  # thread and times differ between lines that say the same
+_FIRST_ATTEMPT = 5.0
+"""The timeout of the first request to look up a topic, in seconds; each further request has twice the timeout.
 
-librdkafka repeats a request with the same broker, even after the connection is given up because that one stands still;
-a new request goes to one that answers.
+librdkafka repeats a request to the same broker, even after it has closed the connection because that broker hangs; a
+new request goes to a broker that answers.
 """
 _UNANSWERED = (n.TIMED_OUT, n.TRANSPORT)
-_GIVEN_UP = (KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
+_DISCARDED = (KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
+POOL_SIZE = 4
+"""How many producers a Python worker keeps between tasks."""
 _log = logging.getLogger(__name__)
 _nth = itertools.count(1)
 
@@ -45,11 +56,11 @@ class Failure:
     """A record that was not written.
 
     Attributes:
-        code: Why, as a number of `confluent_kafka.KafkaError`.
-        reason: Why, in words.
+        code: The error code of `confluent_kafka.KafkaError`.
+        reason: The error message.
         topic: Its topic.
-        partition: Its partition, where one was chosen.
-        row: Its place among the task's rows, from 0.
+        partition: Its partition; None if none was chosen.
+        row: Its index among the task's rows, from 0.
         size: The bytes of its key and value.
     """
 
@@ -62,25 +73,26 @@ class Failure:
 
 
 class ProducerError(KdslError):
-    """A producer cannot be made, or cannot go on; no single record is at fault.
+    """A producer cannot be created or has failed; the error is not about a single record.
 
     Attributes:
-        code: Why, as a number of `confluent_kafka.KafkaError`; 0 where no such number tells.
+        code: The error code of `confluent_kafka.KafkaError`; 0 if there is none.
+        topic: The topic that could not be written; empty if the error is not about a topic.
     """
 
-    def __init__(self, message: str, code: int = 0) -> None:
+    def __init__(self, message: str, code: int = 0, topic: str = "") -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.topic = code, topic
 
 
 @attrs.frozen
 class _Pointers:
-    """Where the bytes of a binary column's values are: a null is nowhere, empty bytes are somewhere.
+    """The addresses of a binary column's values: a null has the address 0, empty bytes have another one.
 
     Attributes:
-        ends: Arrow's offsets, one more than values.
-        base: The address from which they count.
-        valid: Which values are not null; None where all are, or where all are null and the base is 0.
+        ends: Arrow's offsets, one more than there are values.
+        base: The address to which the offsets are relative.
+        valid: Which values are not null; None if none is null, or if all are null and the base is 0.
     """
 
     ends: Any
@@ -88,7 +100,7 @@ class _Pointers:
     valid: Any
 
     def put(self, start: int, count: int, addresses: Any, sizes: Any) -> None:
-        """Write addresses and sizes of some values into arrays."""
+        """Write the addresses and sizes of some values into arrays."""
         ends = self.ends[start : start + count + 1]
         np.add(ends[:-1], self.base, out=addresses)
         np.subtract(ends[1:], ends[:-1], out=sizes)
@@ -97,25 +109,25 @@ class _Pointers:
             sizes *= self.valid[start : start + count]
 
     def all(self) -> tuple[Any, Any]:
-        """Addresses and sizes of all values."""
+        """Return the addresses and sizes of all values."""
         addresses, sizes = np.empty((2, len(self.ends) - 1), dtype=np.int64)
         self.put(0, len(addresses), addresses, sizes)
         return addresses, sizes
 
 
 class Producer:
-    """A producer of librdkafka. Not shared between threads.
+    """A producer of librdkafka. It must not be shared between threads.
 
     Args:
-        settings: librdkafka's settings; not kept.
+        settings: librdkafka's settings; they are not stored.
 
     Attributes:
-        failed: How many records were not written, as far as is known.
-        failure: The first of them.
-        complaint: What librdkafka last said of the brokers.
-        known: The topics that were found.
-        partitions: How many partitions each of them had then.
-        client_id: Its client id: the one of the settings and a number, which makes it its own; empty where none is set.
+        failed: How many records are known to have failed.
+        failure: The first of these failures.
+        last_error: librdkafka's last error about the brokers; empty if there was none.
+        known_topics: The topics that `look_up` has found.
+        partition_counts: How many partitions each of these topics had at that time.
+        client_id: The client id of the settings with a number appended; empty if the settings have none.
 
     Raises:
         ProducerError: librdkafka refuses the settings.
@@ -125,95 +137,105 @@ class Producer:
         self._lib = n.library()
         self.client_id = f"{settings['client.id']}-{next(_nth)}" if "client.id" in settings else ""
         own = {"client.id": self.client_id} if self.client_id else {}
-        self._handle = _new(self._lib, {**settings, **own})
-        self._told: dict[str, float] | None = None
+        self._handle = _new_producer(self._lib, {**settings, **own})
+        self._statistics: dict[str, float] | None = None
         self._queue = self._lib.rd_kafka_queue_get_main(self._handle)
         self._topics: dict[str, int] = {}
-        self._messages = np.zeros(_STEP, dtype=n.MESSAGE)
-        self._empty = ctypes.create_string_buffer(1)  # what an empty key or value points to
+        self._messages = np.zeros(_CHUNK_RECORDS, dtype=n.MESSAGE)
+        self._empty = ctypes.create_string_buffer(1)  # the address of empty keys and values
         self.failed = 0
         self.failure: Failure | None = None
-        self.complaint = ""
-        self.known: set[str] = set()
-        self.partitions: dict[str, int] = {}
-        self._heard: set[str] = set()
+        self.last_error = ""
+        self.known_topics: set[str] = set()
+        self.partition_counts: dict[str, int] = {}
+        self._logged: set[str] = set()
         self._closed = False
 
-    def renew(self) -> None:
-        """Begin anew for another task: what is told of the time before is old news.
+    def reset(self) -> None:
+        """Reset failures and errors for another task.
 
         Raises:
-            ProducerError: The producer cannot go on.
+            ProducerError: The producer has failed for good.
         """
         self.poll()
-        self.failed, self.failure, self.complaint = 0, None, ""
+        self.failed, self.failure, self.last_error = 0, None, ""
 
     def look_up(self, topic: str, timeout: float, *, creating: bool = True) -> int:
-        """Ask the brokers for a topic, which also lets them create it where they do.
+        """Ask the brokers for a topic, which also makes them create it if they create topics automatically.
 
         Args:
             topic: The topic.
-            timeout: How long brokers that do not answer are waited for, in seconds.
-            creating: Whether a topic that is missing may be about to be created; it is waited for a moment then.
+            timeout: How long to wait for brokers that do not answer, in seconds.
+            creating: Whether a missing topic may be in creation; if so, wait some seconds for it.
 
         Returns:
-            A number of `confluent_kafka.KafkaError`; 0 is a topic that can be written to.
+            An error code of `confluent_kafka.KafkaError`; 0 if the topic can be written to.
         """
-        give_up, brief, attempt = monotonic() + timeout, monotonic() + 3, _ATTEMPT
-        while True:
-            code = self._look_up(topic, max(1, int(min(attempt, give_up - monotonic()) * 1000)))
-            attempt *= 2
+        creation = Deadline(3.0)
+
+        def ask(seconds: float) -> int:
+            code = self._look_up(topic, max(1, int(seconds * 1000)))
             self.poll()
-            waiting = code == KafkaError.LEADER_NOT_AVAILABLE
-            waiting |= code == KafkaError.UNKNOWN_TOPIC_OR_PART and creating
-            if code == KafkaError.NO_ERROR:
-                self.known.add(topic)
-            unanswered = code in _UNANSWERED
-            if not (waiting or unanswered) or monotonic() > (give_up if unanswered else brief):
-                return code
-            self.poll(FLUSH_MS)
+            return code
+
+        def is_final(code: int) -> bool:
+            in_creation = code == KafkaError.LEADER_NOT_AVAILABLE
+            in_creation |= code == KafkaError.UNKNOWN_TOPIC_OR_PART and creating
+            return code not in _UNANSWERED and (not in_creation or creation.has_passed)
+
+        code = retry(
+            ask,
+            is_final,
+            Deadline(timeout),
+            pause=FLUSH_MS / 1000,
+            first_timeout=_FIRST_ATTEMPT,
+            wait=lambda seconds: self.poll(int(seconds * 1000)),
+        )
+        if code == KafkaError.NO_ERROR:
+            self.known_topics.add(topic)
+        return code
 
     def _look_up(self, topic: str, milliseconds: int) -> int:
-        found = ctypes.POINTER(n.Metadata)()
+        metadata = ctypes.POINTER(n.Metadata)()
         handle = self._topic(topic)
-        code: int = self._lib.rd_kafka_metadata(self._handle, 0, handle, ctypes.byref(found), milliseconds)
+        code: int = self._lib.rd_kafka_metadata(self._handle, 0, handle, ctypes.byref(metadata), milliseconds)
         if code:
             return code
         try:
-            if not found.contents.topic_cnt:
+            if not metadata.contents.topic_cnt:
                 return int(KafkaError.UNKNOWN_TOPIC_OR_PART)
-            self.partitions[topic] = int(found.contents.topics[0].partition_cnt)
-            return int(found.contents.topics[0].err)
+            self.partition_counts[topic] = int(metadata.contents.topics[0].partition_cnt)
+            return int(metadata.contents.topics[0].err)
         finally:
-            self._lib.rd_kafka_metadata_destroy(found)
+            self._lib.rd_kafka_metadata_destroy(metadata)
 
-    def send(self, topic: str, records: pa.RecordBatch, rows: Rows) -> None:
-        """Put records into the queue, in their order; waits while it is full. Failures are counted, not raised.
+    def send(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
+        """Put records into the queue in their order, waiting while it is full. Failures are counted, not raised.
 
         Args:
-            topic: The topic of all of them.
-            records: As `kdsl.run.records.encode.RecordEncoder` makes them; a column ``partition`` (int32) sends each
-                record to its partition, -1 lets librdkafka choose.
-            rows: The place of each among the task's rows, for failures.
+            topic: The topic of all records.
+            records: The result of `kdsl.run.records.encode.RecordEncoder`; a column ``partition`` (int32) chooses the
+                partition of each record, and -1 lets librdkafka choose.
+            rows: The index of each record among the task's rows, for failures.
 
         Raises:
-            ProducerError: The producer cannot go on.
+            ProducerError: The producer has failed for good.
         """
         if "timestamp" in records.schema.names or "headers" in records.schema.names:
-            records, rows = self._sendable(topic, records, rows)
-            for start in range(0, records.num_rows, _STEP):
-                self._send_items(topic, records.slice(start, _STEP), rows[start : start + _STEP])
+            records, rows = self._remove_unsendable(topic, records, rows)
+            for start in range(0, records.num_rows, _CHUNK_RECORDS):
+                self._send_items(topic, records.slice(start, _CHUNK_RECORDS), rows[start : start + _CHUNK_RECORDS])
         else:
             self._send_messages(topic, records, rows)
         self.poll()
 
-    def _send_messages(self, topic: str, records: pa.RecordBatch, rows: Rows) -> None:
+    def _send_messages(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
         keys, values = self._pointers(records.column("key")), self._pointers(records.column("value"))
         handle, produce = self._topic(topic), self._lib.rd_kafka_produce_batch
-        chosen = _partitions(records)
+        chosen = _partition_numbers(records)
         flags = n.COPY if chosen is None else n.COPY | n.TO_PARTITION
-        for start in range(0, records.num_rows, _STEP):
-            count = min(_STEP, records.num_rows - start)
+        for start in range(0, records.num_rows, _CHUNK_RECORDS):
+            count = min(_CHUNK_RECORDS, records.num_rows - start)
             messages = self._messages[:count]
             keys.put(start, count, messages["key"], messages["key_len"])
             values.put(start, count, messages["payload"], messages["len"])
@@ -227,69 +249,71 @@ class Producer:
                     break
                 codes = messages["err"][at:]
                 full = np.flatnonzero(codes == n.QUEUE_FULL)
-                tried = int(full[0]) if len(full) else count - at  # where the queue is full, nothing after it is tried
-                if empty and tried == 0:  # this one will never fit
+                tried = int(full[0]) if len(full) else count - at  # nothing is tried after the queue is full
+                if empty and tried == 0:  # this message will never fit
                     tried, full = 1, full[:0]
                 for message in messages[at : at + tried][codes[:tried] != 0]:
                     length = int(message["len"]) + int(message["key_len"])
-                    self._fail(int(message["err"]), topic, None, int(message["private"]) - 1, length)
+                    self._add_failure(int(message["err"]), topic, None, int(message["private"]) - 1, length)
                 at += tried
-                empty = len(full) > 0 and self._wait()
+                empty = len(full) > 0 and self._wait_for_room()
 
-    def _send_items(self, topic: str, records: pa.RecordBatch, rows: Rows) -> None:
-        items, starts, _bytes = self._items(topic, records, rows)
+    def _send_items(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
+        items, starts, _bytes = self._build_items(topic, records, rows)
         addresses: list[int] = (items.ctypes.data + starts[:-1] * n.ITEM.itemsize).tolist()
         counts: list[int] = np.diff(starts).tolist()
         produce, handle = self._lib.rd_kafka_produceva, itertools.repeat(self._handle)
         at, empty = 0, False
         while at < len(counts):
             before, left = at, iter(addresses[at:])
-            # The calls follow one another inside `next`, up to the first that gives an error.
+            # `next` makes one call after the other until one returns an error.
             error = next(filter(None, map(produce, handle, left, counts[at:])), None)
             at = len(counts) - operator.length_hint(left)
             if error is None:
                 continue
             code = self._lib.rd_kafka_error_code(error)
             self._lib.rd_kafka_error_destroy(error)
-            if code == n.QUEUE_FULL and not (empty and at == before + 1):  # in which case it will never fit
+            if code == n.QUEUE_FULL and not (empty and at == before + 1):  # otherwise it will never fit
                 at -= 1
-                empty = self._wait()
+                empty = self._wait_for_room()
             else:
                 empty = False
                 sizes = [len(value) for value in (c[at - 1].as_py() for c in records.columns[:2]) if value]
-                self._fail(code, topic, None, int(rows[at - 1]), sum(sizes))
+                self._add_failure(code, topic, None, int(rows[at - 1]), sum(sizes))
 
-    def _items(self, topic: str, records: pa.RecordBatch, rows: Rows) -> tuple[Any, Rows, object]:
-        """The items of each message one after another, where each message's begin, and what they point into."""
+    def _build_items(self, topic: str, records: pa.RecordBatch, rows: Indices) -> tuple[Any, Indices, object]:
+        """Build the items of all messages, the index of each message's first item, and the arrays they point into."""
         length = records.num_rows
         headers = records.column("headers") if "headers" in records.schema.names else None
         counts = np.zeros(length, dtype=np.int64)
         if headers is not None:
             counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-        chosen = _partitions(records)
+        chosen = _partition_numbers(records)
         fixed = 6 if chosen is None else 7
         starts = np.concatenate([[0], np.cumsum(counts + fixed)])
         at = starts[:-1]
-        times = np.zeros(length, dtype=np.int64)  # 0 is the time of sending
+        times = np.zeros(length, dtype=np.int64)  # 0 means the time of sending
         if "timestamp" in records.schema.names:
             times = pc.fill_null(records.column("timestamp"), 0).to_numpy(zero_copy_only=False)
         items = np.zeros(starts[-1], dtype=n.ITEM)
-        _put(items, at, n.ITEM_TOPIC, self._topic(topic))
-        _put(items, at + 1, n.ITEM_KEY, *self._pointers(records.column("key")).all())
-        _put(items, at + 2, n.ITEM_VALUE, *self._pointers(records.column("value")).all())
-        _put(items, at + 3, n.ITEM_FLAGS, n.COPY)
-        _put(items, at + 4, n.ITEM_PRIVATE, rows + 1)
-        _put(items, at + 5, n.ITEM_TIMESTAMP, times)
+        _set_items(items, at, n.ITEM_TOPIC, self._topic(topic))
+        _set_items(items, at + 1, n.ITEM_KEY, *self._pointers(records.column("key")).all())
+        _set_items(items, at + 2, n.ITEM_VALUE, *self._pointers(records.column("value")).all())
+        _set_items(items, at + 3, n.ITEM_FLAGS, n.COPY)
+        _set_items(items, at + 4, n.ITEM_PRIVATE, rows + 1)
+        _set_items(items, at + 5, n.ITEM_TIMESTAMP, times)
         if chosen is not None:
-            _put(items, at + 6, n.ITEM_PARTITION, chosen)
+            _set_items(items, at + 6, n.ITEM_PARTITION, chosen)
         if headers is None or not counts.any():
             return items, starts, None
         pairs = headers.flatten()
-        names = pc.binary_join_element_wise(pairs.field(0).cast(pa.binary()), b"", b"\0")  # they are read up to a NUL
+        names = pc.binary_join_element_wise(
+            pairs.field(0).cast(pa.binary()), b"", b"\0"
+        )  # librdkafka reads a name up to a NUL
         begin = np.repeat(at + fixed, counts)
         within = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts)
         where, _ = self._pointers(names).all()
-        _put(items, begin + within, n.ITEM_HEADER, where, *self._pointers(pairs.field(1)).all())
+        _set_items(items, begin + within, n.ITEM_HEADER, where, *self._pointers(pairs.field(1)).all())
         return items, starts, (pairs, names)
 
     def _pointers(self, array: pa.Array) -> _Pointers:
@@ -302,125 +326,125 @@ class Producer:
         return _Pointers(ends, np.int64(base), array.is_valid().to_numpy(zero_copy_only=False) if nulls else None)
 
     def flush(self, timeout: float | None = None) -> int:
-        """Send everything and wait for the answers, or for the first failure.
+        """Send everything and wait for the acknowledgements, or for the first failure.
 
         Args:
-            timeout: How long at most, in seconds, whatever fails meanwhile; None waits until each record is written
-                or one has failed, which ``delivery.timeout.ms`` bounds.
+            timeout: The maximum time in seconds, whatever fails meanwhile; None waits until each record is written or
+                one has failed, which ``delivery.timeout.ms`` limits.
 
         Returns:
-            How many records are still on their way.
+            How many records are neither acknowledged nor failed.
 
         Raises:
-            ProducerError: The producer cannot go on.
+            ProducerError: The producer has failed for good.
         """
-        give_up = None if timeout is None else monotonic() + timeout
+        deadline = None if timeout is None else monotonic() + timeout
         while left := int(self._lib.rd_kafka_outq_len(self._handle)):
-            if self.failed if give_up is None else monotonic() > give_up:
+            if self.failed if deadline is None else monotonic() > deadline:
                 return left
             self._lib.rd_kafka_flush(self._handle, FLUSH_MS)
             self.poll()
         return 0
 
     def poll(self, milliseconds: int = 0) -> None:
-        """Take in what librdkafka has to tell, waiting for the first of it.
+        """Handle librdkafka's events; wait for the first one.
 
         Raises:
-            ProducerError: The producer cannot go on.
+            ProducerError: The producer has failed for good.
         """
         while event := self._lib.rd_kafka_queue_poll(self._queue, milliseconds):
             try:
-                self._take(event)
+                self._handle_event(event)
             finally:
                 self._lib.rd_kafka_event_destroy(event)
             milliseconds = 0
 
-    def _take(self, event: int) -> None:
+    def _handle_event(self, event: int) -> None:
         match self._lib.rd_kafka_event_type(event):
             case n.EVENT_DELIVERY:
-                while found := self._lib.rd_kafka_event_message_next(event):
-                    m = found.contents
+                while pointer := self._lib.rd_kafka_event_message_next(event):
+                    m = pointer.contents
                     if m.err:
                         topic = self._lib.rd_kafka_topic_name(m.rkt).decode()
-                        self._fail(
-                            self._cause(m.err),
+                        self._add_failure(
+                            self._cause_of(m.err),
                             topic,
                             m.partition,
                             m.private - 1,
                             m.len + m.key_len,
                         )
             case n.EVENT_LOG:
-                self._hear(event)
+                self._handle_log(event)
             case n.EVENT_STATS:
-                self._told = client_metrics(self._lib.rd_kafka_event_stats(event))
+                self._statistics = client_metrics(self._lib.rd_kafka_event_stats(event))
             case n.EVENT_ERROR:
-                self.complaint = self._lib.rd_kafka_event_error_string(event).decode(errors="replace")
+                self.last_error = self._lib.rd_kafka_event_error_string(event).decode(errors="replace")
                 if self._lib.rd_kafka_event_error(event) == n.FATAL:
-                    code, text = self._fatal()
-                    raise ProducerError(f"the producer cannot go on: {text}", code)
+                    code, text = self._fatal_error()
+                    raise ProducerError(f"the producer has failed for good: {text}", code)
 
-    def _fatal(self) -> tuple[int, str]:
-        """Why the producer cannot go on; 0 where it can."""
+    def _fatal_error(self) -> tuple[int, str]:
+        """Return the code and message of the producer's fatal error; the code is 0 if there is none."""
         text = ctypes.create_string_buffer(512)
         return self._lib.rd_kafka_fatal_error(self._handle, text, len(text)), text.value.decode(errors="replace")
 
-    def _cause(self, code: int) -> int:
-        """Why a record was not written: of one that a producer gives up which cannot go on, why it cannot."""
-        return (self._fatal()[0] or code) if code in _GIVEN_UP else code
+    def _cause_of(self, code: int) -> int:
+        """Return why a record was not written: if the producer discarded it, the producer's fatal error, if any."""
+        return (self._fatal_error()[0] or code) if code in _DISCARDED else code
 
     def take_statistics(self) -> dict[str, float] | None:
-        """What librdkafka has told of the client since the last time; None where it has not."""
-        told, self._told = self._told, None
-        return told
+        """Return the client's latest statistics and forget them; None if there are none since the last call."""
+        statistics, self._statistics = self._statistics, None
+        return statistics
 
-    def _hear(self, event: int) -> None:
-        """A line of librdkafka's log: what is wrong with a broker is told once, however often it is tried."""
+    def _handle_log(self, event: int) -> None:
+        """Log a line of librdkafka's log; an error about a broker is logged once, however often it is repeated."""
         facility, text, level = ctypes.c_char_p(), ctypes.c_char_p(), ctypes.c_int()
         self._lib.rd_kafka_event_log(event, ctypes.byref(facility), ctypes.byref(text), ctypes.byref(level))
         line = (text.value or b"").decode(errors="replace")
-        # Remarks on settings are left to kdsl.client, which judges all of them.
+        # kdsl.client_settings checks all settings, so remarks about them are ignored.
         severe = level.value <= SYSLOG_WARNING and facility.value != b"CONFWARN"
         if severe:
-            self.complaint = _WITHIN.sub("", line)
+            self.last_error = _VARYING.sub("", line)
         rank = logging.WARNING if level.value <= SYSLOG_ERROR else logging.INFO
-        if not severe or self.complaint in self._heard:
+        if not severe or self.last_error in self._logged:
             rank = logging.DEBUG
         else:
-            self._heard.add(self.complaint)
+            self._logged.add(self.last_error)
         _log.log(rank, "librdkafka %s: %s", (facility.value or b"").decode(), line)
 
-    def _fail(self, code: int, topic: str, partition: int | None, row: int, size: int, reason: str = "") -> None:
+    def _add_failure(self, code: int, topic: str, partition: int | None, row: int, size: int, reason: str = "") -> None:
         self.failed += 1
         if self.failure is None:
             reason = reason or self._lib.rd_kafka_err2str(code).decode()
             chosen = partition if partition is not None and partition >= 0 else None
             self.failure = Failure(code, reason, topic, chosen, row, size)
 
-    def _sendable(self, topic: str, records: pa.RecordBatch, rows: Rows) -> tuple[pa.RecordBatch, Rows]:
-        """The records without those that librdkafka would take and change: the instant 0, and names with a NUL."""
+    def _remove_unsendable(self, topic: str, records: pa.RecordBatch, rows: Indices) -> tuple[pa.RecordBatch, Indices]:
+        """Remove the records that librdkafka would alter: with timestamp 0, or with a NUL in the name of a header."""
         bad = np.zeros(records.num_rows, dtype=bool)
         if "timestamp" in records.schema.names:
             zero = pc.fill_null(pc.equal(records.column("timestamp"), 0), False).to_numpy(zero_copy_only=False)
-            reason = "librdkafka cannot send the timestamp 1970-01-01 00:00:00.000 UTC, which to it means the present"
+            reason = "librdkafka cannot send the timestamp 1970-01-01 00:00:00.000 UTC, but sends the present time"
             for row in rows[zero]:
-                self._fail(KafkaError.INVALID_TIMESTAMP, topic, None, int(row), 0, reason)
+                self._add_failure(KafkaError.INVALID_TIMESTAMP, topic, None, int(row), 0, reason)
             bad |= zero
         if "headers" in records.schema.names:
             headers = records.column("headers")
             cut = pc.match_substring(headers.flatten().field(0), "\0")
             if pc.any(cut).as_py():
-                places = np.unique(pc.list_parent_indices(headers).filter(cut).to_numpy())
-                reason = "the name of a header has a NUL character, at which librdkafka would cut it off"
-                for row in rows[places]:
-                    self._fail(n.INVALID_ARGUMENT, topic, None, int(row), 0, reason)
-                bad[places] = True
+                indices = np.unique(pc.list_parent_indices(headers).filter(cut).to_numpy())
+                reason = "the name of a header contains a NUL character, at which librdkafka would cut it off"
+                for row in rows[indices]:
+                    self._add_failure(n.INVALID_ARGUMENT, topic, None, int(row), 0, reason)
+                bad[indices] = True
         if not bad.any():
             return records, rows
         return records.filter(pa.array(~bad)), rows[~bad]
 
-    def _wait(self) -> bool:
-        """Wait a moment for room in the queue; True if it is empty then."""
-        self.poll(PATIENCE_MS)
+    def _wait_for_room(self) -> bool:
+        """Wait a moment for room in the queue, and return whether the queue is empty afterwards."""
+        self.poll(QUEUE_WAIT_MS)
         return not self._lib.rd_kafka_outq_len(self._handle)
 
     def _topic(self, name: str) -> int:
@@ -429,13 +453,13 @@ class Producer:
         return self._topics[name]
 
     def abandon(self) -> None:
-        """Throw away what is in the queue or on its way, and close."""
+        """Discard all records that are queued or in flight, and close the producer."""
         if not self._closed:
             self._lib.rd_kafka_purge(self._handle, n.PURGE)
         self.close()
 
     def close(self) -> None:
-        """End the producer. It goes in the background: a connection that hangs would hold up the task's error."""
+        """Close the producer in the background, because a connection that hangs would delay the task's error."""
         if not self._closed:
             self._closed = True
             threading.Thread(target=self._close, name="kdsl-producer-close", daemon=True).start()
@@ -447,23 +471,23 @@ class Producer:
         self._lib.rd_kafka_destroy(self._handle)
 
 
-def _partitions(records: pa.RecordBatch) -> Any:
-    """The partition of each record; None where librdkafka chooses all of them."""
+def _partition_numbers(records: pa.RecordBatch) -> Any:
+    """Return the partition of each record; None if librdkafka chooses all of them."""
     if "partition" not in records.schema.names:
         return None
     return records.column("partition").to_numpy(zero_copy_only=False)
 
 
-def _put(items: Any, at: Rows, kind: int, *words: Any) -> None:
+def _set_items(items: Any, at: Indices, kind: int, *words: Any) -> None:
     items["kind"][at] = kind
     for name, word in zip(("first", "second", "third"), words, strict=False):
         items[name][at] = word
 
 
-def _new(lib: Any, settings: Mapping[str, str]) -> int:
+def _new_producer(lib: Any, settings: Mapping[str, str]) -> int:
     text = ctypes.create_string_buffer(512)
     conf = lib.rd_kafka_conf_new()
-    # Only failures are reported: success is that none came before the queue was empty.
+    # Only failures are reported: the write has succeeded if none came before the queue was empty.
     own = {"delivery.report.only.error": "true", "log.queue": "true"}
     for key, value in {**settings, **own}.items():
         if lib.rd_kafka_conf_set(conf, key.encode(), value.encode(), text, len(text)):
@@ -473,6 +497,46 @@ def _new(lib: Any, settings: Mapping[str, str]) -> int:
     handle: int | None = lib.rd_kafka_new(n.PRODUCER, conf, text, len(text))
     if handle is None:
         lib.rd_kafka_conf_destroy(conf)
-        raise ProducerError(f"librdkafka cannot make a producer: {text.value.decode(errors='replace')}")
+        raise ProducerError(f"librdkafka cannot create a producer: {text.value.decode(errors='replace')}")
     lib.rd_kafka_set_log_queue(handle, None)
     return handle
+
+
+_pool = ClientPool(POOL_SIZE, Producer.close)
+
+
+@contextmanager
+def borrow_producer(settings: Mapping[str, str], purpose: str = "") -> Iterator[Producer]:
+    """Lend a producer to one task: a pooled one with the same settings, or a new one.
+
+    If the body succeeds, the producer returns to the pool; if it fails, the producer is emptied and closed.
+
+    Args:
+        settings: librdkafka's settings with resolved secrets; held in memory as long as the producer.
+        purpose: Separates producers that have the same settings.
+
+    Raises:
+        ProducerError: The producer cannot be created.
+    """
+    producer = _pool.take(_pool_key(settings, purpose)) or Producer(settings)
+    try:
+        producer.reset()
+        yield producer
+    except BaseException:
+        producer.abandon()
+        raise
+    return_producer(settings, purpose, producer)
+
+
+def return_producer(settings: Mapping[str, str], purpose: str, producer: Producer) -> None:
+    """Put a producer into the pool; if the pool is full, close the one that was returned first."""
+    _pool.put(_pool_key(settings, purpose), producer)
+
+
+def empty_pool() -> list[Producer]:
+    """Remove all producers from the pool and return them, still open."""
+    return _pool.take_all()
+
+
+def _pool_key(settings: Mapping[str, str], purpose: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    return purpose, frozenset(settings.items())

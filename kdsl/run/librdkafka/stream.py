@@ -1,7 +1,7 @@
-"""The progress of a stream: where it begins, how far a batch goes, and whether a checkpoint's offsets still hold.
+"""The progress of a stream: where it begins, how far a batch reads, and whether a checkpoint's offsets are still valid.
 
-It lives in the one process that plans a query, and holds nothing that a restart would miss: all that must last stands
-in the offsets.
+It lives in the one process that plans a query and has no state that a restart would lose: everything that must last is
+part of the offsets.
 """
 
 from __future__ import annotations
@@ -13,64 +13,75 @@ from datetime import timedelta
 
 import attrs
 
+from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.durations import parse_duration
-from kdsl.offsets import TopicPartition
+from kdsl.errors import KdslError, OffsetError, TopicMissingError
 from kdsl.plan.model import ReadPlan
-from kdsl.run.cluster import errors
-from kdsl.run.cluster.brokers import Topic
-from kdsl.run.cluster.offsets import Offsets, Range
-from kdsl.run.cluster.startup import Begin, Known, checked, describe
-from kdsl.run.cluster.subscription import Subscription, log
-from kdsl.run.librdkafka.limits import shares, shares_by_time
-from kdsl.run.queries.reads import read_id
+from kdsl.retry import Deadline, retry
+from kdsl.run.admin import errors
+from kdsl.run.admin.cluster_admin import Topic
+from kdsl.run.librdkafka.limits import divide_limit, divide_limit_by_time
+from kdsl.run.listeners.reads import read_id
+from kdsl.run.offsets.starting import Begin, Known, describe, resolve_expired
+from kdsl.run.offsets.stored import Offsets, Packing, Range
+from kdsl.run.offsets.subscription import Subscription, log, warn_of_unread
 
-HELD_BACK = 60.0
-"""After so many seconds a transaction that holds a partition back is told of, in the log."""
+LOG_HELD_AFTER = 60.0
+"""After how many seconds a transaction that holds back a partition is logged."""
 
-_SETTLING = 5.0
-"""How long an end below the position may be a new leader that has not caught up yet, in seconds."""
+_LEADER_SETTLING = 5.0
+"""For how many seconds an end below the position may be due to a new leader that has not caught up."""
 
 
 @attrs.frozen
 class Limits:
-    """How much a micro-batch takes, in records; None is no limit."""
+    """How many records a micro-batch reads.
 
-    most: int | None = None
-    most_each: int | None = None
-    least: int = 0
+    Attributes:
+        max_records: The maximum of all partitions together; None means no limit.
+        max_records_per_partition: The maximum of each partition; None means no limit.
+        min_records: The minimum; a batch with fewer records waits.
+    """
+
+    max_records: int | None = None
+    max_records_per_partition: int | None = None
+    min_records: int = 0
 
 
 class Stream:
     """Plans the micro-batches of one query.
 
-    A stream that ends by itself has its end in the offsets: it is worked out once, and no position goes beyond it. When
-    every position has reached it, nothing comes any more; that the query then ends is not the stream's part.
+    A bounded stream stores its end in the offsets: the end is computed once for each partition, and no position goes
+    beyond it. When every position has reached the end, the batches are empty; another component then ends the query.
+    Partitions that appear before are also read if discovery is on; otherwise a warning names them.
 
     Args:
         plan: What is read.
-        cluster: Where it lives.
+        cluster: The cluster that is read.
+        packing: How new batches are packed into tasks; it is stored with their offsets.
     """
 
-    def __init__(self, plan: ReadPlan, cluster: Cluster) -> None:
-        self._plan = plan
+    def __init__(self, plan: ReadPlan, cluster: Cluster, packing: Packing | None = None) -> None:
+        self._plan, self._packing = plan, packing
         self._subscription = Subscription(plan, cluster)
         self._read = read_id(plan, cluster)
-        self._brokers = self._subscription.brokers
-        self._told = False
-        self._end_told = False
-        self._held: dict[TopicPartition, tuple[int, int]] = {}
-        self._held_since = time.monotonic()
-        self._looked: float | None = None
-        self._target: dict[TopicPartition, int] | None = None
+        self._compared = uses_state(plan)
+        self._admin = self._subscription.admin
+        self._start_checked = False
+        self._end_reported = False
+        self._open_transactions: dict[TopicPartition, tuple[int, int]] = {}
+        self._transactions_checked_at = time.monotonic()
+        self._discovered_at: float | None = None
+        self._frozen_ends: dict[TopicPartition, int] | None = None
         self._planned: Offsets | None = None
-        self._passed_over: dict[TopicPartition, int] = {}
-        self._time = 0
+        self._skipped: dict[TopicPartition, int] = {}
+        self._caught_up_time = 0
         self.latest: Offsets | None = None
         """How far the topics could be read when the last batch was planned."""
 
     def initial(self) -> Offsets:
-        """Where the query starts that has no checkpoint."""
+        """Return the offsets at which a query without checkpoint starts."""
         topics = self._subscription.topics()
         begin, stop = self._subscription.span(topics, batch=False)
         return Offsets(
@@ -81,139 +92,175 @@ class Stream:
             read=self._read,
             stop=stop,
             initial=True,
+            compared=self._compared,
         )
 
-    def hold_ends(self) -> None:
-        """Let nothing be read that comes after now (``availableNow``)."""
-        self._target = self._subscription.ends(self._subscription.places(self._subscription.topics()))
+    def freeze_ends(self) -> None:
+        """Read no record that is written after now (``availableNow``)."""
+        self._frozen_ends = self._subscription.ends(self._subscription.partitions(self._subscription.topics()))
 
     def next(self, start: Offsets, limits: Limits) -> Offsets:
-        """Where a micro-batch ends that begins at ``start``; ``start`` itself where there is nothing new.
+        """Plan a micro-batch that begins at ``start`` and return its end; it is ``start`` if there is nothing new.
 
         Raises:
-            KafkaReadError: What the offsets say does not hold any more.
+            KafkaReadError: The offsets are no longer valid.
         """
-        self._tell_start(start)
-        kept = self._bounded(self._kept(start))
-        stop = kept.stop
-        unread = {place: at for place, at in kept.positions.items() if at < stop.get(place, at + 1)}
-        ends = self._ends(kept, unread)
-        self._tell_held(ends)
-        topics = self._discovered(kept, news=any(ends[place] != at for place, at in unread.items()))
-        begin = self._begin(kept, unread, ends)
-        added = self._added(kept, topics)
+        self._warn_of_changed_start(start)
+        check_state_mode(self._plan, start.compared)
+        current = self._add_end(self._remove_unnamed(start))
+        stop = current.stop
+        unread = {
+            partition: offset
+            for partition, offset in current.positions.items()
+            if offset < stop.get(partition, offset + 1)
+        }
+        ends = self._fetch_ends(current, unread)
+        self._warn_of_open_transactions(ends)
+        reached = bool(stop) and all(ends.get(partition, offset) >= offset for partition, offset in stop.items())
+        news = any(ends[partition] != offset for partition, offset in unread.items())
+        topics = self._discover(current, news=news, reached=reached)
+        begin = self._skip_gaps(current, unread, ends)
+        added = self._find_new_partitions(current, topics)
         ends |= self._subscription.ends(added)
-        reach = {place: min(end, stop.get(place, end)) for place, end in ends.items()}
-        ids = {**kept.ids, **{name: topic.id for name, topic in topics.items() if not stop}}
-        self.latest = Offsets(reach, ids, kept.startup, read=self._read, stop=stop)
+        stop = {**stop, **(self._find_stops(added) if stop else {})}
+        reach = {partition: min(end, stop.get(partition, end)) for partition, end in ends.items()}
+        grows = not stop or self._plan.discovery is not None
+        ids = {**current.ids, **{name: topic.id for name, topic in topics.items() if grows}}
+        self.latest = Offsets(reach, ids, current.startup, read=self._read, stop=stop)
         positions = {**begin.offsets, **added}
-        end = self._end(positions, reach, limits, stop)
-        lost = _sum(start.lost, begin.lost, self._passed_over)
+        end = self._choose_end(positions, reach, limits, stop)
+        lost = _add_counts(start.lost, begin.lost, self._skipped)
         ends_here = bool(stop) or (self._plan.stop.mode != "unbounded" and not end)
-        at_end = ends_here and all(end[place] >= at for place, at in stop.items())
-        told, self._end_told = self._end_told, at_end
-        if end == start.positions and lost == dict(start.lost) and not start.initial and kept is start:
-            untold = at_end and not told and self._target is None
-            self._planned = attrs.evolve(start, begin={}, again=start.again + 1) if untold else start
+        at_end = ends_here and all(end[partition] >= offset for partition, offset in stop.items())
+        reported, self._end_reported = self._end_reported, at_end
+        if stop and at_end and not reported:
+            self._warn_of_unread(end)
+        if end == start.positions and lost == dict(start.lost) and not start.initial and current is start:
+            must_report = at_end and not reported and self._frozen_ends is None
+            self._planned = attrs.evolve(start, begin={}, again=start.again + 1) if must_report else start
             return self._planned
-        moved = {place: at for place, at in positions.items() if start.initial or start.positions.get(place) != at}
-        self._passed_over = {}
-        self._planned = Offsets(end, ids, kept.startup, moved, lost, self._read, stop, again=start.again)
+        moved = {
+            partition: offset
+            for partition, offset in positions.items()
+            if start.initial or start.positions.get(partition) != offset
+        }
+        self._skipped = {}
+        self._planned = Offsets(
+            end,
+            ids,
+            current.startup,
+            moved,
+            lost,
+            self._read,
+            stop,
+            again=start.again,
+            packing=self._packing,
+            compared=self._compared,
+        )
         return self._planned
 
     def ranges(self, start: Offsets, end: Offsets) -> tuple[Range, ...]:
-        """What a batch reads: the same whenever it is asked for, as long as the records are there.
+        """Return what a batch reads: the same ranges every time, as long as the records exist.
 
         Raises:
-            KafkaReadError: The batch was planned before a restart, and its topic or records are not there any more.
+            KafkaReadError: The batch was planned before a restart, and its topic or records no longer exist.
         """
+        check_state_mode(self._plan, end.compared)
         ranges = end.ranges_from(start)
         if end == self._planned or not ranges:
             return ranges
-        self._check_ids(end, self._brokers.topics(end.ids))
+        self._check_ids(end, self._admin.topics(end.ids))
         starts = {(r.topic, r.partition): r.start for r in ranges}
         stops = {(r.topic, r.partition): r.end for r in ranges}
-        known = Known(self._brokers.earliest(starts), self._brokers.latest(starts, committed=False))
-        checked(self._plan, stops, attrs.evolve(known, earliest=dict.fromkeys(stops, 0)), "none")
-        begin = checked(self._plan, starts, known, self._subscription.reset)
-        self._subscription.tell_lost(begin.lost)
-        self._passed_over = _sum(self._passed_over, begin.lost)
-        left = (attrs.evolve(r, start=min(begin.offsets[r.topic, r.partition], r.end)) for r in ranges)
-        return tuple(r for r in left if len(r) > 0)
+        known = Known(self._admin.earliest(starts), self._admin.latest(starts, committed=False))
+        resolve_expired(self._plan, stops, attrs.evolve(known, earliest=dict.fromkeys(stops, 0)), "none")
+        begin = resolve_expired(self._plan, starts, known, self._subscription.reset)
+        self._subscription.warn_of_lost(begin.lost)
+        self._skipped = _add_counts(self._skipped, begin.lost)
+        remaining = (attrs.evolve(r, start=min(begin.offsets[r.topic, r.partition], r.end)) for r in ranges)
+        return tuple(r for r in remaining if len(r) > 0)
 
-    def _tell_start(self, start: Offsets) -> None:
+    def _warn_of_changed_start(self, start: Offsets) -> None:
         declared = describe(self._plan.start, self._plan.stop if start.stop else None)
-        if not self._told and not start.initial and start.startup != declared:
-            what = "start and end that are" if start.stop else "start that is"
+        if not self._start_checked and not start.initial and start.startup != declared:
             log.warning(
-                "%s: the checkpoint's offsets hold; the %s declared now (%s, at first %s) %s nothing",
+                "%s: the query continues at the checkpoint's offsets; the declared %s (%s, at the first start %s) %s "
+                "no effect",
                 self._plan.table,
-                what,
+                "start and end" if start.stop else "start",
                 declared,
                 start.startup,
-                "change" if start.stop else "changes",
+                "have" if start.stop else "has",
             )
-        self._told = True
+        self._start_checked = True
 
-    def held(self) -> dict[TopicPartition, int]:
-        """The ends of the logs in which an open transaction holds records back, as far as the last batch knew them."""
+    def ends_held_back(self) -> dict[TopicPartition, int]:
+        """Return the log ends of the partitions that open transactions held back when the last batch was planned."""
         if self.latest is None:
             return {}
-        return {place: high for place, (_, high) in self._subscription.held(self.latest.positions).items()}
+        return {
+            partition: high for partition, (_, high) in self._subscription.find_held_back(self.latest.positions).items()
+        }
 
-    def _tell_held(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Log which partitions a transaction has held back since the last look, which is some time ago."""
+    def _warn_of_open_transactions(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Log which partitions a transaction has held back since the previous check, if `LOG_HELD_AFTER` has passed."""
         now = time.monotonic()
-        if now - self._held_since < HELD_BACK:
+        if now - self._transactions_checked_at < LOG_HELD_AFTER:
             return
-        held = self._subscription.held(ends)
-        for place, (at, high) in sorted(held.items()):
-            if self._held.get(place, (-1,))[0] == at:
+        held = self._subscription.find_held_back(ends)
+        for partition, (offset, high) in sorted(held.items()):
+            if self._open_transactions.get(partition, (-1,))[0] == offset:
                 log.warning(
-                    "%s: a transaction that is open since offset %d of topic %s, partition %d holds back the %d "
-                    "offsets up to the log's end %d for %.0f s at least; the Kafka tool kafka-transactions.sh "
-                    "find-hanging names its producer, and can end it",
+                    "%s: a transaction that began at offset %d of topic %s, partition %d has held back the %d "
+                    "offsets up to the log's end %d for at least %.0f s; the Kafka tool kafka-transactions.sh "
+                    "find-hanging names its producer and can abort it",
                     self._plan.table,
-                    at,
-                    *place,
-                    high - at,
+                    offset,
+                    *partition,
+                    high - offset,
                     high,
-                    now - self._held_since,
+                    now - self._transactions_checked_at,
                 )
-        self._held, self._held_since = held, now
+        self._open_transactions, self._transactions_checked_at = held, now
 
-    def _bounded(self, kept: Offsets) -> Offsets:
-        """The offsets with their end, where one is declared for a stream that had none when it began."""
-        if kept.stop or self._plan.stop.mode == "unbounded":
-            return kept
+    def _add_end(self, current: Offsets) -> Offsets:
+        """Return the offsets with their end, if one is declared for a stream that had none when it began."""
+        if current.stop or self._plan.stop.mode == "unbounded":
+            return current
         topics = self._subscription.topics()
-        places = self._subscription.places(topics)
-        if not places and not kept.positions:  # a pattern that matches nothing: the end is here
-            return kept
-        new = self._brokers.earliest(place for place in places if place not in kept.positions)
-        positions = {**kept.positions, **new}
+        partitions = self._subscription.partitions(topics)
+        if not partitions and not current.positions:  # a pattern without topics: the end has been reached
+            return current
+        new = self._admin.earliest(partition for partition in partitions if partition not in current.positions)
+        positions = {**current.positions, **new}
         return attrs.evolve(
-            kept,
+            current,
             positions=positions,
-            ids={**{name: topic.id for name, topic in topics.items()}, **kept.ids},
+            ids={**{name: topic.id for name, topic in topics.items()}, **current.ids},
             stop=self._subscription.stop(positions),
-            startup=kept.startup if kept.initial else f"{kept.startup} until {describe(self._plan.stop)}",
+            startup=current.startup if current.initial else f"{current.startup} until {describe(self._plan.stop)}",
         )
 
-    def _kept(self, start: Offsets) -> Offsets:
-        """The offsets of those topics and partitions that the table still names."""
+    def _remove_unnamed(self, start: Offsets) -> Offsets:
+        """Return the offsets without the topics and partitions that the table no longer names."""
         gone = sorted(name for name in start.ids if not self._is_named(name))
         chosen = set(self._plan.topics.partitions)
-        left = sorted(place for place in start.positions if place[0] in gone or (chosen and place not in chosen))
-        if not gone and not left:
+        removed = sorted(
+            partition for partition in start.positions if partition[0] in gone or (chosen and partition not in chosen)
+        )
+        if not gone and not removed:
             return start
-        named = [*gone, *(f"{topic}[{partition}]" for topic, partition in left if topic not in gone)]
-        log.warning("%s: the table does not name %s any more, which is not read on", self._plan.table, ", ".join(named))
+        named = [*gone, *(f"{topic}[{partition}]" for topic, partition in removed if topic not in gone)]
+        log.warning("%s: the table no longer names %s; reading stops there", self._plan.table, ", ".join(named))
         return attrs.evolve(
             start,
-            positions={place: at for place, at in start.positions.items() if place not in left},
+            positions={partition: offset for partition, offset in start.positions.items() if partition not in removed},
             ids={name: id_ for name, id_ in start.ids.items() if name not in gone},
-            stop={place: at for place, at in start.stop.items() if place not in left and place[0] not in gone},
+            stop={
+                partition: offset
+                for partition, offset in start.stop.items()
+                if partition not in removed and partition[0] not in gone
+            },
         )
 
     def _is_named(self, topic: str) -> bool:
@@ -222,125 +269,190 @@ class Stream:
             return re.fullmatch(topics.pattern, topic) is not None
         return topic in topics.names
 
-    def _ends(self, kept: Offsets, unread: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        until = time.monotonic() + _SETTLING
-        while True:
+    def _fetch_ends(self, current: Offsets, unread: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        def ask(_: float) -> tuple[dict[TopicPartition, int], bool]:
+            """Return the ends, and whether they include all unread records."""
             try:
-                ends = self._subscription.ends(kept.positions)
-            except errors.TopicMissingError:
-                self._check_ids(kept, self._brokers.topics(kept.ids))
+                ends = self._subscription.ends(current.positions)
+            except TopicMissingError:
+                self._check_ids(current, self._admin.topics(current.ids))
                 raise
-            beyond = {place: at for place, at in unread.items() if ends[place] < at}
+            beyond = {partition: offset for partition, offset in unread.items() if ends[partition] < offset}
             high = self._subscription.high(beyond, ends)
-            if all(high[place] >= at for place, at in beyond.items()) or time.monotonic() > until:
-                return ends
-            self._check_ids(kept, self._brokers.topics(kept.ids))
-            time.sleep(0.5)
+            complete = all(high[partition] >= offset for partition, offset in beyond.items())
+            if not complete:
+                self._check_ids(current, self._admin.topics(current.ids))
+            return ends, complete
 
-    def _discovered(self, kept: Offsets, *, news: bool) -> dict[str, Topic]:
-        """The topics of the table, where it is time to look for new ones; ids are checked after the ends were asked."""
+        ends, _ = retry(ask, lambda result: result[1], Deadline(_LEADER_SETTLING), pause=0.5)
+        return ends
+
+    def _discover(self, current: Offsets, *, news: bool, reached: bool) -> dict[str, Topic]:
+        """Return the table's topics if it is time to look for new ones; check topic ids, after the ends were fetched.
+
+        A bounded stream with discovery looks once more when its end is ``reached``.
+        """
         now = time.monotonic()
         interval = self._plan.discovery
-        due = self._looked is None or (
+        due = self._discovered_at is None or (
             interval is not None
-            and self._target is None
-            and not kept.stop
-            and now - self._looked >= interval.total_seconds()
+            and self._frozen_ends is None
+            and (reached or now - self._discovered_at >= interval.total_seconds())
         )
         if due:
-            topics = self._subscription.topics()
-            self._check_ids(kept, topics)
-            self._looked = now
+            topics = self._subscription.topics(known=bool(current.ids))
+            self._check_ids(current, topics)
+            self._discovered_at = now
             return topics
         if news:
-            self._check_ids(kept, self._brokers.topics(kept.ids))
+            self._check_ids(current, self._admin.topics(current.ids))
         return {}
 
-    def _begin(self, kept: Offsets, unread: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Begin:
-        """The positions, behind a gap where one is passed over."""
-        behind = {place: at for place, at in unread.items() if ends[place] != at}
+    def _skip_gaps(
+        self, current: Offsets, unread: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> Begin:
+        """Return the positions, moved past gaps that the settings allow to skip."""
+        behind = {partition: offset for partition, offset in unread.items() if ends[partition] != offset}
         if not behind:
-            return Begin(kept.positions)
-        known = Known(self._brokers.earliest(behind), ends, self._subscription.high(behind, ends))
-        begin = checked(self._plan, behind, known, self._subscription.reset, kept.stop, begins=kept.initial)
-        self._subscription.tell_lost(begin.lost)
-        return Begin({**kept.positions, **begin.offsets}, begin.lost)
+            return Begin(current.positions)
+        known = Known(self._admin.earliest(behind), ends, self._subscription.high(behind, ends))
+        begin = resolve_expired(
+            self._plan, behind, known, self._subscription.reset, current.stop, begins=current.initial
+        )
+        self._subscription.warn_of_lost(begin.lost)
+        return Begin({**current.positions, **begin.offsets}, begin.lost)
 
-    def _added(self, kept: Offsets, topics: Mapping[str, Topic]) -> dict[TopicPartition, int]:
-        """New partitions; they begin at their earliest record, whatever the declared start (RULES ST-15)."""
-        if kept.stop:
+    def _find_new_partitions(self, current: Offsets, topics: Mapping[str, Topic]) -> dict[TopicPartition, int]:
+        """Return new partitions with their earliest offsets: they ignore the declared start (RULES ST-15)."""
+        if current.stop and self._plan.discovery is None:
             return {}
-        new = [place for place in self._subscription.places(topics) if place not in kept.positions]
-        if self._target is not None:
-            new = [place for place in new if place in self._target]
-        return self._brokers.earliest(new)
+        new = [partition for partition in self._subscription.partitions(topics) if partition not in current.positions]
+        if self._frozen_ends is not None:
+            new = [partition for partition in new if partition in self._frozen_ends]
+        return self._admin.earliest(new)
 
-    def _end(
+    def _find_stops(self, added: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return the ends of partitions that were discovered after the end of the stream was computed."""
+        if not added:
+            return {}
+        try:
+            return self._subscription.stop(added)
+        except OffsetError as e:
+            log.warning("%s: new partitions are not read: %s", self._plan.table, e)
+            return dict(added)
+
+    def _warn_of_unread(self, end: Mapping[TopicPartition, int]) -> None:
+        """Log which partitions were created after the end was computed, and are not read."""
+        warn_of_unread(self._plan.table, set(self._subscription.partitions(self._subscription.topics())) - end.keys())
+
+    def _choose_end(
         self,
         positions: Mapping[TopicPartition, int],
         reach: Mapping[TopicPartition, int],
         limits: Limits,
         stop: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        target = self._target
+        target = self._frozen_ends
         if target is not None:
-            reach = {place: min(at, target.get(place, positions[place])) for place, at in reach.items()}
-        backlog = {place: max(0, reach[place] - at) for place, at in positions.items()}
-        taken = shares(backlog, most=limits.most, most_each=limits.most_each, turn=sum(positions.values()))
-        if self._plan.watermark is not None and sum(taken.values()) < sum(backlog.values()):
-            taken = self._along_time(positions, backlog, limits)
-        last = bool(stop) and all(positions[place] + taken.get(place, 0) >= at for place, at in stop.items())
-        if self._target is None and not last and sum(taken.values()) < limits.least:
-            taken = {}
-        return {place: at + taken.get(place, 0) for place, at in positions.items()}
+            reach = {
+                partition: min(offset, target.get(partition, positions[partition]))
+                for partition, offset in reach.items()
+            }
+        backlog = {partition: max(0, reach[partition] - offset) for partition, offset in positions.items()}
+        counts = divide_limit(
+            backlog,
+            max_records=limits.max_records,
+            max_records_per_partition=limits.max_records_per_partition,
+            turn=sum(positions.values()),
+        )
+        if self._plan.watermark is not None and sum(counts.values()) < sum(backlog.values()):
+            counts = self._divide_by_time(positions, backlog, limits)
+        last = bool(stop) and all(
+            positions[partition] + counts.get(partition, 0) >= offset for partition, offset in stop.items()
+        )
+        if self._frozen_ends is None and not last and sum(counts.values()) < limits.min_records:
+            counts = {}
+        return {partition: offset + counts.get(partition, 0) for partition, offset in positions.items()}
 
-    def _along_time(
+    def _divide_by_time(
         self, positions: Mapping[TopicPartition, int], backlog: Mapping[TopicPartition, int], limits: Limits
     ) -> dict[TopicPartition, int]:
-        """What is taken of a backlog that the limits cut, so that no partition runs far ahead of what is left.
+        """Divide the limits so that no partition is read far ahead of the records that remain in the others.
 
-        Partitions without a backlog are idle, and hold nothing back.
+        Partitions without a backlog are idle and are not considered.
         """
         watermark = self._plan.watermark
         assert watermark is not None
         ahead = parse_duration(watermark.delay) if watermark.drift is None else watermark.drift
-        waiting = [place for place, count in backlog.items() if count]
+        waiting = [partition for partition, count in backlog.items() if count]
 
-        def until(millis: int) -> dict[TopicPartition, int]:
-            found = self._brokers.at_time(waiting, millis)
-            reached = {place: backlog[place] if at is None else at - positions[place] for place, at in found.items()}
-            return {place: min(max(0, count), backlog[place]) for place, count in reached.items()}
+        def count_before(millis: int) -> dict[TopicPartition, int]:
+            offsets = self._admin.at_time(waiting, millis)
+            reached = {
+                partition: backlog[partition] if offset is None else offset - positions[partition]
+                for partition, offset in offsets.items()
+            }
+            return {partition: min(max(0, count), backlog[partition]) for partition, count in reached.items()}
 
-        taken, self._time = shares_by_time(
-            until,
+        counts, self._caught_up_time = divide_limit_by_time(
+            count_before,
             ahead=int(ahead / timedelta(milliseconds=1)),
-            guess=self._time,
-            most=limits.most,
-            most_each=limits.most_each,
+            guess=self._caught_up_time,
+            max_records=limits.max_records,
+            max_records_per_partition=limits.max_records_per_partition,
             turn=sum(positions.values()),
         )
-        return taken
+        return counts
 
     def _check_ids(self, offsets: Offsets, topics: Mapping[str, Topic]) -> None:
+        unknown = offsets.ids.keys() - topics.keys()
+        topics = {**topics, **self._admin.topics(unknown, known=True)}
         for name, id_ in sorted(offsets.ids.items()):
             if name not in topics:
-                raise errors.TopicMissingError(
-                    f"{self._plan.table}: the topic {name!r} (id {id_}), which was read before, is gone; what it still "
-                    "held is lost; to go on without it take it out of the table, or start with a new checkpoint"
+                raise TopicMissingError(
+                    f"{self._plan.table}: the topic {name!r} (id {id_}), which was read before, no longer exists; its "
+                    "unread records are lost; to continue without it, remove it from the table, or start with a new "
+                    "checkpoint"
                 )
             if id_ and topics[name].id and topics[name].id != id_:
-                raise errors.TopicRecreatedError(
-                    f"{self._plan.table}: the topic {name!r} was deleted and made again: the checkpoint was written "
-                    f"for id {id_}, the topic now has id {topics[name].id}; the offsets mean other records, so start "
-                    "with a new checkpoint"
-                )
+                raise errors.topic_recreated(self._plan.table, name, id_, topics[name].id)
 
 
-def _sum(*counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    summed: dict[TopicPartition, int] = {}
-    for place, count in ((place, count) for one in counts for place, count in one.items() if count):
-        summed[place] = summed.get(place, 0) + count
-    return summed
+def uses_state(plan: ReadPlan) -> bool:
+    """Return whether a stream compares change data with the rows in its state."""
+    return plan.upserts is not None and plan.upserts.events and plan.upserts.images
+
+
+def check_state_mode(plan: ReadPlan, compared: bool) -> None:
+    """Refuse a checkpoint of the other mode: its state has no rows, or has rows that would be ignored.
+
+    Args:
+        plan: What is read.
+        compared: Whether the query of the checkpoint compares change data with the rows in its state.
+
+    Raises:
+        KdslError: The mode of the plan differs.
+    """
+    if uses_state(plan) == compared:
+        return
+    option = "cdc-events-duplicate (cdc_events_duplicate=) or scan.changelog.mode (changelog=)"
+    if compared:
+        raise KdslError(
+            f"{plan.table}: the checkpoint stores the last row of each key, but the table no longer compares changes "
+            f"with them: {option} was changed; undo the change, or start with a new checkpoint"
+        )
+    raise KdslError(
+        f"{plan.table}: the table compares each change with the last row of its key, but the checkpoint has no such "
+        f"rows, because it was written before {option} was changed; each row that was read before would count as new; "
+        "undo the change, or start with a new checkpoint, which reads from the declared start"
+    )
+
+
+def _add_counts(*counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    total: dict[TopicPartition, int] = {}
+    for partition, count in ((partition, count) for one in counts for partition, count in one.items() if count):
+        total[partition] = total.get(partition, 0) + count
+    return total
 
 
 __all__ = ["Limits", "Stream"]

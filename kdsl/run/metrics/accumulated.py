@@ -1,8 +1,8 @@
-"""Reports of tasks by an accumulator, which costs a batch nothing: on classic sessions.
+"""Sends the reports of tasks to the driver by an accumulator, at no cost for a batch; for classic sessions.
 
-Spark hands what tasks have accumulated to the driver before a batch's progress is told. There is one accumulator for
-each Spark application; it keeps the last reports, each under its query and batch. They travel as plain tuples: what the
-driver cannot read would end the accumulators of the whole application.
+Spark passes accumulated values to the driver before it reports a batch's progress. Each Spark application has one
+accumulator, which stores the last reports by query and batch. Reports are plain tuples: a value that the driver cannot
+unpickle would break all accumulators of the application.
 """
 
 from __future__ import annotations
@@ -12,23 +12,28 @@ from collections.abc import Iterable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from pyspark import Accumulator, AccumulatorParam, TaskContext
+
+from kdsl.run.records.drops import DropLog, log_drops
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OPTION = "metrics.accumulator"
 """The option of a source that names the accumulator of its tasks' reports."""
-_KEPT = 20_000  # reports, of less than a kilobyte each
-_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # what Spark tells the tasks of a batch
+_MAX_REPORTS = 20_000  # reports, of less than a kilobyte each
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # local properties of tasks
 
 _Batch = tuple[str, int]
 _Report = tuple[str, int, str, str]
-"""The id of a query, a batch, the name of an observation, and what the report says."""
+"""The id of a query, a batch, the name of an observation, and the report. For a read outside a query: an empty
+id, -1, the table's name, and what was left out, as JSON."""
+_NO_QUERY = ""
 
 
-class _Kept:
-    """The reports of the last batches."""
+class _ReportStore:
+    """Stores the reports of the last batches."""
 
     def __init__(self) -> None:
         self._batches: OrderedDict[_Batch, dict[str, list[str]]] = OrderedDict()
@@ -38,10 +43,13 @@ class _Kept:
     def extend(self, reports: Iterable[_Report]) -> None:
         with self._lock:
             for query, batch, name, text in reports:
+                if query == _NO_QUERY:
+                    _DROPS.add(name, orjson.loads(text))
+                    continue
                 self._batches.setdefault((query, batch), {}).setdefault(name, []).append(text)
                 self._batches.move_to_end((query, batch))
                 self._count += 1
-            while self._count > _KEPT and len(self._batches) > 1:
+            while self._count > _MAX_REPORTS and len(self._batches) > 1:
                 self._drop(next(iter(self._batches)))
 
     def forget(self, query: str) -> None:
@@ -62,36 +70,37 @@ class _Reports(AccumulatorParam[Any]):
         return []
 
     def addInPlace(self, value1: Any, value2: list[_Report]) -> Any:  # noqa: N802
-        value1.extend(value2)  # a list in a task, what is kept on the driver
+        value1.extend(value2)  # a list in a task, the report store on the driver
         return value1
 
 
 _REPORTS = _Reports()
-_KEEPING = _Kept()
+_DROPS = DropLog()
+_STORE = _ReportStore()
 _accumulators: dict[str, int] = {}
 _lock = Lock()
 
 
 def accumulator(spark: SparkSession) -> int:
-    """The id of the accumulator of a classic session's application."""
+    """Return the id of the accumulator of a classic session's application; create it if needed."""
     context = spark.sparkContext
     with _lock:
         application = context.applicationId
         if application not in _accumulators:
-            _accumulators[application] = context.accumulator(_KEEPING, _REPORTS).aid
+            _accumulators[application] = context.accumulator(_STORE, _REPORTS).aid
         return _accumulators[application]
 
 
-def tell(accumulator: int, name: str, text: str) -> None:
-    """Report, from within a task of a streaming query, once in each task.
+def send_report(accumulator: int, name: str, text: str) -> None:
+    """Send a report from a task of a streaming query to the driver; at most once per task.
 
-    A job that ``foreachBatch`` runs in a thread of its own does not say of which batch it is, and tells nothing, unless
-    the thread is one of ``pyspark.InheritableThread``.
+    A job that ``foreachBatch`` runs in another thread does not know its batch and sends nothing, unless the thread is a
+    ``pyspark.InheritableThread``.
 
     Args:
         accumulator: The id of the accumulator.
-        name: The observation that the report is part of.
-        text: What it says.
+        name: The name of the observation.
+        text: The report.
     """
     task = TaskContext.get()
     query, batch = (None, None) if task is None else (task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH))
@@ -99,20 +108,36 @@ def tell(accumulator: int, name: str, text: str) -> None:
         Accumulator(accumulator, [], _REPORTS).add([(query, int(batch), name, text)])
 
 
+def report_dropped(accumulator: int | None, table: str, dropped: Mapping[str, int]) -> None:
+    """Report what a task of a batch read has left out, so that the driver logs it.
+
+    Args:
+        accumulator: The id of the accumulator; without one (Spark Connect) the task itself logs it, on its machine.
+        table: The table's name.
+        dropped: How many records, by `kdsl.run.records.drops.Reason`.
+    """
+    if accumulator is None:
+        log_drops(table, dropped)
+    elif any(dropped.values()):
+        Accumulator(accumulator, [], _REPORTS).add(
+            [(_NO_QUERY, -1, table, orjson.dumps({f"{reason}": count for reason, count in dropped.items()}).decode())]
+        )
+
+
 def forget(query: str) -> None:
-    """Forget what was told of a query: it begins anew, and its next batch may be one that has run in part.
+    """Forget the reports of a query that starts again: its next batch may have been run partly before.
 
     Args:
         query: The id of the query.
     """
-    _KEEPING.forget(query)
+    _STORE.forget(query)
 
 
-def reports_of(query: str, batch: int) -> Mapping[str, list[str]]:
-    """What the tasks of a batch that has ended have reported, by the names of the observations.
+def reports_of_batch(query: str, batch: int) -> Mapping[str, list[str]]:
+    """Return the reports of the tasks of a finished batch, by the names of the observations.
 
     Args:
         query: The id of the query.
         batch: The batch.
     """
-    return _KEEPING.of((query, batch))
+    return _STORE.of((query, batch))

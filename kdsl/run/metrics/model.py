@@ -1,18 +1,21 @@
-"""The metrics, each declared once: its name, kind, unit and meaning stand at the attribute that holds its value.
+"""The metrics, each declared once: its name, kind, unit and meaning belong to the attribute with its value.
 
-The names are those of Flink's Kafka connector (seed 003, and 000 where it has more). The snapshot of a query, the
-Prometheus text and the page docs/metrics.md come from these declarations.
+The names are those of Flink's Kafka connector
+(https://nightlies.apache.org/flink/flink-docs-stable/docs/connectors/datastream/kafka/#monitoring). The snapshot of a
+query, the Prometheus metrics and the page docs/metrics.md are derived from these declarations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
-from kdsl.offsets import TopicPartition
+from kdsl.callbacks import TopicPartition
+from kdsl.errors import listing
+from kdsl.run.records.drops import VALUES, Reason
 
 _KEY = "kdsl.metric"
 
@@ -30,11 +33,12 @@ class Metric:
 
     Attributes:
         name: Its name, as Flink's connector spells it.
-        kind: A counter only grows while a query runs; a gauge is how things are.
+        kind: A counter only grows while a query runs; a gauge is a present value.
         unit: What its value counts.
         doc: What it means.
         field: The attribute of the snapshot that holds it.
-        by_partition: Whether there is a value for each topic and partition.
+        labels: The labels that distinguish the values of one snapshot: topic and partition, or the reason; empty if
+            there is one value.
     """
 
     name: str
@@ -42,40 +46,43 @@ class Metric:
     unit: str
     doc: str
     field: str = ""
-    by_partition: bool = False
+    labels: tuple[str, ...] = ()
 
 
-def _metric(kind: Kind, name: str, unit: str, doc: str, default: Any, *, by_partition: bool = False) -> Any:
-    told = {_KEY: Metric(name, kind, unit, doc, by_partition=by_partition)}
-    if by_partition:
-        return attrs.field(factory=dict, metadata=told)
-    return attrs.field(default=default, metadata=told)
+_BY_PARTITION = ("topic", "partition")
 
 
-def _counter(name: str, unit: str, doc: str, default: Any = 0, *, by_partition: bool = False) -> Any:
-    return _metric(Kind.COUNTER, name, unit, doc, default, by_partition=by_partition)
+def _metric(kind: Kind, name: str, unit: str, doc: str, default: Any, labels: tuple[str, ...] = ()) -> Any:
+    metadata = {_KEY: Metric(name, kind, unit, doc, labels=labels)}
+    if labels:
+        return attrs.field(factory=dict, metadata=metadata)
+    return attrs.field(default=default, metadata=metadata)
+
+
+def _counter(name: str, unit: str, doc: str, default: Any = 0, *, labels: tuple[str, ...] = ()) -> Any:
+    return _metric(Kind.COUNTER, name, unit, doc, default, labels)
 
 
 def _gauge(name: str, unit: str, doc: str, default: Any = None, *, by_partition: bool = False) -> Any:
-    return _metric(Kind.GAUGE, name, unit, doc, default, by_partition=by_partition)
+    return _metric(Kind.GAUGE, name, unit, doc, default, _BY_PARTITION if by_partition else ())
 
 
 @attrs.frozen
 class SourceMetrics:
-    """What a query has read from one table since it was started; None is not known (yet).
+    """What a query has read from one table since it was started; None means not known (yet).
 
     Attributes:
         table: The table's name.
         read: The id of the read, as in the offsets of the checkpoint.
-        lost_lease: Who has taken the consumer group that this query holds (``check_group``), and what that means; None
-            where nobody has.
-        client: What librdkafka tells of each consumer, by client id, under the names of Java's client.
+        lost_lease: Who has acquired the consumer group that this query held (``check_group``), and what that means;
+            None if nobody has.
+        client: librdkafka's metrics of each consumer, by client id, under the names of Java's client.
     """
 
     table: str
     read: str = ""
     num_records_in: int = _counter(
-        "numRecordsIn", "records", "Records that were read, those that the header filter leaves out among them."
+        "numRecordsIn", "records", "Records that were read, including those that the header filter leaves out."
     )
     num_records_in_per_second: float = _gauge(
         "numRecordsInPerSecond", "records/s", "Records of the last batch over the time since the one before began.", 0.0
@@ -87,11 +94,19 @@ class SourceMetrics:
         "numBytesInPerSecond", "bytes/s", "Bytes of the last batch over the time since the one before began."
     )
     num_records_filtered: int = _counter("numRecordsFiltered", "records", "Records that the header filter left out.")
+    num_records_dropped: Mapping[str, int] = _counter(
+        "numRecordsDropped",
+        "records",
+        "Other records, and single values, that were left out without an error. "
+        + "; ".join(f"`{reason}`: {'values' if reason in VALUES else 'records'} {reason.doc}" for reason in Reason)
+        + ".",
+        labels=("reason",),
+    )
     pending_records: int | None = _gauge(
         "pendingRecords",
         "records",
-        "The lag in records: what could be read when the last batch was planned and is not part of it. Under "
-        "`read_committed` it goes up to the last stable offset.",
+        "The lag in records: records that could be read when the last batch was planned and are not part of it. With "
+        "`read_committed` they end at the last stable offset.",
     )
     pending_bytes: int | None = _gauge(
         "pendingBytes",
@@ -102,49 +117,50 @@ class SourceMetrics:
         "pendingSeconds",
         "s",
         "The lag in seconds: while records are pending, the age of the last record that was read, by the task that is "
-        "furthest behind; else 0.",
+        "furthest behind; otherwise 0.",
     )
     uncommitted_records: int | None = _gauge(
         "uncommittedRecords",
         "records",
-        "Under `read_committed` the offsets from the last stable offset to the high watermark, which open transactions "
-        "hold back; else 0.",
+        "With `read_committed`, the offsets from the last stable offset to the high watermark, which open transactions "
+        "hold back; otherwise 0.",
     )
     current_fetch_event_time_lag: int | None = _gauge(
-        "currentFetchEventTimeLag", "ms", "From the timestamp of the last record read to when it was fetched."
+        "currentFetchEventTimeLag", "ms", "Time from the timestamp of the last record to its fetch."
     )
     current_emit_event_time_lag: int | None = _gauge(
-        "currentEmitEventTimeLag", "ms", "From the timestamp of the last record read to when Spark was given its row."
+        "currentEmitEventTimeLag", "ms", "Time from the timestamp of the last record to when Spark got its row."
     )
     watermark_lag: float | None = _gauge("watermarkLag", "ms", "How far the query's watermark is behind the clock.")
     source_idle_time: float | None = _gauge(
-        "sourceIdleTime", "ms", "Since the end of the last batch that had records; before the first, since the start."
+        "sourceIdleTime", "ms", "Time since the end of the last batch with records; before the first, since the start."
     )
     commits_succeeded: int = _counter(
         "commitsSucceeded", "commits", "Commits of offsets to the group that succeeded, of this table in this process."
     )
     commits_failed: int = _counter(
-        "commitsFailed", "commits", "Those that failed; the next one makes good, the query is not harmed."
+        "commitsFailed",
+        "commits",
+        "Commits that failed; the next one includes their offsets, and the query is not affected.",
     )
     num_keys_in_state: int | None = _gauge(
         "numKeysInState",
         "keys",
-        "Keys that are there, of an upsert table whose last rows are kept. Buckets that no record has touched since "
-        "the query was started are not known, and not in it.",
+        "Keys in the state of an upsert table. Buckets that have not changed since the query was started are not "
+        "included.",
     )
-    state_bytes: int | None = _gauge(
-        "stateBytes", "bytes", "Bytes of the rows that are kept of these keys, as they stand in Spark's state."
-    )
+    state_bytes: int | None = _gauge("stateBytes", "bytes", "Bytes of the rows of these keys in Spark's state.")
     records_lost: int = _counter(
         "recordsLost",
         "records",
-        "Offsets that were deleted before they were read and passed over, since the checkpoint began (S6).",
+        "Offsets that were deleted before they were read and were skipped, since the checkpoint began (S6). With the "
+        "transport `jvm`, it is an upper bound, since the start of the process.",
     )
     leases_lost: int = _gauge(
         "leasesLost",
         "leases",
-        "1 where the consumer group, which this query held (`check_group`), has been taken by another one since; "
-        "`.lost_lease` says by whom.",
+        "1 if another query has acquired the consumer group that this query held (`check_group`); `.lost_lease` says "
+        "which one.",
         0,
     )
     current_offsets: Mapping[TopicPartition, int] = _gauge(
@@ -168,13 +184,13 @@ class SourceMetrics:
 
 @attrs.frozen
 class SinkMetrics:
-    """What a query has written to one table since it was started; None is not known.
+    """What a query has written to one table since it was started; None means not known.
 
     Attributes:
         table: The table's name.
-        lost_lease: Who has taken the transactional id prefix that this query holds, and what that means; None where
+        lost_lease: Who has acquired the prefix of transactional ids that this query held, and what that means; None if
             nobody has.
-        client: What librdkafka tells of each producer, by client id, under the names of Java's client.
+        client: librdkafka's metrics of each producer, by client id, under the names of Java's client.
     """
 
     table: str
@@ -194,20 +210,23 @@ class SinkMetrics:
     current_send_time: float | None = _gauge(
         "currentSendTime",
         "ms",
-        "From handing over a task's last record to the acknowledgement of all of them, in the last batch; the longest.",
+        "Time from sending a task's last record to the acknowledgement of all; the longest one of the last batch.",
     )
     records_lost: int = _counter(
-        "recordsOutLost", "records", "Records that were not acknowledged, where the delivery promises nothing."
+        "recordsOutLost", "records", "Records that were not acknowledged, in a write without delivery guarantee."
     )
     leases_lost: int = _gauge(
         "leasesLost",
         "leases",
-        "1 where the prefix of transactional ids, which an exactly-once query held, has been taken by another one "
-        "since; `.lost_lease` says by whom. The brokers fence this query when that one writes: nothing is doubled.",
+        "1 if another query has acquired the prefix of transactional ids that this exactly-once query held; "
+        "`.lost_lease` says which one. The brokers fence this query when the other one writes: nothing is doubled.",
         0,
     )
     lost_lease: str | None = None
     client: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
+
+
+_T = TypeVar("_T", SourceMetrics, SinkMetrics)
 
 
 @attrs.frozen
@@ -219,7 +238,7 @@ class QueryMetrics:
         run: The id of this run.
         name: The query's name, or None.
         batch: The last batch that ended; None before the first.
-        sources: What it reads, a table each.
+        sources: What it reads, by table.
         sinks: What it writes.
     """
 
@@ -232,27 +251,42 @@ class QueryMetrics:
 
     @property
     def source(self) -> SourceMetrics:
-        """The one source.
+        """The only source.
 
         Raises:
             ValueError: There is none, or there are several.
         """
-        (only,) = self.sources
-        return only
+        return _only(self.sources, "source", self)
 
     @property
     def sink(self) -> SinkMetrics:
-        """The one sink.
+        """The only sink.
 
         Raises:
             ValueError: There is none, or there are several.
         """
-        (only,) = self.sinks
-        return only
+        return _only(self.sinks, "sink", self)
+
+
+def _only(tables: tuple[_T, ...], what: str, query: QueryMetrics) -> _T:
+    """Return the only source or sink of a query.
+
+    Raises:
+        ValueError: There is none, or there are several.
+    """
+    if len(tables) == 1:
+        return tables[0]
+    name = query.name or query.query
+    if tables:
+        names = listing(table.table for table in tables)
+        raise ValueError(f"the query {name!r} has {len(tables)} {what}s, of {names}; use .{what}s")
+    if query.batch is None and what == "source":
+        raise ValueError(f"the query {name!r} has finished no batch yet, so its sources are not known; .sources is ()")
+    raise ValueError(f"the query {name!r} has no {what} that is a table of kdsl; .{what}s is ()")
 
 
 def metrics_of(snapshot: type[SourceMetrics | SinkMetrics]) -> Iterator[Metric]:
-    """The metrics that a snapshot holds, in their order."""
+    """Yield the metrics that a snapshot holds, in their order."""
     for field in attrs.fields(snapshot):
         if _KEY in field.metadata:
             yield attrs.evolve(field.metadata[_KEY], field=field.name)

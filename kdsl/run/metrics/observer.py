@@ -1,4 +1,4 @@
-"""The metrics of the queries of this process: an observer keeps a tracker for each, which may be asked."""
+"""The metrics of the queries of this process: an observer updates a tracker for each query."""
 
 from __future__ import annotations
 
@@ -7,50 +7,49 @@ from collections.abc import Iterator, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
-from kdsl.run.cluster.lease import group_lease, transactions_lease
+from kdsl.run.leases.lease import group_lease, transactions_lease
+from kdsl.run.listeners.commits import counts_of
+from kdsl.run.listeners.spark_source import count_lost
 from kdsl.run.metrics.accumulated import forget
 from kdsl.run.metrics.model import QueryMetrics
-from kdsl.run.metrics.progress import completed
+from kdsl.run.metrics.progress import add_reports
 from kdsl.run.metrics.sink_reports import Spool
-from kdsl.run.metrics.tracker import Named, Tracker, in_order
-from kdsl.run.queries.commits import counts_of
-from kdsl.run.queries.events import report_of
+from kdsl.run.metrics.tracker import NamedRead, Tracker, sort_by_time
+from kdsl.spark_internals.queries import recent_progress
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from kdsl.plan.model import WritePlan
-    from kdsl.run.queries.events import Progress, Query, ReadProgress
-    from kdsl.run.queries.reads import Read
+    from kdsl.run.listeners.events import Progress, Query, ReadProgress
+    from kdsl.run.listeners.reads import Read
 
-KEPT = 200
-"""How many queries are remembered; of too many, those that have ended go first."""
+MAX_QUERIES = 200
+"""How many queries are remembered; ended queries are forgotten first."""
 
 _trackers: OrderedDict[str, Tracker] = OrderedDict()
 _lock = Lock()
 
 
 class MetricsObserver:
-    """Keeps the metrics of queries as they go on (an observer of `kdsl.run.queries`)."""
+    """Updates the metrics of running queries (an observer of `kdsl.run.listeners`)."""
 
-    def started(self, query: Query) -> None:
-        """A query begins."""
+    def on_start(self, query: Query) -> None:
+        """Start the metrics of a query that has started."""
         forget(query.id)
         _tracker(query.id).begin(query.run_id, query.name)
 
-    def progressed(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """A batch has ended."""
-        names = {one.source: Named(one.read.id, one.read.plan.table, _lease(one.read)) for one in reads}
-        _tracker(progress.query.id).progressed(completed(progress.document, progress.java), names)
+    def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
+        """Add the numbers of a batch that has ended."""
+        names = {one.source: NamedRead(one.read.id, one.read.plan.table, _lease(one.read)) for one in reads}
+        _tracker(progress.query.id).add_progress(add_reports(progress.document, progress.java), names)
 
-    def idle(self, query: Query) -> None:
-        """A query waits for data."""
+    def on_idle(self, query: Query) -> None:
+        """Note that a query waits for data."""
         _tracker(query.id).idle()
 
-    def ended(self, query: Query) -> None:
-        """A query has ended."""
+    def on_end(self, query: Query) -> None:
+        """Note that a query has ended."""
         _tracker(query.id).end(query.run_id)
 
 
@@ -58,51 +57,48 @@ METRICS = MetricsObserver()
 
 
 def _lease(read: Read) -> str:
-    """The lease that this process holds for a read: of a group that Spark's own source, which cannot hold it, uses."""
+    """Return the lease that this process holds for a group that Spark's own source uses; empty if there is none."""
     return group_lease(read.group) if read.plan.check_group and read.plan.transport == "jvm" else ""
 
 
-def writes(query: StreamingQuery, plan: WritePlan, spool: Spool | None) -> None:
-    """Tell what a query writes, right after it was started."""
+def note_write(query: StreamingQuery, plan: WritePlan, spool: Spool | None) -> None:
+    """Note what a query writes, right after its start."""
     lease = transactions_lease(plan.transactions.prefix) if plan.transactions is not None else ""
     _tracker(str(query.id)).writes(plan.table, spool, str(query.runId), lease)
 
 
 def metrics(query: StreamingQuery) -> QueryMetrics:
-    """The metrics of a streaming query as they are now.
+    """Return the present metrics of a streaming query.
 
-    Counters count from the start of the query in this process; the batches that have ended are all in it.
+    Counters count from the start of the query in this process and include all batches that have ended.
 
     Args:
         query: The query, running or ended, of a classic session or of Spark Connect.
     """
     tracker = _tracker(str(query.id))
-    for document in in_order(_recent(query)):
-        tracker.progressed(document)
+    for document in sort_by_time(_recent(query)):
+        tracker.add_progress(document)
     return tracker.snapshot()
 
 
 def all_metrics() -> tuple[QueryMetrics, ...]:
-    """The metrics of all queries of this process that run."""
+    """Return the metrics of all running queries of this process."""
     with _lock:
         running = [tracker for tracker in _trackers.values() if not tracker.ended]
     return tuple(tracker.snapshot() for tracker in running)
 
 
 def _recent(query: StreamingQuery) -> Iterator[Mapping[str, Any]]:
-    java: Any = getattr(query, "_jsq", None)
-    if java is not None:
-        yield from (completed(orjson.loads(progress.json()), progress) for progress in java.recentProgress())
-    else:
-        yield from map(report_of, query.recentProgress)
+    for document, java in recent_progress(query):
+        yield document if java is None else add_reports(document, java)
 
 
 def _tracker(query: str) -> Tracker:
     with _lock:
         tracker = _trackers.get(query)
         if tracker is None:
-            tracker = _trackers[query] = Tracker(query, counts_of)
-            if len(_trackers) > KEPT:
+            tracker = _trackers[query] = Tracker(query, counts_of, lost=count_lost)
+            if len(_trackers) > MAX_QUERIES:
                 over = [id_ for id_, one in _trackers.items() if one.ended] or list(_trackers)
                 del _trackers[over[0]]
         return tracker

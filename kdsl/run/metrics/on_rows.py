@@ -1,8 +1,8 @@
-"""Reports of tasks on rows, for where executors reach the driver by rows alone.
+"""Sends the reports of tasks to the driver on rows, for sessions without accumulators.
 
-The rows of a stream have one column more, a text that is null but on the first row of each Arrow batch. Spark's
-``observe`` gathers it, and the column is dropped right behind. A task that has something to tell and no row gives one
-row that a filter takes out again. Looking at each row costs: a tenth of the time of a stream of JSON (bench/README.md).
+The rows of a stream have an additional string column, which is null except on the first row of each Arrow batch.
+Spark's ``observe`` collects it, and the column is dropped right after. A task that has a report but no row returns one
+row that a filter removes. Looking at each row takes a tenth of the time of a stream of JSON (bench/README.md).
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kdsl.run.metrics.source_reports import OBSERVED, SHOWN, Reporter
+from kdsl.run.metrics.source_reports import OBSERVED, PROGRESS_NUMBERS, Reporter
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 COLUMN = "__kdsl_metrics"
 _ROWLESS = "rowless"
 
 
-def observed(df: DataFrame, name: str) -> DataFrame:
-    """The rows without the column, whose reports Spark's progress tells under a name.
+def observe_reports(df: DataFrame, name: str) -> DataFrame:
+    """Remove the report column from rows; its reports appear in Spark's progress under a name.
 
     Args:
         df: The rows of a source, with the column.
@@ -33,52 +33,69 @@ def observed(df: DataFrame, name: str) -> DataFrame:
     from pyspark.sql import functions as sf
 
     def total(field: str, how: str) -> str:
-        found = f"cast(get_json_object(x, '$.{field}') as bigint)"
+        value = f"cast(get_json_object(x, '$.{field}') as bigint)"
         if how == "sum":
-            return f"aggregate(reports, 0L, (s, x) -> s + coalesce({found}, 0L))"
-        return f"array_max(transform(reports, x -> {found}))"
+            return f"aggregate(reports, 0L, (s, x) -> s + coalesce({value}, 0L))"
+        return f"array_max(transform(reports, x -> {value}))"
 
-    fields = ", ".join(f"'{name}', {total(field, how)}" for name, field, how in SHOWN)
-    # The lambda gives the list a name: each other mention would gather it anew, row by row.
+    fields = ", ".join(f"'{name}', {total(field, how)}" for name, field, how in PROGRESS_NUMBERS)
+    # The lambda names the list; every further mention of the aggregate would collect it again, row by row.
     gathered = f"transform(array(collect_list({COLUMN})), reports -> named_struct({fields}, 'reports', reports))[0]"
     rows = df.observe(name, sf.expr(gathered).alias(OBSERVED))
     return rows.where(f"{COLUMN} is null or {COLUMN} not like '%\"{_ROWLESS}\"%'").drop(COLUMN)
 
 
-class OnRows:
-    """Puts the reports of a task on its rows.
+def filter_and_observe(df: DataFrame, name: str, condition: Column) -> DataFrame:
+    """Filter rows by a condition; Spark's progress reports under a name how many were left out.
 
     Args:
-        reporter: What counts.
+        df: The records of a source.
+        name: The observation's name, unique in the query.
+        condition: True for the records to be read.
+    """
+    from pyspark.sql import functions as sf
+
+    left_out = sf.count_if(~condition)
+    number = left_out.cast("string")
+    parts = [sf.lit('{"task":"filter","run":"","records":'), number, sf.lit(',"filtered":'), number, sf.lit("}")]
+    shown = sf.struct(left_out.alias("numRecordsFiltered"), sf.array(sf.concat(*parts)).alias("reports"))
+    return df.observe(name, shown.alias(OBSERVED)).where(condition)
+
+
+class RowReporter:
+    """Adds the reports of a task to its rows.
+
+    Args:
+        reporter: Counts what the task reads.
         schema: The columns of the rows.
     """
 
     def __init__(self, reporter: Reporter, schema: t.Row) -> None:
         self._reporter, self._schema = reporter, schema
 
-    def on(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with what was counted since the last ones."""
+    def add_report(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Add a report about everything since the previous rows."""
         nulls = pa.nulls(rows.num_rows - 1, pa.string())
         column = pa.concat_arrays([pa.array([self._reporter.report()], pa.string()), nulls])
-        return pa.RecordBatch.from_arrays([*rows.columns, column], schema=with_column(rows.schema))
+        return pa.RecordBatch.from_arrays([*rows.columns, column], schema=add_report_field(rows.schema))
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
-        """What no row could carry, as a row that the driver takes out; nothing where nothing is left."""
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield the last report, if there is one, on a row that the driver removes."""
         if not self._reporter.new:
             return
         schema = arrow_schema(self._schema)
-        filled = [pa.array([_some(field.type)], schema.field(field.name).type) for field in self._schema.fields]
+        filled = [pa.array([_any_value(field.type)], schema.field(field.name).type) for field in self._schema.fields]
         report = pa.array([self._reporter.report({_ROWLESS: True})], pa.string())
-        yield pa.RecordBatch.from_arrays([*filled, report], schema=with_column(schema))
+        yield pa.RecordBatch.from_arrays([*filled, report], schema=add_report_field(schema))
 
 
-def with_column(schema: pa.Schema) -> pa.Schema:
-    """A schema of rows with the column of reports."""
+def add_report_field(schema: pa.Schema) -> pa.Schema:
+    """Add the report column to a schema."""
     return schema.append(pa.field(COLUMN, pa.string()))
 
 
-def _some(type_: t.DataType) -> Any:
-    """A value of a type: NULL where that may be."""
+def _any_value(type_: t.DataType) -> Any:
+    """Return any value of a type: NULL if it is nullable."""
     import datetime as dt
     from decimal import Decimal
 
@@ -86,7 +103,7 @@ def _some(type_: t.DataType) -> Any:
         return None
     match type_:
         case t.Row():
-            return {field.name: _some(field.type) for field in type_.fields}
+            return {field.name: _any_value(field.type) for field in type_.fields}
         case t.Array() | t.Map() | t.Multiset():
             return []
         case t.Boolean():

@@ -1,4 +1,4 @@
-"""The progress of a query with what its tasks have reported by accumulator, as if Spark had observed it."""
+"""Adds the reports that tasks sent by accumulator to a query's progress, as if Spark had observed them."""
 
 from __future__ import annotations
 
@@ -6,63 +6,45 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
-from kdsl.run.metrics.accumulated import reports_of
-from kdsl.run.metrics.source_reports import OBSERVED, SHOWN, read_reports
+from kdsl.run.metrics.accumulated import reports_of_batch
+from kdsl.run.metrics.source_reports import OBSERVED, PROGRESS_NUMBERS, read_reports
+from kdsl.spark_internals.observations import ObservationError, add_observation
 
 _log = logging.getLogger(__name__)
 
 
-def completed(document: Mapping[str, Any], java: Any = None) -> Mapping[str, Any]:
-    """A report of progress with the numbers of its batch among its observations.
+def add_reports(document: Mapping[str, Any], java: Any = None) -> Mapping[str, Any]:
+    """Add the numbers of a batch to the observations of its progress report.
 
     Args:
-        document: The report, as Spark's JSON has it.
-        java: Java's own object of it, on a classic session. It is given the numbers too: what a user sees in
-            ``lastProgress`` is this object.
+        document: The report, as Spark's JSON.
+        java: The Java object of the report, on a classic session. The numbers are added to it, too, because users see
+            this object in ``lastProgress``.
     """
     if "addBatch" not in document.get("durationMs", {}):
-        return document  # nothing has run; the number is that of the next batch
-    told = reports_of(str(document["id"]), int(document["batchId"]))
-    if not told:
+        return document  # no batch has run; the id is that of the next batch
+    all_reports = reports_of_batch(str(document["id"]), int(document["batchId"]))
+    if not all_reports:
         return document
     observed = dict(document.get("observedMetrics") or {})
-    for name, reports in told.items():
-        if name in observed:  # Java's own object was given them before
+    for name, reports in all_reports.items():
+        if name in observed:  # they were added to the Java object before
             numbers = observed[name][OBSERVED]
         else:
             numbers = _numbers(reports)
             if java is not None:
-                _show(java, name, numbers)
+                _add_to_java(java, name, numbers)
         observed[name] = {OBSERVED: {**numbers, "reports": reports}}
     return {**document, "observedMetrics": observed}
 
 
 def _numbers(reports: Iterable[str]) -> dict[str, int]:
     counts = read_reports(reports)
-    return {number: value for number, field, _ in SHOWN if (value := getattr(counts, field)) is not None}
+    return {number: value for number, field, _ in PROGRESS_NUMBERS if (value := counts.number(field)) is not None}
 
 
-def _show(java: Any, name: str, numbers: Mapping[str, int]) -> None:
+def _add_to_java(java: Any, name: str, numbers: Mapping[str, int]) -> None:
     try:
-        java.observedMetrics().put(name, _row(numbers))
-    except (Py4JError, TypeError) as e:  # it is Spark's own object; the metrics do without
-        _log.warning("Spark's progress does not take the numbers of %s: %s", name, e)
-
-
-def _row(numbers: Mapping[str, int]) -> Any:
-    """A Java row of whole numbers, within a row as an observation is."""
-    from pyspark import SparkContext
-
-    gateway: Any = SparkContext._gateway  # noqa: SLF001
-    jvm = gateway.jvm
-    longs = gateway.new_array(jvm.long, len(numbers))
-    for at, number in enumerate(numbers.values()):
-        longs[at] = number
-    columns = ", ".join(f"{name}: bigint" for name in numbers)
-    row = jvm.org.apache.spark.sql.catalyst.expressions.GenericRowWithSchema
-    types = jvm.org.apache.spark.sql.types.StructType.fromDDL(f"{OBSERVED} struct<{columns}>")
-    whole = gateway.new_array(jvm.java.lang.Object, 1)
-    whole[0] = row(jvm.java.util.Arrays.stream(longs).boxed().toArray(), types.apply(0).dataType())
-    return row(whole, types)
+        add_observation(java, name, OBSERVED, numbers)
+    except ObservationError as e:  # the metrics do not need it
+        _log.warning("cannot add the numbers of %s to Spark's progress: %s", name, e)

@@ -1,4 +1,4 @@
-"""The metrics of all queries of this process as Prometheus text on a port."""
+"""Serves the metrics of all queries of this process in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
 
 
 def prometheus_name(name: str, kind: Kind = Kind.GAUGE) -> str:
-    """The name of a metric in Prometheus: ``numRecordsIn`` is ``kdsl_num_records_in_total``."""
-    made = f"kdsl_{_WORD.sub('_', name).lower()}"
-    return made if kind is Kind.GAUGE or made.endswith("_total") else f"{made}_total"
+    """Return the name of a metric in Prometheus: ``numRecordsIn`` is ``kdsl_num_records_in_total``."""
+    snake = f"kdsl_{_WORD.sub('_', name).lower()}"
+    return snake if kind is Kind.GAUGE or snake.endswith("_total") else f"{snake}_total"
 
 
 class Queries(Collector):
-    """Gives Prometheus the metrics of all queries that run."""
+    """Collects the metrics of all running queries for Prometheus."""
 
     def collect(self) -> Iterable[Family]:
-        """The metrics now; of several queries and tables, each value has their names as labels."""
+        """Collect the present metrics; each value has the names of its query and table as labels."""
         families: dict[str, Family] = {}
         for query in all_metrics():
             for source in query.sources:
@@ -44,13 +44,14 @@ class Queries(Collector):
         for metric in metrics_of(type(one)):
             value = getattr(one, metric.field)
             if isinstance(value, Mapping):
-                for (topic, partition), number in value.items():
-                    self._put(families, metric, {**labels, "topic": topic, "partition": str(partition)}, number)
+                for key, number in value.items():
+                    own = zip(metric.labels, key if isinstance(key, tuple) else (key,), strict=True)
+                    self._put(families, metric, {**labels, **{name: str(text) for name, text in own}}, number)
             elif value is not None:
                 self._put(families, metric, labels, value)
         side = "consumer" if isinstance(one, SourceMetrics) else "producer"
-        for id_, told in one.client.items():
-            for name, number in told.items():
+        for id_, statistics in one.client.items():
+            for name, number in statistics.items():
                 raw = Metric(f"{side}-{name}", Kind.GAUGE, "", f"{name} of librdkafka's {side}.")
                 self._put(families, raw, {**labels, "client_id": id_}, number)
 
@@ -65,10 +66,10 @@ class Queries(Collector):
 
 
 class MetricsServer:
-    """Serves the metrics until it is closed; also a context manager.
+    """A server of the metrics, until it is closed; also a context manager.
 
     Attributes:
-        host: The address it listens on.
+        host: The address on which it listens.
         port: The port.
     """
 
@@ -78,35 +79,35 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Where Prometheus finds the metrics."""
+        """The URL for Prometheus."""
         return f"http://{self.host}:{self.port}/metrics"
 
     def close(self) -> None:
-        """End it."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
     def __enter__(self) -> Self:
-        """The server itself."""
+        """Return the server itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it."""
+        """Stop the server."""
         self.close()
 
 
 def serve_metrics(port: int = 9404, host: str = "127.0.0.1") -> MetricsServer:
-    """Serve the metrics of all queries of this process as Prometheus text.
+    """Serve the metrics of all queries of this process in Prometheus' text format.
 
-    Labels are the query (its name, else its id), the table, and topic and partition or client id where they apply.
+    The labels are the query (its name or id), the table and, if they apply, topic and partition or client id.
 
     Args:
-        port: The port; 0 is a free one.
-        host: The address to listen on; only this machine reaches the default. There is no login: let nobody reach it
-            who shall not see names of topics.
+        port: The port; 0 chooses a free one.
+        host: The address to listen on; the default is reachable only from this machine. There is no login: whoever can
+            reach the address can see the names of topics.
 
     Raises:
         OSError: The port is taken, or the address is not this machine's.

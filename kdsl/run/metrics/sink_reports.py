@@ -1,9 +1,9 @@
-"""How the numbers of a sink get from the commit of a batch to the program: through a file.
+"""Passes the numbers of a sink from the commit of a batch to the user's process, through a file.
 
-Spark calls the commit of a Python sink in a process of its own on the driver's machine. What it has to tell goes, a
-line for each batch, into a file whose path travels as an option; the program reads it when it hears of the batch. The
-folder is the user's alone and goes with the process. Where the commit runs on another machine (a remote Connect
-server) there is no such folder: then Spark's own count of rows stands for the records.
+Spark calls the commit of a Python sink in a separate process on the driver's machine. The commit appends one line for
+each batch to a file whose path is an option of the write; the user's process reads the file when the batch has ended.
+Only the user can read the folder, and it is deleted with the process. If the commit runs on another machine (a remote
+Connect server), the folder does not exist there, and Spark's own count of rows is used instead.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _folders: dict[int, Path] = {}
 
 
 class TaskReport(Protocol):
-    """What a task says that it wrote."""
+    """What a task has written."""
 
     @property
     def records(self) -> int:
-        """The records that Kafka acknowledged."""
+        """How many records Kafka acknowledged."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class TaskReport(Protocol):
 
     @property
     def lost(self) -> int:
-        """The records that failed."""
+        """How many records failed."""
         ...
 
     @property
@@ -50,13 +50,13 @@ class TaskReport(Protocol):
 
     @property
     def client(self) -> Mapping[str, Mapping[str, float]]:
-        """What librdkafka told of the producer."""
+        """The statistics that librdkafka emitted for the producer."""
         ...
 
 
 @attrs.frozen
 class SinkCounts:
-    """What was written, by one batch or by all of them."""
+    """What was written, by one batch or by all batches."""
 
     records: int = 0
     bytes: int = 0
@@ -70,30 +70,30 @@ class Spool:
 
     Attributes:
         path: The file.
-        total: What was written up to the last `read`; of the send time and the clients the last.
-        told: Whether there was anything to read yet.
+        total: What was written up to the last `read`; the send time and the clients are those of the last batch.
+        has_reports: Whether there has been anything to read.
     """
 
     def __init__(self) -> None:
         self.path = _folder() / f"{next(_nth)}.jsonl"
         self.path.touch(mode=0o600)
         self.total = SinkCounts()
-        self.told = False
-        self._at = 0
+        self.has_reports = False
+        self._position = 0
 
     def read(self) -> bool:
-        """Take in what was added; tells whether anything was."""
+        """Read what was added to the file, and return whether anything was."""
         try:
             with self.path.open("rb") as file:
-                file.seek(self._at)
+                file.seek(self._position)
                 data = file.read()
         except OSError:
             return False
         whole = data[: data.rfind(b"\n") + 1]
-        self._at += len(whole)
+        self._position += len(whole)
         for line in whole.splitlines():
             one = SinkCounts(**orjson.loads(line))
-            self.told = True
+            self.has_reports = True
             self.total = SinkCounts(
                 self.total.records + one.records,
                 self.total.bytes + one.bytes,
@@ -104,24 +104,24 @@ class Spool:
         return bool(whole)
 
 
-def tell(path: str | None, tasks: Iterable[TaskReport]) -> None:
-    """Add what the tasks of a batch wrote to the file, if it is there.
+def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:
+    """Append what the tasks of a batch have written to the file, if it exists.
 
     Args:
         path: The file.
-        tasks: What the tasks say.
+        tasks: The reports of the tasks.
     """
     if path is None:
         return
-    said = list(tasks)
+    reports = list(tasks)
     client: dict[str, Mapping[str, float]] = {}
-    for one in said:
+    for one in reports:
         client |= one.client
     batch = SinkCounts(
-        sum(one.records for one in said),
-        sum(one.bytes for one in said),
-        sum(one.lost for one in said),
-        max((one.send_time for one in said if one.records), default=None),
+        sum(one.records for one in reports),
+        sum(one.bytes for one in reports),
+        sum(one.lost for one in reports),
+        max((one.send_time for one in reports if one.records), default=None),
         client,
     )
     try:

@@ -1,11 +1,11 @@
-"""The numbers of a task that reads: counted in the task, and added up on the driver.
+"""The metrics of reading tasks: counted in the tasks, and added up on the driver.
 
-A Python data source has no metrics of its own. A task therefore writes reports, short texts, and they travel as they
-can: with an accumulator (`kdsl.run.metrics.accumulated`), or on rows where there is none, as on Spark Connect
-(`kdsl.run.metrics.on_rows`). Either way they stand under a name among the observations of the query's progress.
+A Python data source has no metrics of its own. A task therefore sends reports, short JSON strings, by an accumulator
+(`kdsl.run.metrics.accumulated`) or, without accumulators as on Spark Connect, on rows (`kdsl.run.metrics.on_rows`). In
+both cases they appear under a name among the observations of the query's progress.
 
-A task may run more than once (it failed, or ``foreachBatch`` uses the rows twice): a report names its task and its run,
-and of each task one run counts.
+A task may run more than once (it failed, or ``foreachBatch`` uses the rows twice). A report names its task and its run,
+and one run of each task is counted.
 """
 
 from __future__ import annotations
@@ -13,23 +13,26 @@ from __future__ import annotations
 import itertools
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 import orjson
 
+from kdsl.run.records.drops import Reason, count_undeclared_columns, key_of_undeclared
+
 OPTION = "metrics"
-"""The option of a source that has its tasks report: the name of the observation."""
+"""The option of a source that makes its tasks report: the name of the observation."""
 OBSERVED = "metrics"
 SWITCH = "spark.kdsl.metrics"
-"""The session's setting that turns the metrics of sources off, with ``false``."""
+"""The session's setting that turns the metrics of sources off if it is ``false``."""
 _PREFIX = "kdsl."
 _nth = itertools.count(1)
 
 
 def new_name(read: str) -> str:
-    """A name for the observation of a read, its own among all reads of this process.
+    """Return a name for the observation of a read that is unique in this process.
 
     Args:
         read: The id of the read.
@@ -38,76 +41,99 @@ def new_name(read: str) -> str:
 
 
 def read_of(name: str) -> str | None:
-    """The id of the read that an observation belongs to; None where it is not kdsl's."""
+    """Return the id of the read to which an observation belongs; None if it is not kdsl's observation."""
     return name.removeprefix(_PREFIX).rpartition(".")[0] if name.startswith(_PREFIX) else None
 
 
-SHOWN = (
+DROPPED = {reason: "numRecordsDropped" + reason.title().replace("-", "") for reason in Reason}
+"""The names of dropped records in the progress, by reason: ``numRecordsDroppedParseError``, …"""
+PROGRESS_NUMBERS = (
     ("numRecordsIn", "records", "sum"),
     ("numBytesIn", "bytes", "sum"),
     ("numRecordsFiltered", "filtered", "sum"),
+    *((shown, reason.replace("-", "_"), "sum") for reason, shown in DROPPED.items()),
     ("currentFetchEventTimeLag", "fetch_lag", "max"),
     ("currentEmitEventTimeLag", "emit_lag", "max"),
 )
-"""What the progress shows: the names of the numbers, their fields in reports and counts, and how they are joined."""
+"""The numbers in the progress: their names, their fields in reports and counts, and how they are combined."""
 
 
 class Reporter:
     """Counts what one task reads.
 
     Args:
-        task: What the task reads, the same in every run of it.
+        task: What the task reads; it is the same in every run of the task.
     """
 
     def __init__(self, task: str) -> None:
         self._task, self._run = task, secrets.token_hex(4)
-        self._records = self._bytes = self._filtered = 0
+        self._records = self._filtered = 0
+        self._bytes: int | None = 0
+        self._dropped: Counter[str] = Counter()
         self._event: int | None = None
         self._fetched = 0
         self._client: Mapping[str, Mapping[str, float]] = {}
         self.new = False
-        """Whether there is something that no report has told yet."""
+        """Whether there is something that has not been reported."""
 
-    def read(self, records: int, size: int, event: int | None, fetched: float, *, filtered: int = 0) -> None:
+    def read(
+        self,
+        records: int,
+        size: int | None,
+        event: int | None,
+        fetched: float,
+        *,
+        filtered: int = 0,
+        dropped: Mapping[str, int] | None = None,
+    ) -> None:
         """Count some records.
 
         Args:
             records: How many.
-            size: The bytes of their keys and values.
-            event: The timestamp of the last one, in milliseconds; None where it has none.
+            size: The bytes of their keys and values; None if they are not known.
+            event: The timestamp of the last one, in milliseconds; None if it has none.
             fetched: When it was fetched, in seconds since 1970.
             filtered: How many of them the header filter left out.
+            dropped: How many of the others were left out, by `kdsl.run.records.drops.Reason`.
         """
         self._records += records
-        self._bytes += size
+        self._bytes = None if size is None or self._bytes is None else self._bytes + size
         self._filtered += filtered
+        self._dropped.update(dropped or {})
         self.new = True
         if event is not None:
             self._event, self._fetched = event, int(fetched * 1000)
 
     def client(self, id_: str, metrics: Mapping[str, float] | None) -> None:
-        """Tell what librdkafka said of the client since the last time, if it did."""
+        """Add librdkafka's statistics of the client, if there are any."""
         if metrics:
             self._client, self.new = {id_: metrics}, True
 
     def report(self, more: Mapping[str, Any] | None = None) -> str:
-        """What was counted since the last report.
+        """Return a report of what was counted since the last one, as JSON.
 
         Args:
-            more: What the report says besides.
+            more: Further fields of the report.
         """
-        said: dict[str, Any] = {"task": self._task, "run": self._run, "records": self._records, "bytes": self._bytes}
+        fields: dict[str, Any] = {"task": self._task, "run": self._run, "records": self._records}
+        if self._bytes is not None:
+            fields["bytes"] = self._bytes
         if self._filtered:
-            said["filtered"] = self._filtered
+            fields["filtered"] = self._filtered
+        fields |= {reason.replace("-", "_"): self._dropped[reason] for reason in Reason if self._dropped[reason]}
+        if columns := count_undeclared_columns(self._dropped):
+            fields["columns"] = columns
         if self._event is not None:
-            said["event"] = self._event
-            said["fetch_lag"] = self._fetched - self._event
-            said["emit_lag"] = int(time.time() * 1000) - self._event
+            fields["event"] = self._event
+            fields["fetch_lag"] = self._fetched - self._event
+            fields["emit_lag"] = int(time.time() * 1000) - self._event
         if self._client:
-            said["client"] = self._client
-        self._records = self._bytes = self._filtered = 0
+            fields["client"] = self._client
+        self._records = self._filtered = 0
+        self._bytes = None if self._bytes is None else 0
+        self._dropped.clear()
         self._client, self.new = {}, False
-        return orjson.dumps({**said, **(more or {})}).decode()
+        return orjson.dumps({**fields, **(more or {})}).decode()
 
 
 @attrs.frozen
@@ -116,34 +142,45 @@ class SourceCounts:
 
     Attributes:
         records: The records.
-        bytes: The bytes of their keys and values.
+        bytes: The bytes of their keys and values; None if no task knows them.
         filtered: The records that the header filter left out.
-        event: The timestamp of the last record, in milliseconds, of the task that is furthest behind; None where no
+        dropped: The other records that were left out, by `kdsl.run.records.drops.Reason`.
+        event: The timestamp of the last record, in milliseconds, of the task that is furthest behind; None if no
             record has one.
         fetch_lag: From the timestamp of the last record to its fetch, in milliseconds.
-        emit_lag: The same to the row.
-        client: What librdkafka told of clients.
+        emit_lag: From the timestamp of the last record to its row, in milliseconds.
+        client: librdkafka's statistics, by client id.
     """
 
     records: int = 0
-    bytes: int = 0
+    bytes: int | None = 0
     filtered: int = 0
+    dropped: Mapping[str, int] = attrs.field(factory=dict)
     event: int | None = None
     fetch_lag: int | None = None
     emit_lag: int | None = None
     client: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
 
+    def number(self, field: str) -> int | None:
+        """Return one of the `PROGRESS_NUMBERS` by its field."""
+        reason = field.replace("_", "-")
+        return self.dropped.get(reason, 0) if reason in DROPPED else getattr(self, field)
+
 
 def read_reports(reports: Iterable[str]) -> SourceCounts:
-    """What some reports say together; of each task the run that read most counts."""
+    """Add up reports; for each task, the run that read the most records is counted."""
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
     client: dict[str, Mapping[str, float]] = {}
     for text in reports:
-        said = orjson.loads(text)
-        runs.setdefault(said["task"], {}).setdefault(said["run"], []).append(said)
-        client |= said.get("client", {})
+        fields = orjson.loads(text)
+        runs.setdefault(fields["task"], {}).setdefault(fields["run"], []).append(fields)
+        client |= fields.get("client", {})
     chosen = [max(of.values(), key=lambda run: sum(one["records"] for one in run)) for of in runs.values()]
     every = [one for run in chosen for one in run]
+
+    columns: Counter[str] = Counter()
+    for one in every:
+        columns.update(one.get("columns", {}))
 
     def total(name: str) -> int:
         return sum(one.get(name, 0) for one in every)
@@ -153,8 +190,12 @@ def read_reports(reports: Iterable[str]) -> SourceCounts:
     latest = max(timed, key=lambda one: one["event"] + one["emit_lag"], default=None)
     return SourceCounts(
         total("records"),
-        total("bytes"),
+        None if every and all("bytes" not in one for one in every) else total("bytes"),
         total("filtered"),
+        {
+            **{reason.value: count for reason in DROPPED if (count := total(reason.replace("-", "_")))},
+            **{key_of_undeclared(name): count for name, count in columns.items()},
+        },
         min((one["event"] for one in timed), default=None),
         None if latest is None else latest["fetch_lag"],
         None if latest is None else latest["emit_lag"],

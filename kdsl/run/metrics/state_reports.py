@@ -1,8 +1,8 @@
-"""How large the state of an upsert table is, as its buckets tell it.
+"""The size of an upsert table's state, as reported by its buckets.
 
-A bucket that a batch touches gives one row, with how many keys and bytes it has kept (`kdsl.run.upsert.state`).
-Spark's ``observe`` gathers them, and they stand in the progress of the query. Buckets that no record has touched since
-the query was started say nothing.
+Each bucket that a batch changes gives one row with the number of its keys and bytes (`kdsl.run.upsert.state`). Spark's
+``observe`` collects them, and they appear in the progress of the query. Buckets that have not changed since the query
+was started are not reported.
 """
 
 from __future__ import annotations
@@ -20,40 +20,42 @@ OBSERVED = "state"
 
 @attrs.frozen
 class BucketSize:
-    """What one bucket keeps.
+    """The size of one bucket.
 
     Attributes:
         bucket: Its number.
-        keys: How many keys are there.
-        bytes: The bytes of their rows, as Spark's state has them.
+        keys: How many keys it has.
+        bytes: The bytes of their rows in Spark's state.
+        nulls: How many values of the batch became NULL because neither a message nor a previous row has them.
     """
 
     bucket: int
     keys: int
     bytes: int
+    nulls: int = 0
 
 
-def observed_sizes(df: DataFrame, name: str) -> DataFrame:
-    """The rows as they are, whose buckets' sizes Spark's progress tells under a name.
+def observe_sizes(df: DataFrame, name: str) -> DataFrame:
+    """Observe the sizes of buckets, which appear in Spark's progress under a name; the rows are unchanged.
 
     Args:
-        df: One row for each bucket that a batch has touched, with ``bucket``, ``keys`` and ``bytes``.
+        df: One row for each bucket that a batch has changed, with ``bucket``, ``keys``, ``bytes`` and ``nulls``.
         name: The observation's name, unique in the query (`kdsl.run.metrics.source_reports.new_name`).
     """
     from pyspark.sql import functions as sf
 
-    def total(place: int) -> str:
-        return f"aggregate(buckets, 0L, (s, x) -> s + cast(split_part(x, ' ', {place}) as bigint))"
+    def total(position: int) -> str:
+        return f"aggregate(buckets, 0L, (s, x) -> s + cast(split_part(x, ' ', {position}) as bigint))"
 
-    # A set, for a batch that runs twice tells each bucket twice, and alike.
-    told = ", ".join(f"cast({name} as string)" for name in ("bucket", "keys", "bytes"))
-    gathered = f"collect_set(concat_ws(' ', {told}))"
+    # A set, because a batch that runs twice reports each bucket twice, with equal values.
+    values = ", ".join(f"cast({name} as string)" for name in ("bucket", "keys", "bytes", "nulls"))
+    gathered = f"collect_set(concat_ws(' ', {values}))"
     fields = f"'numKeysInState', {total(2)}, 'stateBytes', {total(3)}, 'buckets', buckets"
-    made = f"transform(array({gathered}), buckets -> named_struct({fields}))[0]"
-    return df.observe(name, sf.expr(made).alias(OBSERVED))
+    summary = f"transform(array({gathered}), buckets -> named_struct({fields}))[0]"
+    return df.observe(name, sf.expr(summary).alias(OBSERVED))
 
 
-def read_sizes(told: Iterable[str]) -> Iterator[BucketSize]:
-    """The sizes that an observation tells."""
-    for text in told:
+def read_sizes(observed: Iterable[str]) -> Iterator[BucketSize]:
+    """Read the sizes from an observation."""
+    for text in observed:
         yield BucketSize(*map(int, text.split()))

@@ -1,11 +1,12 @@
-"""Raw Kafka records to a table's rows, in Arrow: the half of a read that needs neither Spark nor Kafka.
+"""Decodes raw Kafka records as a table's rows, in Arrow: the half of a read that needs neither Spark nor Kafka.
 
-The source calls it inside each task, ``decode`` through ``mapInArrow``, ``peek`` by itself.
+The source calls it in each task, ``decode`` through ``mapInArrow``, and ``peek`` directly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -13,261 +14,485 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.cluster import Registry
+from kdsl.declare.metadata import IN_VALUE
 from kdsl.errors import KdslError, RecordError
-from kdsl.formats import ROW_KIND, ROW_KINDS, BadRecord, Decoded, Decoder, Use
+from kdsl.formats import (
+    ROW_KIND,
+    ROW_KINDS,
+    UNAVAILABLE,
+    BadRecord,
+    Decoded,
+    Decoder,
+    Use,
+    keeps_unavailable,
+)
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan
-from kdsl.resolve.metadata import IN_VALUE
-from kdsl.run.arrays import Rows
-from kdsl.run.records.encode import null_violations
-from kdsl.run.records.header_filter import matched
-from kdsl.run.records.metadata import BadMetadataError, field_of, metadata_array, shown_as
+from kdsl.run.records.drops import Reason, key_of_undeclared
+from kdsl.run.records.header_filter import filter_records
+from kdsl.run.records.metadata import BadMetadataError, build_metadata_column, convert_metadata, field_of
+from kdsl.run.records.nulls import find_null_violations, forbids_null
 from kdsl.types import model as t
+from kdsl.types.arrays import Indices, Mask, compare_values
 from kdsl.types.arrow import arrow_schema, arrow_type
 
 _UPSERT, _DELETE = "+U", "-D"
+_BEFORE, _AFTER, _GONE = (ROW_KINDS.index(kind) for kind in ("-U", "+U", "-D"))
+_JSON_NULL = b"null"
 
 
 class DecodeError(KdslError):
-    """A format's decoder gave something else than it was asked for; a fault of the format."""
+    """A format's decoder returned something else than it should; this is a fault of the format."""
 
 
 @attrs.frozen(eq=False)
 class _Aligned:
-    """How output rows follow from messages, key rows and value rows; None is one for one.
+    """Which message, key row and value row each output row comes from; None means one for one, in order.
 
     Attributes:
-        messages: For each output row its message.
-        keys: For each output row its key row; null where the key gave none.
-        values: For each output row its value row; null where the row deletes its key.
+        messages: The message of each output row.
+        keys: The key row of each output row; null if the key gave none.
+        values: The value row of each output row; null if the message has no value and deletes its key.
+        deletes: Which rows are deletes, whose other columns do not matter; None if there are none, or if rows are not
+            read by key.
     """
 
-    messages: Rows | None = None
+    messages: Indices | None = None
     keys: pa.Array | None = None
     values: pa.Array | None = None
+    deletes: Mask | None = None
 
     @property
-    def upserting(self) -> Rows | None:
-        """Whether each row has a value row; None where all have."""
-        if self.values is None or self.values.null_count == 0:
-            return None
-        valid: Rows = self.values.is_valid().to_numpy(zero_copy_only=False)
-        return valid
+    def with_value(self) -> pa.Array | None:
+        """Which rows have a value row; None if all have one."""
+        return None if self.values is None or self.values.null_count == 0 else self.values.is_valid()
 
 
 @attrs.frozen(eq=False)
-class Placed:
-    """Rows with the records that they come from.
+class RowsOfRecords:
+    """Rows, and the records that they come from.
 
     Attributes:
         rows: The rows.
         raw: The records, without those that the header filter left out.
-        messages: For each row its record; None is one for one.
+        messages: The index of each row's record; None means one for one, in order.
+        unavailable: By column, which rows' messages do not contain the value, so that the previous value of the row
+            remains valid (`kdsl.formats.Decoded.unavailable`). Columns without such rows are left out.
+        truncates: The indices of the records, ascending, that say that the table was emptied; they have no rows.
     """
 
     rows: pa.RecordBatch
     raw: pa.RecordBatch
-    messages: Rows | None
+    messages: Indices | None
+    unavailable: Mapping[str, Mask] = attrs.field(factory=dict)
+    truncates: tuple[int, ...] = ()
 
     def of(self, field: str) -> pa.Array:
-        """A field of its record for each row."""
-        return _taken(self.raw.column(field), self.messages)
+        """Return a field of the record of each row."""
+        return _take(self.raw.column(field), self.messages)
+
+
+MAX_RETRY_BYTES = 1 << 16
+"""The largest message, in bytes, for which other format options are tried: its error should not take seconds."""
 
 
 class RecordDecoder:
-    """Makes a table's rows of raw records. Made once per worker and used for many batches.
+    """Decodes raw records as a table's rows. It is created once per worker and used for many batches.
 
-    Records that the plan's header filter leaves out are not looked at, so that what is broken in them is no error. A
-    message whose value gives no row (a tombstone where the format has none for it) is left out. A null key, or a key
-    that gives no row, makes the key columns NULL. Several rows of one value repeat its key and metadata. A column that
-    stands in key and value has the value's (RULES KEY-13).
+    Records that the plan's header filter leaves out are not decoded, so they cannot cause errors. A message whose value
+    gives no row (such as a tombstone, in formats without a row for it) is left out. If a key is null or gives no row,
+    the key columns are NULL. If a value gives several rows, its key and metadata are repeated. A column that is in both
+    key and value has the value's value (RULES KEY-13).
 
-    Where records are upserts, a record without a value deletes its key: its row has the key columns and the metadata
-    (RULES UP-12, UP-13).
+    If records are upserts, a record without a value deletes its key: its row has the key columns and the metadata
+    (RULES UP-12, UP-13). If change data is read by key, each row upserts or deletes its key: the row before an update
+    is a delete if the update changed the key, and is left out otherwise; a record without a value deletes its key if
+    the message key contains the primary key.
 
     Args:
         plan: What is read.
-        zone: The time zone in which the record's timestamp is shown as a wall-clock time, a date or a text.
+        zone: The time zone in which the record's timestamp is converted to a wall-clock time, a date or a string.
         registry: The schema registry of the cluster.
 
     Attributes:
         schema: The schema of the rows: exactly that of ``plan.columns``.
         needs: The fields of the raw batch that the plan reads (`kdsl.run.records.metadata.RAW`).
-        filtered: How many records the header filter left out so far.
-        without_row: How many of the other messages gave no row so far.
-        dropped: How many rows were left out so far, because a column that is declared NOT NULL had none and the
-            format ignores parse errors.
+        filtered: How many records the header filter has left out so far.
+        dropped: How many of the other records, of their rows, or of single values have been left out so far, by
+            `Reason`; values of undeclared columns also by column (`kdsl.run.records.drops.key_of_undeclared`).
     """
 
     def __init__(self, plan: ReadPlan, zone: str = "UTC", registry: Registry | None = None) -> None:
         self.schema = arrow_schema(plan.columns)
         self.filtered = 0
-        self.without_row = 0
-        self.dropped = 0
+        self.dropped: Counter[str] = Counter()
         self._plan, self._zone = plan, zone
         self._metadata = {m.column: m for m in plan.metadata}
-        self._inside = {m.column: m.key.removeprefix(IN_VALUE) for m in plan.metadata if m.key.startswith(IN_VALUE)}
+        self._format_columns = {
+            m.column: m.key.removeprefix(IN_VALUE) for m in plan.metadata if m.key.startswith(IN_VALUE)
+        }
+        events = plan.upserts is not None and plan.upserts.events
         use = Use(topics=plan.topics.names, registry=registry)
-        self._key = _part_decoder(plan.key, attrs.evolve(use, side="key"))
-        self._value = _part_decoder(plan.value, attrs.evolve(use, metadata=tuple(dict.fromkeys(self._inside.values()))))
-        self._required = tuple(f for f in plan.columns.fields if _has_required(f.type))
+        self._uses = {
+            "key": attrs.evolve(use, side="key"),
+            "value": attrs.evolve(
+                use, metadata=tuple(dict.fromkeys(self._format_columns.values())), keyed=_primary_key(plan)
+            ),
+        }
+        self._events = events
+        self._keys = plan.keyed if plan.upserts is None else plan.upserts.keys
+        self._value_keys = _value_keys(plan)
+        self._tombstones = events and message_key_has_primary_key(plan)
+        self._key = _part_decoder(plan.key, self._uses["key"])
+        self._value = _part_decoder(plan.value, self._uses["value"])
+        self._keeps_unavailable = (
+            UNAVAILABLE in plan.columns.names and plan.value is not None and keeps_unavailable(plan.value.format)
+        )
+        self._required = tuple(f for f in _columns_as_declared(plan) if forbids_null(f.type))
         parts = [name for name, part in (("key", plan.key), ("value", plan.value)) if part is not None]
         self.needs: frozenset[str] = frozenset(
             [
                 *parts,
-                *(field_of(m.key) for m in plan.metadata if m.column not in self._inside),
+                *(field_of(m.key) for m in plan.metadata if m.column not in self._format_columns),
                 *(["headers"] if plan.headers else []),
                 *([] if plan.upserts is None else ["value", "timestamp"]),
             ]
         )
 
     def decode(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Make the rows of a batch of records.
+        """Decode a batch of records.
 
         Args:
-            raw: One row per record; the fields in ``needs``, and, for messages, ``topic``, ``partition``, ``offset``.
+            raw: One row per record: the fields in ``needs`` and, for errors, ``topic``, ``partition``, ``offset``.
 
         Raises:
-            RecordError: A record cannot be read. Names the first such record and counts the others.
+            RecordError: A record cannot be decoded. The error names the first such record and counts the others.
         """
-        return self.place(raw).rows
+        return self.decode_with_records(raw).rows
 
-    def place(self, raw: pa.RecordBatch) -> Placed:
-        """Make the rows of a batch of records, as `decode` does, and say which record each comes from."""
-        raw = self._matching(raw)
-        value = self._part(raw, "value", self._value)
-        key = self._part(raw, "key", self._key)
-        deletes = None if self._plan.upserts is None else raw.column("value").is_null()
-        messages, value_rows = _value_rows(raw.num_rows, value, deletes)
+    def decode_with_records(self, raw: pa.RecordBatch) -> RowsOfRecords:
+        """Decode a batch of records as `decode` does, and also return the record of each row."""
+        raw = self._replace_json_nulls(self._filter(raw))
+        value = self._decode_part(raw, "value", self._value)
+        key = self._decode_part(raw, "key", self._key)
+        self._count_undeclared(value)
+        self._check_unavailable(raw, value)
+        messages, value_rows = self._value_rows(raw, value)
         aligned = _align(raw.num_rows, key, messages)
         if value_rows is not None:
-            aligned = attrs.evolve(aligned, values=_taken(value_rows, aligned.values))
-        self.without_row += raw.num_rows - _count_distinct(aligned.messages, raw.num_rows)
-        arrays = self._columns(raw, key, value, aligned)
-        arrays, aligned = self._enforced(raw, arrays, aligned)
-        return Placed(pa.RecordBatch.from_arrays(arrays, schema=self.schema), raw, aligned.messages)
+            aligned = attrs.evolve(aligned, values=_take(value_rows, aligned.values))
+        if self._keys:
+            aligned = attrs.evolve(aligned, deletes=self._find_deletes(value, aligned))
+        truncates = () if value is None else value.truncates
+        self._count_without_row(raw, aligned.messages, truncates)
+        arrays = self._build_columns(raw, key, value, aligned)
+        arrays, aligned, unavailable = self._enforce_not_null(
+            raw, arrays, aligned, self._find_unavailable(value, aligned)
+        )
+        return RowsOfRecords(
+            pa.RecordBatch.from_arrays(arrays, schema=self.schema), raw, aligned.messages, unavailable, truncates
+        )
 
-    def _matching(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        found = matched(raw, self._plan.headers)
-        self.filtered += raw.num_rows - found.num_rows
-        return found
+    def _value_rows(self, raw: pa.RecordBatch, value: Decoded | None) -> tuple[Indices | None, pa.Array | None]:
+        """Return the message of each row and, if rows are read by key, its value row."""
+        if self._plan.upserts is None:
+            return _value_rows(raw.num_rows, value, None, None)
+        tombstones = raw.column("value").is_null()
+        if not self._events:
+            return _value_rows(raw.num_rows, value, None, tombstones)
+        assert value is not None
+        deletes = pc.and_(tombstones, raw.column("key").is_valid()) if self._tombstones else None
+        return _value_rows(raw.num_rows, value, _select_changes(value, self._value_keys), deletes)
 
-    def _part(self, raw: pa.RecordBatch, name: str, decoder: Decoder | None) -> Decoded | None:
+    def _find_deletes(self, value: Decoded | None, aligned: _Aligned) -> Mask | None:
+        """Return which rows are deletes, whose other columns do not matter; None if there are none."""
+        valid = aligned.with_value
+        deletes: Mask | None = None if valid is None else ~valid.to_numpy(zero_copy_only=False)
+        if not self._plan.keyed or value is None or value.kinds is None:
+            return deletes
+        kinds = _take(value.kinds, aligned.values).fill_null(_GONE).to_numpy(zero_copy_only=False)
+        gone: Mask = (kinds == _BEFORE) | (kinds == _GONE)
+        return gone if gone.any() else None
+
+    def _filter(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        matching = filter_records(raw, self._plan.headers)
+        self.filtered += raw.num_rows - matching.num_rows
+        return matching
+
+    def _replace_json_nulls(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """Turn values ``null`` in JSON into tombstones, if the format's options say so."""
+        if self._plan.value is None or not getattr(self._plan.value.format, "null_is_tombstone", False):
+            return raw
+        values = raw.column("value")
+        is_null = pc.equal(values, _JSON_NULL)
+        if not pc.any(is_null).as_py():
+            return raw
+        index = raw.schema.get_field_index("value")
+        return raw.set_column(index, "value", pc.if_else(is_null, pa.scalar(None, values.type), values))
+
+    def _count_without_row(self, raw: pa.RecordBatch, messages: Indices | None, truncates: Sequence[int]) -> None:
+        without = raw.num_rows - _count_distinct(messages, raw.num_rows) - len(truncates)
+        if messages is None or not without:
+            return
+        empty = np.ones(raw.num_rows, dtype=bool)
+        empty[messages] = False
+        tombstones = int((empty & raw.column("value").is_null().to_numpy(zero_copy_only=False)).sum())
+        lenient = self._plan.value is not None and _ignores_parse_errors(self._plan.value)
+        # Adding counters drops those that are zero.
+        self.dropped += Counter(
+            {Reason.TOMBSTONE: tombstones, Reason.PARSE_ERROR if lenient else Reason.NO_ROW: without - tombstones}
+        )
+
+    def _count_undeclared(self, value: Decoded | None) -> None:
+        """Count the values of undeclared columns. Declared columns that are not read do not count."""
+        if value is None or not value.undeclared:
+            return
+        assert self._plan.value is not None
+        for name in value.undeclared.keys() - set(self._plan.value.unread):
+            self.dropped[key_of_undeclared(name)] += value.undeclared[name]
+            self.dropped[Reason.UNDECLARED] += value.undeclared[name]
+
+    def _check_unavailable(self, raw: pa.RecordBatch, value: Decoded | None) -> None:
+        """Refuse or count values that a change event does not contain."""
+        if (
+            value is None or not value.unavailable or self._keeps_unavailable or self._events
+        ):  # the state has the values
+            return
+        assert self._plan.value is not None
+        chosen = self._plan.value.format
+        if getattr(chosen, "unavailable", "error") == "null":
+            self.dropped[Reason.UNAVAILABLE] += sum(mask.true_count for mask in value.unavailable.values())
+            return
+        rows = {name: np.flatnonzero(mask.to_numpy(zero_copy_only=False)) for name, mask in value.unavailable.items()}
+        name = min(rows, key=lambda name: int(rows[name][0]))
+        every = np.unique(np.concatenate(list(rows.values())))
+        messages = every if value.messages is None else np.unique(value.messages.to_numpy()[every])
+        column = self._plan.value.columns[self._plan.value.row.names.index(name)]
+        raise self._record_error(
+            raw,
+            None,
+            BadRecord(
+                int(messages[0]),
+                f"column {column!r} has no value: the change did not touch a large value (TOAST), and the message "
+                "contains a placeholder for it",
+            ),
+            len(messages) - 1,
+            f"write {type(chosen).__name__}(unavailable='keep') and declare the primary key, so that delta(...) and "
+            "jdbc(...) leave the column unchanged, or 'null' for NULL (in SQL and YAML "
+            f"'{chosen.identifier}.unavailable'); or have the database send such values: ALTER TABLE … REPLICA "
+            "IDENTITY FULL",
+        )
+
+    def _find_unavailable(self, value: Decoded | None, aligned: _Aligned) -> Mapping[str, Mask]:
+        """Return by column which rows do not contain its value; columns without such rows are left out."""
+        if value is None or self._plan.value is None:
+            return {}
+        part = self._plan.value
+        wire = dict(zip(part.row.names, part.columns, strict=True))
+        masks = {
+            wire[name]: pc.fill_null(_take(mask, aligned.values), False).to_numpy(zero_copy_only=False)
+            for name, mask in value.unavailable.items()
+            if wire[name] in self.schema.names
+        }
+        if aligned.deletes is not None:  # only the key of a deleted row matters
+            masks = {name: mask & ~aligned.deletes for name, mask in masks.items()}
+        return {name: mask for name, mask in masks.items() if mask.any()}
+
+    def _decode_part(self, raw: pa.RecordBatch, name: str, decoder: Decoder | None) -> Decoded | None:
         if decoder is None:
             return None
         messages = raw.column(name)
         decoded = decoder.decode(messages)
         if decoded.bad:
             first = min(decoded.bad, key=lambda bad: bad.index)
-            raise self._error(raw, name, first, len(decoded.bad) - 1)
+            raise self._record_error(raw, name, first, len(decoded.bad) - 1)
+        if decoded.infinite:
+            self.dropped[Reason.INFINITE] += decoded.infinite
         if decoded.messages is None and len(decoded.rows) != raw.num_rows:
             raise DecodeError(
-                f"{self._plan.table}: the format of the {name} gave {len(decoded.rows)} rows for {raw.num_rows} "
-                "messages and does not say which row belongs to which message; this is a fault of the format"
+                f"{self._plan.table}: the format of the {name} returned {len(decoded.rows)} rows for {raw.num_rows} "
+                "messages without the message of each row; this is a fault of the format"
             )
         return decoded
 
-    def _columns(
+    def _build_columns(
         self, raw: pa.RecordBatch, key: Decoded | None, value: Decoded | None, aligned: _Aligned
     ) -> list[pa.Array]:
-        places: dict[str, Callable[[], pa.Array]] = {}
+        builders: dict[str, Callable[[], pa.Array]] = {}
         for part, decoded, rows in (
             (self._plan.key, key, aligned.keys),
             (self._plan.value, value, aligned.values),
         ):
             for i, column in enumerate(part.columns if part and decoded else ()):
                 assert decoded is not None
-                of_key = places.get(column)
-                places[column] = lambda d=decoded, i=i, r=rows: _taken(d.rows.field(i), r)  # type: ignore[misc]
-                if of_key is not None and (upserting := aligned.upserting) is not None:
-                    of_value = places[column]
-                    places[column] = lambda k=of_key, v=of_value: pc.if_else(pa.array(upserting), v(), k())  # type: ignore[misc]
+                of_key = builders.get(column)
+                builders[column] = lambda d=decoded, i=i, r=rows: _take(d.rows.field(i), r)  # type: ignore[misc]
+                if of_key is not None and (with_value := aligned.with_value) is not None:
+                    of_value = builders[column]
+                    builders[column] = lambda k=of_key, v=of_value: pc.if_else(with_value, v(), k())  # type: ignore[misc]
         for column, shown in self._metadata.items():
-            if column in self._inside:
+            if column in self._format_columns:
                 assert value is not None
-                places[column] = lambda s=shown: _taken(self._format_metadata(raw, value, s), aligned.values)  # type: ignore[misc]
+                builders[column] = lambda s=shown: _take(self._format_metadata(raw, value, s), aligned.values)  # type: ignore[misc]
             else:
-                places[column] = lambda c=column: self._metadata_column(raw, c, aligned.messages)  # type: ignore[misc]
+                builders[column] = lambda c=column: self._metadata_column(raw, c, aligned.messages)  # type: ignore[misc]
         if self._plan.changelog:
-            places[ROW_KIND] = lambda: self._row_kinds(raw.num_rows, value, aligned)
-        return [_exactly(places[f.name](), f.type, self._plan.table, f.name) for f in self._plan.columns.fields]
+            builders[ROW_KIND] = lambda: self._row_kinds(raw.num_rows, value, aligned)
+        if self._keeps_unavailable:
+            builders[UNAVAILABLE] = lambda: _collect_names(
+                self._find_unavailable(value, aligned), _count_rows(raw, value, aligned)
+            )
+        return [_check_type(builders[f.name](), f.type, self._plan.table, f.name) for f in self._plan.columns.fields]
 
     def _row_kinds(self, count: int, value: Decoded | None, aligned: _Aligned) -> pa.Array:
         if self._plan.upserts is None:
             assert value is not None
-            return _taken(_row_kinds(value), aligned.values)
-        if aligned.values is None:
+            return _take(_row_kinds(value), aligned.values)
+        if aligned.deletes is None:
             return pa.repeat(_UPSERT, count if aligned.messages is None else len(aligned.messages))
-        return pc.if_else(aligned.values.is_valid(), _UPSERT, _DELETE)
+        return pc.if_else(pa.array(aligned.deletes), _DELETE, _UPSERT)
 
-    def _metadata_column(self, raw: pa.RecordBatch, column: str, messages: Rows | None) -> pa.Array:
+    def _metadata_column(self, raw: pa.RecordBatch, column: str, messages: Indices | None) -> pa.Array:
         shown = self._metadata[column]
         try:
-            made = metadata_array(raw.column(field_of(shown.key)), shown, self._zone)
+            array = build_metadata_column(raw.column(field_of(shown.key)), shown, self._zone)
         except BadMetadataError as e:
-            raise self._error(
+            raise self._record_error(
                 raw, None, BadRecord(e.row, f"column {column!r}: {e.reason}"), e.more, "declare a wider type"
             ) from None
-        return _taken(made, messages)
+        return _take(array, messages)
 
     def _format_metadata(self, raw: pa.RecordBatch, value: Decoded, shown: MetadataColumn) -> pa.Array:
         assert self._plan.value is not None
-        key = self._inside[shown.column]
+        key = self._format_columns[shown.column]
         try:
-            return shown_as(value.metadata[key], self._plan.value.format.metadata[key], shown.type, self._zone)
+            return convert_metadata(value.metadata[key], self._plan.value.format.metadata[key], shown.type, self._zone)
         except BadMetadataError as e:
             message = e.row if value.messages is None else value.messages[e.row].as_py()
             bad = BadRecord(message, f"column {shown.column!r}: {e.reason}")
-            raise self._error(raw, None, bad, e.more, "declare a wider type") from None
+            raise self._record_error(raw, None, bad, e.more, "declare a wider type") from None
 
-    def _enforced(
-        self, raw: pa.RecordBatch, arrays: list[pa.Array], aligned: _Aligned
-    ) -> tuple[list[pa.Array], _Aligned]:
-        """The rows without those that lack what is declared NOT NULL, where that may be; else an error."""
+    def _enforce_not_null(
+        self, raw: pa.RecordBatch, arrays: list[pa.Array], aligned: _Aligned, unavailable: Mapping[str, Mask]
+    ) -> tuple[list[pa.Array], _Aligned, Mapping[str, Mask]]:
+        """Leave out rows with forbidden NULLs if the format ignores parse errors; otherwise raise an error."""
         names = [f.name for f in self._plan.columns.fields]
-        dropped: list[Rows] = []
-        upserts, upserting = self._plan.upserts, aligned.upserting
+        dropped: list[Indices] = []
         for field in self._required:
-            for path, rows in null_violations(arrays[names.index(field.name)], field.type, field.name):
-                if upserts is not None and upserting is not None and field.name not in upserts.keys:
-                    rows = rows[upserting[rows]]
-                    if not len(rows):
-                        continue
+            for path, rows in find_null_violations(arrays[names.index(field.name)], field.type, field.name):
+                if field.name in unavailable and (self._keeps_unavailable or self._events):
+                    rows = rows[~unavailable[field.name][rows]]
+                if aligned.deletes is not None and field.name not in self._keys:
+                    rows = rows[~aligned.deletes[rows]]
+                if not len(rows):
+                    continue
                 if not self._is_lenient(field.name):
-                    raise self._missing(raw, field, path, rows, aligned)
+                    raise self._null_error(raw, field, path, rows, aligned)
                 dropped.append(rows)
         if not dropped:
-            return arrays, aligned
-        kept = np.ones(len(arrays[0]), dtype=bool)
-        kept[np.concatenate(dropped)] = False
-        self.dropped += int(len(kept) - kept.sum())
-        mask = pa.array(kept)
-        messages = np.arange(len(kept)) if aligned.messages is None else aligned.messages
-        return [a.filter(mask) for a in arrays], attrs.evolve(aligned, messages=messages[kept])
+            return arrays, aligned, unavailable
+        valid = np.ones(len(arrays[0]), dtype=bool)
+        valid[np.concatenate(dropped)] = False
+        self.dropped[Reason.NOT_NULL] += int(len(valid) - valid.sum())
+        mask = pa.array(valid)
+        messages = np.arange(len(valid)) if aligned.messages is None else aligned.messages
+        aligned = attrs.evolve(aligned, messages=messages[valid])
+        return [a.filter(mask) for a in arrays], aligned, {name: flags[valid] for name, flags in unavailable.items()}
 
     def _is_lenient(self, column: str) -> bool:
         parts = [p for p in (self._plan.value, self._plan.key) if p is not None and column in p.columns]
-        return bool(parts) and bool(getattr(parts[0].format, "ignore_parse_errors", False))
+        return bool(parts) and _ignores_parse_errors(parts[0])
 
-    def _missing(self, raw: pa.RecordBatch, field: t.Field, path: str, rows: Rows, aligned: _Aligned) -> RecordError:
+    def _null_error(
+        self, raw: pa.RecordBatch, field: t.Field, path: str, rows: Indices, aligned: _Aligned
+    ) -> RecordError:
         messages = rows if aligned.messages is None else aligned.messages[rows]
         of = "value" if self._plan.value and field.name in self._plan.value.columns else "key"
+        tombstone = self._events and not raw.column("value")[int(messages[0])].is_valid
+        if tombstone:
+            of = "key"
         source = None if field.name in self._metadata else of
         what = f"column {path!r} is NULL, but it is declared NOT NULL"
         if source == "key" and not raw.column("key")[int(messages[0])].is_valid:
             what += ", and the message has no key"
         fix = f"declare it nullable: {field.name}: … | None (in SQL without NOT NULL)"
-        if self._plan.upserts is not None and field.name in self._plan.upserts.keys:
-            fix = "a row by key needs its key; read the topic with a KafkaTable, or leave such records out of it"
-        return self._error(raw, source, BadRecord(int(messages[0]), what), len(np.unique(messages)) - 1, fix)
+        if field.name in self._keys:
+            fix = "a row that is read by key needs its key; read the topic with a KafkaTable, or write no such records"
+            if tombstone:
+                fix = (
+                    "a message without a value deletes the row of its message key, which does not contain the declared "
+                    "primary key; declare the key's format and columns as the messages have them, or declare no key "
+                    "format, and such messages are left out"
+                )
+            elif self._plan.keyed:
+                fix = (
+                    "change data that is read by key needs the primary key in each row, also in the row before "
+                    "a delete or before an update that changes the key; declare the key by which the database "
+                    "identifies its rows (for PostgreSQL the REPLICA IDENTITY), or set the REPLICA IDENTITY to FULL"
+                )
+        return self._record_error(raw, source, BadRecord(int(messages[0]), what), len(np.unique(messages)) - 1, fix)
 
-    def _error(self, raw: pa.RecordBatch, source: str | None, bad: BadRecord, more: int, fix: str = "") -> RecordError:
-        place = {
+    def _record_error(
+        self, raw: pa.RecordBatch, source: str | None, bad: BadRecord, more: int, fix: str = ""
+    ) -> RecordError:
+        coordinates = {
             name: raw.column(name)[bad.index].as_py() if name in raw.schema.names else None
             for name in ("topic", "partition", "offset")
         }
         data = raw.column(source)[bad.index].as_py() if source else None
         reason = f"the {source} cannot be decoded: {bad.reason}" if source and not fix else bad.reason
-        return RecordError("read", self._plan.table, reason, data=data, more=more, fix=fix, **place)
+        fix = fix or self._suggest_options(source, data)
+        return RecordError("read", self._plan.table, reason, data=data, more=more, fix=fix, **coordinates)
+
+    def _suggest_options(self, source: str | None, data: bytes | None) -> str:
+        """Return the options of the format with which a message can be read; an empty string if there are none."""
+        part = self._plan.key if source == "key" else self._plan.value
+        if source is None or part is None or data is None or len(data) > MAX_RETRY_BYTES:
+            return ""
+        if source == "value" and data == _JSON_NULL and getattr(part.format, "null_is_tombstone", None) is False:
+            name, key = type(part.format).__name__, f"{part.format.identifier}.decode.null-is-tombstone"
+            return f"write {name}(null_is_tombstone=True), in SQL and YAML '{key}' = 'true', if it deletes its row"
+        for other in part.format.alternatives():
+            try:
+                decoded = other.decoder(part.row, self._uses[source]).decode(pa.array([data], pa.binary()))
+            except (KdslError, ValueError):
+                continue
+            if len(decoded.rows) and not decoded.bad:
+                prefix = f"{'key.' if source == 'key' else ''}{other.identifier}."
+                arguments, options = part.format.spell_changes(other, prefix)
+                return f"write {type(other).__name__}({arguments}) to read it, in SQL and YAML {options}"
+        return ""
+
+
+def _columns_as_declared(plan: ReadPlan) -> tuple[t.Field, ...]:
+    """Return the plan's columns with their declared types: a column may be nullable only for unavailable values."""
+    part = plan.value
+    wire = {} if part is None else dict(zip(part.columns, part.row.fields, strict=True))
+    return tuple(
+        attrs.evolve(f, type=wire[f.name].type) if f.name in wire and plan.upserts is None else f
+        for f in plan.columns.fields
+        if f.name != UNAVAILABLE
+    )
+
+
+def _count_rows(raw: pa.RecordBatch, value: Decoded | None, aligned: _Aligned) -> int:
+    if aligned.messages is not None:
+        return len(aligned.messages)
+    return raw.num_rows if value is None else len(value.rows)
+
+
+def _collect_names(masks: Mapping[str, Mask], count: int) -> pa.ListArray:
+    """Collect for each row the names whose mask is true."""
+    kind = arrow_type(t.Array(t.STRING.as_nullable(False)))
+    flags = np.zeros((count, len(masks)), dtype=bool)
+    for i, mask in enumerate(masks.values()):
+        flags[:, i] = mask
+    offsets = np.concatenate([[0], np.cumsum(flags.sum(axis=1))]).astype(np.int32)
+    names = pa.array(list(masks), pa.string()).take(pa.array(np.nonzero(flags)[1]))
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets)], children=[names])
+
+
+def _ignores_parse_errors(part: Part) -> bool:
+    return bool(getattr(part.format, "ignore_parse_errors", False))
 
 
 def _part_decoder(part: Part | None, use: Use) -> Decoder | None:
@@ -280,40 +505,88 @@ def _row_kinds(value: Decoded) -> pa.Array:
     return pa.array(ROW_KINDS).take(value.kinds)
 
 
-def _has_required(kind: t.DataType) -> bool:
-    """Whether NULL is forbidden anywhere in values of a type."""
-    return not kind.nullable or any(_has_required(child) for child in t.children(kind))
+def _value_keys(plan: ReadPlan) -> tuple[int, ...]:
+    """Return the indices of the primary key's columns in the message value."""
+    columns = plan.value.columns if plan.value is not None and plan.upserts is not None else ()
+    return tuple(i for i, column in enumerate(columns) if plan.upserts and column in plan.upserts.keys)
 
 
-def _value_rows(count: int, value: Decoded | None, deletes: pa.Array | None) -> tuple[Rows | None, pa.Array | None]:
-    """The message of each row and the value row that it shows: null for one that deletes; None is one for one."""
+def _primary_key(plan: ReadPlan) -> tuple[str, ...]:
+    """Return `ReadPlan.keyed` with the names of the message value; columns outside the value keep their names."""
+    names = {} if plan.value is None else dict(zip(plan.value.columns, plan.value.row.names, strict=True))
+    return tuple(names.get(column, column) for column in plan.keyed)
+
+
+def message_key_has_primary_key(plan: ReadPlan) -> bool:
+    """Return whether a message without a value identifies the row that it deletes."""
+    if plan.upserts is None or plan.key is None:
+        return False
+    metadata = {m.column for m in plan.metadata if not m.key.startswith(IN_VALUE)}
+    return all(column in plan.key.columns or column in metadata for column in plan.upserts.keys)
+
+
+def _select_changes(value: Decoded, keys: tuple[int, ...]) -> Indices | None:
+    """Select the value rows, without those before an update that does not change the key; None means all rows."""
+    if value.kinds is None:
+        return None
+    kinds = value.kinds.to_numpy(zero_copy_only=False)
+    before = np.flatnonzero(kinds == _BEFORE)
+    if not len(before):
+        return None
+    selected = np.ones(len(kinds), dtype=bool)
+    if not keys:  # the message key is the key of both rows
+        selected[before] = False
+        return np.flatnonzero(selected)
+    after = np.minimum(before + 1, len(kinds) - 1)
+    same = kinds[after] == _AFTER
+    for i in keys:
+        column = value.rows.field(i)
+        same &= compare_values(column.take(pa.array(before)), column.take(pa.array(after)))
+    selected[before[same]] = False
+    return None if selected.all() else np.flatnonzero(selected)
+
+
+def _value_rows(
+    count: int, value: Decoded | None, wanted: Indices | None, deletes: pa.Array | None
+) -> tuple[Indices | None, pa.Array | None]:
+    """Return the message of each row and its value row: null for a delete; None means one for one, in order.
+
+    Args:
+        count: How many messages there are.
+        value: The decoded message values.
+        wanted: The selected value rows, ascending; None means all.
+        deletes: Which messages have no value and delete their key.
+    """
     messages = None if value is None or value.messages is None else value.messages.to_numpy().astype(np.int64)
+    if wanted is not None:
+        messages = wanted if messages is None else messages[wanted]
     if deletes is None or deletes.true_count == 0:
-        return messages, None
+        return messages, None if wanted is None else pa.array(wanted)
     deleted = deletes.to_numpy(zero_copy_only=False)
-    found = np.arange(count) if messages is None else messages
-    kept = np.flatnonzero(~deleted[found])
+    message_of = np.arange(count) if messages is None else messages
+    upserts = np.flatnonzero(~deleted[message_of])
     without = np.flatnonzero(deleted)
-    both = np.concatenate([found[kept], without])
+    both = np.concatenate([message_of[upserts], without])
     order = np.argsort(both, kind="stable")
-    rows = np.concatenate([kept, np.zeros(len(without), dtype=np.int64)])[order]
-    return both[order], pa.array(rows, mask=order >= len(kept))
+    value_rows = upserts if wanted is None else wanted[upserts]
+    rows = np.concatenate([value_rows, np.zeros(len(without), dtype=np.int64)])[order]
+    return both[order], pa.array(rows, mask=order >= len(upserts))
 
 
-def _align(count: int, key: Decoded | None, messages: Rows | None) -> _Aligned:
-    """Rows of which the message is known, with their key rows."""
+def _align(count: int, key: Decoded | None, messages: Indices | None) -> _Aligned:
+    """Add the key rows to rows whose messages are known."""
     if key is None or key.messages is None:
         keys = None if key is None or messages is None else pa.array(messages)
         return _Aligned(messages, keys, None)
-    # A key row for each message, none, or (rarely) several: then each value row comes once with each of them (KEY-14).
-    found = key.messages.to_numpy().astype(np.int64)
-    per_message = np.bincount(found, minlength=count)
-    given, messages = messages, np.arange(count) if messages is None else messages
-    if len(found) == 0 or per_message.max() <= 1:
+    # A message has one key row, none, or (rarely) several: then each value row is combined with each of them (KEY-14).
+    key_messages = key.messages.to_numpy().astype(np.int64)
+    per_message = np.bincount(key_messages, minlength=count)
+    value_messages, messages = messages, np.arange(count) if messages is None else messages
+    if len(key_messages) == 0 or per_message.max() <= 1:
         row_of = np.full(count, -1, dtype=np.int64)
-        row_of[found] = np.arange(len(found))
+        row_of[key_messages] = np.arange(len(key_messages))
         rows = row_of[messages]
-        return _Aligned(given, pa.array(rows, mask=rows < 0), None)
+        return _Aligned(value_messages, pa.array(rows, mask=rows < 0), None)
     times = np.maximum(per_message[messages], 1)
     first = np.cumsum(per_message) - per_message
     repeated = np.repeat(messages, times)
@@ -323,32 +596,32 @@ def _align(count: int, key: Decoded | None, messages: Rows | None) -> _Aligned:
     return _Aligned(repeated, pa.array(rows, mask=per_message[repeated] == 0), value_rows)
 
 
-def _count_distinct(messages: Rows | None, count: int) -> int:
+def _count_distinct(messages: Indices | None, count: int) -> int:
     if messages is None or len(messages) == 0:
         return count if messages is None else 0
     return 1 + int(np.count_nonzero(np.diff(messages)))
 
 
-def _taken(array: pa.Array, rows: Rows | pa.Array | None) -> pa.Array:
+def _take(array: pa.Array, rows: Indices | pa.Array | None) -> pa.Array:
     return array if rows is None else array.take(pa.array(rows) if isinstance(rows, np.ndarray) else rows)
 
 
-def _exactly(array: pa.Array, kind: t.DataType, table: str, column: str) -> pa.Array:
+def _check_type(array: pa.Array, kind: t.DataType, table: str, column: str) -> pa.Array:
     wanted = arrow_type(kind)
     if array.type.equals(wanted):
         return array
     raise DecodeError(
-        f"{table}: column {column!r} came as {array.type} and not as {wanted}; this is a fault of the format"
+        f"{table}: column {column!r} has the type {array.type} instead of {wanted}; this is a fault of the format"
     )
 
 
 def check_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterable[pa.RecordBatch]:
-    """The batches, each looked at: Spark checks the schema of a task's first one only.
+    """Yield the batches and check the schema of each: Spark checks only the first one of a task.
 
     Raises:
         DecodeError: A batch has another schema.
     """
     for batch in batches:
         if not batch.schema.equals(schema):
-            raise DecodeError(f"a batch has the schema {batch.schema} and not {schema}")
+            raise DecodeError(f"a batch has the schema {batch.schema} instead of {schema}")
         yield batch

@@ -1,7 +1,7 @@
-"""The header filter at work: which records of a raw batch match, before anything of them is decoded (seed 000).
+"""Applies the header filter: selects the matching records of a raw batch before anything is decoded.
 
-Conditions are put together from left to right. One holds where any occurrence of the header has the value, as UTF-8
-text; a header whose value is null has none.
+Conditions are combined from left to right. A condition is true if any occurrence of the header has the value, encoded
+in UTF-8; a null value never matches.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.plan.model import HeaderCondition
-from kdsl.run.arrays import Flags
+from kdsl.types.arrays import Mask
 
 
-def matched(raw: pa.RecordBatch, conditions: Collection[HeaderCondition]) -> pa.RecordBatch:
-    """The records of a raw batch that match a filter; without a condition all, whatever fields the batch has."""
+def filter_records(raw: pa.RecordBatch, conditions: Collection[HeaderCondition]) -> pa.RecordBatch:
+    """Return the records of a raw batch that match a filter; without conditions, all records."""
     if not conditions:
         return raw
-    mask = matching(raw.column("headers"), conditions)
+    mask = match_headers(raw.column("headers"), conditions)
     return raw if mask.all() else raw.filter(pa.array(mask))
 
 
-def matching(headers: pa.Array, conditions: Iterable[HeaderCondition]) -> Flags:
-    """Which records match a filter.
+def match_headers(headers: pa.Array, conditions: Iterable[HeaderCondition]) -> Mask:
+    """Return which records match a filter.
 
     Args:
         headers: The header lists of a raw batch (`kdsl.run.records.metadata.HEADERS`).
@@ -36,12 +36,12 @@ def matching(headers: pa.Array, conditions: Iterable[HeaderCondition]) -> Flags:
     sizes = pc.fill_null(headers.value_lengths(), 0).to_numpy(zero_copy_only=False)
     record_of = np.repeat(np.arange(count), sizes)
     names, values = entries.field("key"), entries.field("value")
-    found = np.ones(count, dtype=bool)
+    matches = np.ones(count, dtype=bool)
     for condition in conditions:
         equal = pc.and_(pc.equal(names, condition.name), pc.equal(values, condition.value.encode()))
         holds = np.zeros(count, dtype=bool)
         holds[record_of[pc.fill_null(equal, False).to_numpy(zero_copy_only=False)]] = True
         if condition.negated:
             holds = ~holds
-        found = found & holds if condition.joined == "&" else found | holds
-    return found
+        matches = matches & holds if condition.joined == "&" else matches | holds
+    return matches

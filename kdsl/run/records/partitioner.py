@@ -1,6 +1,6 @@
-"""Which partition each record goes to, where librdkafka does not choose it (RULES SP-1 to SP-6).
+"""Chooses the partition of each record if librdkafka does not choose it (RULES SP-1 to SP-6).
 
-``default`` is left to librdkafka, which hashes the key as Java's client does. The other partitioners work on whole
+librdkafka implements ``default``: it hashes the key as Java's client does. The other partitioners work on whole
 batches, between the encoder and the producer.
 """
 
@@ -12,84 +12,85 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from kdsl.callbacks import PARTITIONERS, FunctionError, PartitionerInput, import_function
 from kdsl.errors import KdslError, RecordError
-from kdsl.functions import FunctionError, load
-from kdsl.partitioner import PARTITIONERS, PartitionerInput
 from kdsl.plan.model import WritePlan
-from kdsl.run.arrays import Rows
+from kdsl.types.arrays import Indices
 
 __all__ = ["DEFAULT", "UNCHOSEN", "PartitionChooser", "check_partitioner"]
 
 DEFAULT = "default"
 UNCHOSEN = -1
-"""The number of a partition that is still to be chosen."""
+"""Stands for a partition that has not been chosen."""
 
 Partitions: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
 
 
 def check_partitioner(plan: WritePlan) -> None:
-    """See that a partitioner of the user's own can be imported in this process.
+    """Check that a user's partitioner can be imported in this process.
 
     Raises:
-        KdslError: It cannot.
+        KdslError: It cannot be imported.
     """
     if plan.partitioner not in PARTITIONERS:
-        _loaded(plan)
+        _import_partitioner(plan)
 
 
-def _loaded(plan: WritePlan) -> Callable[..., Any]:
+def _import_partitioner(plan: WritePlan) -> Callable[..., Any]:
     try:
-        return load(plan.partitioner)
+        return import_function(plan.partitioner)
     except FunctionError as e:
         raise KdslError(f"{plan.table}: the partitioner {e}") from e
 
 
 class PartitionChooser:
-    """Chooses partitions for the records of one task. Made once per task.
+    """Chooses partitions for the records of one task. It is created once per task.
 
     Args:
         plan: What is written.
         task: The index of the task.
 
     Attributes:
-        needed: Whether partitions are chosen here at all, which needs the number of partitions of each topic.
+        needed: Whether it chooses partitions at all; then the number of partitions of each topic must be known.
 
     Raises:
-        KdslError: The partitioner cannot be imported here.
+        KdslError: The partitioner cannot be imported in this process.
     """
 
     def __init__(self, plan: WritePlan, task: int) -> None:
         self._plan, self._task = plan, task
         self._named = any(m.key == "partition" for m in plan.metadata)
         self._sent: dict[str, int] = {}
-        self._function = None if plan.partitioner in PARTITIONERS else _loaded(plan)
+        self._function = None if plan.partitioner in PARTITIONERS else _import_partitioner(plan)
         self.needed = plan.partitioner != DEFAULT or self._named
 
-    def choose(self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Rows) -> Partitions:
-        """The partition of each record; `UNCHOSEN` leaves it to librdkafka.
+    def choose(
+        self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices
+    ) -> Partitions:
+        """Choose the partition of each record; `UNCHOSEN` leaves the choice to librdkafka.
 
         Args:
             topic: Their topic.
             count: How many partitions it has.
             records: The encoded records.
-            piece: The rows that they were made of.
-            rows: The place of each among the task's rows, for messages.
+            piece: The rows from which they were encoded.
+            rows: The index of each record among the task's rows, for error messages.
 
         Raises:
             RecordError: A row names a partition that the topic does not have.
-            KdslError: The user's function failed, or gave something else than partitions.
+            KdslError: The user's function failed or returned something else than partitions.
         """
         if not self._named:
-            return self._chosen(topic, count, records, piece, rows)
+            return self._apply(topic, count, records, piece, rows)
         named = self._from_rows(topic, count, records, rows)
         free = np.flatnonzero(named == UNCHOSEN)
         if self._plan.partitioner != DEFAULT and len(free):
             some = pa.array(free)
-            named[free] = self._chosen(topic, count, records.take(some), piece.take(some), rows[free])
+            named[free] = self._apply(topic, count, records.take(some), piece.take(some), rows[free])
         return named
 
-    def _from_rows(self, topic: str, count: int, records: pa.RecordBatch, rows: Rows) -> Partitions:
-        """The partitions that the rows name; NULL leaves it to the partitioner."""
+    def _from_rows(self, topic: str, count: int, records: pa.RecordBatch, rows: Indices) -> Partitions:
+        """Return the partitions that the rows name; NULL leaves the choice to the partitioner."""
         column = records.column("partition")
         named: Partitions = np.array(column.fill_null(UNCHOSEN).to_numpy(zero_copy_only=False), dtype=np.int32)
         bad = np.flatnonzero(((named < 0) | (named >= count)) & column.is_valid().to_numpy(zero_copy_only=False))
@@ -97,18 +98,20 @@ class PartitionChooser:
             raise RecordError(
                 "write",
                 self._plan.table,
-                f"row {rows[bad[0]] + 1:,} of the task: it names the partition {named[bad[0]]}, and the topic has "
-                f"{_there(count)}",
+                f"row {rows[bad[0]] + 1:,} of the task: it names the partition {named[bad[0]]}, but the topic has "
+                f"{_describe_partitions(count)}",
                 topic=topic,
                 more=len(bad) - 1,
                 fix="name one of these, or NULL to let the partitioner choose",
             )
         return named
 
-    def _chosen(self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Rows) -> Partitions:
+    def _apply(
+        self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices
+    ) -> Partitions:
         length = records.num_rows
         if self._function is not None:
-            return self._called(topic, count, records, piece, rows)
+            return self._call_function(topic, count, records, piece, rows)
         match self._plan.partitioner:
             case "fixed":
                 return np.full(length, self._task % count, dtype=np.int32)
@@ -119,10 +122,12 @@ class PartitionChooser:
             case _:
                 return np.full(length, UNCHOSEN, dtype=np.int32)
 
-    def _called(self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Rows) -> Partitions:
+    def _call_function(
+        self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices
+    ) -> Partitions:
         assert self._function is not None
         plan, raw = self._plan, {m.key for m in self._plan.metadata}
-        given = PartitionerInput(
+        batch = PartitionerInput(
             rows=piece,
             keys=records.column("key") if plan.key or "__raw_key__" in raw else None,
             values=records.column("value") if plan.value or "__raw_value__" in raw else None,
@@ -131,34 +136,38 @@ class PartitionChooser:
             task=self._task,
         )
         try:
-            answer = self._function(given)
+            answer = self._function(batch)
         except Exception as e:
             raise self._wrong(topic, f"raised {type(e).__name__}: {e}") from e
-        chosen = self._numbers(answer, topic, len(given))
+        chosen = self._check_result(answer, topic, len(batch))
         bad = np.flatnonzero((chosen < 0) | (chosen >= count))
         if len(bad):
-            what = f"gave the partition {chosen[bad[0]]} for row {rows[bad[0]] + 1:,} of the task, and the topic has "
-            more = f" ({len(bad) - 1} more rows of this batch alike)" if len(bad) > 1 else ""
-            raise self._wrong(topic, what + _there(count) + more)
-        found: Partitions = chosen.astype(np.int32)
-        return found
+            what = (
+                f"returned the partition {chosen[bad[0]]} for row {rows[bad[0]] + 1:,} of the task, but the topic has "
+            )
+            more = f" ({len(bad) - 1} more rows of this batch have the same problem)" if len(bad) > 1 else ""
+            raise self._wrong(topic, what + _describe_partitions(count) + more)
+        partitions: Partitions = chosen.astype(np.int32)
+        return partitions
 
-    def _numbers(self, answer: Any, topic: str, length: int) -> Any:
-        wanted = f"give {length} whole numbers as a numpy or Arrow array"
+    def _check_result(self, answer: Any, topic: str, length: int) -> Any:
+        wanted = f"return {length} integers as a NumPy or Arrow array"
         if isinstance(answer, pa.Array | pa.ChunkedArray):
             if answer.null_count:
-                raise self._wrong(topic, f"gave NULL for {answer.null_count} rows; {wanted}")
-            found = answer.to_numpy() if isinstance(answer, pa.ChunkedArray) else answer.to_numpy(zero_copy_only=False)
+                raise self._wrong(topic, f"returned NULL for {answer.null_count} rows; {wanted}")
+            numbers = (
+                answer.to_numpy() if isinstance(answer, pa.ChunkedArray) else answer.to_numpy(zero_copy_only=False)
+            )
         elif isinstance(answer, np.ndarray):
-            found = answer
+            numbers = answer
         else:
-            raise self._wrong(topic, f"gave a {type(answer).__name__}; {wanted}")
-        if found.dtype.kind not in "iu":
-            raise self._wrong(topic, f"gave values of the type {found.dtype}; {wanted}")
-        if found.shape != (length,):
-            shape = f"{len(found)} values" if found.ndim == 1 else f"an array of the shape {found.shape}"
-            raise self._wrong(topic, f"gave {shape} for {length} rows; {wanted}")
-        return found
+            raise self._wrong(topic, f"returned a {type(answer).__name__}; {wanted}")
+        if numbers.dtype.kind not in "iu":
+            raise self._wrong(topic, f"returned values of the type {numbers.dtype}; {wanted}")
+        if numbers.shape != (length,):
+            shape = f"{len(numbers)} values" if numbers.ndim == 1 else f"an array of the shape {numbers.shape}"
+            raise self._wrong(topic, f"returned {shape} for {length} rows; {wanted}")
+        return numbers
 
     def _wrong(self, topic: str, what: str) -> KdslError:
         return KdslError(
@@ -166,5 +175,5 @@ class PartitionChooser:
         )
 
 
-def _there(count: int) -> str:
+def _describe_partitions(count: int) -> str:
     return "only the partition 0" if count == 1 else f"the partitions 0 to {count - 1}"

@@ -1,4 +1,4 @@
-"""The schema registry of a read or a write: the cluster's, with the login of the Kafka clients where it shares that."""
+"""The schema registry of a read or write: the cluster's, with the Kafka clients' login if it uses the same one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OPEN = "over the transport 'jvm', in decode() and encode(), and where batches a
 
 
 def registry_of(cluster: Cluster, plan: ReadPlan | WritePlan) -> Registry | None:
-    """The registry that the formats of a plan are handed; None where none of them asks for one."""
+    """Return the registry for the formats of a plan; None if no format needs one."""
     parts = [part for part in _parts(plan) if part.format.needs_registry]
     registry = cluster.registry
     if not parts:
@@ -25,27 +25,28 @@ def registry_of(cluster: Cluster, plan: ReadPlan | WritePlan) -> Registry | None
     login = {name: cluster.properties[name] for name in SASL if name in cluster.properties}
     if registry is None:
         return Registry("", login)
-    return Registry(registry.url, registry.properties.merged(login))
+    return Registry(registry.url, registry.properties.merge(login))
 
 
-def portable(plan: ReadPlan | WritePlan, registry: Registry | None) -> Registry | None:
-    """The registry, for tasks that are handed it by value and not as an option that Spark redacts.
+def without_literal_secrets(plan: ReadPlan | WritePlan, registry: Registry | None) -> Registry | None:
+    """Return the registry without literal secrets, for tasks that get it by value and not as a redacted option.
 
-    It has no secret that is written out: one that a format needs is refused, and the others stay behind.
+    A literal secret that a format needs is refused; the others are removed.
 
     Raises:
-        ResolveError: There is none and a format needs one, or a secret was written out; all problems are told.
+        ResolveError: A format needs a registry but there is none, or it needs a literal secret; all problems are
+            reported.
     """
     names = dict.fromkeys(name for part in _parts(plan) for name in open_secrets(part.format, registry))
     fail_on([*format_problems(plan, registry), *(open_secret(name, _OPEN) for name in names)], plan.table)
     if registry is None or not any(part.format.needs_registry for part in _parts(plan)):
         return None
-    kept = {name: text for name, text in registry.properties.items() if not isinstance(text, Secret)}
-    return Registry(registry.url, kept)
+    properties = {name: text for name, text in registry.properties.items() if not isinstance(text, Secret)}
+    return Registry(registry.url, properties)
 
 
 def format_problems(plan: ReadPlan | WritePlan, registry: Registry | None) -> Iterator[Problem]:
-    """The problems of a plan's formats with the registry, or with there being none."""
+    """Yield the problems of a plan's formats with the registry, or with its absence."""
     for part in _parts(plan):
         yield from part.format.check_registry(registry)
 

@@ -1,6 +1,6 @@
-"""Upsert tables: records by key become a changelog, and changelogs become upserts and tombstones.
+"""Upsert tables: turns records by key into a changelog, and changelogs into upserts and tombstones.
 
-A read goes in four steps. Each source task packs its rows by bucket, a number made of the primary key (`packets`,
-`hashing`). Packets of one bucket meet in one task (`read`). There the rows are compared with the last row of their key
-(`changes`), which is kept in the state of the bucket (`state`). What comes out are changes with before-images.
+A read has four steps. Each source task groups its rows into chunks by bucket, a number computed from the primary key
+(`chunks`, `keys`). The chunks of one bucket meet in one task (`read`). There the rows are compared with the last row of
+their key (`changes`), which the state of the bucket stores (`state`). The result are changes with before-images.
 """

@@ -1,13 +1,13 @@
-"""The changes that rows by key make: the heart of an upsert table, without Spark and without Kafka.
+"""Computes the changes that rows by key cause: the core of an upsert table, without Spark and Kafka.
 
-Source of the rules: Flink's ChangelogNormalize (RULES CL-3, UP-12, UP-13). A first row of a key is ``+I``; another one
-is ``-U`` with the row before and ``+U``; one that equals the row before is nothing. A delete gives ``-D`` with the row
-before, and nothing where there is none.
+The rules are those of Flink's ChangelogNormalize (RULES CL-3, UP-12, UP-13). The first row of a key gives ``+I``; a
+further one gives ``-U`` with the previous row, and ``+U``; one that equals the previous row gives nothing. A delete
+gives ``-D`` with the previous row, and nothing if there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -16,206 +16,376 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.formats import ROW_KINDS
-from kdsl.run.arrays import Flags, Numbers
-from kdsl.run.upsert.keys import lasts, numbered
+from kdsl.run.upsert.keys import mark_last_rows, number_keys
+from kdsl.types.arrays import Integers, Mask, compare_values
+from kdsl.types.arrow import cast_batch
 
 INSERT, BEFORE, AFTER, DELETE = (ROW_KINDS.index(kind) for kind in ("+I", "-U", "+U", "-D"))
 Kinds = np.ndarray[Any, np.dtype[np.int8]]
-PART_BYTES = 16 << 20
-"""About how many bytes of changed rows go on together: a bucket's changes may be more than fits into one value."""
+BATCH_BYTES = 16 << 20
+"""The approximate size of a batch of changed rows: the changes of a bucket may not fit into one value."""
+
+
+RecordId = tuple[str, int, int]
+"""A record's topic, partition and offset."""
 
 
 @attrs.frozen(eq=False)
-class Upserts:
-    """Rows by key in the order in which they came.
+class Unavailable:
+    """Values that messages do not contain, so that the previous values of the rows remain valid.
 
     Attributes:
-        rows: The rows; of a delete only the key columns count.
-        deletes: For each row whether it deletes its key.
-        times: For each row the timestamp of its record, in milliseconds.
-        parts: For each row a number of the partition that it came from; rows of one partition stand together in the
-            order of their offsets.
+        columns: By column, which rows' messages do not contain the value; columns without such rows are left out.
+        records: The record of each such row, by the index of the row.
+    """
+
+    columns: Mapping[str, Mask]
+    records: Mapping[int, RecordId]
+
+    def reorder(self, order: Integers) -> Unavailable:
+        """Return the same for rows in another order.
+
+        Args:
+            order: The previous index of each row.
+        """
+        new = np.empty_like(order)
+        new[order] = np.arange(len(order))
+        return Unavailable(
+            {name: flags[order] for name, flags in self.columns.items()},
+            {int(new[row]): record for row, record in self.records.items()},
+        )
+
+
+class UnavailableError(Exception):
+    """Messages do not contain a value, and there is no previous row that has it.
+
+    Attributes:
+        column: The first such column.
+        record: The record of the first such row.
+        more: How many further rows have no value in the column.
+        required: Whether the column is NOT NULL.
+    """
+
+    def __init__(self, column: str, record: RecordId, more: int, *, required: bool) -> None:
+        super().__init__(column, record, more)
+        self.column, self.record, self.more, self.required = column, record, more, required
+
+
+@attrs.frozen(eq=False)
+class KeyedRows:
+    """Upserts and deletes by key, in the order in which they were read.
+
+    Attributes:
+        rows: The rows; of a delete only the key columns matter.
+        deletes: Which rows delete their keys.
+        times: The timestamp of each row's record, in milliseconds.
+        partitions: A number for the partition of each row; the rows of one partition are adjacent, in the order of
+            their offsets.
+        unavailable: Values that messages do not contain; None if they contain all.
+        truncates: Which rows only mark that the table was emptied; None if it was not.
     """
 
     rows: pa.RecordBatch
-    deletes: Flags
-    times: Numbers
-    parts: Numbers
+    deletes: Mask
+    times: Integers
+    partitions: Integers
+    unavailable: Unavailable | None = None
+    truncates: Mask | None = None
 
 
 @attrs.frozen(eq=False)
 class Changes:
-    """What upserts change.
+    """The changes that upserts cause.
 
     Attributes:
-        kinds: For each changed row its kind, as a place in `kdsl.formats.ROW_KINDS`.
-        state: The last row of each key that is there now.
+        kinds: The kind of each changed row, as an index into `kdsl.formats.ROW_KINDS`.
+        state: The last row of each key that exists now.
+        nulls: How many values became NULL because neither the message nor a previous row has them.
     """
 
     _rows: pa.RecordBatch
-    _places: Numbers
+    _indices: Integers
     kinds: Kinds
     state: pa.RecordBatch
+    nulls: int = 0
 
     @property
     def rows(self) -> pa.RecordBatch:
-        """The changed rows: of ``-U`` and ``-D`` the row before."""
-        return taken(self._rows, self._places)
+        """The changed rows: for ``-U`` and ``-D`` the previous row."""
+        return take_rows(self._rows, self._indices)
 
-    def parts(self, most: int = PART_BYTES) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
-        """The changed rows with their kinds, in parts of bounded size, one at least.
+    def batches(self, max_bytes: int = BATCH_BYTES) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
+        """Yield the changed rows with their kinds, in batches of limited size; at least one batch.
 
         Args:
-            most: About how many bytes a part has; one with a row that is larger has more.
+            max_bytes: The approximate size of a batch; a batch with one larger row exceeds it.
         """
-        ends = np.array([len(self._places)])
-        if 2 * self._rows.nbytes > most:  # each row shows twice at most
-            part = np.cumsum(_sizes(self._rows)[self._places]) // most
-            ends = np.append(np.flatnonzero(np.diff(part)) + 1, ends)
+        ends = np.array([len(self._indices)])
+        if 2 * self._rows.nbytes > max_bytes:  # each row occurs at most twice
+            batch_of = np.cumsum(_row_sizes(self._rows)[self._indices]) // max_bytes
+            ends = np.append(np.flatnonzero(np.diff(batch_of)) + 1, ends)
         start = 0
         for end in ends.tolist():
-            yield taken(self._rows, self._places[start:end]), self.kinds[start:end]
+            yield take_rows(self._rows, self._indices[start:end]), self.kinds[start:end]
             start = end
 
 
-def changes(state: pa.RecordBatch | None, upserts: Upserts, keys: Sequence[str]) -> Changes:
-    """The changes that upserts make.
+def compute_changes(
+    state: pa.RecordBatch | None, upserts: KeyedRows, keys: Sequence[str], *, allow_nulls: bool = False
+) -> Changes:
+    """Compute the changes that upserts cause.
 
-    A key that came from several partitions has its rows in the order of time there: the order within each partition
-    stays, and between partitions the earlier timestamp goes first.
+    If the rows of a key come from several partitions, they are ordered by time: the order within each partition is
+    kept, and between partitions the earlier timestamp comes first. A value that a message does not contain is taken
+    from the previous row.
 
     Args:
-        state: The last row of each key, or None where there is none.
+        state: The last row of each key; None if there is none.
         upserts: The rows, with the columns of the state.
         keys: The columns of the key.
+        allow_nulls: Whether a value that neither the message nor a previous row has becomes NULL in a nullable column.
+
+    Raises:
+        UnavailableError: Neither the message nor a previous row has a value.
     """
     old = 0 if state is None else state.num_rows
-    upserts, rows, ids, order = _ordered(state, upserts, keys)
+    upserts, rows, ids, order = _order_rows(state, upserts, keys)
     live = np.ones(len(ids), dtype=bool)
     live[old:] = ~upserts.deletes
-    before = _before(ids, order)
+    rows, nulls = _fill_unavailable(rows, upserts, ids, order, live, allow_nulls=allow_nulls)
+    before = _previous_rows(ids, order)
     was = np.zeros(len(ids), dtype=bool)
     was[before >= 0] = live[before[before >= 0]]
-    kinds, places = _emitted(rows, live, was, before, old)
-    return Changes(rows, places, kinds, taken(rows, np.flatnonzero(lasts(ids) & live)))
+    kinds, indices = _emit_changes(rows, live, was, before, old)
+    return Changes(rows, indices, kinds, take_rows(rows, np.flatnonzero(mark_last_rows(ids) & live)), nulls)
 
 
-def last_of_each(upserts: Upserts, keys: Sequence[str]) -> tuple[pa.RecordBatch, Flags]:
-    """The last row of each key, and which of them delete their key, in the order in which they came."""
-    upserts, rows, ids, _ = _ordered(None, upserts, keys)
-    kept = np.flatnonzero(lasts(ids))
-    return taken(rows, kept), upserts.deletes[kept]
+def take_last_changes(
+    upserts: KeyedRows, keys: Sequence[str], *, allow_nulls: bool = False
+) -> tuple[pa.RecordBatch, Mask, int]:
+    """Return the last row of each key, which of them delete their keys, and `Changes.nulls`.
+
+    Args:
+        upserts: As for `compute_changes`.
+        keys: As for `compute_changes`.
+        allow_nulls: As for `compute_changes`.
+
+    Raises:
+        UnavailableError: As for `compute_changes`.
+    """
+    upserts, rows, ids, order = _order_rows(None, upserts, keys)
+    last = mark_last_rows(ids)
+    rows, nulls = _fill_unavailable(rows, upserts, ids, order, ~upserts.deletes, allow_nulls=allow_nulls, needed=last)
+    indices = np.flatnonzero(last)
+    return take_rows(rows, indices), upserts.deletes[indices], nulls
 
 
-def _ordered(
-    state: pa.RecordBatch | None, upserts: Upserts, keys: Sequence[str]
-) -> tuple[Upserts, pa.RecordBatch, Numbers, Numbers]:
-    """The upserts in their order, the state and they together, the number of each row's key, and the rows by key."""
-    rows = _together(state, upserts.rows)
-    ids, many = numbered([rows.column(name) for name in keys])
-    order = _by_key(ids, many)
-    if _meet(ids, order, upserts.parts, rows.num_rows - upserts.rows.num_rows):
-        return _ordered(state, _in_time(upserts), keys)
+def _fill_unavailable(
+    rows: pa.RecordBatch,
+    upserts: KeyedRows,
+    ids: Integers,
+    order: Integers,
+    live: Mask,
+    *,
+    allow_nulls: bool,
+    needed: Mask | None = None,
+) -> tuple[pa.RecordBatch, int]:
+    """Fill unavailable values from previous rows; also return how many became NULL.
+
+    Args:
+        rows: The state and the upserts together.
+        upserts: The upserts.
+        ids: The number of each row's key.
+        order: The indices of the rows, sorted by key.
+        live: Which rows are not deletes.
+        allow_nulls: As for `compute_changes`.
+        needed: Which rows are used afterwards; the others may lack values. None is all of them.
+    """
+    unavailable = upserts.unavailable
+    if unavailable is None:
+        return rows, 0
+    old, nulls = rows.num_rows - upserts.rows.num_rows, 0
+    for name, flags in unavailable.columns.items():
+        lacks = np.zeros(rows.num_rows, dtype=bool)
+        lacks[old:] = flags & ~upserts.deletes
+        by_key = lacks[order]
+        # For each index in the order, the last one before it that has a value or deletes the key.
+        last = np.maximum.accumulate(np.where(by_key, -1, np.arange(len(order))))
+        source = np.where(last < 0, -1, order[last])
+        missing = by_key & ((source < 0) | (ids[source] != ids[order]) | ~live[source])
+        indices = order[by_key & ~missing]
+        lost = np.sort(order[missing if needed is None else missing & needed[order]])
+        if len(lost):
+            field = rows.schema.field(name)
+            if not allow_nulls or not field.nullable:
+                record = unavailable.records[int(lost[0]) - old]
+                raise UnavailableError(name, record, len(lost) - 1, required=not field.nullable)
+            nulls += len(lost)
+        index = np.arange(rows.num_rows)
+        index[indices] = source[by_key & ~missing]
+        i = rows.schema.get_field_index(name)
+        rows = rows.set_column(i, rows.schema.field(i), rows.column(i).take(pa.array(index)))
+    return rows, nulls
+
+
+def _order_rows(
+    state: pa.RecordBatch | None, upserts: KeyedRows, keys: Sequence[str]
+) -> tuple[KeyedRows, pa.RecordBatch, Integers, Integers]:
+    """Return the ordered upserts, the state with the upserts appended, each row's key number, and the key order."""
+    if upserts.truncates is not None:
+        upserts = _expand_truncates(state, upserts, upserts.truncates)
+    rows = _append_to_state(state, upserts.rows)
+    ids, count = number_keys([rows.column(name) for name in keys])
+    order = _sort_by_key(ids, count)
+    if _keys_span_partitions(ids, order, upserts.partitions, rows.num_rows - upserts.rows.num_rows):
+        return _order_rows(state, _sort_by_time(upserts), keys)
     return upserts, rows, ids, order
 
 
-def _together(state: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordBatch:
+def _append_to_state(state: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordBatch:
     if state is None or state.num_rows == 0:
         return rows
-    return pa.concat_batches([state, rows.cast(state.schema) if rows.schema != state.schema else rows])
+    return pa.concat_batches([state, cast_batch(rows, state.schema)])
 
 
-def _by_key(ids: Numbers, many: int) -> Numbers:
-    """The rows of each key together, in their order."""
-    narrow = np.uint16 if many <= 1 << 16 else np.int64  # numpy sorts 16 bits by counting
+def _sort_by_key(ids: Integers, count: int) -> Integers:
+    """Return the indices of the rows sorted by key, in their order for each key."""
+    narrow = np.uint16 if count <= 1 << 16 else np.int64  # numpy sorts 16 bits by counting
     return np.argsort(ids.astype(narrow), kind="stable")
 
 
-def _meet(ids: Numbers, order: Numbers, parts: Numbers, old: int) -> bool:
-    """Whether rows of one key came from several partitions."""
-    if len(parts) == 0 or (parts == parts[0]).all():
+def _keys_span_partitions(ids: Integers, order: Integers, partitions: Integers, old: int) -> bool:
+    """Return whether rows of one key came from several partitions."""
+    if len(partitions) == 0 or (partitions == partitions[0]).all():
         return False
     new = order[order >= old]
     same = ids[new[1:]] == ids[new[:-1]]
-    return bool((same & (parts[new[1:] - old] != parts[new[:-1] - old])).any())
+    return bool((same & (partitions[new[1:] - old] != partitions[new[:-1] - old])).any())
 
 
-def _in_time(upserts: Upserts) -> Upserts:
-    """The rows of all partitions in one order: that of each partition, and between them by time."""
+def _sort_by_time(upserts: KeyedRows) -> KeyedRows:
+    """Sort the rows of all partitions by time, keeping the order within each partition."""
     reached = np.empty_like(upserts.times)
-    for part in np.unique(upserts.parts):
-        here = upserts.parts == part
+    for partition in np.unique(upserts.partitions):
+        here = upserts.partitions == partition
         reached[here] = np.maximum.accumulate(upserts.times[here])
-    order = np.lexsort((upserts.parts, reached))
-    return Upserts(
-        taken(upserts.rows, order), upserts.deletes[order], upserts.times[order], np.zeros_like(upserts.parts)
+    order = np.lexsort((upserts.partitions, reached))
+    unavailable = upserts.unavailable
+    return KeyedRows(
+        take_rows(upserts.rows, order),
+        upserts.deletes[order],
+        upserts.times[order],
+        np.zeros_like(upserts.partitions),
+        None if unavailable is None else unavailable.reorder(order),
+        None if upserts.truncates is None else upserts.truncates[order],
     )
 
 
-def _before(ids: Numbers, order: Numbers) -> Numbers:
-    """For each row the one of its key before it, or -1."""
-    found = np.full(len(ids), -1, dtype=np.int64)
+def _expand_truncates(state: pa.RecordBatch | None, upserts: KeyedRows, truncates: Mask) -> KeyedRows:
+    """Replace each truncate by deletes of all keys that came before it.
+
+    Rows of several partitions are sorted by time.
+    """
+    if len(upserts.partitions) and not (upserts.partitions == upserts.partitions[0]).all():
+        upserts = _sort_by_time(upserts)
+        assert upserts.truncates is not None
+        truncates = upserts.truncates
+    old = 0 if state is None else state.num_rows
+    rows = _append_to_state(state, upserts.rows)
+    index: list[Integers] = []
+    from_truncates: list[Mask] = []  # whether a row is a delete that replaces a truncate
+    known, start = np.arange(old), 0
+    for end in [*np.flatnonzero(truncates).tolist(), len(truncates)]:
+        rows_before = old + np.arange(start, end)
+        index += [rows_before]
+        from_truncates += [np.zeros(len(rows_before), dtype=bool)]
+        if end < len(truncates):
+            known = np.append(known, rows_before[~upserts.deletes[start:end]])
+            index += [known]
+            from_truncates += [np.ones(len(known), dtype=bool)]
+            known = np.arange(0)
+        start = end + 1
+    indices, deleting = np.concatenate(index), np.concatenate(from_truncates)
+    return KeyedRows(
+        take_rows(rows, indices),
+        np.append(np.zeros(old, dtype=bool), upserts.deletes)[indices] | deleting,
+        np.append(np.zeros(old, dtype=np.int64), upserts.times)[indices],
+        np.zeros(len(indices), dtype=np.int64),
+        None if upserts.unavailable is None else _move_unavailable(upserts.unavailable, indices, deleting, old),
+    )
+
+
+def _move_unavailable(unavailable: Unavailable, indices: Integers, deleting: Mask, old: int) -> Unavailable:
+    """Move unavailable values to the new indices of their rows; the added deletes have none.
+
+    Args:
+        unavailable: The unavailable values.
+        indices: The previous index of each row, in the state with the upserts appended.
+        deleting: Which rows are added deletes.
+        old: How many rows the state has.
+    """
+    new = {int(index) - old: i for i, index in enumerate(indices.tolist()) if not deleting[i]}
+    columns = {
+        name: np.append(np.zeros(old, dtype=bool), flags)[indices] & ~deleting
+        for name, flags in unavailable.columns.items()
+    }
+    return Unavailable(columns, {new[row]: record for row, record in unavailable.records.items() if row in new})
+
+
+def _previous_rows(ids: Integers, order: Integers) -> Integers:
+    """Return for each row the index of the previous row of its key, or -1."""
+    previous = np.full(len(ids), -1, dtype=np.int64)
     same = ids[order[1:]] == ids[order[:-1]]
-    found[order[1:][same]] = order[:-1][same]
-    return found
+    previous[order[1:][same]] = order[:-1][same]
+    return previous
 
 
-def _emitted(rows: pa.RecordBatch, live: Flags, was: Flags, before: Numbers, old: int) -> tuple[Kinds, Numbers]:
-    """The kinds of the changes, and for each the row that it shows."""
+def _emit_changes(rows: pa.RecordBatch, live: Mask, was: Mask, before: Integers, old: int) -> tuple[Kinds, Integers]:
+    """Return the kinds of the changes, and the index of the row of each change."""
     new = np.arange(old, len(live))
     comes, stood = live[new], was[new]
     updates = new[comes & stood]
     repeats = np.zeros(len(new), dtype=bool)
-    repeats[updates - old] = _equal(rows, before[updates], updates)
+    repeats[updates - old] = _compare_rows(rows, before[updates], updates)
     updated = comes & stood & ~repeats
     inserted = comes & ~stood
     deleted = ~comes & stood
     times = inserted.astype(np.int8) + deleted + 2 * updated
     ends = np.cumsum(times)
-    many = int(ends[-1]) if len(ends) else 0
-    kinds, places = np.empty(many, dtype=np.int8), np.empty(many, dtype=np.int64)
+    count = int(ends[-1]) if len(ends) else 0
+    kinds, indices = np.empty(count, dtype=np.int8), np.empty(count, dtype=np.int64)
     for which, kind, back in ((inserted, INSERT, 1), (updated, AFTER, 1), (updated, BEFORE, 2), (deleted, DELETE, 1)):
         at = ends[which] - back
         kinds[at] = kind
-        places[at] = before[new[which]] if kind in (BEFORE, DELETE) else new[which]
-    return kinds, places
+        indices[at] = before[new[which]] if kind in (BEFORE, DELETE) else new[which]
+    return kinds, indices
 
 
-def _equal(rows: pa.RecordBatch, some: Numbers, others: Numbers) -> Flags:
-    """For each pair of rows whether they are equal in all columns; NaN equals nothing."""
-    found = np.ones(len(some), dtype=bool)
+def _compare_rows(rows: pa.RecordBatch, some: Integers, others: Integers) -> Mask:
+    """Return for each pair of rows whether they are equal in all columns; NaN equals nothing."""
+    equal = np.ones(len(some), dtype=bool)
     left = np.arange(len(some))
     for column in rows.columns:
         if len(left) == 0:
             break
-        same = _equal_values(column.take(pa.array(some[left])), column.take(pa.array(others[left])))
-        found[left[~same]] = False
+        same = compare_values(column.take(pa.array(some[left])), column.take(pa.array(others[left])))
+        equal[left[~same]] = False
         left = left[same]
-    return found
+    return equal
 
 
-def _equal_values(a: pa.Array, b: pa.Array) -> Flags:
-    if pa.types.is_nested(a.type):
-        import polars as pl
-
-        return pl.Series(pl.from_arrow(a)).eq_missing(pl.Series(pl.from_arrow(b))).to_numpy()
-    both = pc.and_(a.is_null(), b.is_null())
-    found: Flags = pc.or_(pc.fill_null(pc.equal(a, b), False), both).to_numpy(zero_copy_only=False)
-    return found
-
-
-def _sizes(rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """About how many bytes each row has: of texts and bytes their own, of other columns an even share."""
-    found = np.zeros(rows.num_rows)
+def _row_sizes(rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the approximate size of each row: strings and bytes by their lengths, other columns in equal shares."""
+    sizes = np.zeros(rows.num_rows)
     for column in rows.columns:
         if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-            found += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+            sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy()
         else:
-            found += column.nbytes / rows.num_rows
-    return found
+            sizes += column.nbytes / rows.num_rows
+    return sizes
 
 
-def taken(rows: pa.RecordBatch, places: Numbers) -> pa.RecordBatch:
-    """Some rows of a batch."""
-    wanted = pa.array(places)
+def take_rows(rows: pa.RecordBatch, indices: Integers) -> pa.RecordBatch:
+    """Return some rows of a batch, by their indices."""
+    wanted = pa.array(indices)
     return pa.RecordBatch.from_arrays([c.take(wanted) for c in rows.columns], schema=rows.schema)

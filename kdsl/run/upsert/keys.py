@@ -1,4 +1,8 @@
-"""Which rows of a batch have the same key."""
+"""Keys as numbers: a hash that is the same everywhere, and numbers within one batch.
+
+The hash must never change, because state is found again by it in every process, session and release. It does not resist
+attackers and need not: it only distributes keys over buckets.
+"""
 
 from __future__ import annotations
 
@@ -7,51 +11,142 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from kdsl.run.arrays import Flags, Numbers
+from kdsl.types.arrays import Integers, Mask, Words
+from kdsl.types.arrow import list_of_entries
+
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_MIXER = np.uint64(0xD6E8FEB86659FD93)
+_HALF = np.uint64(32)
+_NULL = np.uint64(0x5851F42D4C957F2D)
 
 
-def numbered(keys: Sequence[pa.Array]) -> tuple[Numbers, int]:
-    """For each row a number that it shares with the rows of the same key.
+def assign_buckets(keys: Sequence[pa.Array], buckets: int) -> np.ndarray[Any, np.dtype[np.uint16]]:
+    """Return the bucket of each row.
+
+    Args:
+        keys: The key columns, one array each, of one length.
+        buckets: The number of buckets, at most 65536.
+    """
+    return (hash_keys(keys) % np.uint64(buckets)).astype(np.uint16)
+
+
+def hash_keys(keys: Sequence[pa.Array]) -> Words:
+    """Return a hash of each row; equal keys have equal hashes, whatever the layout of their arrays."""
+    result = np.zeros(len(keys[0]), dtype=np.uint64)
+    for array in keys:
+        result = _mix(result * _MULTIPLIER + _hash_column(array))
+    return result
+
+
+def _mix(words: Words) -> Words:
+    words = (words ^ (words >> _HALF)) * _MIXER
+    words = (words ^ (words >> _HALF)) * _MIXER
+    return words ^ (words >> _HALF)
+
+
+def _hash_column(array: pa.Array) -> Words:
+    values = _hash_values(array)
+    return values if array.null_count == 0 else np.where(_valid(array), values, _NULL)
+
+
+def _hash_values(array: pa.Array) -> Words:
+    """Return the hashes of the values; those of nulls are arbitrary."""
+    kind = array.type
+    if pa.types.is_binary(kind) or pa.types.is_string(kind):
+        offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
+        return _hash_bytes(array.buffers()[2], offsets[:-1], np.diff(offsets))
+    if pa.types.is_boolean(kind):
+        return _mix(array.cast(pa.uint8()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64))
+    if pa.types.is_struct(kind):
+        return hash_keys(array.flatten()) if kind.num_fields else np.zeros(len(array), dtype=np.uint64)
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        # The number of elements: a poor hash, but sufficient for such rare keys.
+        lists = list_of_entries(array) if pa.types.is_map(kind) else array
+        lengths = pc.fill_null(pc.list_value_length(lists), 0)
+        return _mix(lengths.to_numpy(zero_copy_only=False).astype(np.uint64))
+    if pa.types.is_floating(kind):
+        values = array.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False) + 0.0  # -0.0 is 0.0
+        values = np.where(np.isnan(values), np.nan, values)
+        return _mix(values.view(np.uint64))
+    width = kind.byte_width
+    if width == 16:
+        pairs = np.frombuffer(array.buffers()[1], np.uint64, 2 * len(array), array.offset * 16).reshape(-1, 2)
+        return _mix(_mix(pairs[:, 0]) * _MULTIPLIER + pairs[:, 1])
+    if width not in (1, 2, 4, 8):
+        offsets = (np.arange(len(array), dtype=np.int64) + array.offset) * width
+        return _hash_bytes(array.buffers()[1], offsets, np.full(len(array), width, dtype=np.int64))
+    numbers = np.frombuffer(array.buffers()[1], np.dtype(f"i{width}"), len(array), array.offset * width)
+    return _mix(numbers.astype(np.int64).view(np.uint64))
+
+
+def _hash_bytes(data: pa.Buffer | None, starts: Any, lengths: Any) -> Words:
+    """Return the hashes of strings, reading eight bytes of each at a time."""
+    result = _mix(lengths.astype(np.uint64))
+    longest = int(lengths.max(initial=0))
+    if data is None or longest == 0:
+        return result
+    padded = np.zeros(data.size + 8, dtype=np.uint8)
+    padded[: data.size] = np.frombuffer(data, np.uint8)
+    words = np.ndarray((data.size + 1,), "<u8", padded, strides=(1,))  # a word begins at each byte
+    rows = np.arange(len(lengths))
+    for at in range(0, longest, 8):
+        if at:
+            rows = rows[lengths[rows] > at]
+        left = np.minimum(lengths[rows] - at, 8)
+        shift = (np.uint64(8) * (np.uint64(8) - left.astype(np.uint64))) % np.uint64(64)
+        here = words[np.minimum(starts[rows] + at, data.size)]
+        here = np.where(left > 0, (here << shift) >> shift, np.uint64(0))
+        result[rows] = _mix(result[rows] * _MULTIPLIER + here)
+    return result
+
+
+def _valid(array: pa.Array) -> Any:
+    return array.is_valid().to_numpy(zero_copy_only=False)
+
+
+def number_keys(keys: Sequence[pa.Array]) -> tuple[Integers, int]:
+    """Number the rows so that rows with the same key have the same number.
 
     Args:
         keys: The key columns, one array each, of one length.
 
     Returns:
-        The numbers, and one more than the greatest.
+        The numbers, and the greatest number plus one.
     """
-    found, many = _numbered(keys[0])
+    numbers, count = _number_values(keys[0])
     for array in keys[1:]:
-        more, how_many = _numbered(array)
-        found, many = _dense(found * how_many + more)
-    return found, many
+        more, more_count = _number_values(array)
+        numbers, count = _number_densely(numbers * more_count + more)
+    return numbers, count
 
 
-def lasts(ids: Numbers) -> Flags:
-    """For each row whether it is the last of its key.
+def mark_last_rows(ids: Integers) -> Mask:
+    """Return which rows are the last ones of their keys.
 
     Args:
-        ids: The numbers of the keys (`numbered`).
+        ids: The numbers of the keys (`number_keys`).
     """
     last = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.int64)
     last[ids] = np.arange(len(ids))
-    found: Flags = last[ids] == np.arange(len(ids))
-    return found
+    is_last: Mask = last[ids] == np.arange(len(ids))
+    return is_last
 
 
-def _numbered(array: pa.Array) -> tuple[Numbers, int]:
+def _number_values(array: pa.Array) -> tuple[Integers, int]:
     if pa.types.is_nested(array.type):
         import polars as pl
 
-        return _dense(pl.Series(pl.from_arrow(array)).rank("dense").fill_null(0).to_numpy())
+        return _number_densely(pl.Series(pl.from_arrow(array)).rank("dense").fill_null(0).to_numpy())
     if pa.types.is_floating(array.type):
         values = array.to_numpy(zero_copy_only=False) + 0.0  # -0.0 is 0.0
-        values[np.isnan(values)] = np.nan  # of which there are many
+        values[np.isnan(values)] = np.nan  # there are many bit patterns of NaN
         array = pa.array(values, mask=array.is_null().to_numpy(False))
     encoded = array.dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 
 
-def _dense(numbers: Any) -> tuple[Numbers, int]:
-    distinct, found = np.unique(numbers, return_inverse=True)
-    return found.astype(np.int64), len(distinct)
+def _number_densely(numbers: Any) -> tuple[Integers, int]:
+    distinct, dense = np.unique(numbers, return_inverse=True)
+    return dense.astype(np.int64), len(distinct)

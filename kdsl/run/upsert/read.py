@@ -1,25 +1,36 @@
-"""Packets to changes on Spark: those of one bucket meet in one task.
+"""Computes changes from chunks with Spark: the chunks of one bucket meet in one task.
 
-A stream keeps the last row of each key in Spark's state; a batch begins with none. What has no before-images keeps
-nothing, and gives the last change of each key in a micro-batch.
+A stream stores the last row of each key in Spark's state; a batch begins without state. A read without before-images
+stores nothing and returns the last change of each key in a micro-batch.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import numpy as np
 import pyarrow as pa
 
-from kdsl.plan.model import ReadPlan, Upserts as UpsertPlan
-from kdsl.run.frames.watermark import delay_text, marked
-from kdsl.run.upsert.changes import AFTER, DELETE, Upserts, changes, last_of_each
-from kdsl.run.upsert.packets import Packet, unpacked
-from kdsl.run.upsert.rows import change_row
-from kdsl.run.upsert.state import CHANGED, UpsertProcessor, changed_rows, changed_schema, read_schema
+from kdsl.plan.model import ReadPlan, Upserts
+from kdsl.run.dataframes.watermark import delay_text, mark_event_time
+from kdsl.run.records.drops import log_drops
+from kdsl.run.upsert.changes import AFTER, DELETE, KeyedRows, compute_changes, take_last_changes
+from kdsl.run.upsert.chunks import Chunk, read_chunks
+from kdsl.run.upsert.state import (
+    CHANGED_BUCKETS,
+    UnavailableRule,
+    UpsertProcessor,
+    add_row_kind_field,
+    add_row_kinds,
+    count_as_dropped,
+    read_schema,
+    report_unavailable,
+)
+from kdsl.run.upsert.task_output import change_row
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
 from kdsl.types.spark import spark_schema
@@ -32,16 +43,20 @@ _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def changelog(
-    packets: DataFrame, plan: ReadPlan, observed: Callable[[DataFrame], DataFrame] | None = None
+def compute_changelog(
+    chunks: DataFrame,
+    plan: ReadPlan,
+    observe: Callable[[DataFrame], DataFrame] | None = None,
+    report: Callable[[str, Mapping[str, int]], None] = log_drops,
 ) -> DataFrame:
-    """The changes that packets make.
+    """Compute the changes that chunks cause.
 
     Args:
-        packets: Packets (`kdsl.run.upsert.packets.PACKETS`), a stream or not.
+        chunks: Chunks (`kdsl.run.upsert.chunks.CHUNK_COLUMNS`), a stream or not.
         plan: What is read.
-        observed: Looks on at the buckets that a stream's batch has touched (`kdsl.run.upsert.state.CHANGED`), and
-            gives them on as they are.
+        observe: Observes the buckets that a stream's batch has changed (`kdsl.run.upsert.state.CHANGED_BUCKETS`)
+            and returns them unchanged.
+        report: Called with the table's name and what tasks have left out, by `kdsl.run.records.drops.Reason`.
 
     Returns:
         The columns of `change_row`.
@@ -50,72 +65,112 @@ def changelog(
     assert upserts is not None
     rows = t.Row(plan.columns.fields[1:], nullable=False)
     schema = arrow_schema(rows)
-    shown = spark_schema(change_row(plan))
-    sent = schema.serialize().to_pybytes()
-    if not packets.isStreaming:
-        return packets.groupBy("bucket").applyInArrow(_of_bucket(sent, upserts), shown)
+    result = spark_schema(change_row(plan))
+    serialized = schema.serialize().to_pybytes()
+    compute = _Changes(plan.table, serialized, upserts, _unavailable_rule(plan, report))
+    if not chunks.isStreaming:
+        return chunks.groupBy("bucket").applyInArrow(compute.of_bucket(), result)
     if not upserts.images:
-        together = packets.repartition("bucket")
-        return together.mapInArrow(partial(_last_changes, sent, upserts), shown)
-    _use_rocksdb(packets.sparkSession)
-    packets = _with_watermark(packets, plan).drop("time")
-    processor = UpsertProcessor(plan.table, sent, upserts.keys, upserts.buckets)
-    found = packets.groupBy("bucket").transformWithStateInPandas(processor, CHANGED, "append", "none")
-    found = found if observed is None else observed(found)
-    made = found.mapInArrow(partial(_opened, sent), shown)
-    return made if plan.watermark is None else marked(made, plan.watermark)
+        together = chunks.repartition("bucket")
+        return together.mapInArrow(compute.last, result)
+    _use_rocksdb(chunks.sparkSession)
+    chunks = _with_watermark(chunks, plan).drop("time")
+    rule = compute.unavailable
+    if observe is not None and rule is not None:
+        rule = attrs.evolve(rule, report=None)
+    processor = UpsertProcessor(plan.table, serialized, upserts.keys, upserts.buckets, rule)
+    buckets = chunks.groupBy("bucket").transformWithStateInPandas(processor, CHANGED_BUCKETS, "append", "none")
+    buckets = buckets if observe is None else observe(buckets)
+    changes = buckets.mapInArrow(partial(_read_changed_rows, serialized), result)
+    return changes if plan.watermark is None else mark_event_time(changes, plan.watermark)
 
 
-def _with_watermark(packets: DataFrame, plan: ReadPlan) -> DataFrame:
-    """Packets with the plan's watermark: Spark takes none behind state, and brings one that is before it through."""
-    return packets if plan.watermark is None else packets.withWatermark("time", delay_text(plan.watermark))
+def _with_watermark(chunks: DataFrame, plan: ReadPlan) -> DataFrame:
+    """Add the plan's watermark to chunks: Spark allows none after a stateful operator, but passes one through it."""
+    return chunks if plan.watermark is None else chunks.withWatermark("time", delay_text(plan.watermark))
 
 
 def _use_rocksdb(spark: SparkSession) -> None:
-    """Let queries that begin from now on keep their state in RocksDB, without which Spark runs no such query.
+    """Set the state store of new queries to RocksDB, which Spark requires for such queries.
 
-    A query that has a checkpoint goes on with the store that it began with.
+    A query with a checkpoint continues with the store with which it began.
     """
     if spark.conf.get(_PROVIDER, "") != _ROCKSDB:
-        _log.info("%s is set to RocksDB, which the state of upsert tables needs", _PROVIDER)
+        _log.info("%s is set to RocksDB, which the state of upsert tables requires", _PROVIDER)
         spark.conf.set(_PROVIDER, _ROCKSDB)
 
 
-def _opened(schema: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    changed = changed_schema(read_schema(schema))
+def _read_changed_rows(schema: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    changed = add_row_kind_field(read_schema(schema))
     for batch in batches:
         for value in batch.column("rows"):
             yield pa.ipc.read_record_batch(value.as_buffer(), changed)
 
 
-def _of_bucket(schema: bytes, upserts: UpsertPlan) -> Callable[[pa.Table], pa.Table]:
-    """What a batch makes of the packets of a bucket: one bucket at a time is in memory."""
-    make = _all_changes if upserts.images else _last_changes
-
-    def grouped(table: pa.Table) -> pa.Table:  # Spark reads the annotations
-        made = list(make(schema, upserts, [table]))
-        return pa.Table.from_batches(made) if made else changed_schema(read_schema(schema)).empty_table()
-
-    return grouped
+def _unavailable_rule(plan: ReadPlan, report: Callable[[str, Mapping[str, int]], None]) -> UnavailableRule | None:
+    """Return what happens to values that messages do not contain; None if records are not change data."""
+    if plan.upserts is None or not plan.upserts.events or plan.value is None:
+        return None
+    chosen = plan.value.format
+    option = f"{type(chosen).__name__}(unavailable='null') (in SQL and YAML '{chosen.identifier}.unavailable' = 'null')"
+    return UnavailableRule(getattr(chosen, "unavailable", "error") == "null", option, report)
 
 
-def _all_changes(schema: bytes, upserts: UpsertPlan, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-    found = _unpacked(schema, tables)
-    if found is not None:
-        yield from (changed_rows(*part) for part in changes(None, found, upserts.keys).parts())
+@attrs.frozen
+class _Changes:
+    """Computes changes of chunks without state, in tasks.
+
+    Attributes:
+        table: The table's name.
+        schema: The schema of the rows, in Arrow's IPC format.
+        upserts: How changes are computed.
+        unavailable: What happens to values that messages do not contain.
+    """
+
+    table: str
+    schema: bytes
+    upserts: Upserts
+    unavailable: UnavailableRule | None
+
+    def of_bucket(self) -> Callable[[pa.Table], pa.Table]:
+        """Return the function that computes the changes of a bucket in a batch; one bucket at a time is in memory."""
+        compute = self.all if self.upserts.images else self.last
+
+        def compute_bucket(table: pa.Table) -> pa.Table:  # Spark reads the annotations
+            batches = list(compute([table]))
+            return (
+                pa.Table.from_batches(batches)
+                if batches
+                else add_row_kind_field(read_schema(self.schema)).empty_table()
+            )
+
+        return compute_bucket
+
+    def all(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        """Yield all changes of chunks."""
+        upserts = self._read_rows(tables)
+        if upserts is not None:
+            with report_unavailable(self.table, self.unavailable) as rule:
+                changes = compute_changes(None, upserts, self.upserts.keys, allow_nulls=rule.allow_nulls)
+            if rule.report is not None:
+                rule.report(self.table, count_as_dropped(changes.nulls))
+            yield from (add_row_kinds(*batch) for batch in changes.batches())
+
+    def last(self, batches: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the last change of each key in chunks."""
+        upserts = self._read_rows(batches)
+        if upserts is not None:
+            with report_unavailable(self.table, self.unavailable) as rule:
+                last, deletes, nulls = take_last_changes(upserts, self.upserts.keys, allow_nulls=rule.allow_nulls)
+            if rule.report is not None:
+                rule.report(self.table, count_as_dropped(nulls))
+            yield add_row_kinds(last, np.where(deletes, DELETE, AFTER))
+
+    def _read_rows(self, tables: Iterable[pa.Table | pa.RecordBatch]) -> KeyedRows | None:
+        chunks = (chunk for table in tables for chunk in _chunks_of(table))
+        return read_chunks(chunks, read_schema(self.schema), events=self.upserts.events)
 
 
-def _last_changes(schema: bytes, upserts: UpsertPlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    found = _unpacked(schema, batches)
-    if found is not None:
-        last, deletes = last_of_each(found, upserts.keys)
-        yield changed_rows(last, np.where(deletes, DELETE, AFTER))
-
-
-def _unpacked(schema: bytes, tables: Iterable[pa.Table | pa.RecordBatch]) -> Upserts | None:
-    return unpacked((packet for table in tables for packet in _packets(table)), read_schema(schema))
-
-
-def _packets(table: pa.Table | pa.RecordBatch) -> Iterator[Packet]:
+def _chunks_of(table: pa.Table | pa.RecordBatch) -> Iterator[Chunk]:
     columns: list[list[Any]] = [table.column(name).to_pylist() for name in ("topic", "partition", "offset", "rows")]
-    yield from (Packet(*values) for values in zip(*columns, strict=True))
+    yield from (Chunk(*values) for values in zip(*columns, strict=True))

@@ -1,13 +1,14 @@
-"""The state of an upsert table in Spark: the last row of each key, a bucket's rows as one value.
+"""The state of an upsert table in Spark: the last row of each key, with the rows of a bucket in one value.
 
-A state call of Spark's Python API costs the better part of a millisecond, whatever it moves, so that state is kept by
-bucket and not by key. The value is a stream of Arrow's IPC format, which says its own schema: rows of before are
-brought into the form that the table has now where that takes no guess (`fitted`), and are an error else.
+A state call of Spark's Python API costs almost a millisecond, whatever its size, so state is stored by bucket and not
+by key. The value is a stream in Arrow's IPC format, which contains its schema: stored rows are converted to the present
+columns of the table if that is unambiguous (`convert_stored_rows`), and are an error otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -18,47 +19,107 @@ import pyarrow as pa
 from pyspark.sql import types as s
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from kdsl.errors import KdslError
+from kdsl.errors import KdslError, RecordError
 from kdsl.formats import ROW_KIND, ROW_KINDS
-from kdsl.run.upsert.changes import changes
-from kdsl.run.upsert.packets import SETTINGS, Packet, unpacked
+from kdsl.run.records.drops import Reason
+from kdsl.run.upsert.changes import UnavailableError, compute_changes
+from kdsl.run.upsert.chunks import SETTINGS, Chunk, read_chunks
+from kdsl.types.arrow import cast_array
 
 STATE = s.StructType([s.StructField("rows", s.BinaryType())])
-OWN = "kdsl.upserts"
-"""In the metadata of a column that comes out, so that a plan shows whose operator made it."""
-CHANGED = s.StructType(
+OPERATOR_MARK = "kdsl.upserts"
+"""Marks a column of the result in its metadata, so that kdsl recognizes its operator in a Spark plan."""
+CHANGED_BUCKETS = s.StructType(
     [
-        s.StructField("bucket", s.IntegerType(), False, {OWN: True}),
+        s.StructField("bucket", s.IntegerType(), False, {OPERATOR_MARK: True}),
         s.StructField("keys", s.LongType(), False),
         s.StructField("bytes", s.LongType(), False),
+        s.StructField("nulls", s.LongType(), False),
         s.StructField("rows", s.BinaryType(), False),
     ]
 )
-"""What comes out: a bucket, how many keys and bytes its state has, and a packet of its changes, of which it has one at
-least."""
+"""The columns of the operator's result: a bucket, the number of keys and bytes of its state, the number of values that
+became NULL because they are unavailable, and a batch of its changes. Each bucket has at least one row."""
 
 _KINDS = pa.array(ROW_KINDS)
 
 
-class UpsertProcessor(StatefulProcessor):
-    """Makes changes of packets, bucket by bucket.
+@attrs.frozen
+class UnavailableRule:
+    """What happens to values that neither a message nor a previous row has.
 
-    Args:
-        table: The table's name, for messages.
-        schema: The schema of the rows, in Arrow's IPC format.
-        keys: The key columns.
-        buckets: How many buckets there are.
+    Attributes:
+        allow_nulls: Whether they become NULL and are counted; otherwise they are an error.
+        option: The option that makes them NULL, as users write it.
+        report: Called with the table's name and the number of a task's values that became NULL, by
+            `kdsl.run.records.drops.Reason`; None if the result contains it (`CHANGED_BUCKETS`).
     """
 
-    def __init__(self, table: str, schema: bytes, keys: Sequence[str], buckets: int) -> None:
+    allow_nulls: bool = False
+    option: str = ""
+    report: Callable[[str, Mapping[str, int]], None] | None = None
+
+
+def count_as_dropped(nulls: int) -> dict[str, int]:
+    """Return the number of unavailable values as a count of dropped values by reason."""
+    return {Reason.UNAVAILABLE: nulls} if nulls else {}
+
+
+@contextmanager
+def report_unavailable(table: str, rule: UnavailableRule | None) -> Iterator[UnavailableRule]:
+    """Turn `UnavailableError` of the body into an error that names the record and the fix.
+
+    Args:
+        table: The table's name.
+        rule: What happens to unavailable values; None if records are not change data.
+
+    Raises:
+        RecordError: An unavailable value must not become NULL.
+    """
+    chosen = rule or UnavailableRule()
+    try:
+        yield chosen
+    except UnavailableError as e:
+        topic, partition, offset = e.record
+        reason = (
+            f"column {e.column!r} has no value: the change did not touch a large value (TOAST), the message contains a "
+            "placeholder for it, and no row of the key was read before"
+        )
+        declare = "declare the column nullable and " if e.required else ""
+        fix = (
+            "read the topic from where its rows were inserted or from a snapshot of them, have the database send such "
+            f"values (ALTER TABLE … REPLICA IDENTITY FULL), or {declare}write {chosen.option}, which makes the value "
+            "NULL"
+        )
+        raise RecordError(
+            "read", table, reason, topic=topic, partition=partition, offset=offset, more=e.more, fix=fix
+        ) from None
+
+
+class UpsertProcessor(StatefulProcessor):
+    """Computes the changes of chunks, bucket by bucket.
+
+    Args:
+        table: The table's name, for error messages.
+        schema: The schema of the rows, in Arrow's IPC format.
+        keys: The key columns.
+        buckets: The number of buckets.
+        unavailable: What happens to values that messages of change data do not contain; None if records are not change
+            data.
+    """
+
+    def __init__(
+        self, table: str, schema: bytes, keys: Sequence[str], buckets: int, unavailable: UnavailableRule | None = None
+    ) -> None:
         self._table, self._schema, self._keys, self._buckets = table, schema, tuple(keys), buckets
+        self._unavailable = unavailable
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Find the state."""
+        """Open the state."""
         self._state = handle.getValueState("rows", STATE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-        """The changes that the packets of a bucket make."""
+        """Yield the changes that the chunks of a bucket cause."""
         import pandas as pd  # type: ignore[import-untyped]
 
         del timerValues
@@ -66,76 +127,82 @@ class UpsertProcessor(StatefulProcessor):
         if key[0] == SETTINGS:
             self._check(schema)
             return
-        columns = [a.name for a in attrs.fields(Packet)]
-        given = [Packet(*row) for frame in rows for row in zip(*(frame[name] for name in columns), strict=True)]
-        upserts = unpacked(given, schema)
+        columns = [a.name for a in attrs.fields(Chunk)]
+        chunks = [Chunk(*row) for frame in rows for row in zip(*(frame[name] for name in columns), strict=True)]
+        upserts = read_chunks(chunks, schema, events=self._unavailable is not None)
         if upserts is None:
             return
-        found = changes(self._kept(schema), upserts, self._keys)
-        kept = _written(found.state) if found.state.num_rows else b""
-        if kept:
-            self._state.update((kept,))
+        with report_unavailable(self._table, self._unavailable) as rule:
+            changes = compute_changes(self._load_rows(schema), upserts, self._keys, allow_nulls=rule.allow_nulls)
+        if rule.report is not None:
+            rule.report(self._table, count_as_dropped(changes.nulls))
+        stored = _write_rows(changes.state) if changes.state.num_rows else b""
+        if stored:
+            self._state.update((stored,))
         else:
             self._state.clear()
-        for changed, kinds in found.parts():
+        for changed, kinds in changes.batches():
             yield pd.DataFrame(
                 {
                     "bucket": [key[0]],
-                    "keys": [found.state.num_rows],
-                    "bytes": [len(kept)],
-                    "rows": [changed_rows(changed, kinds).serialize().to_pybytes()],
+                    "keys": [changes.state.num_rows],
+                    "bytes": [len(stored)],
+                    "nulls": [changes.nulls],
+                    "rows": [add_row_kinds(changed, kinds).serialize().to_pybytes()],
                 }
             )
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to close."""
 
-    def _kept(self, schema: pa.Schema) -> pa.RecordBatch | None:
-        stored = self._stored()
-        return None if stored is None else fitted(_read(stored), schema, self._table)
+    def _load_rows(self, schema: pa.Schema) -> pa.RecordBatch | None:
+        stored = self._load()
+        return None if stored is None else convert_stored_rows(_read_rows(stored), schema, self._table)
 
-    def _stored(self) -> bytes | None:
-        """What the state has of the bucket."""
-        stored = self._state.get()  # None where there is nothing, so that it need not be asked for first
+    def _load(self) -> bytes | None:
+        """Return the value of the bucket in the state; None if there is none."""
+        stored = self._state.get()  # None if there is no value, so exists() is not needed
         return None if stored is None else stored[0]
 
     def _check(self, schema: pa.Schema) -> None:
-        """Refuse state that was kept by another key, or in other buckets: its rows would not be found again."""
+        """Refuse state that was stored by another key or in other buckets, because its rows would not be found."""
         key = ", ".join(f"{name} {schema.field(name).type}" for name in self._keys)
-        stored = self._stored()
+        stored = self._load()
         if stored is None:
             self._state.update((orjson.dumps({"buckets": self._buckets, "key": key}),))
             return
-        kept = orjson.loads(stored)
-        wrong = []
-        if kept["buckets"] != self._buckets:
-            wrong.append(
-                f"keeps its keys in {kept['buckets']} buckets, and the table declares {self._buckets}; declare "
-                f"changelog_buckets={kept['buckets']}"
+        settings = orjson.loads(stored)
+        problems = []
+        if settings["buckets"] != self._buckets:
+            problems.append(
+                f"stores its keys in {settings['buckets']} buckets, but the table declares {self._buckets}; declare "
+                f"changelog_buckets={settings['buckets']}"
             )
-        if kept["key"] != key:
-            wrong.append(f"keeps rows by the key ({kept['key']}), and the table declares ({key}); declare that key")
-        if wrong:
-            raise KdslError(f"{self._table}: the checkpoint {'; it '.join(wrong)}, or begin with a new checkpoint")
+        if settings["key"] != key:
+            problems.append(
+                f"stores rows by the key ({settings['key']}), but the table declares ({key}); declare that key"
+            )
+        if problems:
+            raise KdslError(f"{self._table}: the checkpoint {'; it '.join(problems)}, or start with a new checkpoint")
 
 
-def changed_rows(rows: pa.RecordBatch, kinds: np.ndarray[Any, Any]) -> pa.RecordBatch:
-    """Changes with the column of the row kind, which goes first.
+def add_row_kinds(rows: pa.RecordBatch, kinds: np.ndarray[Any, Any]) -> pa.RecordBatch:
+    """Add the column of the row kind, as the first one.
 
     Args:
         rows: The rows.
-        kinds: For each its kind, as a place in `kdsl.formats.ROW_KINDS`.
+        kinds: The kind of each row, as an index into `kdsl.formats.ROW_KINDS`.
     """
     named = _KINDS.take(pa.array(kinds))
-    return pa.RecordBatch.from_arrays([named, *rows.columns], schema=changed_schema(rows.schema))
+    return pa.RecordBatch.from_arrays([named, *rows.columns], schema=add_row_kind_field(rows.schema))
 
 
-def changed_schema(rows: pa.Schema) -> pa.Schema:
-    """The schema of changes: the rows' with the row kind."""
+def add_row_kind_field(rows: pa.Schema) -> pa.Schema:
+    """Return the schema of changes: that of the rows with the row kind."""
     return rows.insert(0, pa.field(ROW_KIND, pa.string(), False))
 
 
-def _written(rows: pa.RecordBatch) -> bytes:
+def _write_rows(rows: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as out:
         out.write_batch(rows)
@@ -143,20 +210,20 @@ def _written(rows: pa.RecordBatch) -> bytes:
     return written
 
 
-def _read(rows: bytes) -> pa.RecordBatch:
+def _read_rows(rows: bytes) -> pa.RecordBatch:
     with pa.ipc.open_stream(pa.py_buffer(rows)) as stream:
         return stream.read_next_batch()
 
 
-def fitted(rows: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBatch:
-    """Rows that a checkpoint keeps in the form that the table has now.
+def convert_stored_rows(rows: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBatch:
+    """Convert rows of a checkpoint to the present columns of the table.
 
-    A column that came since is NULL, one that is gone is dropped, and one whose type is wider now is cast.
+    A new column is NULL, a removed one is dropped, and one whose type is wider now is cast.
 
     Args:
-        rows: The rows, as they were written.
-        schema: The columns of now.
-        table: The table's name, for messages.
+        rows: The stored rows.
+        schema: The present columns.
+        table: The table's name, for error messages.
 
     Raises:
         KdslError: A column has another type, or one that is NOT NULL has no value.
@@ -173,23 +240,25 @@ def fitted(rows: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBatc
 def _cast(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
     if not _wider(column.type, field.type):
         raise KdslError(
-            f"{table}: the checkpoint keeps the column {field.name!r} as {column.type}, and the table declares it as "
-            f"{field.type}, which may not hold each value alike; declare it as it was, or begin with a new checkpoint"
+            f"{table}: the checkpoint stores the column {field.name!r} as {column.type}, but the table declares it as "
+            f"{field.type}, which cannot represent every value; declare the former type, or start with a new checkpoint"
         )
-    return column.cast(field.type) if field.nullable or not column.null_count else _nulls(len(column), field, table)
+    return (
+        cast_array(column, field.type) if field.nullable or not column.null_count else _nulls(len(column), field, table)
+    )
 
 
 def _nulls(count: int, field: pa.Field, table: str) -> pa.Array:
     if not field.nullable:
         raise KdslError(
-            f"{table}: the column {field.name!r} is declared NOT NULL, and rows in the checkpoint have no value there; "
-            "declare it nullable, or begin with a new checkpoint"
+            f"{table}: the column {field.name!r} is declared NOT NULL, but rows in the checkpoint have no value there; "
+            "declare it nullable, or start with a new checkpoint"
         )
     return pa.nulls(count, field.type)
 
 
 def _wider(old: pa.DataType, new: pa.DataType) -> bool:
-    """Whether each value of a type is one of another type, and the same there."""
+    """Return whether another type can represent each value of a type."""
     if old.equals(new):
         return True
     for same in (pa.types.is_signed_integer, pa.types.is_floating):
@@ -197,10 +266,21 @@ def _wider(old: pa.DataType, new: pa.DataType) -> bool:
             return bool(new.bit_width >= old.bit_width)
     if pa.types.is_decimal(old) and pa.types.is_decimal(new):
         return bool(new.scale >= old.scale and new.precision - new.scale >= old.precision - old.scale)
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        same_names = [f.name for f in old] == [f.name for f in new]
+        return same_names and all(_wider_member(f, g) for f, g in zip(old, new, strict=True))
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return _wider_member(old.value_field, new.value_field)
+    if pa.types.is_map(old) and pa.types.is_map(new):
+        return _wider(old.key_type, new.key_type) and _wider_member(old.item_field, new.item_field)
     return False
+
+
+def _wider_member(old: pa.Field, new: pa.Field) -> bool:
+    return _wider(old.type, new.type) and (new.nullable or not old.nullable)
 
 
 @lru_cache(maxsize=16)
 def read_schema(schema: bytes) -> pa.Schema:
-    """A schema that has travelled as bytes."""
+    """Read a schema from Arrow's IPC format."""
     return pa.ipc.read_schema(pa.py_buffer(schema))

@@ -1,7 +1,7 @@
-"""Changes to upserts and tombstones, before they are encoded.
+"""Converts changes to upserts and tombstones, before they are encoded.
 
-Of an update only the row after it is written. A row before (``-U``) is nothing, as long as its key lives on; where the
-update gave the row another key, the old key has no row any more, and gets a tombstone (RULES UP-14, UP-15).
+Only the row after an update is written. The row before it (``-U``) is left out if its key still exists; if the update
+changed the key, the old key has no row any more and gets a tombstone (RULES UP-14, UP-15).
 """
 
 from __future__ import annotations
@@ -15,84 +15,86 @@ import pyarrow.compute as pc
 
 from kdsl.formats import ROW_KIND, ROW_KINDS
 from kdsl.plan.model import UpsertWrite, WritePlan
-from kdsl.run.arrays import Numbers
-from kdsl.run.upsert.changes import AFTER, BEFORE, DELETE, INSERT, taken
-from kdsl.run.upsert.keys import lasts, numbered
+from kdsl.run.upsert.changes import AFTER, BEFORE, DELETE, INSERT, take_rows
+from kdsl.run.upsert.keys import mark_last_rows, number_keys
+from kdsl.types.arrays import Integers
+from kdsl.types.arrow import cast_array
 
 _KINDS = pa.array(ROW_KINDS)
 
 
-def upserted(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:
-    """The rows of a task that are written: upserts (``+I`` or ``+U``) and deletes (``-D``).
+def convert_to_upserts(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task that are written: upserts (``+I`` or ``+U``) and deletes (``-D``).
 
-    Rows of another plan than one of upserts come as they are. What a task gathers is written at its end at the latest:
-    when a micro-batch has ended, nothing waits.
+    The rows of a plan without upserts are passed on unchanged. Buffered rows are written at the end of the task at the
+    latest: no row waits when a micro-batch has ended.
 
     Args:
-        batches: The plan's columns; without the row kind where the plan is no changelog, and all rows are upserts.
+        batches: The plan's columns; without the row kind if the plan is not a changelog and all rows are upserts.
         plan: What is written.
     """
     upserts = plan.upserts
     if upserts is None:
         yield from batches
         return
-    held: pa.RecordBatch | None = None
+    buffered: pa.RecordBatch | None = None
     since = time.monotonic()
     for batch in batches:
-        if held is None and not upserts.rows and not (plan.changelog and _has_befores(batch)):
+        if buffered is None and not upserts.rows and not (plan.changelog and _has_updates_before(batch)):
             yield batch
             continue
-        rows = batch if held is None else pa.concat_batches([held, batch])
+        rows = batch if buffered is None else pa.concat_batches([buffered, batch])
         if upserts.rows:
-            last = _last(rows, upserts)
+            last = _take_last(rows, upserts)
             full = last.num_rows >= upserts.rows or time.monotonic() - since >= upserts.seconds
             if full:
                 yield last
                 since = time.monotonic()
-            held = None if full else last
+            buffered = None if full else last
         else:
-            written, left = _split(rows, upserts)
-            held = left if left.num_rows else None
-            if written.num_rows:
-                yield written
-    if held is not None:
-        yield _last(held, upserts)
+            ready, unfinished = _split_off_open(rows, upserts)
+            buffered = unfinished if unfinished.num_rows else None
+            if ready.num_rows:
+                yield ready
+    if buffered is not None:
+        yield _take_last(buffered, upserts)
 
 
-def _has_befores(batch: pa.RecordBatch) -> bool:
+def _has_updates_before(batch: pa.RecordBatch) -> bool:
     return bool(pc.any(pc.equal(batch.column(ROW_KIND), "-U")).as_py())
 
 
-def _codes(rows: pa.RecordBatch) -> Numbers:
-    """The kinds as places in `ROW_KINDS`; -1 for what is none, which the encoder tells."""
+def _kind_indices(rows: pa.RecordBatch) -> Integers:
+    """Return the row kinds as indices into `ROW_KINDS`; -1 for an invalid one, which the encoder reports."""
     if ROW_KIND not in rows.schema.names:
         return np.full(rows.num_rows, INSERT, dtype=np.int64)
-    found: Numbers = pc.fill_null(pc.index_in(rows.column(ROW_KIND), _KINDS), -1).to_numpy(zero_copy_only=False)
-    return found.astype(np.int64)
+    indices: Integers = pc.fill_null(pc.index_in(rows.column(ROW_KIND), _KINDS), -1).to_numpy(zero_copy_only=False)
+    return indices.astype(np.int64)
 
 
-def _ids(rows: pa.RecordBatch, upserts: UpsertWrite) -> Numbers:
-    return numbered([rows.column(name) for name in upserts.keys])[0]
+def _key_numbers(rows: pa.RecordBatch, upserts: UpsertWrite) -> Integers:
+    return number_keys([rows.column(name) for name in upserts.keys])[0]
 
 
-def _last(rows: pa.RecordBatch, upserts: UpsertWrite) -> pa.RecordBatch:
-    """The last change of each key, as an upsert or a delete."""
-    codes = _codes(rows)
-    kept = np.flatnonzero(lasts(_ids(rows, upserts)) | (codes < 0))
-    codes = codes[kept]
-    ended = np.where((codes == INSERT) | (codes == AFTER), AFTER, DELETE)
-    return _with_kinds(taken(rows, kept), np.where(codes < 0, -1, ended))
+def _take_last(rows: pa.RecordBatch, upserts: UpsertWrite) -> pa.RecordBatch:
+    """Return the last change of each key, as an upsert or a delete."""
+    codes = _kind_indices(rows)
+    last = np.flatnonzero(mark_last_rows(_key_numbers(rows, upserts)) | (codes < 0))
+    codes = codes[last]
+    kinds = np.where((codes == INSERT) | (codes == AFTER), AFTER, DELETE)
+    return _with_kinds(take_rows(rows, last), np.where(codes < 0, -1, kinds))
 
 
-def _split(rows: pa.RecordBatch, upserts: UpsertWrite) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The rows that are written, and the rows before an update whose key nothing has followed yet."""
-    before = _codes(rows) == BEFORE
-    open_ones = before & lasts(_ids(rows, upserts))
-    return taken(rows, np.flatnonzero(~before)), taken(rows, np.flatnonzero(open_ones))
+def _split_off_open(rows: pa.RecordBatch, upserts: UpsertWrite) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """Split rows into those that can be written, and rows before an update whose keys have no later row yet."""
+    before = _kind_indices(rows) == BEFORE
+    unfinished = before & mark_last_rows(_key_numbers(rows, upserts))
+    return take_rows(rows, np.flatnonzero(~before)), take_rows(rows, np.flatnonzero(unfinished))
 
 
-def _with_kinds(rows: pa.RecordBatch, codes: Numbers) -> pa.RecordBatch:
+def _with_kinds(rows: pa.RecordBatch, codes: Integers) -> pa.RecordBatch:
     if (codes < 0).any() or ROW_KIND not in rows.schema.names:
         return rows
-    at = rows.schema.get_field_index(ROW_KIND)
-    return rows.set_column(at, rows.schema.field(at), _KINDS.take(pa.array(codes)).cast(rows.schema.field(at).type))
+    index = rows.schema.get_field_index(ROW_KIND)
+    field = rows.schema.field(index)
+    return rows.set_column(index, field, cast_array(_KINDS.take(pa.array(codes)), field.type))

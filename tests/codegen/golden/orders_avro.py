@@ -2,14 +2,14 @@
 
 Written by kdsl codegen: changes are lost when it runs again.
 
-To know:
-- contact: a union of several types is a row with a member for each, of which one has
-  a value
+Notes:
+- contact: a union of several types is a row with a field for each type; one of them
+  has a value
 - the format 'avro', which derives the schema from the columns, cannot read messages
-  of this one: status is of the type enum, which would be string; address.status is of
-  the type enum, which would be string; billing.status is of the type enum, which
-  would be string; contact is a union of other types, or in another order; hash is of
-  the type fixed, which would be bytes
+  of this schema: status has the type enum, but string would be derived;
+  address.status has the type enum, but string would be derived; billing.status has
+  the type enum, but string would be derived; contact is a union with other types, or
+  with another order; hash has the type fixed, but bytes would be derived
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ContactChoice:
     member2: Address | None
 
 
-class Order(KafkaTable, topic="orders", value=AvroConfluent()):
+class Order(KafkaTable, topic="orders", value=AvroConfluent(), startup="earliest"):
     """An order as the shop writes it."""
 
     id: Col[int]

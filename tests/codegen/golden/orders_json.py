@@ -2,8 +2,8 @@
 
 Written by kdsl codegen: changes are lost when it runs again.
 
-To know:
-- any: several types may stand there, so it is a STRING with the JSON as text
+Notes:
+- any: several types are allowed; it is a STRING that contains JSON
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Orders(
     name="orders",
     topic="orders",
     value=Json(timestamp_format="ISO-8601"),
+    startup="earliest",
 ):
     """An order."""
 

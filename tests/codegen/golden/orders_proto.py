@@ -2,7 +2,7 @@
 
 Written by kdsl codegen: changes are lost when it runs again.
 
-To know:
+Notes:
 - 'card' and 'transfer' are a oneof (payment): at most one of them has a value
 """
 
@@ -44,6 +44,7 @@ class Order(
         proto_file=f"{Path(__file__).parent}/../data/shop.proto",
         message_class_name="shop.Order",
     ),
+    startup="earliest",
 ):
     """An order."""
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings, strategies as st
 
-from kdsl_formats._columns.arrays import bounds, content, not_utf8, pieces, repeated
+from kdsl_formats._columns.arrays import bounds, content, find_invalid_utf8, find_repeated_keys, slices
 
 
 def is_utf8(data: bytes) -> bool:
@@ -21,7 +21,7 @@ def is_utf8(data: bytes) -> bool:
 @settings(deadline=None)
 def test_texts_that_are_no_utf8_are_found(texts: list[bytes | None]) -> None:
     array = pa.array(texts, pa.binary()).view(pa.string())[1:]
-    wrong = not_utf8(array)
+    wrong = find_invalid_utf8(array)
     found = [False] * len(array) if wrong is None else wrong.tolist()
 
     assert found == [text is not None and not is_utf8(text) for text in texts[1:]]
@@ -29,7 +29,7 @@ def test_texts_that_are_no_utf8_are_found(texts: list[bytes | None]) -> None:
 
 def test_two_texts_may_be_utf8_only_together() -> None:
     array = pa.array([b"a\xc3", b"\xa9", None, b"b"], pa.binary()).view(pa.string())
-    wrong = not_utf8(array)
+    wrong = find_invalid_utf8(array)
 
     assert wrong is not None
     assert wrong.tolist() == [True, True, False, False]
@@ -39,7 +39,7 @@ def test_two_texts_may_be_utf8_only_together() -> None:
 @settings(deadline=None)
 def test_entries_whose_key_came_before_are_found(entries: list[tuple[int, str]]) -> None:
     owner = np.array([o for o, _ in entries], dtype=np.int64)
-    found = repeated(owner, pa.array([key for _, key in entries], pa.string()))
+    found = find_repeated_keys(owner, pa.array([key for _, key in entries], pa.string()))
 
     assert found.tolist() == [entry in entries[:i] for i, entry in enumerate(entries)]
 
@@ -50,4 +50,4 @@ def test_an_array_is_made_again_of_its_pieces(texts: list[str | None], offset: i
     array = pa.array(texts, pa.string())[offset:]
     present = np.asarray(array.is_valid())
 
-    assert pieces(content(array), *bounds(array), present, pa.string()).equals(array)
+    assert slices(content(array), *bounds(array), present, pa.string()).equals(array)

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kdsl_formats._columns.varints import padded, read_varints, spread, unzigzag, varint_sizes, write_varints, zigzag
+from kdsl_formats._columns.varints import (
+    pad_bytes,
+    read_varints,
+    spread_groups,
+    unzigzag,
+    varint_sizes,
+    write_varints,
+    zigzag,
+)
 
 NUMBERS = st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 300), min_size=1, max_size=20)
 
@@ -28,7 +36,7 @@ def test_numbers_are_written_and_read(numbers: list[int]) -> None:
     ends = np.cumsum(sizes)
     target = np.zeros(int(ends[-1]), dtype=np.uint8)
     write_varints(target, ends - sizes, array, sizes)
-    made, size, bad = read_varints(*padded(target), ends - sizes)
+    made, size, bad = read_varints(*pad_bytes(target), ends - sizes)
 
     assert target.tobytes() == b"".join(map(plain, numbers))
     assert made.tolist() == numbers
@@ -39,7 +47,7 @@ def test_numbers_are_written_and_read(numbers: list[int]) -> None:
 @pytest.mark.parametrize("data", [b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x01"])
 def test_a_number_of_more_than_64_bits_is_told(data: bytes) -> None:
     held = np.frombuffer(b"\x05" + data, dtype=np.uint8)
-    made, _, bad = read_varints(*padded(held), np.array([0, 1]))
+    made, _, bad = read_varints(*pad_bytes(held), np.array([0, 1]))
 
     assert made[0] == 5
     assert bad is not None
@@ -58,6 +66,6 @@ def test_signs_go_and_come_back(numbers: list[int]) -> None:
 @given(st.integers(0, 2**56 - 1))
 @settings(deadline=None)
 def test_seven_bits_lie_in_each_byte(number: int) -> None:
-    (word,) = spread(np.array([number], dtype=np.uint64)).tolist()
+    (word,) = spread_groups(np.array([number], dtype=np.uint64)).tolist()
 
     assert [word >> 8 * i & 0xFF for i in range(8)] == [number >> 7 * i & 0x7F for i in range(8)]

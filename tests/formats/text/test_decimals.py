@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl.types.texts import numbers
+from kdsl.types.strings import numbers
 from kdsl_formats._text.decimals import decimals
 from tests import strategies
 
@@ -21,7 +21,7 @@ def test_a_column_of_decimals_is_written_as_each_of_them_is(data: st.DataObject,
     round_ones = st.integers(-9, 9).map(lambda v: Decimal(v).scaleb(kind.precision - kind.scale - 1))
     values = data.draw(st.lists(strategies.values(kind) | round_ones | st.just(Decimal(0)), max_size=8))
     column = pa.array([None, *values, None], arrow_type(kind))[1:]
-    expected = [None if v is None else numbers.decimal_text(v, plain=plain) for v in column.to_pylist()]
+    expected = [None if v is None else numbers.format_decimal(v, plain=plain) for v in column.to_pylist()]
 
     assert decimals(column, plain=plain).to_pylist() == expected
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kdsl.types.texts import numbers, temporal
+from kdsl.types.strings import numbers, temporal
 from kdsl_formats._text import reading
 from kdsl_formats._text.base64_text import parse_base64
 
@@ -54,14 +54,14 @@ def check(
 ) -> None:
     """Read a column, whole and as a slice of a larger one, and compare what is not in doubt with the judge."""
     for array in (pa.array(texts, pa.string()), pa.array(["7", *texts, None, "8"], pa.string()).slice(1, len(texts))):
-        values, doubts = read(array)
+        values, fallback = read(array)
         values.validate(full=True)
-        assert len(values) == len(doubts) == len(texts)
+        assert len(values) == len(fallback) == len(texts)
         got = plain(values)
-        for text, value, doubt in zip(texts, got, doubts, strict=True):
+        for text, value, needs_fallback in zip(texts, got, fallback, strict=True):
             if text is None:
-                assert (value, bool(doubt)) == (None, False)
-            elif doubt:
+                assert (value, bool(needs_fallback)) == (None, False)
+            elif needs_fallback:
                 assert value is None
             else:
                 assert value == judge(text)
@@ -81,8 +81,8 @@ def bits(value: float) -> bytes:
 
 def no_doubts(texts: list[str], read: Callable[[pa.Array], tuple[pa.Array, Any]]) -> None:
     for array in (pa.array(texts), pa.array([*texts, "?"])):
-        doubts = read(array)[1]
-        assert np.flatnonzero(doubts).tolist() == ([] if len(array) == len(texts) else [len(texts)])
+        fallback = read(array)[1]
+        assert np.flatnonzero(fallback).tolist() == ([] if len(array) == len(texts) else [len(texts)])
 
 
 @unhurried
@@ -179,17 +179,17 @@ def test_plain_timestamps_are_not_in_doubt(stamps: list[Any], standard: str, zon
 @pytest.mark.parametrize("read", [reading.dates, reading.times, reading.base64])
 def test_an_empty_column_has_no_values(read: Callable[[pa.Array], tuple[pa.Array, Any]]) -> None:
     for array in (pa.array([], pa.string()), pa.array(["a"])[:0], pa.nulls(3, pa.string())):
-        values, doubts = read(array)
-        assert (values.null_count, doubts.any()) == (len(array), False)
+        values, fallback = read(array)
+        assert (values.null_count, fallback.any()) == (len(array), False)
 
 
 def test_decimals_in_scientific_notation_are_read() -> None:
-    values, doubts = reading.decimals(pa.array(["1.2E+2", "1E+5", "-2.5e-1", "7", "1e30"]), pa.decimal128(10, 2))
+    values, fallback = reading.decimals(pa.array(["1.2E+2", "1E+5", "-2.5e-1", "7", "1e30"]), pa.decimal128(10, 2))
     assert values.to_pylist() == [Decimal("120.00"), Decimal("100000.00"), Decimal("-0.25"), Decimal("7.00"), None]
-    assert doubts.tolist() == [False, False, False, False, True]
+    assert fallback.tolist() == [False, False, False, False, True]
 
 
 def test_decimals_round_half_up_and_drop_what_is_too_large() -> None:
-    values, doubts = reading.decimals(pa.array(["1.005", "-1.005", "999.994", "999.995", "1e3"]), pa.decimal128(5, 2))
+    values, fallback = reading.decimals(pa.array(["1.005", "-1.005", "999.994", "999.995", "1e3"]), pa.decimal128(5, 2))
     assert values.to_pylist() == [Decimal("1.01"), Decimal("-1.01"), Decimal("999.99"), None, None]
-    assert doubts.tolist() == [False, False, False, False, False]
+    assert fallback.tolist() == [False, False, False, False, False]

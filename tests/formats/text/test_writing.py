@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kdsl.types.texts import numbers, temporal
+from kdsl.types.strings import numbers, temporal
 from kdsl_formats._text import writing
 
 unhurried = settings(deadline=None)
@@ -40,13 +40,13 @@ def column(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
 @unhurried
 @given(column(st.floats() | st.floats(-1e8, 1e8) | st.integers(-400, 400).map(lambda e: float(f"1e{e}"))))
 def test_doubles_equal_the_judge(values: list[float | None]) -> None:
-    check(values, pa.array(values, pa.float64()), writing.floats, numbers.double_text)
+    check(values, pa.array(values, pa.float64()), writing.floats, numbers.format_double)
 
 
 @unhurried
 @given(column(st.floats(width=32) | st.floats(-1e4, 1e4, width=32)))
 def test_floats_equal_the_judge(values: list[float | None]) -> None:
-    check(values, pa.array(values, pa.float32()), writing.floats, numbers.float_text)
+    check(values, pa.array(values, pa.float32()), writing.floats, numbers.format_float)
 
 
 @unhurried
@@ -56,26 +56,26 @@ def test_decimals_equal_the_judge(size: tuple[int, int], plain: bool, data: st.D
     unscaled = st.integers(-(10**precision) + 1, 10**precision - 1)
     short = st.builds(lambda n, e: n * 10**e, st.integers(-99, 99), st.integers(0, max(precision - 2, 0)))
     some = unscaled | short.filter(lambda n: abs(n) < 10**precision)
-    values = data.draw(column(some.map(lambda n: numbers.exact(f"{n}e-{scale}"))))
+    values = data.draw(column(some.map(lambda n: numbers.parse_exact(f"{n}e-{scale}"))))
     array = pa.array(values, pa.decimal128(precision, scale))
     check(
         array.to_pylist(),
         array,
         lambda a: writing.decimals(a, plain=plain),
-        lambda v: numbers.decimal_text(v, plain=plain),
+        lambda v: numbers.format_decimal(v, plain=plain),
     )
 
 
 @unhurried
 @given(column(st.integers(-(2**31), 2**31 - 1) | st.integers(-800_000, 3_000_000)))
 def test_dates_equal_the_judge(values: list[int | None]) -> None:
-    check(values, pa.array(values, pa.int32()).view(pa.date32()), writing.dates, temporal.date_text)
+    check(values, pa.array(values, pa.int32()).view(pa.date32()), writing.dates, temporal.format_date)
 
 
 @unhurried
 @given(column(NANOS))
 def test_times_equal_the_judge(values: list[int | None]) -> None:
-    check(values, pa.array(values, pa.int64()).view(pa.time64("ns")), writing.times, temporal.time_text)
+    check(values, pa.array(values, pa.int64()).view(pa.time64("ns")), writing.times, temporal.format_time)
 
 
 @unhurried
@@ -86,7 +86,7 @@ def test_timestamps_equal_the_judge(values: list[int | None], standard: str, zon
         values,
         pa.array(values, pa.int64()).view(kind),
         lambda a: writing.timestamps(a, standard),
-        lambda v: temporal.timestamp_text(v, standard, zoned=zoned),
+        lambda v: temporal.format_timestamp(v, standard, zoned=zoned),
     )
 
 

@@ -143,6 +143,8 @@ class Finder(MetaPathFinder):
         setattr(owner, name, wrapped(getattr(owner, name), self._kill))
 
 
+# Spark puts its own pyspark.zip first, and what is imported from a zip file is compiled in each process again.
+sys.path[:] = [entry for entry in sys.path if not ("pyspark" in entry and entry.endswith(".zip"))]
 if VARIABLE in os.environ:
     os.environ.setdefault(SESSION, str(os.getsid(0)))
     sys.meta_path.insert(0, Finder(json.loads(os.environ[VARIABLE])))

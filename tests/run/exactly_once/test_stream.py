@@ -11,30 +11,34 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.cimpl import NewTopic
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from kdsl.cluster import Cluster
 from kdsl.declare.connector import Delivery
-from kdsl.errors import KdslError, ResolveError
+from kdsl.errors import CheckpointError, ExactlyOnceError, KdslError, LeaseHeldError, ResolveError
 from kdsl.plan.model import Transactions, WritePlan
-from kdsl.run.checkpoint.kept import CheckpointError
-from kdsl.run.cluster.lease import Lease, LeaseHeldError, transactions_lease
-from kdsl.run.exactly_once.distribution import distributed
+from kdsl.resolve.model import Start
+from kdsl.run.exactly_once import batch
+from kdsl.run.exactly_once.column_digest import digest_columns
+from kdsl.run.exactly_once.guards import check_speculation
+from kdsl.run.exactly_once.row_routing import route_rows
 from kdsl.run.exactly_once.staged import keeps_state
-from kdsl.run.exactly_once.stream import check_speculation
+from kdsl.run.leases.lease import Lease, transactions_lease
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
-from kdsl.run.librdkafka.transactions.token import ExactlyOnceError
-from kdsl.run.librdkafka.transactions.work import transactional
+from kdsl.run.librdkafka.transactions.spec import add_transaction_settings
+from kdsl.run.librdkafka.transactions.token import LogProgress, Writer
 from kdsl.run.read import read_stream
 from kdsl.run.write import write, write_stream
-from kdsl.testing import RunningKafka
+from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.jvm.transports import commit
 from tests.run.read_plans import read_plan
@@ -64,6 +68,11 @@ def plan_for(topic: str, prefix: str = "", *, staged: bool = False, **rest: Any)
     return write_plan({"id": "BIGINT"}, topics=(topic,), delivery=exactly, transactions=transactions, **rest)
 
 
+def vars_of(plan: WritePlan) -> dict[str, Any]:
+    """What makes another plan write through the same ids."""
+    return {"topics": plan.topics.names, "delivery": plan.delivery, "transactions": plan.transactions}
+
+
 def ids(kafka: RunningKafka, topic: str) -> Counter[int]:
     settle(kafka, topic)
     return Counter(json.loads(m.value() or b"")["id"] for m in kafka.read(topic))
@@ -73,6 +82,15 @@ def forget(checkpoint: Path, batch: int) -> None:
     """As after a crash between Kafka's commit and Spark's note of it."""
     for note in [checkpoint / "commits" / str(batch), checkpoint / "commits" / f".{batch}.crc"]:
         note.unlink(missing_ok=True)
+
+
+def forget_packing(checkpoint: Path, batch: int) -> None:
+    """As a version wrote the offset log that did not record how a batch is packed into tasks."""
+    entry = checkpoint / "offsets" / str(batch)
+    *rest, offsets = entry.read_text(encoding="utf-8").splitlines()
+    document = {name: value for name, value in json.loads(offsets).items() if name != "packing"}
+    entry.write_text("\n".join([*rest, json.dumps(document)]), encoding="utf-8")
+    entry.with_name(f".{batch}.crc").unlink(missing_ok=True)
 
 
 def delete_tokens(kafka: RunningKafka, topic: str, writers: int) -> None:
@@ -88,7 +106,7 @@ def delete_tokens(kafka: RunningKafka, topic: str, writers: int) -> None:
 
 def left_open(cluster: Cluster, topic: str, id_: str) -> TransactionalProducer:
     """A transaction that a killed writer has left, with a record in it."""
-    producer = TransactionalProducer(transactional(cluster.producer(), id_, 600_000))
+    producer = TransactionalProducer(add_transaction_settings(cluster.producer(), id_, 600_000))
     producer.init(120)
     producer.begin()
     value = pa.array([b'{"id": -1}'])
@@ -100,6 +118,15 @@ def left_open(cluster: Cluster, topic: str, id_: str) -> TransactionalProducer:
 
 def run(df: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Path, **rest: Any) -> None:
     assert write_stream(df, plan, cluster, checkpoint=str(checkpoint), trigger=NOW, **rest).awaitTermination(300)
+
+
+def write_without_record(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: str) -> None:
+    """A write as a version made it that kept no record of it: its token alone tells that it is done."""
+    assert plan.transactions is not None
+    writer = Writer("", write_id, plan.table, kind="batch")
+    work = batch._batch_work(plan, cluster, writer, plan.transactions.prefix, 1, 0)
+    batch._acquire_batch_ids(work, cluster, LogProgress(0, -1), adopt=False, strict=False)
+    batch._save(rows.repartition(1), plan, cluster, work)
 
 
 class TestBatch:
@@ -136,15 +163,87 @@ class TestBatch:
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
 
-    def test_a_write_with_an_id_is_done_once(
+    def test_a_write_with_an_id_is_done_once_whatever_was_written_since_and_however_long_ago(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic()
 
-        for write_id in ("monday", "monday", "tuesday"):
-            write(spark.range(10, numPartitions=3), plan_for(topic), cluster, write_id=write_id)
+        def nightly(write_id: str, **rest: Any) -> None:
+            write(spark.range(10, numPartitions=3), plan_for(topic), cluster, write_id=write_id, **rest)
+
+        for write_id in ("monday", "monday", "tuesday", "monday"):
+            nightly(write_id)
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
+        delete_tokens(kdsl_kafka, topic, 1)
+        for write_id in ("monday", "tuesday"):
+            nightly(write_id)
+        other = write_plan({"id": "BIGINT", "note": "STRING"}, **vars_of(plan_for(topic)))
+        with pytest.raises(
+            ExactlyOnceError,
+            match=r"already written this batch, according to the record in the topic .*-tx.kdsl-writes.*, but",
+        ):
+            write(spark.range(3).selectExpr("id", "'n' as note"), other, cluster, write_id="monday")
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
+
+    @pytest.mark.parametrize("topic_of_writes", ["missing", "made by hand", "made by a driver that died"])
+    def test_the_last_write_of_a_version_without_records_is_recorded_before_its_token_is_replaced(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        topic_of_writes: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        topic = kdsl_topic()
+        write_without_record(spark.range(10), plan_for(topic), cluster, "monday")
+        if topic_of_writes == "made by hand":
+            new = NewTopic(f"{topic}-tx.kdsl-writes", 1, 1, config={"cleanup.policy": "compact"})
+            kdsl_kafka.admin().create_topics([new])[new.topic].result()
+        elif topic_of_writes == "made by a driver that died":
+            with monkeypatch.context() as dying:
+                dying.setattr(batch, "record_done", Mock(side_effect=KeyboardInterrupt))
+                with pytest.raises(KeyboardInterrupt):
+                    write(spark.range(10), plan_for(topic), cluster, write_id="tuesday")
+
+        for write_id in ("tuesday", "monday"):
+            write(spark.range(10), plan_for(topic), cluster, write_id=write_id)
+        delete_tokens(kdsl_kafka, topic, 1)
+        write(spark.range(10), plan_for(topic), cluster, write_id="monday")
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
+
+    def test_a_write_whose_topic_was_created_again_is_refused_rather_than_left_out(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic()
+        write(spark.range(10), plan_for(topic), cluster, write_id="monday")
+        kdsl_kafka.delete_topic(topic)
+        kdsl_kafka.create_topic(topic)
+
+        with pytest.raises(ExactlyOnceError, match=rf"but the topic '{topic}' was deleted since.* another write_id"):
+            write(spark.range(10), plan_for(topic), cluster, write_id="monday")
+        write(spark.range(10), plan_for(topic), cluster, write_id="monday", adopt=True)
+
+        assert ids(kdsl_kafka, topic) == {}
+
+    def test_a_write_without_an_id_records_the_one_before_it_too(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        topic = kdsl_topic()
+        write_without_record(spark.range(10), plan_for(topic), cluster, "monday")
+
+        write(spark.range(10), plan_for(topic), cluster)
+        write(spark.range(10), plan_for(topic), cluster, write_id="monday")
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
+
+    def test_a_write_id_that_is_too_long_is_refused(
+        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        with pytest.raises(KdslError, match=r"the write_id has 1200 bytes, and the maximum is 1000"):
+            write(spark.range(1), plan_for(kdsl_topic()), cluster, write_id="ж" * 600)
 
 
 class TestStream:
@@ -161,6 +260,44 @@ class TestStream:
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(6000), 1)
         assert json.loads((checkpoint / "kdsl" / "write.json").read_text())["distribution"]["by"] == "tasks"
+
+    @pytest.mark.parametrize("recorded", [True, False])
+    def test_an_open_batch_keeps_its_tasks_or_is_refused_where_a_version_did_not_record_them(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        tmp_path: Path,
+        recorded: bool,
+    ) -> None:
+        source, topic = kdsl_topic("in", partitions=3), kdsl_topic("out")
+        checkpoint = tmp_path / "cp"
+        kdsl_kafka.produce(source, *(Record(json.dumps({"id": n}), partition=n % 3) for n in range(4500)))
+
+        def start(tasks: int) -> None:
+            begin = Start("earliest", reset="earliest")
+            plan = read_plan(source, value=part("json", {"id": "BIGINT"}), parallelism=tasks, start=begin)
+            run(read_stream(spark, plan, cluster), plan_for(topic), cluster, checkpoint)
+
+        start(4)
+        forget(checkpoint, 0)
+        if recorded:
+            kdsl_kafka.delete_records(source, {0: 1500})
+            start(8)
+        else:
+            forget_packing(checkpoint, 0)
+            with pytest.raises(ExactlyOnceError, match=r"cut off .* there are up to 8; start with scan_parallelism=4"):
+                start(8)
+            start(4)
+            kdsl_kafka.delete_records(source, {0: 100})
+            forget(checkpoint, 0)
+            with pytest.raises(
+                ExactlyOnceError, match=rf"records of it were deleted since \(topic {source}, partition 0"
+            ):
+                start(4)
+
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(4500), 1)
 
     def test_a_batch_that_was_committed_is_not_written_again(
         self,
@@ -200,13 +337,13 @@ class TestStream:
         put(files, range(10, 20))
         run(stream(spark, files), plan, cluster, checkpoint)
 
-        with pytest.raises(ExactlyOnceError, match=r"knows of batches up to 0, and .* has written batch 1"):
+        with pytest.raises(ExactlyOnceError, match=r"knows batches up to 0, but .* has written batch 1"):
             run(stream(spark, files), plan, cluster, old)
         with pytest.raises(ExactlyOnceError, match=r"belongs to the query .*cp\).*adopt=True"):
             run(stream(spark, files), plan, cluster, tmp_path / "another")
         delete_tokens(kdsl_kafka, topic, 1)
         forget(checkpoint, 1)
-        with pytest.raises(ExactlyOnceError, match="is missing, so that nobody knows whether its part of batch 1"):
+        with pytest.raises(ExactlyOnceError, match="is missing, so it is unknown whether its part of batch 1"):
             run(stream(spark, files), plan, cluster, checkpoint)
         run(stream(spark, files), plan, cluster, checkpoint, adopt=True)
 
@@ -284,6 +421,37 @@ class TestStream:
         lease.acquire(120)  # the query has ended
         lease.release()
 
+    def test_a_batch_of_a_checkpoint_that_was_set_back_is_not_taken_for_the_one_of_its_number_before(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+    ) -> None:
+        topic, checkpoint = kdsl_topic(), tmp_path / "cp"
+
+        def start(*, adopt: bool = False) -> None:
+            def one(batch: DataFrame, _: int) -> None:
+                write(batch, plan_for(topic), cluster, write_id="one", adopt=adopt)
+
+            writer = stream(spark, files).writeStream.foreachBatch(one).trigger(availableNow=True)
+            assert writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination(300)
+
+        put(files, range(10))
+        start()
+        for log in ("offsets", "commits", "sources/0"):
+            (checkpoint / log / "0").unlink()
+            (checkpoint / log / ".0.crc").unlink(missing_ok=True)
+        put(files, range(10, 20))
+
+        with pytest.raises(Exception, match=r"has already written a batch 0, but with other offsets"):
+            start()
+        start(adopt=True)
+
+        assert ids(kdsl_kafka, topic) == {**dict.fromkeys(range(10), 2), **dict.fromkeys(range(10, 20), 1)}
+
     def test_two_writes_of_one_id_are_told_and_a_write_may_come_late_or_again(
         self,
         spark: SparkSession,
@@ -312,7 +480,7 @@ class TestStream:
         for first in (0, 10, 20):
             put(files, range(first, first + 10))
 
-        with pytest.raises(Exception, match="two writes of batch 0 have write_id='half' and other rows"):
+        with pytest.raises(Exception, match="two writes of batch 0 have write_id='half' and different rows"):
             start(halves, "halves")
         start(late, "late")
 
@@ -348,7 +516,7 @@ class TestStream:
 
         for first in (0, 10):
             put(files, range(first, first + 10))
-        with pytest.raises(Exception, match="runs in a thread that knows nothing of the query"):
+        with pytest.raises(Exception, match="runs in a thread without the properties of the query"):
             start()
         inherited.append(True)
         start()
@@ -376,7 +544,8 @@ class TestStream:
         run(rows, plan_for(topic, staged=True), cluster, checkpoint)
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(1010), 1)
-        assert sorted(p.name for p in (checkpoint / "kdsl" / "staged").glob("[0-9]*")) == ["1", "1.complete"]
+        rows_, marker = sorted(p.name for p in (checkpoint / "kdsl" / "staged").glob("[0-9]*"))
+        assert (rows_.partition("-")[0], marker) == ("1", "1.complete")
 
     def test_the_state_behind_a_batch_that_is_staged_already_is_kept_when_it_comes_again(
         self,
@@ -450,7 +619,7 @@ class TestDistribution:
         read_stream(spark, plan, cluster).createOrReplaceTempView("records")
         spark.range(3).createOrReplaceTempView("fixed")
 
-        assert distributed(spark.sql(f"select {made} from records"), plan_for("out"))[1].by == by
+        assert route_rows(spark.sql(f"select {made} from records"), plan_for("out"))[1].by == by
 
     def test_a_subquery_over_files_is_told(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
@@ -462,8 +631,8 @@ class TestDistribution:
         spark.read.parquet(str(tmp_path / "wanted")).createOrReplaceTempView("wanted")
 
         for asks in ("id in (select id from wanted)", "exists (select 1 from wanted where wanted.id = records.id)"):
-            with pytest.raises(KdslError, match="is read again, and may have changed meanwhile"):
-                distributed(spark.sql(f"select id from records where {asks}"), plan_for("out"))
+            with pytest.raises(KdslError, match="is read again, and may have changed by then"):
+                route_rows(spark.sql(f"select id from records where {asks}"), plan_for("out"))
 
     @pytest.mark.parametrize(
         ("id_", "reason"),
@@ -471,8 +640,8 @@ class TestDistribution:
             ("first(value)", "first may depend on the order"),
             ("max_by(value, timestamp)", "max_by may depend on the order"),
             ("size(collect_list(value))", "collect_list may depend on the order"),
-            ("cast(avg(value) as bigint)", "floating point numbers differ"),
-            ("cast(sum(cast(value as double)) as bigint)", "floating point numbers differ"),
+            ("cast(avg(value) as bigint)", "floating-point numbers differ"),
+            ("cast(sum(cast(value as double)) as bigint)", "floating-point numbers differ"),
             ("count(*)", ""),
             ("max(value)", ""),
             ("cast(sum(cast(value as decimal(10, 2))) as bigint)", ""),
@@ -487,7 +656,7 @@ class TestDistribution:
             {"id": "BIGINT"}, key={"at": "TIMESTAMP"}, topics=("out",), transactions=Transactions("out")
         )
 
-        assert distributed(counted.selectExpr("w.start as at", "id"), by_key)[1].of == ("at",)
+        assert route_rows(counted.selectExpr("w.start as at", "id"), by_key)[1].basis == ("at",)
         given = [
             counted.select("id"),
             counted.select("id").union(counted.select("id")),
@@ -497,14 +666,37 @@ class TestDistribution:
         for rows in given:
             if reason:
                 with pytest.raises(KdslError, match=reason):
-                    distributed(rows, plan_for("out"))
+                    route_rows(rows, plan_for("out"))
             else:
-                assert distributed(rows, plan_for("out"))[1].of == ("id",)
+                assert route_rows(rows, plan_for("out"))[1].basis == ("id",)
+
+    def test_how_columns_are_made_shows_however_often_a_session_makes_them(self, spark: SparkSession) -> None:
+        rate = spark.readStream.format("rate").load()
+
+        def made(*columns: str, zone: str = "UTC") -> str:
+            spark.conf.set("spark.sql.session.timeZone", zone)
+            try:
+                rows = rate.where("value > 3").withColumn("more", F.lit(1)).selectExpr("value", *columns)
+                rows = rows.union(rows).selectExpr("*", "named_struct('k', key) as deep").where("key is not null")
+                return digest_columns(rows.withColumnRenamed("key", "k2"), ("k2", "deep"))
+            finally:
+                spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+        first = made("date_format(timestamp, 'HH') as key")
+
+        assert made("date_format(timestamp, 'HH') as key") == first
+        assert made("date_format(timestamp, 'HH') as key", "more") == first
+        assert made("date_format(timestamp, 'mm') as key") != first
+        assert made("date_format(timestamp, 'HH') as key", zone="Europe/Berlin") != first
+        many = ", ".join(f"'{number}'" for number in range(40))
+        assert made(f"concat({many}, timestamp) as key") == made(f"concat({many}, timestamp) as key")
+        assert made(f"concat({many}, timestamp) as key") != made(f"concat({many}, timestamp, '!') as key")
+        assert made(f"concat({many}, timestamp) as key") != made(f"concat({many}, value) as key")
 
 
 class TestRefused:
     def test_a_write_id_of_a_write_that_may_be_written_twice(self, spark: SparkSession, cluster: Cluster) -> None:
-        with pytest.raises(KdslError, match=r"write_id='monday' names an exactly-once write, and .* at-least-once"):
+        with pytest.raises(KdslError, match=r"write_id='monday' names an exactly-once write, but .* at-least-once"):
             write(spark.range(1), write_plan({"id": "BIGINT"}), cluster, write_id="monday")
 
     def test_a_timeout_below_the_clients_minimum(
@@ -543,7 +735,7 @@ class TestRefused:
         """It cannot be set in a session that runs; its settings are all that is looked at."""
         session: Any = SimpleNamespace(conf={"spark.speculation": value})
 
-        with pytest.raises(KdslError, match="would fence each other for ever"):
+        with pytest.raises(KdslError, match="would fence off each other again and again"):
             check_speculation(session, "Orders")
 
     def test_a_prefix_that_a_live_query_holds_is_refused(

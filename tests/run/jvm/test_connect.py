@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
+from kdsl.run.java_clients.options import HIDDEN_NAMES
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.connect import ConnectServer
 
 SCRIPT = """
 from kdsl.cluster import Cluster
+from kdsl.run.java_clients.options import hide_secrets
 from kdsl.run.read import read, read_stream
 from kdsl.run.write import write
 from tests.run.read_plans import read_plan
@@ -25,7 +28,10 @@ try:
     read_stream(spark, plan, cluster)
 except Exception as e:
     refused = str(e)
-print(json.dumps({"batch": batch, "refused": refused, "regex": spark.conf.get("spark.sql.redaction.options.regex")}))
+found = {"batch": batch, "refused": refused, "regex": spark.conf.get("spark.sql.redaction.options.regex")}
+spark.conf.set("spark.sql.redaction.options.regex", "(?i)user|my-password")
+hide_secrets(spark)
+print(json.dumps({**found, "with_own": spark.conf.get("spark.sql.redaction.options.regex")}))
 spark.stop()
 """
 
@@ -40,6 +46,8 @@ def test_batches_work_in_a_connect_session_and_streams_need_the_servers_own_jars
 
     found = json.loads(printed.splitlines()[-1])
     assert found["batch"] == ["a", "b"]
-    assert "jaas" in found["regex"]
+    assert HIDDEN_NAMES in found["regex"]
+    assert HIDDEN_NAMES in found["with_own"]
+    assert re.search(found["with_own"], "the.user")  # what was hidden stays hidden, whether the session tells it or not
     assert sorted(bytes(m.value() or b"") for m in kdsl_kafka.read(target)) == [b"a", b"b"]
     assert "start the server with org.apache.spark:spark-sql-kafka-0-10_2.13:" in found["refused"]

@@ -15,7 +15,7 @@ from kdsl.errors import KdslError
 from kdsl.plan.model import Stop, Topics
 from kdsl.resolve.header_filter import parse_header_filter
 from kdsl.resolve.model import Start
-from kdsl.run.cluster.brokers import Brokers
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.read import read, read_stream
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -295,7 +295,7 @@ class TestStreams:
         until = time.monotonic() + 120
         while not committed and time.monotonic() < until:  # the last commit comes after the end
             time.sleep(0.05)
-            committed = Brokers(cluster, "Orders").committed(str(plan.group_id), places)
+            committed = LibrdkafkaAdmin(cluster, "Orders").committed(str(plan.group_id), places)
         assert committed == {(filled, 0): 4, (filled, 1): 3}
 
     def test_a_checkpoint_comes_before_the_start(

@@ -12,7 +12,7 @@ import pytest
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan
-from kdsl.run.jvm.catalyst import decoded, encoded
+from kdsl.run.jvm.catalyst import decode_columns, encode_columns
 from kdsl.run.read import decode, read, read_stream
 from kdsl.run.write import encode, write_stream
 from kdsl.testing import Record, RunningKafka
@@ -148,13 +148,13 @@ class TestExpressions:
         )
         records = raw_records(spark)
 
-        assert rows(decoded(records, plan)) == rows(decode(records, plan))
+        assert rows(decode_columns(records, plan)) == rows(decode(records, plan))
 
     def test_a_null_where_none_may_be_is_an_error_with_its_place(self, spark: SparkSession) -> None:
         plan = read_plan("orders", value=part("raw", {"v": "STRING NOT NULL"}))
 
         with pytest.raises(Exception) as raised:  # Spark's own
-            decoded(raw_records(spark), plan).collect()
+            decode_columns(raw_records(spark), plan).collect()
 
         assert "read Orders: topic orders, partition 1, offset 0: column 'v' is NULL" in str(raised.value)
 
@@ -169,12 +169,12 @@ class TestExpressions:
         )
         columns = ["key", "value", "topic", "headers"]
 
-        assert rows(encoded(df, plan).select(columns)) == rows(encode(df, plan).select(columns))
+        assert rows(encode_columns(df, plan).select(columns)) == rows(encode(df, plan).select(columns))
 
     def test_a_topic_that_the_table_does_not_name(self, spark: SparkSession) -> None:
         plan = write_plan({"v": "STRING"}, metadata={"to": "topic"}, topics=("a", "b"), value_format="raw")
 
-        assert rows(encoded(spark.sql("SELECT 'x' v, 'a' to"), plan).select("topic")) == [("a",)]
+        assert rows(encode_columns(spark.sql("SELECT 'x' v, 'a' to"), plan).select("topic")) == [("a",)]
         with pytest.raises(Exception) as raised:  # Spark's own
-            encoded(spark.sql("SELECT 'x' v, 'c' to"), plan).collect()
+            encode_columns(spark.sql("SELECT 'x' v, 'c' to"), plan).collect()
         assert "write Orders: a row names the topic c; the table has a, b" in str(raised.value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from kdsl.client.model import SECRET
-from kdsl.run.jvm.settings import HIDDEN_NAMES
+from kdsl.run.java_clients.options import HIDDEN_NAMES
+from kdsl.secrets.hiding import SECRET_SETTINGS
 from kdsl.testing import LocalKafka, RunningKafka
 
 ROOT = Path(__file__).parents[3]
@@ -27,8 +28,8 @@ import json, os, sys, warnings
 warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
 from kdsl.cluster import Cluster
-from kdsl.run.jvm.admin import JavaBrokers, JavaGroup
-from kdsl.run.queries.reads import register
+from kdsl.run.admin.java_admin import JavaAdmin
+from kdsl.run.listeners.reads import register
 from kdsl.run.read import read, read_stream
 from kdsl.run.write import write, write_stream
 from tests.run.read_plans import read_plan
@@ -68,22 +69,21 @@ try:
 except Exception as e:
     found["refused"] = str(e)
 
-java = JavaBrokers(spark, good, "Orders")
+java = JavaAdmin(spark, good, "Orders")
 places = [("orders", 0)]
-group = JavaGroup(java)
-one = register(read_plan("orders", transport="jvm", group_id="others"), good, group)
+register(read_plan("orders", transport="jvm", group_id="others"), good, java)
 found["java"] = {
     "topics": {name: [bool(t.id), t.partitions] for name, t in java.topics(["orders", "none"]).items()},
     "names": java.names(),
     "offsets": [java.earliest(places)["orders", 0], java.latest(places, committed=True)["orders", 0]],
     "time": [java.at_time(places, 0)["orders", 0], java.at_time(places, 2**42)["orders", 0]],
-    "before": list(group.committed(one, places)),
+    "before": list(java.committed("others", places)),
 }
-group.commit(one, {("orders", 0): 2})
-found["java"]["committed"] = group.committed(one, places)["orders", 0]
+java.commit("others", {("orders", 0): 2})
+found["java"]["committed"] = java.committed("others", places)["orders", 0]
 for what, ask in (
     ("missing", lambda: java.latest([("none", 0)], committed=False)),
-    ("login", lambda: JavaBrokers(spark, cluster("wrong"), "Orders").names()),
+    ("login", lambda: JavaAdmin(spark, cluster("wrong"), "Orders").names()),
 ):
     try:
         ask()
@@ -153,7 +153,7 @@ def test_javas_own_client_answers_on_the_driver(done: tuple[dict[str, Any], str]
         "before": [],
         "committed": 2,
     }
-    assert found["missing"].startswith("TopicMissingError: Orders: the topic 'none' is gone")
+    assert found["missing"].startswith("TopicMissingError: Orders: the topic 'none' does not exist any more")
     assert found["login"].startswith("UnreachableError: Orders: the brokers")
 
 
@@ -166,8 +166,11 @@ def test_a_client_of_javas_that_is_left_open_says_nothing_when_the_process_ends(
 
 
 def test_every_secret_setting_is_hidden() -> None:
-    import re
-
-    for name in SECRET:
+    for name in SECRET_SETTINGS:
         assert re.search(HIDDEN_NAMES, f"kafka.{name}"), name
     assert not re.search(HIDDEN_NAMES, "kafka.bootstrap.servers")
+
+
+def test_spark_connect_gives_the_setting_back_that_hides_secrets() -> None:
+    """Spark Connect redacts settings by ``spark.redaction.regex``, whose default this is."""
+    assert not re.search(r"(?i)secret|password|token|access[.]?key", HIDDEN_NAMES)

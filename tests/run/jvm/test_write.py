@@ -9,10 +9,9 @@ import attrs
 import pytest
 
 from kdsl.cluster import Cluster
-from kdsl.errors import KdslError
-from kdsl.run.cluster.errors import TopicRecreatedError
+from kdsl.errors import KdslError, TopicRecreatedError, WriteError
 from kdsl.run.read import read_stream
-from kdsl.run.write import WriteError, write, write_stream
+from kdsl.run.write import write, write_stream
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.jvm.transports import TRANSPORTS
@@ -84,7 +83,7 @@ class TestBatch:
         write(spark.createDataFrame([(t, t[:3]) for t in topics], "to string, name string"), plan, cluster)
 
         assert [kdsl_kafka.read(t)[0].value() for t in topics] == [b'{"name":"one"}', b'{"name":"two"}']
-        with pytest.raises(WriteError, match="is none of"):
+        with pytest.raises(WriteError, match="is not one of"):
             write(spark.createDataFrame([("three", "x")], "to string, name string"), plan, cluster)
 
 

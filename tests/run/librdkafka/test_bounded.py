@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kdsl.cluster import Cluster
+from kdsl.errors import OffsetError, TopicMissingError
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve.model import Start, Stop, Topics
-from kdsl.run.cluster.errors import OffsetError, TopicMissingError
-from kdsl.run.cluster.offsets import Range
 from kdsl.run.librdkafka.stream import Limits
+from kdsl.run.offsets.stored import Range
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.read_plans import Query, batch, batch_tasks, read_plan, texts
@@ -32,11 +32,11 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 
 @pytest.fixture
 def begin(cluster: Cluster) -> Callable[..., Query]:
-    """Begins a query that would look for new partitions with every batch, if it were not bounded."""
+    """Begins a bounded query, which looks for no new partitions unless it is told to."""
 
     def make(*topics: str, stop: Stop = LATEST, committed: bool = False, **plan: object) -> Query:
         over = Cluster(cluster.bootstrap_servers, properties=COMMITTED if committed else {})
-        return Query(read_plan(*topics, stop=stop, discovery=timedelta(0), **plan), over)  # type: ignore[arg-type]
+        return Query(read_plan(*topics, stop=stop, **{"discovery": None, **plan}), over)  # type: ignore[arg-type]
 
     return make
 
@@ -107,7 +107,7 @@ class TestStream:
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *in_partition(0, *"abc"), *in_partition(1, "d"))
         query = begin(topic)
-        assert texts(query.batch(Limits(most=2))) == ["a", "d"]
+        assert texts(query.batch(Limits(max_records=2))) == ["a", "d"]
         kdsl_kafka.produce(topic, *in_partition(0, "late"), *in_partition(1, "late"))
         kdsl_kafka.add_partitions(topic, 3)
         kdsl_kafka.produce(topic, *in_partition(2, "later"))
@@ -115,7 +115,7 @@ class TestStream:
         assert query.offsets.stop == {(topic, 0): 3, (topic, 1): 1}
         assert not has_ended(query)
         query.restart()
-        assert batches(query, Limits(most=1)) == [["b"], ["c"]]
+        assert batches(query, Limits(max_records=1)) == [["b"], ["c"]]
         assert query.offsets.positions == {(topic, 0): 3, (topic, 1): 1}
         assert has_ended(query)
         query.restart()
@@ -127,7 +127,7 @@ class TestStream:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abc")
         query = begin(topic)
-        planned = query.plan_batch(Limits(most=2))
+        planned = query.plan_batch(Limits(max_records=2))
         kdsl_kafka.produce(topic, "late")
 
         query.restart()
@@ -142,13 +142,13 @@ class TestStream:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abc")
         query = begin(topic, stop=Stop("specific-offsets", offsets=at(topic, (0, 4))))
-        query.stream.hold_ends()
+        query.stream.freeze_ends()
 
-        assert batches(query, Limits(most=2)) == [["a", "b"], ["c"]]
+        assert batches(query, Limits(max_records=2)) == [["a", "b"], ["c"]]
         assert not has_ended(query)
         kdsl_kafka.produce(topic, "d", "late")
         query.restart()
-        query.stream.hold_ends()
+        query.stream.freeze_ends()
         assert batches(query) == [["d"]]
         assert has_ended(query)
 
@@ -179,7 +179,7 @@ class TestStream:
 
         assert texts(query.batch()) == ["a"]
         assert not has_ended(query)
-        assert f"the end gives no offset for {topic}[1], of which nothing is read" in caplog.text
+        assert f"the end has no offset for {topic}[1]; nothing of it is read" in caplog.text
         kdsl_kafka.produce(topic, *in_partition(0, "b", "c"))
         assert texts(query.batch()) == ["b"]
         assert has_ended(query)
@@ -192,7 +192,7 @@ class TestStream:
         group = f"group-of-{topic}"
         commit(kdsl_kafka, group, topic, (0, 2))
         query = begin(topic, stop=Stop("group-offsets"), group_id=group)
-        assert texts(query.batch(Limits(most=1))) == ["a"]
+        assert texts(query.batch(Limits(max_records=1))) == ["a"]
         commit(kdsl_kafka, group, topic, (0, 3))
 
         query.restart()
@@ -233,7 +233,7 @@ class TestStream:
         transactional(topic, "b", "c", commit=commit_last)  # 2 3, marker 4
         query = begin(topic, committed=True)
 
-        assert batches(query, Limits(most=3)) == ([["a", "b"], ["c"]] if commit_last else [["a"], []])
+        assert batches(query, Limits(max_records=3)) == ([["a", "b"], ["c"]] if commit_last else [["a"], []])
         assert query.offsets.positions == query.offsets.stop == {(topic, 0): 5}
 
     def test_an_open_transaction_before_the_end_is_waited_for(
@@ -285,7 +285,7 @@ class TestStream:
             start = Start("specific-offsets", offsets=at(topic, (0, 1)), reset=reset)  # type: ignore[arg-type]
             return begin(topic, start=start, stop=stop)
 
-        with pytest.raises(OffsetError, match="offset 1 is wanted, the earliest is 2"):
+        with pytest.raises(OffsetError, match="offset 1 is requested, but the earliest is 2"):
             query("none").batch()
         earliest, latest = query("earliest"), query("latest")
         assert (batches(earliest), batches(latest)) == ([["c", "d"]], [[]])
@@ -299,7 +299,7 @@ class TestStream:
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *in_partition(0, *"abc"), *in_partition(1, *"de"))
         query = begin(topic, stop=Stop("specific-offsets", offsets=at(topic, (0, 1), (1, 2))))
-        assert texts(query.batch(Limits(most_each=1))) == ["a", "d"]
+        assert texts(query.batch(Limits(max_records_per_partition=1))) == ["a", "d"]
         kdsl_kafka.delete_records(topic, {0: 3})
 
         query.restart()
@@ -350,13 +350,13 @@ class TestStream:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"ab")
         query = begin(topic)
-        query.batch(Limits(most=1))
+        query.batch(Limits(max_records=1))
         kdsl_kafka.produce(topic, "late")
 
         query.restart(read_plan(topic))
 
-        assert batches(query, Limits(most=1)) == [["b"]]
-        told = "the start and end that are declared now (earliest, at first earliest until latest) change nothing"
+        assert batches(query, Limits(max_records=1)) == [["b"]]
+        told = "the declared start and end (earliest, at the first start earliest until latest) have no effect"
         assert caplog.text.count(told) == 1
 
     def test_what_is_left_is_read_though_a_least_number_is_asked_for(
@@ -365,7 +365,7 @@ class TestStream:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abc")
 
-        assert batches(begin(topic), Limits(least=10)) == [["a", "b", "c"]]
+        assert batches(begin(topic), Limits(min_records=10)) == [["a", "b", "c"]]
 
     def test_the_latest_offsets_that_are_told_do_not_go_beyond_the_end(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -438,7 +438,7 @@ class TestBatch:
         kdsl_kafka.produce(topic, "a")
 
         for offsets, told in (
-            (at(topic, (0, 2)), "has the offsets 0 to 1, and 2 is wanted"),
+            (at(topic, (0, 2)), "has the offsets 0 to 1, but 2 is requested"),
             (at(topic, (1, 0)), "0 to 0"),
         ):
             with pytest.raises(OffsetError, match=told):
@@ -463,7 +463,7 @@ class TestPartitionSets:
         one, two = kdsl_topic("one", partitions=3), kdsl_topic("two", partitions=2)
         kdsl_kafka.produce(one, *(r for p in range(3) for r in in_partition(p, f"one {p}")))
         kdsl_kafka.produce(two, *(r for p in range(2) for r in in_partition(p, f"two {p}")))
-        chosen = read_plan(one, two, discovery=timedelta(0))
+        chosen = read_plan(one, two, discovery=None)
         chosen = _with_partitions(chosen, (one, 0), (one, 2), (two, 1))
         query = Query(chosen, cluster)
 
@@ -473,7 +473,7 @@ class TestPartitionSets:
         kdsl_kafka.produce(one, *in_partition(1, "no"), *in_partition(2, "yes"), *in_partition(3, "no"))
         assert texts(query.batch()) == ["yes"]
         query.restart()
-        query.stream.hold_ends()
+        query.stream.freeze_ends()
         assert query.batch() is None
 
     def test_a_partition_that_is_not_there_is_an_error(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
@@ -509,5 +509,64 @@ def test_a_start_and_an_end_that_are_both_wrong_are_told_together(kdsl_topic: Ma
         stop=Stop("specific-offsets", offsets=at(topic, (7, 1))),
     )
 
-    with pytest.raises(OffsetError, match=rf"the end gives an offset for {topic}\[7\].*cannot start beyond the end"):
+    with pytest.raises(OffsetError, match=rf"the end has an offset for {topic}\[7\].*cannot start beyond the end"):
         batch(plan, cluster)
+
+
+class TestPartitionsThatComeBeforeTheEnd:
+    @pytest.mark.parametrize("restart", [False, True])
+    def test_they_are_read_to_their_own_ends_where_the_stream_looks_for_them(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query], restart: bool
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+        query = begin(topic, discovery=timedelta(hours=1))
+        assert texts(query.batch(Limits(max_records=1))) == ["a"]
+        kdsl_kafka.add_partitions(topic, 2)
+        kdsl_kafka.produce(topic, *in_partition(0, "late"), *in_partition(1, "x", "y"))
+        if restart:
+            query.restart()
+
+        found = batches(query, Limits(max_records=2))
+
+        assert sorted(text for batch in found for text in batch) == ["b", "c", "x", "y"]
+        assert query.offsets.stop == {(topic, 0): 3, (topic, 1): 2}
+        assert has_ended(query)
+
+    def test_a_group_without_an_offset_for_one_reads_nothing_of_it_and_says_so(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+        commit(kdsl_kafka, f"group-of-{topic}", topic, (0, 2))
+        stop = Stop("group-offsets")
+        query = begin(topic, stop=stop, group_id=f"group-of-{topic}", discovery=timedelta(hours=1))
+        assert texts(query.batch(Limits(max_records=1))) == ["a"]
+        kdsl_kafka.add_partitions(topic, 2)
+        kdsl_kafka.produce(topic, *in_partition(1, "x"))
+
+        assert batches(query) == [["b"]]
+        assert has_ended(query)
+        assert f"has no committed offset for {topic}[1]" in caplog.text
+
+    def test_a_stream_that_does_not_look_names_them_at_its_end(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, *"abc")
+        query = begin(topic)
+        assert texts(query.batch(Limits(max_records=1))) == ["a"]
+        kdsl_kafka.add_partitions(topic, 2)
+        kdsl_kafka.produce(topic, *in_partition(1, "x"))
+
+        assert batches(query) == [["b", "c"]]
+        assert has_ended(query)
+        assert caplog.text.count(f"the stream ends without the records of {topic}[1]") == 1

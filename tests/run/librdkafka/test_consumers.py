@@ -10,14 +10,15 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kdsl.cluster import Cluster
-from kdsl.run.cluster.errors import KafkaReadError, StalledError
-from kdsl.run.cluster.offsets import Range
-from kdsl.run.librdkafka import consumers, kept
-from kdsl.run.librdkafka.consumers import SIZES, KeptConsumer, discard, lend
+from kdsl.errors import KafkaReadError
+from kdsl.run.admin.errors import StalledError
+from kdsl.run.librdkafka import client_pool, consumers
+from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer, borrow_consumer, discard
 from kdsl.run.librdkafka.fetch import Fetcher
+from kdsl.run.offsets.stored import Range
 from tests.mock_cluster import MockCluster
 from tests.run.librdkafka.ports import CuttingPort
-from tests.run.queries.queries import until
+from tests.run.listeners.queries import until
 
 RANGE = Range("orders", 0, 0, 5)
 LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"}
@@ -31,20 +32,20 @@ TOKENS = {
 }
 
 
-def consumer_of(servers: str, **settings: Any) -> KeptConsumer:
+def consumer_of(servers: str, **settings: Any) -> PooledConsumer:
     own = {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "error", "log_level": 0}
-    return KeptConsumer({**own, **settings}, servers)
+    return PooledConsumer({**own, **settings}, servers)
 
 
-def stalled(consumer: KeptConsumer, word: str) -> str:
+def stalled(consumer: PooledConsumer, word: str) -> str:
     """What a read says that waits until the client has said something, and no longer."""
     fetcher = Fetcher(consumer, "Orders", {"value"}, 600.0)
 
-    def lose_patience() -> None:
+    def lose_timeout() -> None:
         until(lambda: word in (consumer.last_error or ""))
-        fetcher._patience = 0.0
+        fetcher._timeout = 0.0
 
-    impatient = threading.Thread(target=lose_patience)
+    impatient = threading.Thread(target=lose_timeout)
     impatient.start()
     with pytest.raises(StalledError) as raised:
         list(fetcher.read([RANGE]))
@@ -62,7 +63,7 @@ class TestLogins:
     def test_one_that_the_broker_cut_off_is_tried_again(
         self, port: CuttingPort, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(consumers, "_REFUSED", 0.0)
+        monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 0.0)
         consumer = consumer_of(port.servers, **LOGIN)
 
         assert "handshake failed: Local: " in stalled(consumer, "handshake failed")
@@ -71,17 +72,17 @@ class TestLogins:
     def test_a_token_that_the_identity_provider_does_not_give_is_asked_for_again(
         self, port: CuttingPort, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(consumers, "_REFUSED", 0.0)
+        monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 0.0)
         consumer = consumer_of(port.servers, **TOKENS)
 
         told = stalled(consumer, "token")
-        assert "the client's last word: Failed to acquire SASL OAUTHBEARER token: Failed to connect to" in told
+        assert "the client's last error: Failed to acquire SASL OAUTHBEARER token: Failed to connect to" in told
         consumer.close()
 
     def test_what_came_while_the_consumer_lay_unused_is_forgotten(self, port: CuttingPort) -> None:
         consumer = consumer_of(port.servers, **LOGIN)
         consumer.assign([RANGE])
-        consumer.rest()
+        consumer.pause()
         until(lambda: port.cuts > 1)  # so that the client has seen the first
         port.close()
 
@@ -96,18 +97,18 @@ class TestLogins:
         elsewhere = KafkaError(KafkaError._TRANSPORT, "sasl_plaintext://b:1/2: Connection refused")
         later = KafkaError(KafkaError._TRANSPORT, "sasl_plaintext://a:1/1: Connection refused")
 
-        monkeypatch.setattr(consumers, "_REFUSED", 3600.0)
-        consumer.hear(refused)
-        assert consumer.hopeless is None
-        monkeypatch.setattr(consumers, "_REFUSED", 0.0)
-        assert consumer.hopeless is refused
-        consumer.hear(elsewhere)
-        assert consumer.hopeless is refused
-        consumer.hear(later)
-        assert consumer.hopeless is None
-        consumer.hear(refused)
-        consumer.succeeded()
-        assert consumer.hopeless is None
+        monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 3600.0)
+        consumer.note_error(refused)
+        assert consumer.lasting_error is None
+        monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 0.0)
+        assert consumer.lasting_error is refused
+        consumer.note_error(elsewhere)
+        assert consumer.lasting_error is refused
+        consumer.note_error(later)
+        assert consumer.lasting_error is None
+        consumer.note_error(refused)
+        consumer.note_success()
+        assert consumer.lasting_error is None
         consumer.close()
 
 
@@ -129,13 +130,13 @@ class Asked:
 
 
 class TestOffsets:
-    def test_where_nobody_answers_no_question_outlasts_the_patience(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(consumers, "_ATTEMPT", 0.1)
+    def test_where_nobody_answers_no_question_outlasts_the_timeout(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(consumers, "_FIRST_ATTEMPT", 0.1)
         consumer = consumer_of("127.0.0.1:1")
         asked = Asked(consumer._consumer)
         consumer._consumer = asked  # type: ignore[assignment]
 
-        with pytest.raises(KafkaReadError, match=r"cannot be had from 127\.0\.0\.1:1 within 1 s: "):
+        with pytest.raises(KafkaReadError, match=r"from 127\.0\.0\.1:1 within 1 s: "):
             consumer.latest([Range(f"orders{n}", 0, 0, 5) for n in range(4)], 1.0)
 
         assert asked.offsets[0] == 0.1
@@ -147,7 +148,7 @@ class TestOffsets:
     def test_a_leader_that_stands_still_is_not_waited_for_when_there_is_a_new_one(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(consumers, "_ATTEMPT", 0.5)
+        monkeypatch.setattr(consumers, "_FIRST_ATTEMPT", 0.5)
         mock = MockCluster("orders", brokers=2)
         mock.lead("orders", 1)
         consumer = consumer_of(mock.servers[1], **{"socket.timeout.ms": 3000})
@@ -185,12 +186,12 @@ class TestOffsets:
 class TestKept:
     def test_a_consumer_that_nobody_asks_for_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         cluster = Cluster("127.0.0.1:1")
-        first = lend(cluster, "first", SIZES[0], {"group.id": "tests"})
-        assert lend(cluster, "first", SIZES[0], {"group.id": "tests"}) is first
+        first = borrow_consumer(cluster, "first", SIZES[0], {"group.id": "tests"})
+        assert borrow_consumer(cluster, "first", SIZES[0], {"group.id": "tests"}) is first
 
-        monkeypatch.setattr(kept, "UNUSED", 0.0)
-        second = lend(cluster, "second", SIZES[0], {"group.id": "tests"})
-        assert lend(cluster, "second", SIZES[0], {"group.id": "tests"}) is second
+        monkeypatch.setattr(client_pool, "IDLE_SECONDS", 0.0)
+        second = borrow_consumer(cluster, "second", SIZES[0], {"group.id": "tests"})
+        assert borrow_consumer(cluster, "second", SIZES[0], {"group.id": "tests"}) is second
         with pytest.raises(RuntimeError, match="closed"):
             first.consume(1, 0)
         discard(second)

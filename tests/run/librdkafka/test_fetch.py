@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from kdsl.cluster import Cluster
-from kdsl.errors import KdslError
-from kdsl.run.cluster.errors import OffsetError, StalledError, TopicMissingError, TopicRecreatedError
-from kdsl.run.cluster.offsets import Range
+from kdsl.errors import KdslError, OffsetError, TopicMissingError, TopicRecreatedError
+from kdsl.run.admin.errors import StalledError
 from kdsl.run.librdkafka import fetch as fetching
-from kdsl.run.librdkafka.consumers import MOST_KEPT, SIZES, KeptConsumer, discard, lend, size_for
+from kdsl.run.librdkafka.consumers import POOL_SIZE, SIZES, PooledConsumer, borrow_consumer, choose_size, discard
 from kdsl.run.librdkafka.fetch import Fetcher
+from kdsl.run.offsets.stored import Range
 from kdsl.run.records.metadata import RAW
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -32,14 +32,14 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 
 
 @pytest.fixture
-def consumer(cluster: Cluster) -> Iterator[KeptConsumer]:
-    made = lend(cluster, "test_fetch", SIZES[0], {"group.id": "tests"})
+def consumer(cluster: Cluster) -> Iterator[PooledConsumer]:
+    made = borrow_consumer(cluster, "test_fetch", SIZES[0], {"group.id": "tests"})
     yield made
     discard(made)
 
 
 def test_a_client_that_makes_no_progress_is_made_anew(
-    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: KeptConsumer, monkeypatch: pytest.MonkeyPatch
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, "a", "b", "c")
@@ -49,18 +49,18 @@ def test_a_client_that_makes_no_progress_is_made_anew(
         nonlocal forgotten
         assign(ranges)
         if not forgotten:
-            consumer.rest()
+            consumer.pause()
         forgotten = True
 
     monkeypatch.setattr(consumer, "assign", forget_once)
-    monkeypatch.setattr(fetching, "SILENCE", 0.5)
+    monkeypatch.setattr(fetching, "RECONNECT_SECONDS", 0.5)
     found = fetch_raw(consumer, {"value"}, [Range(topic, 0, 0, 3)])
     assert found["value"].to_pylist() == [b"a", b"b", b"c"]
 
 
 class TestRecords:
     def test_all_fields_of_a_record_come_as_they_were_written(
-        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: KeptConsumer
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
     ) -> None:
         topic = kdsl_topic(partitions=2, config={"message.timestamp.before.max.ms": str(2**62)})
         kdsl_kafka.produce(
@@ -81,7 +81,7 @@ class TestRecords:
         ]
 
     def test_the_brokers_time_is_told_as_such(
-        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: KeptConsumer
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
     ) -> None:
         topic = kdsl_topic(config={"message.timestamp.type": "LogAppendTime"})
         kdsl_kafka.produce(topic, "a")
@@ -91,7 +91,7 @@ class TestRecords:
         assert found.to_pylist() == [{"topic": topic, "partition": 0, "offset": 0, "timestamp_type": 1}]
 
     def test_ranges_are_read_from_their_starts_to_their_ends_and_no_further(
-        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: KeptConsumer
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
     ) -> None:
         topics = [kdsl_topic("one", partitions=3), kdsl_topic("two", partitions=2)]
         places = [(topics[0], 0), (topics[0], 2), (topics[1], 1)]
@@ -121,10 +121,10 @@ class TestRecords:
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
-        consumer: KeptConsumer,
+        consumer: PooledConsumer,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(fetching, "TOGETHER", 500)
+        monkeypatch.setattr(fetching, "JOINT_FETCH_RECORDS", 500)
         monkeypatch.setattr(fetching, "BATCH_RECORDS", 700)
         topic = kdsl_topic(partitions=4)
         for partition in range(4):
@@ -141,7 +141,7 @@ class TestRecords:
             assert max(map(len, found["offset"].chunks)) <= 2_700
 
     def test_large_records_come_in_batches_bounded_by_bytes(
-        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: KeptConsumer
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
     ) -> None:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *(bytes([n]) * 900_000 for n in range(60)))
@@ -179,22 +179,24 @@ class TestConsumers:
         plan = read_plan(topic)
 
         assert texts(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
-        kept = lend(cluster, str(cluster.settings()), size_for(2), {"group.id": "tests"})
+        kept = borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"})
         assert texts(fetch(plan, cluster, [Range(topic, 1, 10, 12)])) == ["110", "111"]
         assert texts(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
-        assert lend(cluster, str(cluster.settings()), size_for(2), {"group.id": "tests"}) is kept
+        assert borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"}) is kept
 
     def test_no_more_than_a_few_are_kept(self, cluster: Cluster) -> None:
-        made = [lend(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(MOST_KEPT + 2)]
+        made = [borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(POOL_SIZE + 2)]
 
-        again = [lend(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(2, MOST_KEPT + 2)]
+        again = [
+            borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(2, POOL_SIZE + 2)
+        ]
         assert all(one is other for one, other in zip(made[2:], again, strict=True))
-        assert lend(cluster, "number 0", SIZES[0], {"group.id": "tests"}) is not made[0]
-        for n in range(MOST_KEPT + 2):
-            discard(lend(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}))
+        assert borrow_consumer(cluster, "number 0", SIZES[0], {"group.id": "tests"}) is not made[0]
+        for n in range(POOL_SIZE + 2):
+            discard(borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}))
 
     def test_a_range_of_a_size_has_a_consumer_that_fits(self) -> None:
-        assert [size_for(n).name for n in (1, 5_000, 5_001, 10**9)] == ["small", "small", "big", "big"]
+        assert [choose_size(n).name for n in (1, 5_000, 5_001, 10**9)] == ["small", "small", "big", "big"]
 
 
 class TestFailures:
@@ -208,8 +210,8 @@ class TestFailures:
         with pytest.raises(OffsetError) as raised:
             fetch(read_plan(topic), cluster, [Range(topic, 0, 2, 8)])
         assert (
-            f"Orders: records were deleted while they were to be read: topic {topic}, partition 0, offset 2 is wanted, "
-            "the earliest is 5, so that 3 offsets are lost"
+            f"Orders: records were deleted before they could be read: topic {topic}, partition 0, offset 2 is wanted, "
+            "the earliest is 5; 3 offsets are lost"
         ) in str(raised.value)
 
     def test_a_start_beyond_the_log_says_so(
@@ -218,7 +220,7 @@ class TestFailures:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abc")
 
-        with pytest.raises(OffsetError, match=f"there is no offset 10 in topic {topic}, partition 0 any more"):
+        with pytest.raises(OffsetError, match=f"topic {topic}, partition 0 no longer has the offset 10"):
             fetch(read_plan(topic), cluster, [Range(topic, 0, 10, 12)])
 
     def test_a_topic_that_is_not_there_is_named(self, cluster: Cluster) -> None:
@@ -230,7 +232,7 @@ class TestFailures:
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
         cluster: Cluster,
-        consumer: KeptConsumer,
+        consumer: PooledConsumer,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(fetching, "BATCH_RECORDS", 2)
@@ -239,12 +241,13 @@ class TestFailures:
         fetcher = Fetcher(consumer, "Orders", {"value"}, PATIENCE)
         batches = fetcher.read([Range(topic, 0, 1, 9)])
         assert next(batches).num_rows == 2
-        fetcher._patience = 1.0  # only when what there is has come
+        fetcher._timeout = 1.0  # only when what there is has come
 
         with pytest.raises(StalledError) as raised:
             next(batches)
         assert re.search(
-            rf"nothing came from {cluster.bootstrap_servers} for \d+ s at topic {topic}, partition 0, offsets 3 to 9",
+            rf"no message arrived from {cluster.bootstrap_servers} for \d+ s at topic {topic}, "
+            "partition 0, offsets 3 to 9",
             str(raised.value),
         )
 
@@ -255,12 +258,12 @@ class TestFailures:
         kdsl_kafka.produce(topic, *"abc")
         plan = read_plan(topic)
         fetch(plan, cluster, [Range(topic, 0, 0, 1)])
-        before = lend(cluster, str(cluster.settings()), size_for(1), {"group.id": "tests"})
+        before = borrow_consumer(cluster, str(cluster.settings()), choose_size(1), {"group.id": "tests"})
 
         with pytest.raises(KdslError):
             fetch(plan, cluster, [Range(topic, 0, 10, 12)])
 
-        assert lend(cluster, str(cluster.settings()), size_for(1), {"group.id": "tests"}) is not before
+        assert borrow_consumer(cluster, str(cluster.settings()), choose_size(1), {"group.id": "tests"}) is not before
         assert texts(fetch(plan, cluster, [Range(topic, 0, 0, 3)])) == ["a", "b", "c"]
 
 
@@ -276,7 +279,7 @@ class TestErrorsOfPartitions:
 
     def test_a_broker_that_met_an_error_of_its_own_is_asked_again(self, mock_cluster: MockCluster) -> None:
         mock_cluster.fail("orders", FETCH, KafkaError.UNKNOWN, times=3)
-        consumer = lend(Cluster(mock_cluster.servers[0]), "mock", SIZES[0], {"group.id": "tests"})
+        consumer = borrow_consumer(Cluster(mock_cluster.servers[0]), "mock", SIZES[0], {"group.id": "tests"})
 
         read = list(Fetcher(consumer, "Orders", {"value"}, PATIENCE).read([Range("orders", 0, 0, 3)]))
         discard(consumer)
@@ -287,7 +290,7 @@ class TestErrorsOfPartitions:
     def test_a_topic_that_has_another_id_by_now_is_not_read_on(self, mock_cluster: MockCluster) -> None:
         mock_cluster.fail("orders", FETCH, KafkaError.INCONSISTENT_TOPIC_ID)
 
-        with pytest.raises(TopicRecreatedError, match="made again while it was read at topic orders, partition 0"):
+        with pytest.raises(TopicRecreatedError, match="created again while it was read at topic orders, partition 0"):
             fetch(read_plan("orders"), Cluster(mock_cluster.servers[0]), [Range("orders", 0, 0, 3)])
 
 
@@ -310,7 +313,9 @@ class TestOutages:
 
     def test_a_broker_that_is_killed_and_comes_back_costs_time_only(self, kafka: LocalKafka) -> None:
         self.filled(kafka, "killed", 200_000)
-        consumer = lend(Cluster(kafka.bootstrap_servers), "killed", size_for(200_000), {"group.id": "tests"})
+        consumer = borrow_consumer(
+            Cluster(kafka.bootstrap_servers), "killed", choose_size(200_000), {"group.id": "tests"}
+        )
         batches = Fetcher(consumer, "Orders", {"value"}, PATIENCE).read([Range("killed", 0, 0, 200_000)])
         offsets = next(batches).column("offset").to_pylist()
 
@@ -326,12 +331,14 @@ class TestOutages:
 
     def test_a_broker_that_stays_away_is_an_error_with_broker_place_and_time(self, kafka: LocalKafka) -> None:
         self.filled(kafka, "gone", 200_000)
-        consumer = lend(Cluster(kafka.bootstrap_servers), "gone", size_for(200_000), {"group.id": "tests"})
+        consumer = borrow_consumer(
+            Cluster(kafka.bootstrap_servers), "gone", choose_size(200_000), {"group.id": "tests"}
+        )
         fetcher = Fetcher(consumer, "Orders", {"value"}, PATIENCE)
         batches = fetcher.read([Range("gone", 0, 0, 200_000)])
         next(batches)
         kafka.kill()
-        fetcher._patience = 2.0
+        fetcher._timeout = 2.0
 
         with pytest.raises(StalledError) as raised:
             for _ in batches:
@@ -340,14 +347,16 @@ class TestOutages:
         kafka.start_broker()
 
         assert re.search(
-            rf"Orders: nothing came from {kafka.bootstrap_servers} for \d+ s at topic gone, partition 0, "
-            r"offsets \d+ to 200000; the client's last word: ",
+            rf"Orders: no message arrived from {kafka.bootstrap_servers} for \d+ s at topic gone, partition 0, "
+            r"offsets \d+ to 200000; the client's last error: ",
             str(raised.value),
         )
 
     def test_a_broker_that_freezes_for_a_while_costs_time_only(self, kafka: LocalKafka) -> None:
         self.filled(kafka, "frozen", 200_000)
-        consumer = lend(Cluster(kafka.bootstrap_servers), "frozen", size_for(200_000), {"group.id": "tests"})
+        consumer = borrow_consumer(
+            Cluster(kafka.bootstrap_servers), "frozen", choose_size(200_000), {"group.id": "tests"}
+        )
         batches = Fetcher(consumer, "Orders", {"value"}, PATIENCE).read([Range("frozen", 0, 0, 200_000)])
         count = next(batches).num_rows
         kafka.pause()
@@ -361,12 +370,14 @@ class TestOutages:
 
     def test_records_deleted_while_they_are_read_are_an_error(self, kafka: LocalKafka) -> None:
         self.filled(kafka, "deleted", 200_000)
-        consumer = lend(Cluster(kafka.bootstrap_servers), "deleted", size_for(200_000), {"group.id": "tests"})
+        consumer = borrow_consumer(
+            Cluster(kafka.bootstrap_servers), "deleted", choose_size(200_000), {"group.id": "tests"}
+        )
         batches = Fetcher(consumer, "Orders", {"value"}, PATIENCE).read([Range("deleted", 0, 0, 200_000)])
         next(batches)
         kafka.delete_records("deleted", {0: 190_000})
 
-        with pytest.raises(OffsetError, match=r"the earliest is 190000, so that \d+ offsets are lost"):
+        with pytest.raises(OffsetError, match=r"the earliest is 190000; \d+ offsets are lost"):
             for _ in batches:
                 pass
         discard(consumer)

@@ -4,7 +4,7 @@ from bisect import bisect_left
 
 from hypothesis import given, strategies as st
 
-from kdsl.run.librdkafka.limits import END_OF_TIME, shares, shares_by_time
+from kdsl.run.librdkafka.limits import END_OF_TIME, divide_limit, divide_limit_by_time
 
 BACKLOG = st.dictionaries(st.tuples(st.just("a"), st.integers(0, 20)), st.integers(0, 1_000), max_size=12)
 
@@ -13,7 +13,7 @@ BACKLOG = st.dictionaries(st.tuples(st.just("a"), st.integers(0, 20)), st.intege
 def test_limits_hold_and_are_used_up(
     backlog: dict[tuple[str, int], int], most: int, each: int | None, turn: int
 ) -> None:
-    taken = shares(backlog, most=most, most_each=each, turn=turn)
+    taken = divide_limit(backlog, max_records=most, max_records_per_partition=each, turn=turn)
 
     within = {place: min(count, each or count) for place, count in backlog.items()}
     assert all(0 < count <= within[place] for place, count in taken.items())
@@ -24,7 +24,7 @@ def test_limits_hold_and_are_used_up(
 def test_no_partition_gets_more_than_another_that_still_has_records(
     backlog: dict[tuple[str, int], int], most: int, turn: int
 ) -> None:
-    taken = shares(backlog, most=most, turn=turn)
+    taken = divide_limit(backlog, max_records=most, turn=turn)
 
     waiting = [taken.get(place, 0) for place, count in backlog.items() if taken.get(place, 0) < count]
     assert (
@@ -39,7 +39,7 @@ def test_no_partition_starves_under_a_limit_below_their_number(most: int, partit
     turn = 0
     served: set[tuple[str, int]] = set()
     for _ in range(-(-partitions // most)):
-        taken = shares({("a", p): 1_000_000 for p in range(partitions)}, most=most, turn=turn)
+        taken = divide_limit({("a", p): 1_000_000 for p in range(partitions)}, max_records=most, turn=turn)
         turn += sum(taken.values())
         served |= taken.keys()
 
@@ -47,15 +47,15 @@ def test_no_partition_starves_under_a_limit_below_their_number(most: int, partit
 
 
 def test_a_small_backlog_is_taken_whole_beside_a_large_one() -> None:
-    assert shares({("a", 0): 1_000_000, ("a", 1): 10}, most=1_000) == {("a", 0): 990, ("a", 1): 10}
+    assert divide_limit({("a", 0): 1_000_000, ("a", 1): 10}, max_records=1_000) == {("a", 0): 990, ("a", 1): 10}
 
 
 def test_without_limits_everything_is_taken() -> None:
-    assert shares({("a", 0): 7, ("a", 1): 0}) == {("a", 0): 7}
+    assert divide_limit({("a", 0): 7, ("a", 1): 0}) == {("a", 0): 7}
 
 
 def test_the_limit_for_each_partition_holds_alone() -> None:
-    assert shares({("a", 0): 70, ("a", 1): 3}, most_each=10) == {("a", 0): 10, ("a", 1): 3}
+    assert divide_limit({("a", 0): 70, ("a", 1): 3}, max_records_per_partition=10) == {("a", 0): 10, ("a", 1): 3}
 
 
 TIMES = st.dictionaries(
@@ -72,11 +72,11 @@ def test_a_backlog_is_caught_up_without_running_ahead(
     total = sum(map(len, logs.values()))
 
     while (left := total - sum(read.values())) > most:
-        taken, _ = shares_by_time(
+        taken, _ = divide_limit_by_time(
             lambda millis: {p: max(0, bisect_left(stamps, millis) - read[p]) for p, stamps in logs.items()},
             ahead=ahead,
             guess=guess,
-            most=most,
+            max_records=most,
         )
         assert 0 < sum(taken.values()) <= most
         for place, count in taken.items():
@@ -90,15 +90,19 @@ def test_a_backlog_is_caught_up_without_running_ahead(
 def test_each_partition_keeps_its_own_limit_along_the_time() -> None:
     logs = {("a", 0): list(range(100)), ("a", 1): list(range(0, 1_000, 10))}
 
-    taken, time = shares_by_time(
-        lambda millis: {p: bisect_left(stamps, millis) for p, stamps in logs.items()}, ahead=0, most_each=20
+    taken, time = divide_limit_by_time(
+        lambda millis: {p: bisect_left(stamps, millis) for p, stamps in logs.items()},
+        ahead=0,
+        max_records_per_partition=20,
     )
 
     assert (taken, time) == ({("a", 0): 20, ("a", 1): 3}, 20)
 
 
 def test_records_of_one_moment_are_shared_where_the_limit_cuts_them() -> None:
-    taken, _ = shares_by_time(lambda millis: {("a", p): 100 if millis > 7 else 0 for p in range(2)}, ahead=0, most=30)
+    taken, _ = divide_limit_by_time(
+        lambda millis: {("a", p): 100 if millis > 7 else 0 for p in range(2)}, ahead=0, max_records=30
+    )
 
     assert taken == {("a", 0): 15, ("a", 1): 15}
     assert END_OF_TIME > 4_102_444_800_000  # the year 2100

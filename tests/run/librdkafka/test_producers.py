@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from kdsl.cluster import Cluster
-from kdsl.run.librdkafka import kept, producer as producing, producers
-from kdsl.run.librdkafka.consumers import SIZES, discard, lend
+from kdsl.run.librdkafka import client_pool, producer as producer_module
+from kdsl.run.librdkafka.consumers import SIZES, borrow_consumer, discard
 from kdsl.run.librdkafka.producer import Producer
 from tests.mock_cluster import MockCluster
 
@@ -18,16 +18,16 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 @pytest.fixture(autouse=True)
 def _new_producers() -> Iterator[None]:
     """No producer of another test, and none left behind."""
-    for producer in producers.take_kept():
+    for producer in producer_module.empty_pool():
         producer.close()
     yield
-    for producer in producers.take_kept():
+    for producer in producer_module.empty_pool():
         producer.close()
 
 
 def test_a_broker_that_stands_still_does_not_hold_up_a_look_at_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """librdkafka asks the same one again, after it has given up the connection too, as long as it is one request."""
-    monkeypatch.setattr(producing, "_ATTEMPT", 0.5)
+    monkeypatch.setattr(producer_module, "_FIRST_ATTEMPT", 0.5)
     mock = MockCluster(*"abcd", brokers=3)
     producer = Producer({"bootstrap.servers": ",".join(mock.servers), "socket.timeout.ms": "2000"})
     assert producer.look_up("a", 120) == 0
@@ -43,21 +43,21 @@ def test_a_broker_that_stands_still_does_not_hold_up_a_look_at_a_topic(monkeypat
 def test_a_producer_that_nobody_asks_for_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever kind of client is asked for."""
     for purpose in "ab":
-        with producers.leased(NOWHERE, purpose):
+        with producer_module.borrow_producer(NOWHERE, purpose):
             pass
-    monkeypatch.setattr(kept, "UNUSED", 0.0)
+    monkeypatch.setattr(client_pool, "IDLE_SECONDS", 0.0)
 
-    with producers.leased(NOWHERE, "a"):
-        assert producers.take_kept() == []
-    discard(lend(Cluster("127.0.0.1:1"), "test_producers", SIZES[0], {"group.id": "tests"}))
-    assert producers.take_kept() == []
+    with producer_module.borrow_producer(NOWHERE, "a"):
+        assert producer_module.empty_pool() == []
+    discard(borrow_consumer(Cluster("127.0.0.1:1"), "test_producers", SIZES[0], {"group.id": "tests"}))
+    assert producer_module.empty_pool() == []
 
 
 def test_a_producer_forgets_what_it_complained_of_in_another_task() -> None:
-    with producers.leased(NOWHERE) as first:
-        while not first.complaint:
+    with producer_module.borrow_producer(NOWHERE) as first:
+        while not first.last_error:
             first.poll(1000)
 
-    with producers.leased(NOWHERE) as again:
+    with producer_module.borrow_producer(NOWHERE) as again:
         assert again is first
-        assert again.complaint == ""
+        assert again.last_error == ""

@@ -18,13 +18,20 @@ import pytest
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, RecordError
 from kdsl.plan.model import WritePlan
-from kdsl.run.librdkafka import producers
+from kdsl.run.librdkafka import producer as producer_module
 from kdsl.run.librdkafka.producer import Producer
-from kdsl.run.librdkafka.sink import PIECE_BYTES, _settings, sizes, write_rows
+from kdsl.run.librdkafka.sink import (
+    PIECE_BYTES,
+    PIECE_ROWS,
+    _merge_small_batches,
+    _producer_settings,
+    choose_sizes,
+    write_rows,
+)
 from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types.arrow import arrow_schema
-from tests.run.queries.queries import eventually
+from tests.run.listeners.queries import eventually
 from tests.run.write_plans import write_plan
 
 NAMES = {"k": "__raw_key__", "v": "__raw_value__"}
@@ -60,7 +67,7 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 @pytest.fixture(autouse=True)
 def _new_producers() -> None:
     """No producer of another test, so that each test says what it needs."""
-    for producer in producers.take_kept():
+    for producer in producer_module.empty_pool():
         producer.close()
 
 
@@ -224,7 +231,7 @@ def test_a_record_too_large_for_the_producer_is_named_with_its_size(kdsl_topic: 
 
     assert str(caught.value) == (
         f"Orders: cannot write the record at topic {topic}: row 4 of the task: its key and value have 2,000,003 bytes, "
-        "too large for the producer, which takes 1,048,576; raise 'max.request.size' (1048576) of the producer and "
+        "too large for the producer, which accepts 1,048,576; raise 'max.request.size' (1048576) of the producer and "
         "'max.message.bytes' of the topic"
     )
 
@@ -266,7 +273,7 @@ def test_the_instant_zero_is_refused_because_librdkafka_takes_it_for_none(
 def test_a_header_name_that_would_be_cut_off_is_refused(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     plan = raw_plan(kdsl_topic(), h="headers")
 
-    with pytest.raises(RecordError, match="row 2 of the task: the name of a header has a NUL character"):
+    with pytest.raises(RecordError, match="row 2 of the task: the name of a header contains a NUL character"):
         write_rows(plan, cluster, [rows(plan, [{"h": [("a", b"")]}, {"h": [("a\0b", b"")]}])])
 
 
@@ -275,7 +282,7 @@ LINGERING = {"linger.ms": "60000"}  # what is handed over is still in the queue 
 
 def no_producer_is_left() -> None:
     """Wait until the producers of failed tasks have ended, after which nothing of theirs is sent."""
-    assert producers.take_kept() == []
+    assert producer_module.empty_pool() == []
     for thread in threading.enumerate():
         if thread.name == "kdsl-producer-close":
             thread.join(120)
@@ -315,31 +322,31 @@ def test_a_task_that_is_broken_off_sends_nothing_more(kdsl_kafka: RunningKafka, 
 def test_a_producer_is_kept_for_the_next_task_of_the_same_settings(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     plan = raw_plan(kdsl_topic())
     write_rows(plan, cluster, [rows(plan, numbered(1))])
-    (first,) = producers.take_kept()
-    producers.give_back(_settings(plan, cluster)[1], plan.delivery, first)
+    (first,) = producer_module.empty_pool()
+    producer_module.return_producer(_producer_settings(plan, cluster)[1], plan.delivery, first)
 
     write_rows(plan, cluster, [rows(plan, numbered(1))])
     other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": "7"})
     write_rows(plan, other, [rows(plan, numbered(1))])
 
-    kept = producers.take_kept()
+    kept = producer_module.empty_pool()
     assert len(kept) == 2
     assert first in kept
 
 
 def test_only_a_few_producers_are_kept(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     plan = raw_plan(kdsl_topic())
-    for linger in range(producers.KEPT + 3):
+    for linger in range(producer_module.POOL_SIZE + 3):
         other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": str(linger)})
         write_rows(plan, other, [rows(plan, numbered(1))])
 
-    assert len(producers.take_kept()) == producers.KEPT
+    assert len(producer_module.empty_pool()) == producer_module.POOL_SIZE
 
 
 def test_the_queue_holds_what_comes_while_records_are_waited_for_and_large_messages() -> None:
     def size(name: str, **properties: str) -> str | int:
         settings = Cluster("x:1", properties={k.replace("_", "."): v for k, v in properties.items()}).producer()
-        return sizes(settings)[f"queue.buffering.max.{name}"]
+        return choose_sizes(settings)[f"queue.buffering.max.{name}"]
 
     assert [size("messages", linger_ms=linger) for linger in ("0", "5", "100")] == [20_000, 20_000, 100_000]
     assert size("kbytes") == 32 * 1024
@@ -396,6 +403,18 @@ def test_a_row_is_counted_through_small_batches(kdsl_topic: MakeTopic, cluster: 
         write_rows(plan, cluster, [good, good, good, bad, good])
 
 
+def test_small_batches_are_put_together_and_large_ones_are_not_copied() -> None:
+    small = pa.record_batch({"v": [b"x", b"y"]})
+    large = pa.record_batch({"v": [b"x" * PIECE_BYTES]})
+    many = pa.record_batch({"v": [b"x"] * PIECE_ROWS})
+    joined = list(_merge_small_batches([small, small, large, small, many, small]))
+
+    assert [batch.num_rows for batch in joined] == [4, 1, 2 + PIECE_ROWS, 2]
+    assert joined[1] is large
+    assert joined[3] is small
+    assert pa.Table.from_batches(joined) == pa.Table.from_batches([small, small, large, small, many, small])
+
+
 def test_large_batches_are_cut_into_pieces(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic)
@@ -410,12 +429,12 @@ def test_large_batches_are_cut_into_pieces(kdsl_kafka: RunningKafka, kdsl_topic:
 def test_brokers_that_do_not_answer_are_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def complaining(settings: Mapping[str, str], purpose: str) -> Iterator[Producer]:
-        with producers.leased(settings, purpose) as producer:
-            while not producer.complaint:  # the client tells by itself that nobody is there
+        with producer_module.borrow_producer(settings, purpose) as producer:
+            while not producer.last_error:  # the client tells by itself that nobody is there
                 producer.poll(1000)
             yield producer
 
-    monkeypatch.setattr("kdsl.run.librdkafka.sink.leased", complaining)
+    monkeypatch.setattr("kdsl.run.librdkafka.sink.borrow_producer", complaining)
     plan = raw_plan("orders")
     nowhere = Cluster("127.0.0.1:1", properties={"max.block.ms": "1500"})
 
@@ -458,7 +477,7 @@ def test_records_that_time_out_fail_the_task(kdsl_topic: MakeTopic) -> None:
     assert told.startswith(
         "Orders: cannot write the record at topic orders, partition 0: row 1 of the task: it was not "
     )
-    assert "acknowledged within 'delivery.timeout.ms' (2000 ms), and the last that was heard is: " in told
+    assert "acknowledged within 'delivery.timeout.ms' (2000 ms); the last error was: " in told
     assert caught.value.more == 2
 
 
@@ -505,7 +524,7 @@ def test_a_write_that_promises_nothing_goes_on_and_counts(
 
     assert (written.records, written.lost) == (2, 1)
     assert [m.key() for m in kdsl_kafka.read(topic)] == [b"0", b"1"]
-    assert "Orders: 1 of 3 records may be lost, for it promises nothing" in caplog.text
+    assert "Orders: 1 of 3 records may be lost, because the write has no delivery guarantee" in caplog.text
 
 
 def test_no_rows_write_nothing(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import attrs
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kdsl.cluster import Cluster
+from kdsl.errors import OffsetError, TopicMissingError, TopicRecreatedError
 from kdsl.plan.model import ReadPlan, Watermark
 from kdsl.resolve.model import Start, Topics
-from kdsl.run.cluster.errors import OffsetError, TopicMissingError, TopicRecreatedError
-from kdsl.run.cluster.offsets import Range
+from kdsl.run.admin.cluster_admin import Topic
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.librdkafka.options import write_options
+from kdsl.run.librdkafka.source import PARALLELISM, StreamReader, Task
 from kdsl.run.librdkafka.stream import Limits
+from kdsl.run.offsets.stored import Range
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.read_plans import Query, read_plan, texts
@@ -103,8 +110,8 @@ class TestStart:
         query = begin(topic, start=Start("specific-offsets", offsets=((topic, 0, 2),)))
 
         assert texts(query.batch()) == ["c", "d", "e"]
-        assert f"the start gives no offset for {topic}[1], which starts at its earliest record" in caplog.text
-        with pytest.raises(OffsetError, match=r"has the offsets 0 to 3, and 4 is wanted"):
+        assert f"the start has no offset for {topic}[1], which starts at its earliest record" in caplog.text
+        with pytest.raises(OffsetError, match=r"has the offsets 0 to 3, but 4 is requested"):
             begin(topic, start=Start("specific-offsets", offsets=((topic, 0, 4),))).batch()
 
     def test_group_offsets_are_the_committed_ones(
@@ -147,7 +154,7 @@ class TestStart:
         with pytest.raises(OffsetError) as raised:
             begin(topic, start="group-offsets", group_id="nobody").batch()
         assert (
-            f"the consumer group 'nobody' has no committed offset for {topic}[0], at which the read is to start"
+            f"the consumer group 'nobody' has no committed offset for {topic}[0], where the read should start"
             in str(raised.value)
         )
 
@@ -177,9 +184,7 @@ class TestStart:
         query.restart(read_plan(topic, start="latest"))
 
         assert texts(query.batch()) == ["b"]
-        told = (
-            "the checkpoint's offsets hold; the start that is declared now (latest, at first earliest) changes nothing"
-        )
+        told = "the declared start (latest, at the first start earliest) has no effect"
         assert query.batch() is None
         assert query.batch() is None
         assert caplog.text.count(told) == 1
@@ -219,7 +224,7 @@ class TestReplay:
         kdsl_kafka.delete_records(topic, {0: 3})
 
         query.restart()
-        with pytest.raises(OffsetError, match=r"offset 1 is wanted, the earliest is 3 .* 2 offsets are lost"):
+        with pytest.raises(OffsetError, match=r"offset 1 is requested, but the earliest is 3 .* 2 offsets are lost"):
             query.replay()
         query.restart(read_plan(topic, start=Start("earliest", reset="earliest")))
 
@@ -274,7 +279,7 @@ class TestDiscovery:
 
         assert texts(query.batch()) == ["b"]
         kdsl_kafka.delete_topic(second)
-        with pytest.raises(TopicMissingError, match=f"the topic '{second}' .* is gone"):
+        with pytest.raises(TopicMissingError, match=f"the topic '{second}' .* no longer exists"):
             query.batch()
 
     def test_a_pattern_that_matches_nothing_yet_waits(
@@ -337,14 +342,14 @@ class TestTopicIds:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abc")
         query = begin(topic)
-        query.stream.hold_ends()
-        assert texts(query.batch(Limits(most=1))) == ["a"]
+        query.stream.freeze_ends()
+        assert texts(query.batch(Limits(max_records=1))) == ["a"]
         kdsl_kafka.delete_topic(topic)
         kdsl_kafka.create_topic(topic)
         kdsl_kafka.produce(topic, *"vwxyz")
 
         with pytest.raises(TopicRecreatedError):
-            query.batch(Limits(most=1))
+            query.batch(Limits(max_records=1))
 
     def test_a_planned_batch_of_such_a_topic_is_refused_too(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -371,8 +376,34 @@ class TestTopicIds:
         query.batch()
         kdsl_kafka.delete_topic(topic)
 
-        with pytest.raises(TopicMissingError, match=f"the topic '{topic}' .* is gone"):
+        with pytest.raises(TopicMissingError, match=f"the topic '{topic}' .* no longer exists"):
             query.batch()
+
+    def test_a_topic_that_a_broker_does_not_know_yet_is_asked_for_again(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """When brokers learn of a topic cannot be chosen, so the first answer is made to be "unknown"."""
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, "a")
+        query = begin(topic)
+        assert texts(query.batch()) == ["a"]
+        query.restart()
+        kdsl_kafka.produce(topic, "b")
+        ask, answers = LibrdkafkaAdmin._describe_topics, list[object]()
+
+        def unknown_at_first(brokers: LibrdkafkaAdmin, names: list[str]) -> dict[str, Topic | KafkaError]:
+            late: dict[str, Topic | KafkaError] = {topic: KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)}
+            answers.append(answer := ask(brokers, names) if answers else late)
+            return answer
+
+        monkeypatch.setattr(LibrdkafkaAdmin, "_describe_topics", unknown_at_first)
+
+        assert texts(query.batch()) == ["b"]
+        assert len(answers) > 1
 
 
 class TestRetention:
@@ -395,8 +426,9 @@ class TestRetention:
 
         with pytest.raises(OffsetError) as raised:
             query.batch()
-        assert f"{topic}[0]: offset 5 is wanted, the earliest is 8 (the end 15), so that 3 offsets are lost" in str(
-            raised.value
+        assert (
+            f"{topic}[0]: offset 5 is requested, but the earliest is 8 (the end is 15), and 3 offsets are lost"
+            in str(raised.value)
         )
 
     def test_the_policy_passes_over_it_once_and_counts_it_for_good(
@@ -443,7 +475,7 @@ class TestLimits:
         kdsl_kafka.produce(topic, *(r for p in (1, 2, 3) for r in in_partition(p, f"b{p}")))
         query = begin(topic)
 
-        seen = [texts(query.batch(Limits(most=2))) for _ in range(3)]
+        seen = [texts(query.batch(Limits(max_records=2))) for _ in range(3)]
 
         assert [len(rows) for rows in seen] == [2, 2, 2]
         assert {"b1", "b2", "b3"} <= {row for rows in seen for row in rows}
@@ -455,7 +487,11 @@ class TestLimits:
         kdsl_kafka.produce(topic, *in_partition(0, *"abcde"), *in_partition(1, "f"))
         query = begin(topic)
 
-        assert [texts(query.batch(Limits(most_each=2))) for _ in range(3)] == [["a", "b", "f"], ["c", "d"], ["e"]]
+        assert [texts(query.batch(Limits(max_records_per_partition=2))) for _ in range(3)] == [
+            ["a", "b", "f"],
+            ["c", "d"],
+            ["e"],
+        ]
         assert query.batch() is None
 
     def test_available_now_ends_where_the_topic_ended_when_it_began(
@@ -464,19 +500,19 @@ class TestLimits:
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *in_partition(0, *"abc"), *in_partition(1, "d"))
         query = begin(topic)
-        query.stream.hold_ends()
+        query.stream.freeze_ends()
         kdsl_kafka.produce(topic, *in_partition(0, "late"))
         kdsl_kafka.add_partitions(topic, 3)
         kdsl_kafka.produce(topic, *in_partition(2, "later"))
 
         batches = []
-        while (rows := query.batch(Limits(most=2))) is not None:
+        while (rows := query.batch(Limits(max_records=2))) is not None:
             batches.append(texts(rows))
 
         assert sorted(row for rows in batches for row in rows) == ["a", "b", "c", "d"]
         assert [len(rows) for rows in batches] == [2, 2]
         query.restart()
-        query.stream.hold_ends()
+        query.stream.freeze_ends()
         assert texts(query.batch()) == ["late", "later"]
         assert query.batch() is None
 
@@ -494,7 +530,7 @@ class TestLimits:
         def ahead(query: Query) -> list[float]:
             """By how much the watermark runs ahead of what is still unread, batch by batch."""
             found, latest = [], 0.0
-            while (rows := query.batch(Limits(most=200))) is not None:
+            while (rows := query.batch(Limits(max_records=200))) is not None:
                 latest = max(latest, *(r["ts"].timestamp() for r in rows))
                 unread = [
                     (rs[query.offsets.positions[topic, p]].timestamp or 0) / 1000
@@ -521,7 +557,7 @@ class TestLimits:
         query.batch()
         kdsl_kafka.produce(topic, *(Record(f"{n}", None, [], 1, at + 3_600_000 * n) for n in range(6)))
 
-        found = [texts(query.batch(Limits(most=3))) for _ in range(2)]
+        found = [texts(query.batch(Limits(max_records=3))) for _ in range(2)]
 
         assert found == [["0", "1", "2"], ["3", "4", "5"]]
         assert query.batch() is None
@@ -543,9 +579,9 @@ class TestLimits:
         query = begin(topic)
         query.batch()
         kdsl_kafka.produce(topic, "a")
-        assert query.batch(Limits(least=2)) is None
+        assert query.batch(Limits(min_records=2)) is None
         kdsl_kafka.produce(topic, "b")
-        assert texts(query.batch(Limits(least=2))) == ["a", "b"]
+        assert texts(query.batch(Limits(min_records=2))) == ["a", "b"]
 
     def test_the_latest_offsets_are_told_whatever_the_limit(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -553,7 +589,7 @@ class TestLimits:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abcde")
         query = begin(topic)
-        query.batch(Limits(most=2))
+        query.batch(Limits(max_records=2))
 
         assert query.stream.latest is not None
         assert query.stream.latest.positions == {(topic, 0): 5}
@@ -589,7 +625,7 @@ class TestTransactions:
         query = begin(topic, committed=True)
 
         batches = []
-        while (rows := query.batch(Limits(most=3))) is not None:
+        while (rows := query.batch(Limits(max_records=3))) is not None:
             batches.append(texts(rows))
 
         assert batches == [["a", "b"], [], [], ["c"]]
@@ -626,12 +662,12 @@ class TestTransactions:
         kdsl_kafka.produce(topic, "c", "d")  # 3 4
         query = begin(topic, committed=True)
         query.batch()
-        assert "holds back" not in caplog.text
+        assert "has held back" not in caplog.text
 
-        monkeypatch.setattr("kdsl.run.librdkafka.stream.HELD_BACK", 0.0)
+        monkeypatch.setattr("kdsl.run.librdkafka.stream.LOG_HELD_AFTER", 0.0)
         assert [query.batch(), query.batch()] == [None, None]
 
-        told = f"open since offset 2 of topic {topic}, partition 0 holds back the 3 offsets up to the log's end 5"
+        told = f"began at offset 2 of topic {topic}, partition 0 has held back the 3 offsets up to the log's end 5"
         assert told in caplog.text
 
     def test_everything_comes_uncommitted_which_is_the_default(
@@ -674,5 +710,42 @@ def test_a_partition_that_the_table_names_no_more_is_not_read_on(
     query.restart(attrs.evolve(query.plan, topics=Topics((topic,), partitions=((topic, 0),))))
 
     assert texts(query.batch()) == ["c"]
-    assert f"the table does not name {topic}[1] any more, which is not read on" in caplog.text
+    assert f"the table no longer names {topic}[1]; reading stops there" in caplog.text
     assert query.batch() is None
+
+
+def test_a_planned_batch_keeps_its_tasks_though_cores_the_table_and_the_head_of_the_topic_change(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+) -> None:
+    """The place of a task in the list is an exactly-once writer, who may have committed its part of the batch."""
+    topic = kdsl_topic(partitions=4)
+    kdsl_kafka.produce(topic, *(Record(f"{n}", partition=n % 4) for n in range(8_000)))
+    plan = read_plan(topic)
+    reader = reader_of(plan, cluster, cores=8)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    planned = ranges_of(reader, start, end)
+    kdsl_kafka.delete_records(topic, {0: 2_000, 2: 500})
+
+    later = attrs.evolve(plan, start=Start("earliest", reset="earliest"), parallelism=2)
+    again = ranges_of(reader_of(later, cluster, cores=1), json.loads(json.dumps(start)), json.loads(json.dumps(end)))
+
+    assert planned == [(Range(topic, partition, 0, 2_000),) for partition in range(4)]
+    assert again == [
+        (),
+        (Range(topic, 1, 0, 2_000),),
+        (Range(topic, 2, 500, 2_000),),
+        (Range(topic, 3, 0, 2_000),),
+    ]
+
+
+def test_a_task_of_which_nothing_is_left_reads_nothing(cluster: Cluster) -> None:
+    assert list(reader_of(read_plan("orders"), cluster, cores=1).read(Task([], {}))) == []
+
+
+def reader_of(plan: ReadPlan, cluster: Cluster, *, cores: int) -> StreamReader:
+    return StreamReader(tuple({**write_options(plan, cluster), PARALLELISM: str(cores)}.items()))
+
+
+def ranges_of(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[Range, ...]]:
+    return [task.ranges for task in reader.partitions(start, end) if isinstance(task, Task)]

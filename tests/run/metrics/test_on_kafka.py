@@ -278,7 +278,7 @@ class TestSource:
         assert sorted((next(iter(s.current_offsets))[0], s.num_records_in) for s in found.sources) == sorted(
             [(one, 3), (two, 5)]
         )
-        with pytest.raises(ValueError, match="unpack"):
+        with pytest.raises(ValueError, match="has 2 sources"):
             _ = found.source
 
     def test_the_same_table_read_twice_in_a_query_counts_twice(

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
+from kdsl.run.listeners.events import Query
 from kdsl.run.metrics import accumulated
-from kdsl.run.metrics.accumulated import reports_of
+from kdsl.run.metrics.accumulated import reports_of_batch
 from kdsl.run.metrics.observer import METRICS
-from kdsl.run.metrics.progress import completed
+from kdsl.run.metrics.progress import add_reports
 from kdsl.run.metrics.source_reports import Reporter
-from kdsl.run.queries.events import Query
 
 
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What the driver keeps, empty."""
-    made = accumulated._Kept()
-    monkeypatch.setattr(accumulated, "_KEEPING", made)
+    made = accumulated._ReportStore()
+    monkeypatch.setattr(accumulated, "_STORE", made)
     return made
 
 
@@ -36,7 +36,7 @@ def test_the_reports_of_a_batch_stand_beside_what_spark_observed(kept: Any) -> N
     kept.extend([("q", 1, "kdsl.x.1", report(3)), ("q", 1, "kdsl.x.1", report(2, "b"))])
     kept.extend([("q", 2, "kdsl.x.1", report(9)), ("other", 1, "kdsl.x.1", report(9))])
 
-    found = completed(document(1, observedMetrics={"mine": {"n": 1}}))["observedMetrics"]
+    found = add_reports(document(1, observedMetrics={"mine": {"n": 1}}))["observedMetrics"]
 
     assert found["mine"] == {"n": 1}
     numbers = found["kdsl.x.1"]["metrics"]
@@ -48,13 +48,13 @@ def test_a_progress_of_waiting_has_the_number_of_the_next_batch_and_none_of_its_
     kept.extend([("q", 1, "kdsl.x.1", report(3))])
     waiting = document(1, durationMs={"latestOffset": 1})
 
-    assert completed(waiting) is waiting
+    assert add_reports(waiting) is waiting
 
 
 def test_a_batch_without_reports_is_as_it_was(kept: Any) -> None:
     told = document(1)
 
-    assert completed(told) is told
+    assert add_reports(told) is told
 
 
 def test_of_many_reports_those_of_the_last_batches_are_kept_and_of_a_batch_all(kept: Any) -> None:
@@ -62,21 +62,21 @@ def test_of_many_reports_those_of_the_last_batches_are_kept_and_of_a_batch_all(k
     for n in range(300):
         kept.extend([("q", n, "kdsl.x.1", text)] * 100)
 
-    assert reports_of("q", 0) == reports_of("q", 99) == {}
-    assert [len(reports_of("q", n)["kdsl.x.1"]) for n in (100, 299)] == [100, 100]
+    assert reports_of_batch("q", 0) == reports_of_batch("q", 99) == {}
+    assert [len(reports_of_batch("q", n)["kdsl.x.1"]) for n in (100, 299)] == [100, 100]
 
     kept.extend([("q", 300, "kdsl.x.1", text)] * 50_000)
-    assert len(reports_of("q", 300)["kdsl.x.1"]) == 50_000
-    assert reports_of("q", 299) == {}
+    assert len(reports_of_batch("q", 300)["kdsl.x.1"]) == 50_000
+    assert reports_of_batch("q", 299) == {}
 
 
 def test_a_batch_that_a_query_has_run_in_part_before_it_was_started_again_counts_once(kept: Any) -> None:
     kept.extend([("q", 1, "kdsl.x.1", report(3)), ("other", 1, "kdsl.x.1", report(9))])
-    METRICS.started(Query("q", "run 2"))
+    METRICS.on_start(Query("q", "run 2"))
     kept.extend([("q", 1, "kdsl.x.2", report(5))])
 
-    assert list(reports_of("q", 1)) == ["kdsl.x.2"]
-    assert list(reports_of("other", 1)) == ["kdsl.x.1"]
+    assert list(reports_of_batch("q", 1)) == ["kdsl.x.2"]
+    assert list(reports_of_batch("other", 1)) == ["kdsl.x.1"]
 
 
 class Unwilling:
@@ -91,7 +91,7 @@ def test_numbers_that_sparks_object_does_not_take_are_told_nevertheless(
 ) -> None:
     kept.extend([("q", 1, "kdsl.x.1", report(3))])
 
-    found = completed(document(1), Unwilling())["observedMetrics"]
+    found = add_reports(document(1), Unwilling())["observedMetrics"]
 
     assert found["kdsl.x.1"]["metrics"]["numRecordsIn"] == 3
     assert "kdsl.x.1" in caplog.text
@@ -99,4 +99,4 @@ def test_numbers_that_sparks_object_does_not_take_are_told_nevertheless(
 
 
 def test_outside_a_batch_of_a_stream_nothing_is_told() -> None:
-    accumulated.tell(-99, "kdsl.x.1", report(1))
+    accumulated.send_report(-99, "kdsl.x.1", report(1))

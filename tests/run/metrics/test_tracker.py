@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,11 +10,11 @@ import attrs
 import orjson
 import pytest
 
-from kdsl.run.metrics.model import SourceMetrics
-from kdsl.run.metrics.on_rows import OnRows
-from kdsl.run.metrics.sink_reports import Spool, tell
+from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
+from kdsl.run.metrics.on_rows import RowReporter
+from kdsl.run.metrics.sink_reports import Spool, append_report
 from kdsl.run.metrics.source_reports import Reporter, new_name, read_of, read_reports
-from kdsl.run.metrics.tracker import Named, Tracker
+from kdsl.run.metrics.tracker import NamedRead, Tracker
 from kdsl.types import model as t
 
 READ = "Orders-abc"
@@ -102,31 +103,31 @@ class TestReports:
             nullable=False,
         )
         reporter = Reporter("task")
-        rows = OnRows(reporter, row)
-        assert list(rows.rest()) == []
+        rows = RowReporter(reporter, row)
+        assert list(rows.finish()) == []
 
         reporter.read(3, 30, None, 0.0, filtered=3)
-        (batch,) = rows.rest()
+        (batch,) = rows.finish()
         batch.validate(full=True)
 
         assert batch.num_rows == 1
         said = batch.column(batch.num_columns - 1)[0].as_py()
         assert read_reports([said]).filtered == 3
-        assert list(rows.rest()) == []
+        assert list(rows.finish()) == []
 
 
 class TestTracker:
     def test_a_report_counts_once_however_often_it_comes(self, tracker: Tracker) -> None:
         one, two = document(0, 5, 9, report("a", "1", 5)), document(1, 9, 9, report("b", "2", 4))
         for told in (one, two, one, two):
-            tracker.progressed(told)
+            tracker.add_progress(told)
 
         assert (shown(tracker).num_records_in, shown(tracker).num_bytes_in) == (9, 90)
 
     def test_rates_are_over_the_time_since_the_batch_before_began(self, tracker: Tracker) -> None:
-        tracker.progressed(document(0, 5, 5, report("a", "1", 5)))
+        tracker.add_progress(document(0, 5, 5, report("a", "1", 5)))
         first = shown(tracker).num_records_in_per_second
-        tracker.progressed(document(1, 25, 25, report("b", "2", 20)))
+        tracker.add_progress(document(1, 25, 25, report("b", "2", 20)))
 
         assert (first, shown(tracker).num_records_in_per_second) == (5.0, 2.0)
         assert shown(tracker).num_bytes_in_per_second == 20.0
@@ -135,20 +136,20 @@ class TestTracker:
 
     def test_lag_in_records_bytes_and_seconds(self, tracker: Tracker, clock: Clock) -> None:
         event = int(START * 1000) - 60_000
-        tracker.progressed(document(0, 5, 9, report("a", "1", 5, event=event, fetch_lag=1, emit_lag=2)))
+        tracker.add_progress(document(0, 5, 9, report("a", "1", 5, event=event, fetch_lag=1, emit_lag=2)))
         clock.now = START + 10
 
         found = shown(tracker)
         assert (found.pending_records, found.pending_bytes, found.pending_seconds) == (4, 40, 70.0)
         assert found.source_idle_time == 9_000.0
-        tracker.progressed(document(1, 9, 9, report("b", "2", 4)))
+        tracker.add_progress(document(1, 9, 9, report("b", "2", 4)))
         assert (shown(tracker).pending_records, shown(tracker).pending_seconds) == (0, 0.0)
 
     def test_without_reports_rows_stand_for_records_and_bytes_are_not_known(self, tracker: Tracker) -> None:
         told = document(0, 5, 6)
         told["sources"][0]["endOffset"] = {"orders": {"0": 5}}  # Spark's own source
         told["sources"][0]["latestOffset"] = {"orders": {"0": 6}}
-        tracker.progressed(told, {0: Named(READ, "Orders")})
+        tracker.add_progress(told, {0: NamedRead(READ, "Orders")})
 
         found = shown(tracker)
         assert (found.num_records_in, found.num_bytes_in, found.pending_records) == (7, None, 1)
@@ -159,19 +160,19 @@ class TestTracker:
         told = [document(0, 5, 6), document(1, 6, 6)]
         for one, at in zip(told, (5, 6), strict=True):
             one["sources"][0] |= {"endOffset": {"orders": {"0": at}}, "latestOffset": {"orders": {"0": 6}}}
-            tracker.progressed(one)  # from recentProgress, which comes before the listener's names
+            tracker.add_progress(one)  # from recentProgress, which comes before the listener's names
         assert tracker.snapshot().sources == ()
 
         for one in (*told, *told):
-            tracker.progressed(one, {0: Named(READ, "Orders")})
+            tracker.add_progress(one, {0: NamedRead(READ, "Orders")})
 
         found = shown(tracker)
         assert (found.num_records_in, found.current_offsets, found.pending_records) == (14, {("orders", 0): 6}, 0)
 
     def test_a_report_that_comes_late_counts_and_changes_no_gauge(self, tracker: Tracker) -> None:
-        tracker.progressed(document(1, 9, 9, report("b", "2", 4), sink={"numOutputRows": 4}))
+        tracker.add_progress(document(1, 9, 9, report("b", "2", 4), sink={"numOutputRows": 4}))
         before = shown(tracker)
-        tracker.progressed(document(0, 5, 9, report("a", "1", 5), sink={"numOutputRows": 5}))
+        tracker.add_progress(document(0, 5, 9, report("a", "1", 5), sink={"numOutputRows": 5}))
 
         assert shown(tracker) == attrs.evolve(before, num_records_in=9, num_bytes_in=90)
         assert tracker.snapshot().batch == 1
@@ -179,23 +180,23 @@ class TestTracker:
     def test_reports_are_remembered_for_as_long_as_they_may_come_again(self, tracker: Tracker) -> None:
         many = [{**document(0, 5, 5, report("a", str(n), 1)), "batchId": n} for n in range(1_500)]
         for told in (*many, *many):
-            tracker.progressed(told)
+            tracker.add_progress(told)
 
         assert shown(tracker).num_records_in == 1_500
 
     def test_a_source_that_is_not_kafka_is_none(self, tracker: Tracker) -> None:
         told = document(0, 5, 6)
         told["sources"][0] = {"endOffset": {"logOffset": 0}, "numInputRows": 3}
-        tracker.progressed(told)
+        tracker.add_progress(told)
 
         assert tracker.snapshot().sources == ()
 
     def test_a_new_run_begins_anew_and_reports_of_the_old_one_come_too_late(self, tracker: Tracker) -> None:
-        tracker.progressed(document(0, 5, 5, report("a", "1", 5)))
+        tracker.add_progress(document(0, 5, 5, report("a", "1", 5)))
         tracker.begin("run-2")
         assert tracker.snapshot().sources == ()
-        tracker.progressed(document(1, 6, 6, report("b", "2", 1), run="run-1"))
-        tracker.progressed(document(2, 8, 8, report("c", "3", 2), run="run-2"))
+        tracker.add_progress(document(1, 6, 6, report("b", "2", 1), run="run-1"))
+        tracker.add_progress(document(2, 8, 8, report("c", "3", 2), run="run-2"))
 
         assert (tracker.snapshot().run, shown(tracker).num_records_in) == ("run-2", 2)
 
@@ -203,17 +204,17 @@ class TestTracker:
         told = document(0, 5, 5, report("a", "1", 5))
         told["sources"][0]["endOffset"] = offsets(5, lost={"orders": {"0": 3}})
         told["sources"][0]["latestOffset"] = offsets(5, high={"orders": {"0": 9}})
-        tracker.progressed(told)
+        tracker.add_progress(told)
 
         assert (shown(tracker).records_lost, shown(tracker).uncommitted_records) == (3, 4)
 
     def test_a_group_that_somebody_else_has_taken_is_told_as_long_as_it_is_so(self, tracker: Tracker) -> None:
         told = document(0, 5, 5, report("a", "1", 5))
         told["sources"][0]["latestOffset"] |= {"lost_lease": "g is held by x"}
-        tracker.progressed(told)
+        tracker.add_progress(told)
         assert (shown(tracker).leases_lost, shown(tracker).lost_lease) == (1, "g is held by x")
 
-        tracker.progressed(document(1, 6, 6, report("b", "1", 1)))
+        tracker.add_progress(document(1, 6, 6, report("b", "1", 1)))
         assert (shown(tracker).leases_lost, shown(tracker).lost_lease) == (0, None)
 
     def test_what_became_of_commits_is_asked_for(self, clock: Clock) -> None:
@@ -224,7 +225,7 @@ class TestTracker:
             committed: Mapping[tuple[str, int], int] = attrs.field(factory=lambda: {("orders", 0): 4})
 
         tracker = Tracker("q", lambda read: Counts(), clock)
-        tracker.progressed(document(0, 5, 5, report("a", "1", 5)))
+        tracker.add_progress(document(0, 5, 5, report("a", "1", 5)))
 
         found = shown(tracker)
         assert (found.commits_succeeded, found.commits_failed) == (2, 1)
@@ -243,31 +244,38 @@ class TestState:
         return shown(tracker).num_keys_in_state, shown(tracker).state_bytes
 
     def test_buckets_add_up_and_each_has_its_last_size(self, tracker: Tracker) -> None:
-        tracker.progressed(document(0, 5, 9, report("a", "1", 1)))
+        tracker.add_progress(document(0, 5, 9, report("a", "1", 1)))
         assert self.sizes(tracker) == (None, None), "no state is told of"
-        tracker.progressed(self.told(1, "0 10 100", "7 2 30"))
+        tracker.add_progress(self.told(1, "0 10 100", "7 2 30"))
         assert self.sizes(tracker) == (12, 130)
-        tracker.progressed(self.told(2, "7 0 0", "9 1 5"))
+        tracker.add_progress(self.told(2, "7 0 0", "9 1 5"))
         assert self.sizes(tracker) == (11, 105)
 
     def test_a_report_that_comes_again_or_late_changes_no_bucket_that_has_a_later_one(self, tracker: Tracker) -> None:
         one, two, three = self.told(1, "0 1 10", "1 1 10"), self.told(2, "0 2 20", "2 5 50"), self.told(3, "1 3 30")
         for told in (one, three, two, one):
-            tracker.progressed(told)
+            tracker.add_progress(told)
 
         assert self.sizes(tracker) == (10, 100)
 
     def test_two_reads_of_one_table_in_a_query_have_two_states(self, tracker: Tracker) -> None:
         told = self.told(1, "0 1 10")
         told["observedMetrics"] |= self.told(1, "0 2 20", name=new_name(READ))["observedMetrics"]
-        tracker.progressed(told)
+        tracker.add_progress(told)
 
         assert self.sizes(tracker) == (3, 30)
 
+    def test_values_that_no_row_before_has_are_counted_as_values_that_were_left_out(self, tracker: Tracker) -> None:
+        tracker.add_progress(self.told(1, "0 1 10 2", "7 2 30 0", "9 1 1 1"))
+        tracker.add_progress(self.told(2, "0 1 10 4"))
+
+        assert shown(tracker).num_records_dropped["unavailable"] == 7
+        assert self.sizes(tracker) == (4, 41)
+
     def test_a_new_run_does_not_know_the_buckets_that_it_has_not_touched(self, tracker: Tracker) -> None:
-        tracker.progressed(self.told(1, "0 1 10"))
+        tracker.add_progress(self.told(1, "0 1 10"))
         tracker.begin("run-2")
-        tracker.progressed(self.told(2, "1 2 20", run="run-2"))
+        tracker.add_progress(self.told(2, "1 2 20", run="run-2"))
 
         assert self.sizes(tracker) == (2, 20)
 
@@ -285,11 +293,11 @@ class TestWritten:
     def test_lines_add_up_and_a_line_that_is_being_written_waits(self, tracker: Tracker) -> None:
         spool = Spool()
         tracker.writes("Out", spool, "run-1")
-        tell(str(spool.path), [Task(3, 30), Task(2, 20, lost=1, send_time=4.0)])
+        append_report(str(spool.path), [Task(3, 30), Task(2, 20, lost=1, send_time=4.0)])
         with spool.path.open("ab") as file:
             file.write(b'{"records": 1')
 
-        tracker.progressed(document(0, 5, 5, sink={"numOutputRows": 99}))
+        tracker.add_progress(document(0, 5, 5, sink={"numOutputRows": 99}))
 
         sink = tracker.snapshot().sink
         assert (sink.num_records_out, sink.num_bytes_out, sink.records_lost, sink.current_send_time) == (5, 50, 1, 4.0)
@@ -297,9 +305,9 @@ class TestWritten:
         spool.path.unlink()
 
     def test_another_machine_leaves_sparks_count_of_rows(self, tracker: Tracker) -> None:
-        tell("/no/such/folder/1.jsonl", [Task(1, 1)])
+        append_report("/no/such/folder/1.jsonl", [Task(1, 1)])
         tracker.writes("Out", None, "run-1")
-        tracker.progressed(document(0, 5, 5, sink={"numOutputRows": 4}))
+        tracker.add_progress(document(0, 5, 5, sink={"numOutputRows": 4}))
 
         assert (tracker.snapshot().sink.num_records_out, tracker.snapshot().sink.num_bytes_out) == (4, None)
 
@@ -308,3 +316,35 @@ class TestWritten:
 
         assert spool.path.stat().st_mode & 0o077 == 0
         assert spool.path.parent.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "side", "message"),
+    [
+        (
+            QueryMetrics("id", "run", name="orders"),
+            "source",
+            "the query 'orders' has finished no batch yet, so its sources are not known; .sources is ()",
+        ),
+        (
+            QueryMetrics("id", "run", batch=0),
+            "source",
+            "the query 'id' has no source that is a table of kdsl; .sources is ()",
+        ),
+        (QueryMetrics("id", "run"), "sink", "the query 'id' has no sink that is a table of kdsl; .sinks is ()"),
+        (
+            QueryMetrics("id", "run", sources=(SourceMetrics("A"), SourceMetrics("B"))),
+            "source",
+            "the query 'id' has 2 sources, of 'A' and 'B'; use .sources",
+        ),
+    ],
+)
+def test_the_one_source_that_is_not_there_is_told(query: QueryMetrics, side: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        getattr(query, side)
+
+
+def test_the_one_source_and_the_one_sink() -> None:
+    query = QueryMetrics("id", "run", sources=(SourceMetrics("A"),), sinks=(SinkMetrics("B"),))
+
+    assert (query.source.table, query.sink.table) == ("A", "B")

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl.partitioner import PartitionerInput
+from kdsl.callbacks import PartitionerInput
 
 NO_FUNCTION = 3
 

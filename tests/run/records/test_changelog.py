@@ -15,6 +15,7 @@ from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.resolve import resolve
 from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.drops import Reason
 from kdsl.run.records.encode import RecordEncoder
 from kdsl.types.arrow import arrow_schema
 from tests.run.records.test_decode import raw
@@ -93,7 +94,7 @@ class TestReading:
         ]
         assert [row["offset"] for row in rows] == ["101", "101", "102", "102", "103"]
         assert {row["origin"] for row in rows} == {"shop"}
-        assert decoder.without_row == 1
+        assert decoder.dropped[Reason.TOMBSTONE] == decoder.dropped.total() == 1
         assert next(iter(rows[0])) == ROW_KIND
 
     def test_metadata_of_the_format_is_cast_like_kafkas(self) -> None:
@@ -140,7 +141,7 @@ class TestReading:
         lenient = RecordDecoder(reading(**{"value.canal-json.ignore-parse-errors": "true"}))
 
         assert [r["id"] for r in lenient.decode(raw(records)).to_pylist()] == [1, 2, 3, 4]
-        assert lenient.dropped == 1
+        assert lenient.dropped == {"not-null": 1}
 
     def test_a_bad_message_is_told_with_its_place_and_its_reason(self) -> None:
         with pytest.raises(RecordError) as caught:
@@ -180,7 +181,10 @@ class TestWriting:
 
     @pytest.mark.parametrize(
         ("kind", "told"),
-        [("x", "the row kind 'x' is none of '+I', '-U', '+U' and '-D'"), (None, "_row_kind is NULL, but declared NOT")],
+        [
+            ("x", "the row kind 'x' is not one of '+I', '-U', '+U' and '-D'"),
+            (None, "_row_kind is NULL, but declared NOT"),
+        ],
     )
     def test_a_wrong_row_kind_is_told(self, kind: str | None, told: str) -> None:
         with pytest.raises(RecordError, match="row 2 of the task") as caught:

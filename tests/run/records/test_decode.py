@@ -17,6 +17,7 @@ from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
 from kdsl.resolve.header_filter import parse_header_filter
 from kdsl.run.records.decode import DecodeError, RecordDecoder, check_batches
+from kdsl.run.records.drops import Reason
 from kdsl.run.records.metadata import RAW
 from kdsl.types.arrow import arrow_schema
 from tests.run.read_plans import part, read_plan
@@ -43,6 +44,96 @@ def metadata(key: str, kind: str, *records: Mapping[str, Any], zone: str = "UTC"
     """A metadata column of some records."""
     plan = read_plan(metadata={"shown": key}, types={"shown": kind})
     return [values["shown"] for values in decoded(plan, *records, zone=zone)]
+
+
+class TestOptionsThatRead:
+    """An error of a message that other options of its format read names them, in Python and as Flink's options."""
+
+    @pytest.mark.parametrize(
+        ("name", "options", "message", "python", "sql"),
+        [
+            (
+                "json",
+                {},
+                b'{"at": "2024-05-01T12:30:00", "a": 1}',
+                "Json(timestamp_format='ISO-8601')",
+                "'json.timestamp-format.standard' = 'ISO-8601'",
+            ),
+            (
+                "json",
+                {"timestamp_format": "ISO-8601", "ignore_null_fields": True},
+                b'{"at": "2024-05-01 12:30:00", "a": 1}',
+                "Json(timestamp_format='SQL')",
+                "'json.timestamp-format.standard' = 'SQL'",
+            ),
+            (
+                "maxwell-json",
+                {},
+                b'{"data": {"at": "2024-05-01T12:30:00", "a": 1}, "type": "insert"}',
+                "MaxwellJson(timestamp_format='ISO-8601')",
+                "'maxwell-json.timestamp-format.standard' = 'ISO-8601'",
+            ),
+            (
+                "debezium-json",
+                {},
+                b'{"payload": {"before": null, "after": {"a": 1}, "op": "c"}}',
+                "DebeziumJson(schema_include=True)",
+                "'debezium-json.schema-include' = 'true'",
+            ),
+            (
+                "debezium-json",
+                {"schema_include": True},
+                b'{"before": null, "after": {"a": 1}, "op": "c"}',
+                "DebeziumJson(schema_include=False)",
+                "'debezium-json.schema-include' = 'false'",
+            ),
+            (
+                "debezium-json",
+                {},
+                b'{"before": null, "after": {"at": 1714566600000, "a": 1}, "op": "c"}',
+                "DebeziumJson(decimal_handling_mode='precise', time_precision_mode='adaptive')",
+                "'debezium-json.decimal.handling.mode' = 'precise', 'debezium-json.time.precision.mode' = 'adaptive'",
+            ),
+            ("csv", {}, b"2024-05-01 12:30:00;1", "Csv(field_delimiter=';')", "'csv.field-delimiter' = ';'"),
+            ("csv", {}, b"NULL,1", "Csv(null_literal='NULL')", "'csv.null-literal' = 'NULL'"),
+            (
+                "csv",
+                {"field_delimiter": ";"},
+                b"# at; a\n2024-05-01 12:30:00;1",
+                "Csv(allow_comments=True)",
+                "'csv.allow-comments' = 'true'",
+            ),
+            ("csv", {}, b"'2024-05-01 12:30:00',1", 'Csv(quote_character="\'")', "'csv.quote-character' = ''''"),
+        ],
+    )
+    def test_they_are_named(self, name: str, options: dict[str, Any], message: bytes, python: str, sql: str) -> None:
+        value = part(name, {"at": "TIMESTAMP(3)", "a": "INT"}, **options)
+        with pytest.raises(RecordError) as told:
+            RecordDecoder(read_plan(value=value)).decode(raw([{"value": message}]))
+
+        assert told.value.fix == f"write {python} to read it, in SQL and YAML {sql}"
+        assert str(told.value).endswith(f"; {told.value.fix}")
+
+    def test_what_a_number_counts_is_not_guessed_where_anybody_may_have_written_it(self) -> None:
+        plan = read_plan(value=part("json", {"at": "TIMESTAMP(3)"}))
+        with pytest.raises(RecordError) as told:
+            RecordDecoder(plan).decode(raw([{"value": b'{"at": 1714566600000}'}]))
+
+        assert told.value.fix == ""
+
+    def test_of_a_key_they_begin_with_key(self) -> None:
+        plan = read_plan(key=part("json", {"at": "TIMESTAMP_LTZ(3)"}))
+        with pytest.raises(RecordError) as told:
+            decoded(plan, {"key": b'{"at": "2024-05-01T12:30:00Z"}'})
+
+        assert told.value.fix.endswith(" 'key.json.timestamp-format.standard' = 'ISO-8601'")
+
+    @pytest.mark.parametrize("message", [b'{"at": "2024-05-01T12:30:00", "a": "x"}', b"{oops", b"\xff"])
+    def test_nothing_is_named_where_no_other_options_read_the_message(self, message: bytes) -> None:
+        with pytest.raises(RecordError) as told:
+            decoded(read_plan(value=part("json", {"at": "TIMESTAMP(3)", "a": "INT"})), {"value": message})
+
+        assert told.value.fix == ""
 
 
 class TestHeaderFilter:
@@ -128,14 +219,14 @@ class TestParts:
         )
 
         assert rows.to_pylist() == [{"at": 100, "k": 1, "n": 1}, {"at": 102, "k": 3, "n": 3}]
-        assert decoder.without_row == 1
+        assert decoder.dropped == {"tombstone": 1}
 
     def test_a_batch_of_tombstones_alone_is_empty(self) -> None:
         plan = read_plan(key=part("json", {"k": "BIGINT"}), value=part("json", NUMBER))
         decoder = RecordDecoder(plan)
 
         assert decoder.decode(raw([{"key": b'{"k": 1}'}, {"key": None}])).num_rows == 0
-        assert decoder.without_row == 2
+        assert decoder.dropped == {"tombstone": 2}
 
     def test_several_rows_of_a_value_repeat_key_and_metadata(self) -> None:
         plan = read_plan(
@@ -254,7 +345,7 @@ class TestBadRecords:
         )
 
         assert rows.to_pylist() == [{"at": 100, "n": 1}]
-        assert decoder.dropped + decoder.without_row == 3
+        assert decoder.dropped == {"not-null": 2, "parse-error": 1}
 
     def test_a_batch_of_another_schema_is_a_fault_that_is_told(self) -> None:
         good = pa.schema([pa.field("n", pa.int64())])
@@ -417,3 +508,17 @@ def test_a_choice_of_columns_changes_no_rows(name: str, messages: list[bytes | N
         rows = decoded(build.read_plan(resolve(table, "read"), columns), *records)
 
         assert [row["offset"] for row in rows] == offsets, columns
+
+
+def test_infinite_values_that_are_null_are_counted() -> None:
+    decoder = RecordDecoder(read_plan(value=part("json", {"at": "TIMESTAMP(6)"}, time_precision_mode="adaptive")))
+    rows = decoder.decode(raw([{"value": b'{"at": 9223372036825200000}'}, {"value": b'{"at": 1}'}]))
+
+    assert rows.column("at").null_count == 1
+    assert decoder.dropped == {Reason.INFINITE: 1}
+
+
+def test_an_infinite_value_of_a_column_that_is_not_null_is_an_error() -> None:
+    value = part("json", {"at": "TIMESTAMP(6) NOT NULL"}, time_precision_mode="adaptive")
+    with pytest.raises(RecordError, match="field 'at': 9223372036825200000 is not a TIMESTAMP"):
+        RecordDecoder(read_plan(value=value)).decode(raw([{"value": b'{"at": 9223372036825200000}'}]))

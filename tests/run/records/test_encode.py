@@ -6,16 +6,23 @@ import json
 from datetime import UTC, date, datetime
 from typing import Any
 
+import attrs
 import pyarrow as pa
 import pytest
 
 from kdsl.errors import RecordError
+from kdsl.formats import Format
 from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
+from kdsl.resolve.model import Part
 from kdsl.run.records.encode import RecordEncoder
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
-from tests.run.write_plans import part, write_plan
+from kdsl_formats.avro import Avro
+from kdsl_formats.json import Json
+from kdsl_formats.protobuf import Protobuf
+from tests.arrow_rows import in_spark_layout
+from tests.run.write_plans import part, row, write_plan
 
 HEADERS = {"headers": "headers"}
 
@@ -52,6 +59,45 @@ def reason(plan: WritePlan, *rows: dict[str, Any]) -> str:
         encoded(plan, *rows)
     assert caught.value.action == "write"
     return str(caught.value)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 20, 60])
+@pytest.mark.parametrize(
+    "value",
+    [
+        Avro(legacy_timestamps=False),
+        Avro(encoding="json", legacy_timestamps=False),
+        Json(),
+        Protobuf(
+            message_class_name="M",
+            proto_text="""
+                syntax = "proto3";
+                import "google/protobuf/timestamp.proto";
+                message In { int64 x = 1; }
+                message M { google.protobuf.Timestamp at = 1; In inner = 2; map<string, In> more = 3; }
+            """,
+        ),
+    ],
+    ids=lambda v: f"{v.identifier}-{getattr(v, 'encoding', '')}" if isinstance(v, Format) else "",
+)
+def test_null_rows_whose_members_are_not_null_are_written(value: Format, rows: int) -> None:
+    kind = "ROW<x BIGINT NOT NULL>"
+    types = {"at": "TIMESTAMP_LTZ(3)", "inner": kind, "more": f"MAP<STRING NOT NULL, {kind}>"}
+    if isinstance(value, Protobuf):  # whose maps have no values that are NULL
+        types["more"] = f"MAP<STRING NOT NULL, {kind} NOT NULL>"
+    plan = write_plan(types)
+    plan = attrs.evolve(plan, value=Part(value, row(types), tuple(types)))
+    second = {"x": 2} if isinstance(value, Protobuf) else None
+    given: list[dict[str, Any]] = [{"at": 0, "inner": {"x": 1}, "more": [("a", {"x": 1}), ("b", second)]}, {"at": 0}]
+    given = [given[i % 2] for i in range(rows)]
+    kinds = arrow_schema(plan.columns)
+    columns = [in_spark_layout(pa.array([one.get(f.name) for one in given], f.type)) for f in kinds]
+    records = RecordEncoder(plan).encode(pa.RecordBatch.from_arrays(columns, schema=kinds))
+    written = value.decoder(row(types)).decode(records.column("value")).rows
+    mores = written.field(2).to_pylist()
+
+    assert written.field(1).to_pylist() == [one.get("inner") for one in given]
+    assert mores[::2] == [given[0]["more"]] * len(mores[::2])
 
 
 def test_key_and_value_are_written_under_their_wire_names() -> None:
@@ -194,7 +240,7 @@ def test_texts_that_are_no_timestamps_name_row_and_column() -> None:
 
     told = reason(plan, {"id": 1, "ts": "2020-03-08 13:12:11"}, {"id": 2, "ts": "soon"}, {"id": 3})
 
-    assert "row 2 of the task: the text 'soon' in the column 'ts' is no timestamp" in told
+    assert "row 2 of the task: the string 'soon' in the column 'ts' is not a timestamp" in told
 
 
 def test_a_single_topic_is_not_looked_for_in_the_rows() -> None:
@@ -212,7 +258,7 @@ def test_a_topic_that_is_not_in_the_list_is_refused() -> None:
 
     assert reason(plan, {"id": 1, "to": "orders-a"}, {"id": 2, "to": "order-b"}) == (
         "Orders: cannot write the record at topic order-b: row 2 of the task: the topic 'order-b' in the column 'to' "
-        "is none of 'orders-a' and 'orders-b' (did you mean 'orders-b'?)"
+        "is not one of 'orders-a' and 'orders-b' (did you mean 'orders-b'?)"
     )
 
 
@@ -226,10 +272,10 @@ def test_a_topic_must_match_the_whole_pattern() -> None:
 
 def test_a_missing_topic_is_refused() -> None:
     plan = write_plan({"id": "INT"}, metadata={"to": "topic"}, topics=("a", "b"))
-    assert "the column 'to' is NULL, and only it says to which topic the row goes" in reason(plan, {"id": 1})
+    assert "the column 'to' is NULL, but it must name the topic of the row" in reason(plan, {"id": 1})
 
     without = write_plan({"id": "INT"}, topics=("a", "b"))
-    assert "no column says to which topic it goes, and the table has 'a' and 'b'" in reason(without, {"id": 1})
+    assert "no column names its topic, and the table has 'a' and 'b'" in reason(without, {"id": 1})
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ from hypothesis import given, strategies as st
 
 from kdsl.plan.model import HeaderCondition
 from kdsl.resolve.header_filter import parse_header_filter
-from kdsl.run.records.header_filter import matching
+from kdsl.run.records.header_filter import match_headers
 from kdsl.run.records.metadata import HEADERS
 
 Record = Sequence[tuple[str, bytes | None]]
 
 
 def kept(text: str, *records: Record) -> list[bool]:
-    return list(matching(array(records), parse_header_filter(text)).tolist())
+    return list(match_headers(array(records), parse_header_filter(text)).tolist())
 
 
 def array(records: Sequence[Record]) -> pa.Array:
@@ -69,8 +69,8 @@ def test_names_are_case_sensitive() -> None:
 def test_a_part_of_a_batch_is_judged_by_its_own_headers() -> None:
     whole = array([[("a", b"1")], [], [("a", b"2"), ("a", b"1")], [("b", b"1")]])
 
-    assert matching(whole.slice(1, 3), parse_header_filter("a:1")).tolist() == [False, True, False]
-    assert matching(whole.slice(0, 0), parse_header_filter("a:1")).tolist() == []
+    assert match_headers(whole.slice(1, 3), parse_header_filter("a:1")).tolist() == [False, True, False]
+    assert match_headers(whole.slice(0, 0), parse_header_filter("a:1")).tolist() == []
 
 
 NAMES = st.sampled_from(["a", "b"])
@@ -90,4 +90,4 @@ def test_it_says_what_each_record_says_by_itself(records: list[Record], conditio
             result = (result and holds) if c.joined == "&" else (result or holds)
         return result
 
-    assert np.array_equal(matching(array(records), conditions), [expected(r) for r in records])
+    assert np.array_equal(match_headers(array(records), conditions), [expected(r) for r in records])

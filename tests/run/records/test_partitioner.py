@@ -15,12 +15,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from kdsl import Col, Json, KafkaTable
+from kdsl.callbacks import FunctionError, PartitionerInput, import_function, import_name
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, RecordError, ResolveError
-from kdsl.functions import FunctionError, load, name_of
-from kdsl.partitioner import PartitionerInput
 from kdsl.plan.model import MetadataColumn, WritePlan
-from kdsl.run.frames.parallelism import in_tasks
+from kdsl.run.dataframes.parallelism import repartition_for_tasks
 from kdsl.run.librdkafka.sink import write_rows
 from kdsl.run.records.encode import RecordEncoder
 from kdsl.run.records.partitioner import UNCHOSEN, PartitionChooser
@@ -176,20 +175,23 @@ class TestOwn:
     @pytest.mark.parametrize(
         ("function", "reason"),
         [
-            ("too_short", "gave 2 values for 3 rows; give 3 whole numbers as a numpy or Arrow array"),
-            ("a_table", "gave an array of the shape (3, 1) for 3 rows; give 3 whole numbers as a numpy or Arrow array"),
-            ("floats", "gave values of the type float64; give 3 whole numbers as a numpy or Arrow array"),
-            ("a_list", "gave a list; give 3 whole numbers as a numpy or Arrow array"),
-            ("some_nulls", "gave NULL for 3 rows; give 3 whole numbers as a numpy or Arrow array"),
+            ("too_short", "returned 2 values for 3 rows; return 3 integers as a NumPy or Arrow array"),
+            (
+                "a_table",
+                "returned an array of the shape (3, 1) for 3 rows; return 3 integers as a NumPy or Arrow array",
+            ),
+            ("floats", "returned values of the type float64; return 3 integers as a NumPy or Arrow array"),
+            ("a_list", "returned a list; return 3 integers as a NumPy or Arrow array"),
+            ("some_nulls", "returned NULL for 3 rows; return 3 integers as a NumPy or Arrow array"),
             (
                 "out_of_range",
-                "gave the partition 4 for row 12 of the task, and the topic has the partitions 0 to 3 "
-                "(1 more rows of this batch alike)",
+                "returned the partition 4 for row 12 of the task, but the topic has the partitions 0 to 3 "
+                "(1 more rows of this batch have the same problem)",
             ),
             (
                 "negative",
-                "gave the partition -1 for row 11 of the task, and the topic has the partitions 0 to 3 "
-                "(2 more rows of this batch alike)",
+                "returned the partition -1 for row 11 of the task, but the topic has the partitions 0 to 3 "
+                "(2 more rows of this batch have the same problem)",
             ),
             ("failing", "raised ValueError: no partition for orders"),
         ],
@@ -270,7 +272,7 @@ class TestNamedPartitions:
             write_rows(self.plan(topic), cluster, [self.rows([0, number, number])])
 
         assert told.value.reason == (
-            f"row 2 of the task: it names the partition {number}, and the topic has the partitions 0 to 3"
+            f"row 2 of the task: it names the partition {number}, but the topic has the partitions 0 to 3"
         )
         assert (told.value.topic, told.value.more) == (topic, 1)
 
@@ -327,10 +329,10 @@ class TestArgument:
 
         assert [text.partition(" at 0x")[0] for text in told] == [
             "TestArgument.test_functions_without_a_name_are_refused.inside is defined inside a function, "
-            "where no import finds it",
+            "so no other process can import it",
             "a lambda has no name by which another process can import it",
             "functools.partial(<function TestArgument.test_functions_without_a_name_are_refused.<locals>.inside",
-            f"{MODULE}:floats is another object than the given one (a decorator?)",
+            f"{MODULE}:floats is a different object than the given one (was it decorated?)",
         ]
         assert None not in told.values()
 
@@ -339,13 +341,13 @@ class TestArgument:
         monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
 
         with pytest.raises(FunctionError, match="by_customer is defined in the main program"):
-            name_of(partitioners.by_customer)
+            import_name(partitioners.by_customer)
 
     def test_what_is_there_and_what_is_not(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "kdsl_test_broken.py").write_text("1 / 0\n")
         monkeypatch.syspath_prepend(os.fspath(tmp_path))
 
-        assert load(f"{MODULE}:by_customer") is partitioners.by_customer
+        assert import_function(f"{MODULE}:by_customer") is partitioners.by_customer
         for name, reason in {
             f"{MODULE}:by_custome": r"has no 'by_custome' \(did you mean 'by_customer'\?\)",
             f"{MODULE}:NO_FUNCTION": "is a int and cannot be called",
@@ -353,7 +355,7 @@ class TestArgument:
             "kdsl_test_broken:f": "ZeroDivisionError",
         }.items():
             with pytest.raises(FunctionError, match=reason):
-                load(name)
+                import_function(name)
 
 
 class TestParallelism:
@@ -364,9 +366,12 @@ class TestParallelism:
     def test_there_are_exactly_as_many_tasks(self, spark: SparkSession, given: int, wanted: int) -> None:
         df = spark.range(0, 10, numPartitions=given).selectExpr("int(id) AS customer", "int(id) AS n")
 
-        assert self.tasks(in_tasks(df, write_plan(VALUE, parallelism=wanted))) == wanted
-        assert self.tasks(in_tasks(df, write_plan({"n": "INT"}, key={"customer": "INT"}, parallelism=wanted))) == wanted
-        assert self.tasks(in_tasks(df, write_plan(VALUE))) == given
+        assert self.tasks(repartition_for_tasks(df, write_plan(VALUE, parallelism=wanted))) == wanted
+        assert (
+            self.tasks(repartition_for_tasks(df, write_plan({"n": "INT"}, key={"customer": "INT"}, parallelism=wanted)))
+            == wanted
+        )
+        assert self.tasks(repartition_for_tasks(df, write_plan(VALUE))) == given
 
     def test_records_of_a_key_keep_their_order(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -391,7 +396,7 @@ class TestParallelism:
         raw = write_plan({"n": "INT"}, metadata={"k": "__raw_key__"}, parallelism=3)
 
         def places(plan: WritePlan, key: str) -> int:
-            found = in_tasks(df, plan).select(F.to_json(F.struct(key)), F.spark_partition_id()).distinct()
+            found = repartition_for_tasks(df, plan).select(F.to_json(F.struct(key)), F.spark_partition_id()).distinct()
             return found.count()
 
         assert (places(mapped, "m"), places(raw, "k")) == (2, 1)

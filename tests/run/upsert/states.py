@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 
-from kdsl.run.upsert.packets import DELETE, TIME, packed_schema
+from kdsl.run.upsert.chunks import DELETE, TIME, chunk_row_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,8 +41,8 @@ class Store:
         self.value = None
 
 
-def packet(rows: pa.RecordBatch, deletes: Sequence[int] = ()) -> pd.DataFrame:
-    """Rows as Spark hands their packet over.
+def chunk(rows: pa.RecordBatch, deletes: Sequence[int] = ()) -> pd.DataFrame:
+    """Rows as Spark hands their chunk over.
 
     Args:
         rows: The rows.
@@ -50,7 +50,7 @@ def packet(rows: pa.RecordBatch, deletes: Sequence[int] = ()) -> pd.DataFrame:
     """
     marks = pa.array([n in deletes for n in range(rows.num_rows)])
     times = pa.array([0] * rows.num_rows, pa.int64())
-    schema = packed_schema(rows.schema)
+    schema = chunk_row_schema(rows.schema)
     assert schema.names[-2:] == [DELETE, TIME]
     packed = pa.RecordBatch.from_arrays([*rows.columns, marks, times], schema=schema)
     data = packed.serialize().to_pybytes()

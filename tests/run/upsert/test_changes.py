@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl.formats import ROW_KINDS
-from kdsl.run.upsert.changes import Upserts, changes, last_of_each
+from kdsl.run.upsert.changes import KeyedRows, compute_changes, take_last_changes
 
 SCHEMA = pa.schema(
     [
@@ -34,9 +34,9 @@ VALUES = st.fixed_dictionaries(
 ROWS = st.lists(st.tuples(VALUES, st.booleans()), max_size=30)
 
 
-def upserts(rows: list[tuple[dict[str, Any], bool]], parts: list[int] | None = None) -> Upserts:
+def upserts(rows: list[tuple[dict[str, Any], bool]], parts: list[int] | None = None) -> KeyedRows:
     made = [row if not delete else dict.fromkeys(row) | {"k": row["k"]} for row, delete in rows]
-    return Upserts(
+    return KeyedRows(
         pa.RecordBatch.from_pylist(made, SCHEMA),
         np.array([delete for _, delete in rows], dtype=bool),
         np.arange(len(rows), dtype=np.int64),
@@ -71,7 +71,7 @@ def test_changes_are_those_of_one_row_after_the_other_also_over_batches(batches:
         wanted = expected(truth, rows)
         if not rows:
             continue
-        found = changes(state, upserts(rows), ["k"])
+        found = compute_changes(state, upserts(rows), ["k"])
         state = found.state
 
         assert [ROW_KINDS[k] for k in found.kinds] == [kind for kind, _ in wanted]
@@ -82,7 +82,7 @@ def test_changes_are_those_of_one_row_after_the_other_also_over_batches(batches:
 @settings(deadline=None)
 @given(ROWS)
 def test_the_last_of_each_key_is_the_last(rows: list[Any]) -> None:
-    found, deletes = last_of_each(upserts(rows), ["k"])
+    found, deletes, _ = take_last_changes(upserts(rows), ["k"])
 
     last = {row["k"]: (row, delete) for row, delete in rows}
     assert {row["k"]: bool(d) for row, d in zip(found.to_pylist(), deletes, strict=True)} == {
@@ -99,9 +99,9 @@ def one(k: int, name: str) -> tuple[dict[str, Any], bool]:
 
 def test_rows_of_one_key_from_two_partitions_go_by_time_and_each_partition_keeps_its_order() -> None:
     rows = upserts([one(1, "a"), one(1, "late clock"), one(1, "b"), one(1, "between")], parts=[0, 0, 1, 1])
-    rows = Upserts(rows.rows, rows.deletes, np.array([10, 5, 8, 9]), rows.parts)
+    rows = KeyedRows(rows.rows, rows.deletes, np.array([10, 5, 8, 9]), rows.partitions)
 
-    found = changes(None, rows, ["k"])
+    found = compute_changes(None, rows, ["k"])
 
     shown = [(ROW_KINDS[k], name) for k, name in zip(found.kinds, found.rows.column("name").to_pylist(), strict=True)]
     assert [name for kind, name in shown if kind != "-U"] == ["b", "between", "a", "late clock"]
@@ -109,28 +109,28 @@ def test_rows_of_one_key_from_two_partitions_go_by_time_and_each_partition_keeps
 
 def test_rows_of_other_keys_keep_the_order_in_which_they_came() -> None:
     rows = upserts([one(1, "a"), one(2, "b"), one(3, "c")], parts=[0, 1, 1])
-    rows = Upserts(rows.rows, rows.deletes, np.array([10, 1, 2]), rows.parts)
+    rows = KeyedRows(rows.rows, rows.deletes, np.array([10, 1, 2]), rows.partitions)
 
-    assert changes(None, rows, ["k"]).rows.column("k").to_pylist() == [1, 2, 3]
+    assert compute_changes(None, rows, ["k"]).rows.column("k").to_pylist() == [1, 2, 3]
 
 
 def test_changes_come_in_parts_of_bounded_size_in_their_order() -> None:
     rows = upserts([one(n % 3, "x" * (1000 if n % 5 == 0 else 10)) for n in range(50)])
-    found = changes(None, rows, ["k"])
+    found = compute_changes(None, rows, ["k"])
 
-    parts = list(found.parts(4000))
+    parts = list(found.batches(4000))
 
     assert len(parts) > 3
     assert max(sum(map(len, part.column("name").to_pylist())) for part, _ in parts) < 5000
     assert pa.Table.from_batches([part for part, _ in parts]).to_pylist() == found.rows.to_pylist()
     assert np.concatenate([kinds for _, kinds in parts]).tolist() == found.kinds.tolist()
-    assert [part.num_rows for part, _ in changes(None, upserts([]), ["k"]).parts(1)] == [0]
+    assert [part.num_rows for part, _ in compute_changes(None, upserts([]), ["k"]).batches(1)] == [0]
 
 
 def test_a_number_that_is_none_equals_nothing_so_that_its_row_changes_each_time() -> None:
     row = {"k": 1, "name": None, "score": math.nan, "tags": None, "place": None}
 
-    found = changes(None, upserts([(row, False), (row, False)]), ["k"])
+    found = compute_changes(None, upserts([(row, False), (row, False)]), ["k"])
 
     assert [ROW_KINDS[k] for k in found.kinds] == ["+I", "-U", "+U"]
 
@@ -144,7 +144,7 @@ def test_keys_may_be_several_columns_and_of_any_type(keys: list[str]) -> None:
     ]
     rows = upserts([(row, False) for row in values] + [(values[0] | {"k": 0}, False)])
 
-    found = changes(None, rows, keys)
+    found = compute_changes(None, rows, keys)
 
     distinct = {repr([row[key] for key in keys]) for row in values}
     assert found.state.num_rows == len(distinct)
@@ -157,7 +157,7 @@ def test_keys_that_are_no_numbers_are_one_key_and_both_zeros_are_one() -> None:
     rows = pa.RecordBatch.from_arrays([pa.array([*nans, 0.0, -0.0]), pa.array(range(5))], schema=schema)
     some = np.zeros(5, dtype=np.int64)
 
-    found = changes(None, Upserts(rows, np.zeros(5, dtype=bool), some, some), ["k"])
+    found = compute_changes(None, KeyedRows(rows, np.zeros(5, dtype=bool), some, some), ["k"])
 
     assert found.rows.column("n").to_pylist() == [0, 0, 1, 1, 2, 3, 3, 4]
     assert found.state.column("n").to_pylist() == [2, 4]

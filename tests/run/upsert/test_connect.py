@@ -12,7 +12,7 @@ from tests.connect import ConnectServer
 SCRIPT = """
 from kdsl import Cluster, Col, Json, PrimaryKey, UpsertTable, metrics
 from kdsl.formats import ROW_KIND
-from kdsl.run.frames.changelog_text import changelog_lines
+from kdsl.run.dataframes.changelog_text import changelog_lines
 
 servers, source, target, checkpoint = sys.argv[1:]
 spark.conf.set("spark.sql.shuffle.partitions", "2")

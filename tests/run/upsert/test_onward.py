@@ -295,10 +295,10 @@ class TestOtherColumns:
         assert run(before, {"name": "a", "visits": 1}) == ["+I[1, a, 1]"]
         row = {"name": "a", "visits": 1, "region": "x"}
         assert run(more, row) == ["-U[1, a, 1, null]", "+U[1, a, 1, x]"]
-        with pytest.raises(Exception, match="keeps the column 'visits' as int64, and the table declares it as string"):
+        with pytest.raises(Exception, match="stores the column 'visits' as int64, but the table declares it as string"):
             run(another, {"name": "a", "visits": 2})
         assert run(fewer) == ["-U[1, 1]", "+U[1, 2]"]
-        with pytest.raises(Exception, match="'region' is declared NOT NULL, and rows in the checkpoint have no value"):
+        with pytest.raises(Exception, match="'region' is declared NOT NULL, but rows in the checkpoint have no value"):
             run(required, row)
         assert run(before) == ["-U[1, null, 2]", "+U[1, a, 1]"]
 

@@ -14,7 +14,7 @@ from kdsl.plan.build import write_plan
 from kdsl.plan.model import WritePlan
 from kdsl.resolve import resolve
 from kdsl.run.records.encode import RecordEncoder
-from kdsl.run.upsert.write import upserted
+from kdsl.run.upsert.write import convert_to_upserts
 
 SCHEMA = pa.schema([("_row_kind", pa.string()), ("k", pa.int64()), ("v", pa.string())])
 Change = tuple[str, int, str | None]
@@ -41,7 +41,8 @@ def batch(*changes: Change) -> pa.RecordBatch:
 
 def written(table: type[UpsertTable], *batches: pa.RecordBatch) -> list[list[Change]]:
     return [
-        [(row["_row_kind"], row["k"], row["v"]) for row in made.to_pylist()] for made in upserted(batches, plan(table))
+        [(row["_row_kind"], row["k"], row["v"]) for row in made.to_pylist()]
+        for made in convert_to_upserts(batches, plan(table))
     ]
 
 
@@ -68,7 +69,7 @@ def test_gathered_rows_leave_when_there_are_enough_keys_and_at_the_end() -> None
     first = batch(("+I", 1001, "a"), ("-U", 1002, "b"), ("+U", 1002, "c"), ("+I", 1004, "d"))
     second = batch(("+U", 1001, "e"), ("-D", 1005, "f"))
 
-    assert next(upserted([first], plan(Gathering))).num_rows == 3, "at the end, whatever the interval"
+    assert next(convert_to_upserts([first], plan(Gathering))).num_rows == 3, "at the end, whatever the interval"
     assert written(Gathering, first, second, batch(("+I", 1, "x"))) == [
         [("+U", 1002, "c"), ("+U", 1004, "d"), ("+U", 1001, "e"), ("-D", 1005, "f")],
         [("+U", 1, "x")],
@@ -77,9 +78,9 @@ def test_gathered_rows_leave_when_there_are_enough_keys_and_at_the_end() -> None
 
 @pytest.mark.parametrize("table", [Plain, Gathering])
 def test_a_row_kind_that_is_none_is_told_by_its_row(table: type[UpsertTable]) -> None:
-    rows = next(upserted([batch(("+I", 1, "a"), ("I", 2, "b"))], plan(table)))
+    rows = next(convert_to_upserts([batch(("+I", 1, "a"), ("I", 2, "b"))], plan(table)))
 
-    with pytest.raises(RecordError, match=r"row 2 of the task: the row kind 'I' is none of"):
+    with pytest.raises(RecordError, match=r"row 2 of the task: the row kind 'I' is not one of"):
         RecordEncoder(plan(table)).encode(rows)
 
 
@@ -118,7 +119,7 @@ def test_the_records_say_of_each_key_what_the_changes_said(
     batches = [batch(*changes[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
     encoder = RecordEncoder(plan(table))
     topic: dict[bytes, bytes | None] = {}
-    for rows in upserted(batches, plan(table)):
+    for rows in convert_to_upserts(batches, plan(table)):
         records = encoder.encode(rows)
         topic.update(zip(records.column("key").to_pylist(), records.column("value").to_pylist(), strict=True))
 

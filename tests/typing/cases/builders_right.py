@@ -8,7 +8,7 @@ from typing import Any, assert_type
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kdsl import (
@@ -17,19 +17,23 @@ from kdsl import (
     DeliveryGuarantee,
     FormatSchema,
     Json,
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
     KafkaRecordDeserializationSchema,
     KafkaRecordSerializationSchema,
     KafkaSink,
     KafkaSource,
     KafkaTable,
+    KafkaTopicPartition,
     OffsetResetStrategy,
     OffsetsInitializer,
     OffsetsRetriever,
     PartitionerInput,
     SimpleStringSchema,
 )
-from kdsl.builders.fluent import KafkaSinkBuilder, KafkaSourceBuilder
-from kdsl.offsets import TopicPartition
+from kdsl.callbacks import TopicPartition
+from kdsl.datastream.sink import KafkaSinkBuilder
+from kdsl.datastream.source import KafkaSourceBuilder
 
 
 def last_two(partitions: tuple[TopicPartition, ...], retriever: OffsetsRetriever) -> Mapping[TopicPartition, int]:
@@ -44,6 +48,10 @@ def words(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
+def topic_of(element: Row) -> str:
+    return f"orders-{element.region}"
+
+
 class Spread(KafkaTable, topic="t", value=Json(), partitioner=by_first, sink_parallelism=4):
     user: Col[int]
 
@@ -55,6 +63,7 @@ class Named(KafkaTable, topic="t", value=Json(), partitioner="package.module:fun
 def source(spark: SparkSession) -> None:
     assert_type(KafkaSource.builder(), KafkaSourceBuilder)
     assert_type(KafkaSource.builder().set_topics("a", "b"), KafkaSourceBuilder)
+    assert_type(KafkaSource.builder().set_topics(["a", "b"]), KafkaSourceBuilder)
     made = (
         KafkaSource.builder()
         .set_bootstrap_servers("a:1")
@@ -64,6 +73,9 @@ def source(spark: SparkSession) -> None:
         .set_starting_offsets(OffsetsInitializer.committed_offsets(OffsetResetStrategy.EARLIEST))
         .set_starting_offsets(OffsetsInitializer.committed_offsets("latest"))
         .set_starting_offsets(OffsetsInitializer.offsets({("a", 0): 1}, reset="none"))
+        .set_starting_offsets(KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST))
+        .set_starting_offsets(KafkaOffsetsInitializer.offsets({KafkaTopicPartition("a", 0): 1}))
+        .set_partitions({KafkaTopicPartition("a", 0)})
         .set_starting_offsets(last_two)
         .set_bounded(OffsetsInitializer.timestamp(datetime(2025, 1, 1, tzinfo=UTC)))
         .set_unbounded(OffsetsInitializer.latest())
@@ -89,6 +101,8 @@ def sink(df: DataFrame) -> None:
         .set_topic_selector("region", topics=["a"])
         .set_topic_selector(F.col("region"))
         .set_topic_selector(lambda batch: batch.column("region"))
+        .set_topic_selector(lambda element: "orders")
+        .set_topic_selector(topic_of)
         .set_key_serialization_schema(SimpleStringSchema())
         .set_kafka_value_serializer("LongSerializer", "n")
         .set_partitioner(by_first)

@@ -14,6 +14,7 @@ from kdsl import (
     KafkaSink,
     KafkaSource,
     KafkaTable,
+    KafkaTopicPartition,
     OffsetsInitializer,
     PartitionerInput,
 )
@@ -33,7 +34,7 @@ class Spread(KafkaTable, topic="t", value=Json(), partitioner=by_name):  # type:
 
 
 KafkaSource.builder().set_topic("a")  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
-KafkaSource.builder().set_topics(["a"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+KafkaSource.builder().set_topics([5])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 KafkaSource.builder().set_partitions({"a": 0})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
 KafkaSource.builder().set_starting_offsets("earliest")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 KafkaSource.builder().set_starting_offsets(two)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -49,6 +50,8 @@ KafkaRecordDeserializationSchema.of(words, "a INT", fields=["vaule"])  # type: i
 KafkaRecordDeserializationSchema.of(two, "a INT")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 KafkaRecordSerializationSchema.builder().set_kafka_key_serializer("StringDeserializer")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 KafkaRecordSerializationSchema.builder().set_partitioner(by_name)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+KafkaRecordSerializationSchema.builder().set_topic_selector(two)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+KafkaTopicPartition("a", "0")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 KafkaSink.builder().set_delivery_guarantee("exactly")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 KafkaSink.builder().set_record_serializer(FormatSchema(Json(), "a INT"))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 

@@ -94,6 +94,20 @@ class Plain(KafkaTable, topic_pattern="plain-.*", value=Json(), startup=datetime
     seen_at: Annotated[datetime, Metadata("timestamp")]
 
 
+class Traced(KafkaTable, topic="traced", value=Json()):
+    """Headers that all have a value."""
+
+    name: Col[str]
+    headers: Col[dict[str, bytes]] = metadata("headers")
+
+
+class Heard(KafkaTable, topic="traced", value=Json()):
+    """The same, read only."""
+
+    name: Col[str]
+    headers: Virtual[dict[str, bytes]] = virtual("headers")
+
+
 class Totals(KafkaTable, topic="totals", key=Json(), value=Json(), startup={0: 42, 1: 300}, properties={"acks": "all"}):
     """A primary key."""
 

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
 from kdsl import Cluster, Headers, Ref, ref
-from tests.typing.cases.orders import Address, Channel, Clicks, Orders, Plain, Totals, row
+from tests.typing.cases.orders import Address, Channel, Clicks, Heard, Orders, Plain, Totals, Traced, row
 
 # The class gives references.
 assert_type(Orders.k_user_id, Ref[int])
@@ -25,6 +25,8 @@ assert_type(Orders.address, Ref[Address])
 assert_type(Orders.tags, Ref[list[str]])
 assert_type(Orders.placed_at, Ref[datetime])
 assert_type(Orders.trace, Ref[Headers])
+assert_type(Heard.headers, Ref[dict[str, bytes]])
+assert_type(Traced.headers, Ref[dict[str, bytes]])
 assert_type(Orders.offset, Ref[int])
 assert_type(Orders.leader_epoch, Ref[int | None])
 assert_type(Orders.kind_of_time, Ref[str])

@@ -38,11 +38,11 @@ class WrongInterval(UpsertTable, topic="t", key=Json(), value=Json(), buffer_int
     id: PrimaryKey[int]
 
 
-class Appending(KafkaTable, topic="t", key=Json(), value=Json(), changelog="full"):  # type: ignore[call-arg]  # pyright: ignore[reportGeneralTypeIssues, reportCallIssue]
+class Appending(KafkaTable, topic="t", key=Json(), value=Json(), cdc_events_duplicate="yes"):  # type: ignore[arg-type]  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType]
     id: Col[int]
 
 
 Users(name="Ann")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 Users(user_id="1", name=None, changed_at=user.changed_at)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-user.user_id = 2  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
+user.user_id = 2  # type: ignore[arg-type]  # pyright: ignore[reportAttributeAccessIssue]
 with_row_kind(user, "+D")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -36,8 +36,8 @@ Orders(k_user_id=1, k_order_id="a", amount=Decimal(1), channel="web", address=HO
 Orders(k_user_id=1, k_order_id="a", amount=Decimal(1), channel=Channel.WEB, address=HOME, placed_at=AT, offset=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 Orders(k_user_id=1, k_order_id="a", amount=Decimal(1), channel=Channel.WEB, address=HOME, placed_at=AT, amout=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 Totals(1, Decimal(2))  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
-row.amount = Decimal(2)  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
-row.offset = 2  # type: ignore[assignment, misc]  # pyright: ignore[reportAttributeAccessIssue]
+row.amount = Decimal(2)  # type: ignore[arg-type]  # pyright: ignore[reportAttributeAccessIssue]
+row.offset = 2  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
 
 
 class Columns(KafkaTable, topic="t", value=Json()):

@@ -1,13 +1,13 @@
-"""What goes wrong with transactions, in sentences that name the id, the query, the batch, and what to do."""
+"""Explains failed transactions: errors that name the transactional id, the query, the batch, and the fix."""
 
 from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
+from kdsl.errors import ExactlyOnceError
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.producer import FENCED
-from kdsl.run.librdkafka.transactions.token import ExactlyOnceError
-from kdsl.run.librdkafka.transactions.work import TransactionalWrite
+from kdsl.run.librdkafka.transactions.spec import TransactionSpec
 
 _RIGHTS = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "WRITE and DESCRIBE on the transactional ids '{prefix}-*'",
@@ -17,37 +17,37 @@ _RIGHTS = {
 }
 
 
-def exactly_once_error(work: TransactionalWrite, id_: str, batch: int | None, error: ProducerError) -> ExactlyOnceError:
-    """An error of a transaction as an error of the write.
+def exactly_once_error(spec: TransactionSpec, id_: str, batch: int | None, error: ProducerError) -> ExactlyOnceError:
+    """Turn an error of a transaction into an error of the write.
 
     Args:
-        work: What is written.
+        spec: What is written.
         id_: The transactional id.
-        batch: The batch; None before any.
-        error: What the client says.
+        batch: The batch; None if none has begun.
+        error: The client's error.
     """
     when = "" if batch is None else f", batch {batch}"
-    return ExactlyOnceError(f"{work.writer}{when}: {error}; {_advice(work, id_, error)}")
+    return ExactlyOnceError(f"{spec.writer}{when}: {error}; {_advice(spec, id_, error)}")
 
 
-def _advice(work: TransactionalWrite, id_: str, error: ProducerError) -> str:
+def _advice(spec: TransactionSpec, id_: str, error: ProducerError) -> str:
     if error.code in FENCED:
         return (
-            f"another attempt of the same task, or another job with the prefix {work.prefix!r}, has taken the "
-            f"transactional id {id_!r}; or the transaction took longer than transaction.timeout.ms ({work.timeout_ms} "
+            f"another attempt of the same task, or another job with the prefix {spec.prefix!r}, has taken the "
+            f"transactional id {id_!r}; or the transaction took longer than transaction.timeout.ms ({spec.timeout_ms} "
             "ms), and the brokers ended it; nothing of it is visible, and the batch is written again when the query "
-            "goes on"
+            "is restarted"
         )
     if error.code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return (
-            f"transaction.timeout.ms is {work.timeout_ms}, above the brokers' transaction.max.timeout.ms, which this "
-            "user may not see; give a smaller one"
+            f"transaction.timeout.ms is {spec.timeout_ms}, above the brokers' transaction.max.timeout.ms, which this "
+            "user may not see; set a smaller one"
         )
     if error.code in _RIGHTS:
-        rights = _RIGHTS[error.code].format(prefix=work.prefix, topic=work.topic)
+        rights = _RIGHTS[error.code].format(prefix=spec.prefix, topic=error.topic or spec.topic)
         return f"grant {rights} to this user"
     return (
-        f"see that the brokers are up and take transactions (transaction.state.log.replication.factor is not above the "
-        f"number of brokers); nothing of the transaction {id_!r} is visible, and the batch is written again when the "
-        "query goes on"
+        f"check that the brokers are up and accept transactions (transaction.state.log.replication.factor must not "
+        f"exceed the number of brokers); nothing of the transaction {id_!r} is visible, and the batch is written again "
+        "when the query is restarted"
     )

@@ -1,51 +1,46 @@
-"""The token that each transaction carries: which batch of which query its records are, and what follows from that.
+"""The token that each transaction carries: it names the query and the batch of its records.
 
-It travels in the transaction as the metadata of a group offset, so that it is visible exactly when the records are. All
-functions are pure; `kdsl.run.librdkafka.transactions.tokens` reads tokens.
+It is the metadata of a group offset that the transaction commits, so it becomes visible together with the records. All
+functions are pure; `kdsl.run.librdkafka.transactions.token_store` reads tokens.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeVar
 
 import attrs
 from cattrs import structure, unstructure
 
-from kdsl.errors import KdslError
+from kdsl.errors import ExactlyOnceError
 
-VERSION = 1
-LONGEST_PLACE = 1_000
-"""Kafka's ``offset.metadata.max.bytes`` is 4096 by default."""
+VERSION = 2
+"""The version of new tokens. Version 1 had neither ``run`` nor ``offsets``; it is still read."""
+MAX_BYTES = 4_000
+"""The maximum length of a token; Kafka's ``offset.metadata.max.bytes`` is 4096 by default."""
+MAX_WRITE_ID_BYTES = 1_000
+"""The maximum length of a ``write_id`` in UTF-8, which leaves room for the rest of the token."""
 
 Kind = Literal["stream", "batch"]
 
 
-class ExactlyOnceError(KdslError):
-    """Exactly-once cannot be kept; nothing was written."""
-
-
-def _short(place: str) -> str:
-    return place[-LONGEST_PLACE:]
-
-
 @attrs.frozen
 class Writer:
-    """Who writes: the same for all batches of a query, for all its writers.
+    """Who writes: a query, or a batch write. It is the same for all tasks and all batches of a query.
 
     Attributes:
-        query: The id of the query; it lives with the checkpoint.
-        sink: Which of the query's writes it is; empty where there is one.
-        table: The table's name, for messages.
-        place: Where the checkpoint is, for messages; empty for a write without one.
-        kind: A query, or a batch: batches follow one another under a prefix, queries own theirs.
+        query: The id of the query, which is stored in the checkpoint.
+        sink: Which of the query's writes it is; empty if there is only one.
+        table: The table's name, for error messages.
+        place: The location of the checkpoint, for error messages; empty for a write without a checkpoint.
+        kind: A query or a batch write: batch writes may share a prefix one after another, a query owns its prefix.
     """
 
     query: str
     sink: str = ""
     table: str = ""
-    place: str = attrs.field(default="", converter=_short)
+    place: str = ""
     kind: Kind = "stream"
 
     def __str__(self) -> str:
@@ -54,8 +49,8 @@ class Writer:
         place = f", checkpoint {self.place}" if self.place else ""
         return f"{what} {name} (table {self.table}{place})"
 
-    def same(self, other: Writer) -> bool:
-        """Whether both are one and the same; names and places may change."""
+    def is_same(self, other: Writer) -> bool:
+        """Return whether both are the same writer; the names of table and checkpoint may differ."""
         return (self.query, self.sink, self.kind) == (other.query, other.sink, other.kind)
 
 
@@ -65,10 +60,13 @@ class Token:
 
     Attributes:
         writer: Who wrote.
-        batch: The batch; everything up to it is written. -1 is before the first.
-        plan: A digest of what the records are (`kdsl.run.librdkafka.transactions.work.records_digest`).
-        time: When, in milliseconds since the epoch, by the clock of the host that wrote.
-        number: Counts the tokens of an id; the largest is the last.
+        batch: The batch; it and all earlier ones are written. -1 is before the first batch.
+        plan: The digest of the records (`kdsl.run.librdkafka.transactions.spec.records_digest`).
+        time: When it was written, in milliseconds since 1970, by the clock of the executor.
+        number: Counts the tokens of a transactional id; the largest is the last.
+        run: The run that acquired the transactional ids; empty in tokens of version 1.
+        offsets: The digest of the batch's entry in Spark's offset log; empty if the writer did not know it. It
+            distinguishes batches with the same number, which exist after a checkpoint was reset.
     """
 
     writer: Writer
@@ -76,26 +74,41 @@ class Token:
     plan: str = ""
     time: int = 0
     number: int = 0
+    run: str = ""
+    offsets: str = ""
 
     def text(self) -> str:
-        """The token as JSON; its number is the offset beside it."""
-        document = {"version": VERSION, **unstructure(self)}
-        del document["number"]
-        return json.dumps(document, separators=(",", ":"))
+        """Return the token as JSON, without its number, which is the offset; names are shortened to fit."""
+        writer = self.writer
+        while True:
+            document = {"version": VERSION, **unstructure(attrs.evolve(self, writer=writer))}
+            del document["number"]
+            text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+            over = len(text.encode()) - MAX_BYTES
+            if over <= 0 or not (writer.place or writer.table):
+                return text
+            # A character has at most 6 bytes here, so the loop ends soon and cuts little more than necessary.
+            cut = over // 6 + 1
+            if writer.place:
+                writer = attrs.evolve(writer, place=writer.place[cut:])
+            else:
+                writer = attrs.evolve(writer, table=writer.table[: len(writer.table) - min(cut, len(writer.table))])
 
 
 def read_token(text: str, number: int) -> Token | None:
-    """A token from its JSON; None where the text is none.
+    """Read a token from its JSON; return None if the string is not a token.
 
     Raises:
-        ExactlyOnceError: The token was written by a newer kdsl.
+        ExactlyOnceError: The token was written by a newer version of kdsl.
     """
     document = _document(text)
     if document is None:
         return None
     version = document.pop("version")
-    if version != VERSION:
-        raise ExactlyOnceError(f"a token has version {version}, this kdsl reads version {VERSION}; use the newer kdsl")
+    if version not in (1, VERSION):
+        raise ExactlyOnceError(
+            f"a token has version {version}, but this kdsl reads only up to version {VERSION}; use the newer kdsl"
+        )
     return structure({**document, "number": number}, Token)
 
 
@@ -110,51 +123,59 @@ def _document(text: str) -> dict[str, Any] | None:
 Step = Literal["write", "skip"]
 
 
-def next_step(id_: str, found: Token | None, writer: Writer, batch: int) -> Step:
-    """Whether a writer has a batch still before it, as its id's last token says.
+def next_step(id_: str, token: Token | None, writer: Writer, batch: int, run: str) -> Step:
+    """Decide by the last token of a transactional id whether a writer must write a batch or has written it.
 
-    A query's tokens were put there when it began, so that one that is missing was lost.
+    When a query starts, it writes a token for each id, so a missing token has been lost.
 
     Args:
         id_: The transactional id.
-        found: Its last token.
+        token: Its last token.
         writer: Who wants to write.
-        batch: What it wants to write.
+        batch: The batch that it wants to write.
+        run: The run to which the task belongs.
 
     Raises:
-        ExactlyOnceError: The token is missing, a later batch's, or somebody else's.
+        ExactlyOnceError: The token is missing, belongs to a later batch or to another writer; or a later run has
+            acquired the ids.
     """
-    if found is None:
-        raise missing(id_, writer)
-    if not found.writer.same(writer):
+    if token is None:
+        raise missing_token_error(id_, writer)
+    if not token.writer.is_same(writer):
         raise ExactlyOnceError(
-            f"the transactional id {id_!r} was taken over by {found.writer}, which wrote its batch {found.batch}, "
+            f"the transactional id {id_!r} was taken over by {token.writer}, which {_describe_progress(token)}, "
             f"while {writer} was at batch {batch}; give each its own transactional_id_prefix"
         )
-    if found.batch > batch:
+    if token.run != run:
+        raise ExactlyOnceError(
+            f"this is a late task of an earlier run of {writer}: it would write batch {batch} through the "
+            f"transactional id {id_!r}, but the query was started again since, and the new run may send "
+            "these rows through other writers; nothing of the task is written, and the new run writes the batch"
+        )
+    if token.batch > batch:
         raise ExactlyOnceError(
             f"{writer} wants to write batch {batch} through the transactional id {id_!r}, which has written batch "
-            f"{found.batch} already: a later attempt has overtaken this one, or an older checkpoint was restored"
+            f"{token.batch} already: a later attempt has overtaken this one, or an older checkpoint was restored"
         )
-    return "skip" if found.batch == batch else "write"
+    return "skip" if token.batch == batch else "write"
 
 
-def missing(id_: str, writer: Writer) -> ExactlyOnceError:
-    """The error of a token that was there when the query began."""
+def missing_token_error(id_: str, writer: Writer) -> ExactlyOnceError:
+    """Return the error for a token that existed when the query started."""
     return ExactlyOnceError(
-        f"the token of the transactional id {id_!r} is gone, so that nobody knows what {writer} has written: the group "
-        f"{id_!r}, or the topic under which it is kept, was deleted meanwhile; start the query again, which says what "
-        "can be known"
+        f"the token of the transactional id {id_!r} is gone, so it is unknown what {writer} has written: the group "
+        f"{id_!r}, or the topic under which it is stored, was deleted meanwhile; start the query again, which reports "
+        "what is known"
     )
 
 
 @attrs.frozen
 class LogProgress:
-    """How far Spark's own log is when a query starts.
+    """The progress in Spark's own logs when a query starts.
 
     Attributes:
-        planned: The last batch whose offsets are written down; -1 if there is none.
-        done: The last batch that is noted as done; -1 if there is none.
+        planned: The last batch in the offset log; -1 if there is none.
+        done: The last batch in the commit log; -1 if there is none.
     """
 
     planned: int = -1
@@ -162,14 +183,14 @@ class LogProgress:
 
     @property
     def open(self) -> bool:
-        """Whether a batch was begun that is not noted as done."""
+        """Whether a batch has begun and is not in the commit log."""
         return self.planned > self.done
 
 
 T = TypeVar("T")
 
 
-def seeds(
+def find_start_batches(
     writer: Writer,
     progress: LogProgress,
     previous: Mapping[str, Token | None],
@@ -177,89 +198,143 @@ def seeds(
     others: Mapping[str, Token | None],
     *,
     plan: str = "",
+    former: str = "",
+    offsets: str = "",
     adopt: bool = False,
     strict: bool = True,
 ) -> dict[str, int]:
-    """The batch up to which each writer of a query that starts has written.
+    """Find the last written batch of each transactional id of a query that starts.
 
     Args:
         writer: The query.
-        progress: How far Spark's log is.
-        previous: The tokens of the ids that the query wrote through before; empty for its first start.
-        ids: The ids that it writes through now, each with the id before that wrote the same rows; empty where the rows
-            go to writers differently.
-        others: The tokens of further ids that it takes.
-        plan: The digest of what it writes now.
-        adopt: Whether tokens that are missing or of somebody else are passed over.
-        strict: Whether each of the ``previous`` must have one.
+        progress: The progress in Spark's logs.
+        previous: The tokens of the ids through which the query wrote before; empty for its first start.
+        ids: The ids through which it writes now, each with the previous id that wrote the same rows; the previous id
+            is empty if the rows are now routed differently.
+        others: The tokens of further ids that it acquires.
+        plan: The digest of the records that it writes now.
+        former: The same digest as earlier versions of kdsl computed it; empty if there is none.
+        offsets: The digest of the planned batch's entry in Spark's offset log; empty if it is not known.
+        adopt: Whether to ignore tokens that are missing or belong to another writer.
+        strict: Whether each id of ``previous`` must have a token.
+
+    Returns:
+        The last written batch, by transactional id.
 
     Raises:
-        ExactlyOnceError: A token is somebody else's, missing, or ahead of Spark's log; or the mapping changed while a
-            batch was half written; or a write of another plan has the same write id.
+        ExactlyOnceError: A token is missing, belongs to another writer, or is ahead of Spark's logs; or rows are routed
+            differently after a batch was half written; or a write of another plan has the same ``write_id``.
     """
     if not adopt:
         for id_, token in {**others, **previous}.items():
-            _judge(id_, token, writer, progress, expected=strict and id_ in previous)
-            _judge_plan(id_, token, writer, progress, plan)
-    written = {id_: token.batch for id_, token in previous.items() if token is not None and token.writer.same(writer)}
-    half = sorted(id_ for id_, batch in written.items() if progress.open and batch == progress.planned)
-    left = [id_ for id_ in half if id_ not in ids.values()]
-    if left and not adopt:
+            _check_token(id_, token, writer, progress, expected=strict and id_ in previous)
+            _check_offsets(id_, token, writer, progress, offsets)
+            _check_plan(id_, token, writer, progress, (plan, former))
+    half = find_half_written(writer, progress, previous, offsets)
+    lost = [id_ for id_ in half if id_ not in ids.values()]
+    if lost and not adopt:
         raise HalfWrittenError(
             f"{writer}: batch {progress.planned} was cut off after {len(half)} of {len(previous)} writers had "
-            "committed, and now its rows would go to writers differently, so that some were lost and some doubled; "
-            "start it once more as it was, let it stop after that batch, and change it then (adopt=True goes on as it "
-            "is)"
+            "committed, and its rows would now be routed to other writers: some would be lost and some written twice"
         )
     return {id_: progress.planned if before in half else progress.done for id_, before in ids.items()}
 
 
+def find_half_written(
+    writer: Writer, progress: LogProgress, previous: Mapping[str, Token | None], offsets: str
+) -> list[str]:
+    """Return the ids that have written the open batch, by their tokens; see `find_start_batches` for the arguments."""
+    return [
+        id_
+        for id_, token in previous.items()
+        if token is not None and _has_written(token, writer, progress) and not _other_offsets(token, offsets)
+    ]
+
+
 def check_owner(id_: str, token: Token, writer: Writer) -> None:
-    """See that an id is free for a writer: it was its own before, or both are batches, which follow one another.
+    """Check that a writer may use a transactional id: it used it before, or both writers are batch writes.
 
     Raises:
-        ExactlyOnceError: It is somebody else's.
+        ExactlyOnceError: The id belongs to another writer.
     """
-    if token.writer.same(writer) or token.writer.kind == writer.kind == "batch":
+    if token.writer.is_same(writer) or token.writer.kind == writer.kind == "batch":
         return
     raise ExactlyOnceError(
-        f"the transactional id {id_!r} belongs to {token.writer}, which has written batch {token.batch}, and {writer} "
-        "is another: a new checkpoint begins again with batch 0, and two queries must not share a prefix; use the "
-        "checkpoint that goes with it, another transactional_id_prefix, or adopt=True to take it over"
+        f"the transactional id {id_!r} belongs to {token.writer}, which {_describe_progress(token)}, and {writer} "
+        "is another one: a new checkpoint begins again with batch 0, and two queries must not share a prefix; use the "
+        "checkpoint that belongs to it, another transactional_id_prefix, or adopt=True to take it over"
     )
 
 
+def _describe_progress(token: Token) -> str:
+    """Say what a writer has written by its last token, which has batch -1 before the first batch."""
+    return f"has written batch {token.batch}" if token.batch >= 0 else "has written no batch yet"
+
+
 class HalfWrittenError(ExactlyOnceError):
-    """A batch is half written, and its rows would go to writers differently."""
+    """A batch is half written, and its rows would now be routed differently."""
 
 
-def _judge(id_: str, token: Token | None, writer: Writer, progress: LogProgress, *, expected: bool) -> None:
+def _check_token(id_: str, token: Token | None, writer: Writer, progress: LogProgress, *, expected: bool) -> None:
     if token is None:
         if expected and progress.open:
             raise ExactlyOnceError(
-                f"the token of the transactional id {id_!r} is missing, so that nobody knows whether its part of batch "
-                f"{progress.planned} of {writer} is written: the query stood still for longer than the brokers keep "
+                f"the token of the transactional id {id_!r} is missing, so it is unknown whether its part of batch "
+                f"{progress.planned} of {writer} is written: the query was stopped for longer than the brokers keep "
                 "offsets (offsets.retention.minutes), or the group or topic was deleted"
-                f"{', or this write_id is a new one' if writer.sink else ''}; see whether the batch is there, and "
-                "start with adopt=True to write it (again)"
+                f"{', or this write_id is a new one' if writer.sink else ''}; check whether the batch is in the topic, "
+                "and start with adopt=True to write it (again)"
             )
         return
     check_owner(id_, token, writer)
-    if token.writer.same(writer) and token.batch > progress.planned:
+    if token.writer.is_same(writer) and token.batch > progress.planned:
+        known = f"batches up to {progress.planned}" if progress.planned >= 0 else "no batch"
         raise ExactlyOnceError(
-            f"{writer}: the checkpoint knows of batches up to {progress.planned}, and the transactional id {id_!r} has "
+            f"{writer}: the checkpoint knows {known}, but the transactional id {id_!r} has "
             f"written batch {token.batch}: an older checkpoint was restored, whose next batches would be written "
             "twice; use the latest checkpoint, or adopt=True to write them again"
         )
 
 
-def _judge_plan(id_: str, token: Token | None, writer: Writer, progress: LogProgress, plan: str) -> None:
-    """Tell two writes under one write id: the second one would be taken for the first, and be left out."""
-    if token is None or not writer.sink or not token.writer.same(writer) or token.batch != progress.planned:
+def _has_written(token: Token, writer: Writer, progress: LogProgress) -> bool:
+    """Return whether the open batch is written through the token's id."""
+    return token.writer.is_same(writer) and progress.open and token.batch == progress.planned
+
+
+def _other_offsets(token: Token, offsets: str) -> bool:
+    """Return whether Spark's offset log now has another batch with the number of the token's batch."""
+    return bool(token.offsets and offsets) and token.offsets != offsets
+
+
+def _check_offsets(id_: str, token: Token | None, writer: Writer, progress: LogProgress, offsets: str) -> None:
+    if token is None or not _has_written(token, writer, progress) or not _other_offsets(token, offsets):
         return
-    if token.plan != plan:
-        raise ExactlyOnceError(
-            f"{writer} has written this batch through the transactional id {id_!r} already, but other records: table "
-            f"{token.writer.table} then, table {writer.table} now, whose topics, columns or formats differ; give each "
-            "write its own write_id, or adopt=True to take the batch as written"
-        )
+    raise ExactlyOnceError(
+        f"{writer}: the transactional id {id_!r} has already written a batch {token.batch}, but with other offsets "
+        "than the checkpoint's: the checkpoint was reset, or an older one was restored, and the batch was "
+        "planned again; use the latest checkpoint, or adopt=True to write the batch as it is planned now, with "
+        "records that were written before"
+    )
+
+
+def _check_plan(id_: str, token: Token | None, writer: Writer, progress: LogProgress, plans: Collection[str]) -> None:
+    """Refuse a second write with the same write id, which would be taken for the first one and skipped."""
+    if token is None or not writer.sink or not token.writer.is_same(writer) or token.batch != progress.planned:
+        return
+    if token.plan not in plans:
+        raise other_records_error(writer, token.writer.table, f"the transactional id {id_!r}")
+
+
+def other_records_error(writer: Writer, table: str, source: str) -> ExactlyOnceError:
+    """Return the error for a write whose ``write_id`` was used for other records.
+
+    Args:
+        writer: Who wants to write.
+        table: The table that was written before.
+        source: What proves it, for the message.
+    """
+    return ExactlyOnceError(
+        f"{writer} has already written this batch, according to {source}, but other records: table {table} then, "
+        f"table {writer.table} now, with different topics, columns or formats; give each write its own write_id, or "
+        "adopt=True to take the batch as written"
+    )

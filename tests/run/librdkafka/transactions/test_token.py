@@ -4,61 +4,89 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from confluent_kafka import KafkaError
 
+from kdsl.errors import ExactlyOnceError
+from kdsl.run.librdkafka.producer import ProducerError
+from kdsl.run.librdkafka.transactions.errors import exactly_once_error
+from kdsl.run.librdkafka.transactions.spec import (
+    TransactionSpec,
+    add_transaction_settings,
+    read_spec,
+    records_digest,
+    records_digest_1,
+    write_spec,
+)
 from kdsl.run.librdkafka.transactions.token import (
-    ExactlyOnceError,
+    MAX_BYTES,
+    MAX_WRITE_ID_BYTES,
     HalfWrittenError,
     Kind,
     LogProgress,
     Token,
     Writer,
+    find_start_batches,
     next_step,
     read_token,
-    seeds,
 )
-from kdsl.run.librdkafka.transactions.work import (
-    TransactionalWrite,
-    read_transactional_write,
-    records_digest,
-    transactional,
-    transactional_write_text,
-)
-from tests.run.write_plans import write_plan
+from tests.run.write_plans import part, write_plan
 
 ME = Writer("q1", table="Orders", place="file:/cp")
 OTHER = Writer("q2", table="Orders", place="file:/other")
 IDS = {"p-0": "p-0", "p-1": "p-1"}
 
 
-def at(batch: int, writer: Writer = ME) -> Token:
-    return Token(writer, batch)
+RUN = "r1"
+
+
+def at(batch: int, writer: Writer = ME, run: str = RUN) -> Token:
+    return Token(writer, batch, run=run)
 
 
 class TestToken:
     def test_it_comes_back_from_its_text(self) -> None:
-        token = Token(ME, 7, "abc", 1_700_000_000_000, 12)
+        token = Token(ME, 7, "abc", 1_700_000_000_000, 12, RUN, "offsets")
 
         assert read_token(token.text(), 12) == token
 
-    def test_it_stays_below_kafkas_limit_however_long_the_checkpoints_path_is(self) -> None:
-        token = Token(attrs.evolve(ME, place="file:/" + "x" * 10_000), 7)
+    @pytest.mark.parametrize("letter", ["x", "ж", "水", "🎉", '"', "\n", "\x01"])
+    @pytest.mark.parametrize("member", ["place", "table"])
+    def test_it_stays_below_kafkas_limit_however_long_the_checkpoints_path_is(self, letter: str, member: str) -> None:
+        text = "file:/" + letter * 10_000 + "end"
+        writer = attrs.evolve(ME, sink="w" * MAX_WRITE_ID_BYTES, place=text if member == "place" else "file:/cp")
+        writer = attrs.evolve(writer, table=text if member == "table" else "Orders")
+        token = Token(writer, 7, "abc", 1_700_000_000_000, 12, RUN, "offsets")
 
-        assert len(token.text()) < 4096
+        text = token.text()
+
+        assert MAX_BYTES - 100 < len(text.encode()) <= MAX_BYTES < 4096
+        found = read_token(text, 12)
+        assert found is not None
+        assert found.writer.is_same(writer)
+        assert member == "table" or found.writer.place.endswith(letter + "end")
+
+    def test_one_of_the_version_before_is_read(self) -> None:
+        text = (
+            '{"version":1,"writer":{"query":"q1","sink":"","table":"Orders","place":"file:/cp","kind":"stream"},'
+            '"batch":7,"plan":"abc","time":1700000000000}'
+        )
+
+        assert read_token(text, 12) == Token(ME, 7, "abc", 1_700_000_000_000, 12)
 
     @pytest.mark.parametrize("text", ["", "some user's own metadata", "[1]", '{"version": 1}'])
     def test_a_text_of_somebody_else_is_none(self, text: str) -> None:
         assert read_token(text, 1) is None
 
     def test_one_of_a_newer_kdsl_is_told(self) -> None:
-        with pytest.raises(ExactlyOnceError, match=r"has version 99, this kdsl reads version 1"):
+        with pytest.raises(ExactlyOnceError, match=r"has version 99, but this kdsl reads only up to version 2"):
             read_token('{"version": 99, "writer": {}}', 1)
 
 
 class TestNextStep:
     def test_a_batch_that_is_not_written_is_written_and_one_that_is_is_not(self) -> None:
-        assert next_step("p-0", at(4), ME, 5) == "write"
-        assert next_step("p-0", at(2), ME, 5) == "write"  # it had no rows in between
-        assert next_step("p-0", at(5), ME, 5) == "skip"
+        assert next_step("p-0", at(4), ME, 5, RUN) == "write"
+        assert next_step("p-0", at(2), ME, 5, RUN) == "write"  # it had no rows in between
+        assert next_step("p-0", at(5), ME, 5, RUN) == "skip"
 
     @pytest.mark.parametrize(
         ("found", "reason"),
@@ -66,68 +94,76 @@ class TestNextStep:
             (None, "the token of the transactional id 'p-0' is gone"),
             (at(6), "which has written batch 6 already: a later attempt has overtaken this one"),
             (at(5, OTHER), "taken over by the query q2 .*checkpoint file:/other.*batch 5.*q1.*at batch 5"),
+            (at(4, run="r2"), "late task of an earlier run of the query q1 .*batch 5 .*'p-0'.*the new run writes the"),
+            (at(5, run="r2"), "late task of an earlier run"),
+            (at(4, run=""), "late task of an earlier run"),  # the version before wrote none
         ],
     )
     def test_doubt_is_an_error(self, found: Token | None, reason: str) -> None:
         with pytest.raises(ExactlyOnceError, match=reason):
-            next_step("p-0", found, ME, 5)
+            next_step("p-0", found, ME, 5, RUN)
 
 
 class TestSeeds:
     def test_a_first_start_is_before_the_first_batch(self) -> None:
-        assert seeds(ME, LogProgress(), {}, IDS, {}) == {"p-0": -1, "p-1": -1}
+        assert find_start_batches(ME, LogProgress(), {}, IDS, {}) == {"p-0": -1, "p-1": -1}
 
     def test_writers_that_have_written_the_open_batch_do_not_write_it_again(self) -> None:
         found = {"p-0": at(5), "p-1": at(4)}
 
-        assert seeds(ME, LogProgress(5, 4), found, IDS, {}) == {"p-0": 5, "p-1": 4}
+        assert find_start_batches(ME, LogProgress(5, 4), found, IDS, {}) == {"p-0": 5, "p-1": 4}
 
     def test_writers_that_had_no_rows_for_long_are_as_far_as_the_log(self) -> None:
-        assert seeds(ME, LogProgress(5, 5), {"p-0": at(5), "p-1": at(1)}, IDS, {}) == {"p-0": 5, "p-1": 5}
+        assert find_start_batches(ME, LogProgress(5, 5), {"p-0": at(5), "p-1": at(1)}, IDS, {}) == {"p-0": 5, "p-1": 5}
 
     def test_another_number_of_writers_is_taken_where_no_batch_is_half_written(self) -> None:
         changed = {"p-0": "", "p-1": "", "p-2": ""}
 
-        assert seeds(ME, LogProgress(5, 5), {"p-0": at(5), "p-1": at(5)}, changed, {}) == dict.fromkeys(changed, 5)
-        assert seeds(ME, LogProgress(5, 4), {"p-0": at(4), "p-1": at(4)}, changed, {}) == dict.fromkeys(changed, 4)
+        assert find_start_batches(ME, LogProgress(5, 5), {"p-0": at(5), "p-1": at(5)}, changed, {}) == dict.fromkeys(
+            changed, 5
+        )
+        assert find_start_batches(ME, LogProgress(5, 4), {"p-0": at(4), "p-1": at(4)}, changed, {}) == dict.fromkeys(
+            changed, 4
+        )
 
     def test_another_number_of_writers_is_refused_where_a_batch_is_half_written(self) -> None:
         with pytest.raises(HalfWrittenError, match="batch 5 was cut off after 1 of 2 writers had committed"):
-            seeds(ME, LogProgress(5, 4), {"p-0": at(5), "p-1": at(4)}, {"p-0": ""}, {})
+            find_start_batches(ME, LogProgress(5, 4), {"p-0": at(5), "p-1": at(4)}, {"p-0": ""}, {})
 
     def test_tokens_move_to_another_prefix_writer_by_writer(self) -> None:
         heirs = {"new-0": "p-0", "new-1": "p-1"}
 
-        assert seeds(ME, LogProgress(5, 4), {"p-0": at(4), "p-1": at(5)}, heirs, {}) == {"new-0": 4, "new-1": 5}
+        assert find_start_batches(ME, LogProgress(5, 4), {"p-0": at(4), "p-1": at(5)}, heirs, {}) == {
+            "new-0": 4,
+            "new-1": 5,
+        }
 
     def test_a_missing_token_is_an_error_where_a_batch_is_open(self) -> None:
         with pytest.raises(ExactlyOnceError, match=r"'p-1' is missing.*batch 5.*offsets\.retention\.minutes.*adopt"):
-            seeds(ME, LogProgress(5, 4), {"p-0": at(4), "p-1": None}, IDS, {})
+            find_start_batches(ME, LogProgress(5, 4), {"p-0": at(4), "p-1": None}, IDS, {})
 
-        assert seeds(ME, LogProgress(5, 5), {"p-0": at(5), "p-1": None}, IDS, {}) == {"p-0": 5, "p-1": 5}
+        assert find_start_batches(ME, LogProgress(5, 5), {"p-0": at(5), "p-1": None}, IDS, {}) == {"p-0": 5, "p-1": 5}
 
     def test_an_older_checkpoint_is_an_error(self) -> None:
-        with pytest.raises(
-            ExactlyOnceError, match=r"knows of batches up to 5.* has written batch 9: an older checkpoint"
-        ):
-            seeds(ME, LogProgress(5, 5), {"p-0": at(9), "p-1": at(9)}, IDS, {})
+        with pytest.raises(ExactlyOnceError, match=r"knows batches up to 5.* has written batch 9: an older checkpoint"):
+            find_start_batches(ME, LogProgress(5, 5), {"p-0": at(9), "p-1": at(9)}, IDS, {})
 
     def test_somebody_elses_token_is_an_error(self) -> None:
         with pytest.raises(ExactlyOnceError, match=r"'p-1' belongs to the query q2 .*has written batch 9.*adopt=True"):
-            seeds(ME, LogProgress(), {}, IDS, {"p-0": None, "p-1": at(9, OTHER)})
+            find_start_batches(ME, LogProgress(), {}, IDS, {"p-0": None, "p-1": at(9, OTHER)})
 
     def test_all_that_is_taken_over_on_demand(self) -> None:
         found = {"p-0": at(9), "p-1": at(3, OTHER)}
 
-        assert seeds(ME, LogProgress(5, 4), found, IDS, {}, adopt=True) == {"p-0": 4, "p-1": 4}
+        assert find_start_batches(ME, LogProgress(5, 4), found, IDS, {}, adopt=True) == {"p-0": 4, "p-1": 4}
 
     def test_batches_follow_one_another_and_not_a_query(self) -> None:
         first, second = (Writer(q, table="Orders", kind="batch") for q in ("a", "b"))
 
-        assert seeds(second, LogProgress(0, -1), {"p-0": at(0, first)}, {"p-0": "p-0"}, {}) == {"p-0": -1}
-        assert seeds(second, LogProgress(0, -1), {"p-0": at(0, second)}, {"p-0": "p-0"}, {}) == {"p-0": 0}
+        assert find_start_batches(second, LogProgress(0, -1), {"p-0": at(0, first)}, {"p-0": "p-0"}, {}) == {"p-0": -1}
+        assert find_start_batches(second, LogProgress(0, -1), {"p-0": at(0, second)}, {"p-0": "p-0"}, {}) == {"p-0": 0}
         with pytest.raises(ExactlyOnceError, match="belongs to the query q1"):
-            seeds(second, LogProgress(0, -1), {"p-0": at(0)}, {"p-0": "p-0"}, {})
+            find_start_batches(second, LogProgress(0, -1), {"p-0": at(0)}, {"p-0": "p-0"}, {})
 
     @pytest.mark.parametrize("kind", ["batch", "stream"])
     def test_two_writes_under_one_write_id_are_told_apart_by_what_they_write(self, kind: Kind) -> None:
@@ -136,27 +172,56 @@ class TestSeeds:
         done = {"p-0": Token(mine, 0, "records of orders")}
         start = LogProgress(0, -1)
 
-        assert seeds(mine, start, done, {"p-0": "p-0"}, {}, plan="records of orders") == {"p-0": 0}
+        assert find_start_batches(mine, start, done, {"p-0": "p-0"}, {}, plan="records of orders") == {"p-0": 0}
         with pytest.raises(ExactlyOnceError, match=r"table Orders then, table Payments now.*its own write_id"):
-            seeds(other, start, done, {"p-0": "p-0"}, {}, plan="records of payments")
-        assert seeds(other, start, done, {"p-0": "p-0"}, {}, plan="records of payments", adopt=True) == {"p-0": 0}
+            find_start_batches(other, start, done, {"p-0": "p-0"}, {}, plan="records of payments")
+        assert find_start_batches(other, start, done, {"p-0": "p-0"}, {}, plan="records of payments", adopt=True) == {
+            "p-0": 0
+        }
+
+    def test_another_batch_of_the_same_number_is_not_taken_for_the_one_that_is_written(self) -> None:
+        """As there is after the checkpoint was set back by a batch."""
+        mine = attrs.evolve(ME, sink="totals")
+        done = {"p-0": Token(mine, 5, "abc", offsets="before")}
+        progress = LogProgress(5, 4)
+        heirs = {"p-0": "p-0"}
+
+        assert find_start_batches(mine, progress, done, heirs, {}, plan="abc", offsets="before") == {"p-0": 5}
+        assert find_start_batches(mine, progress, done, heirs, {}, plan="abc") == {"p-0": 5}
+        with pytest.raises(ExactlyOnceError, match=r"'p-0' has already written a batch 5, but with other .*adopt=True"):
+            find_start_batches(mine, progress, done, heirs, {}, plan="abc", offsets="after")
+        assert find_start_batches(mine, progress, done, heirs, {}, plan="abc", offsets="after", adopt=True) == {
+            "p-0": 4
+        }
 
     def test_a_query_with_a_checkpoint_may_change_its_plan_there(self) -> None:
         done = {"p-0": Token(ME, 5, "before"), "p-1": at(4)}
 
-        assert seeds(ME, LogProgress(5, 4), done, IDS, {}, plan="after") == {"p-0": 5, "p-1": 4}
+        assert find_start_batches(ME, LogProgress(5, 4), done, IDS, {}, plan="after") == {"p-0": 5, "p-1": 4}
+
+
+class TestErrors:
+    def test_missing_rights_are_told_with_the_topic_that_could_not_be_written(self) -> None:
+        work = TransactionSpec(ME, "p", 1, "orders", "abc", 60_000, log="p.kdsl-writes")
+        code = KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+        record = exactly_once_error(work, "p-0", 0, ProducerError("no", code, work.log))
+        token = exactly_once_error(work, "p-0", 0, ProducerError("no", code))
+
+        assert "grant READ and WRITE on the topic 'p.kdsl-writes' to this user" in str(record)
+        assert "grant READ and WRITE on the topic 'orders' to this user" in str(token)
 
 
 class TestSettings:
     def test_other_timeouts_stay_within_the_transactions(self) -> None:
-        found = transactional({"delivery.timeout.ms": "120000", "socket.timeout.ms": "70000"}, "p-0", 60_000)
+        found = add_transaction_settings({"delivery.timeout.ms": "120000", "socket.timeout.ms": "70000"}, "p-0", 60_000)
 
         assert found["transaction.timeout.ms"] == "60000"
         assert found["delivery.timeout.ms"] == "60000"
         assert found["socket.timeout.ms"] == "60100"
 
     def test_shorter_ones_stay_as_they_are(self) -> None:
-        found = transactional({"delivery.timeout.ms": "12000", "socket.timeout.ms": "7000"}, "p-0", 60_000)
+        found = add_transaction_settings({"delivery.timeout.ms": "12000", "socket.timeout.ms": "7000"}, "p-0", 60_000)
 
         assert (found["delivery.timeout.ms"], found["socket.timeout.ms"]) == ("12000", "7000")
 
@@ -167,8 +232,46 @@ class TestSettings:
         assert records_digest(plan) != records_digest(write_plan({"id": "BIGINT"}, topics=("others",)))
         assert records_digest(plan) != records_digest(write_plan({"id": "INT"}))
 
-    def test_work_travels_as_text(self) -> None:
-        work = TransactionalWrite(ME, "p", 2, "orders", "abc", 60_000, 7)
+    def test_the_digest_is_the_same_however_the_records_are_sent(self) -> None:
+        columns = {"id": "BIGINT"}
+        plan, moved, subject = (
+            attrs.evolve(write_plan(columns), value=part("avro-confluent", columns, **options))
+            for options in ({"url": "http://old"}, {"url": "http://new"}, {"url": "http://old", "subject": "other"})
+        )
 
-        assert read_transactional_write(transactional_write_text(work)) == work
+        assert records_digest(plan) == records_digest(moved)
+        assert records_digest(plan) == records_digest(attrs.evolve(plan, partitioner="fixed", transport="jvm"))
+        assert records_digest(plan) != records_digest(subject)
+
+    def test_a_digest_of_an_earlier_version_is_compared_as_that_version_made_it(self) -> None:
+        plan, other = write_plan({"id": "BIGINT"}), write_plan({"id": "INT"})
+        work = TransactionSpec(ME, "p", 1, "orders", records_digest(plan), 60_000, former=records_digest_1(plan))
+        mine = attrs.evolve(ME, sink="monday")
+        start = LogProgress(0, -1)
+
+        assert records_digest(plan).startswith("2:")
+        assert work.has_records(records_digest(plan))
+        assert work.has_records(records_digest_1(plan))
+        assert not work.has_records(records_digest_1(other))
+        done = {"p-0": Token(mine, 0, records_digest_1(plan))}
+        assert find_start_batches(mine, start, done, {"p-0": "p-0"}, {}, plan=work.plan, former=work.former) == {
+            "p-0": 0
+        }
+        with pytest.raises(ExactlyOnceError, match="other records"):
+            find_start_batches(
+                mine, start, done, {"p-0": "p-0"}, {}, plan=records_digest(other), former=records_digest_1(other)
+            )
+
+    def test_work_travels_as_text(self) -> None:
+        work = TransactionSpec(
+            ME, "p", 2, "orders", "abc", 60_000, 7, "offsets", "p.kdsl-writes", "def", {"orders": "id"}
+        )
+
+        assert read_spec(write_spec(work)) == work
         assert work.ids == ["p-0", "p-1"]
+
+    def test_each_claim_is_another_run(self) -> None:
+        first, second = (TransactionSpec(ME, "p", 2, "orders", "abc", 60_000) for _ in range(2))
+
+        assert first.owns(first.token(5, 1))
+        assert not second.owns(first.token(5, 1))

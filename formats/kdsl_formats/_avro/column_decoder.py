@@ -1,0 +1,51 @@
+"""The base class of column decoders of Avro bodies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import pyarrow as pa
+
+from kdsl_formats._avro.cursor import Cursor
+from kdsl_formats._columns.arrays import Mask, Positions, bitmap
+
+Slots = Positions | None
+"""For each position of a cursor the element that it fills; None where it fills all of them, in their order."""
+
+
+class ColumnDecoder(ABC):
+    """Decodes one column of many bodies: `start` sets the number of elements, `scan` reads them, `build` returns them.
+
+    Attributes:
+        unsupported: Whether column decoders cannot read the type, so that every body needs the fallback.
+        valid: Which elements are not NULL; None when all are.
+    """
+
+    unsupported = False
+    valid: Mask | None = None
+
+    def start(self, count: int, owner: Positions | None) -> None:
+        """Begin a batch.
+
+        Args:
+            count: How many elements the column has.
+            owner: The body of each; None when there is one for each body.
+        """
+        self.count, self.owner, self.valid = count, owner, None
+
+    @abstractmethod
+    def scan(self, cursor: Cursor, slots: Slots) -> None:
+        """Read the elements at a cursor, which moves to the position after them; called once in each batch."""
+
+    @abstractmethod
+    def build(self, cursor: Cursor) -> pa.Array:
+        """The elements as an Arrow array; may mark further bodies for the fallback."""
+
+    def bits(self) -> pa.Buffer | None:
+        """The validity bitmap."""
+        return None if self.valid is None else bitmap(self.valid)
+
+    def mark_fallback(self, cursor: Cursor, which: Mask) -> None:
+        """Leave the bodies of some elements to the fallback."""
+        if which.any():
+            cursor.bodies.fallback[which if self.owner is None else self.owner[which]] = True

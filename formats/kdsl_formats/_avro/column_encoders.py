@@ -1,0 +1,264 @@
+"""Whole columns to Avro bodies, with numpy.
+
+Each column is measured first: how many bytes each element takes. Then all columns of a row are written, first to last,
+in words of eight bytes: the excess bytes of a word are overwritten by the next column, or lie in the gap after the row.
+Rows in which a column needs the fallback are marked, and written by the reference encoder.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.types import model as t
+from kdsl_formats._avro.hash_map import java_orders
+from kdsl_formats._avro.output import (
+    GAP,
+    ColumnEncoder,
+    FallbackMask,
+    OutputBuffer,
+    put_spans,
+    put_varints,
+    zigzag_varints,
+)
+from kdsl_formats._avro.target import ArrayOf, Choice, MapOf, Nothing, Optional, RecordOf, Target, Value
+from kdsl_formats._avro.value_encoders import Decimals, Floats, Numbers, Symbols, Texts
+from kdsl_formats._columns.arrays import Bytes, Longs, bounds, content, slices
+
+MAX_BYTES = 2**31 - 1 - 2 * GAP  # bytes: what the offsets of an array can name
+ONE_BYTE = 64  # types of a union, whose numbers have one byte
+
+
+class TooLargeError(Exception):
+    """The bodies are more bytes than one array can hold."""
+
+
+def column_encoder(target: Target) -> ColumnEncoder:
+    """What writes a column."""
+    match target:
+        case Optional(inner=Nothing(), null=null):
+            return _Nothing(null)
+        case Nothing():
+            return _Nothing(None)
+        case Optional(inner=inner, branch=branch, null=null):
+            return _Optional(column_encoder(inner), branch, null)
+        case Choice(members=members, null=null) if len(members) < ONE_BYTE:
+            return _Choice([(name, column_encoder(inner), branch) for name, inner, branch, _ in members], null)
+        case RecordOf(fields=fields):
+            return _Record([(name, column_encoder(inner)) for name, inner in fields])
+        case ArrayOf(inner=inner):
+            return _Array(column_encoder(inner))
+        case MapOf(inner=inner):
+            return _Map(column_encoder(inner))
+        case Value():
+            return _value_encoder(target)
+    return _Unsupported()
+
+
+def _value_encoder(target: Value) -> ColumnEncoder:
+    """The encoder of values without parts."""
+    if isinstance(target.column, t.Decimal):
+        return Decimals(target)
+    match target.wire:
+        case "enum":
+            return Symbols(target.symbols)
+        case "string" | "bytes":
+            return Texts()
+        case "fixed":
+            return Texts(target.size)
+        case "boolean" | "float" | "double":
+            return Floats()
+        case _:
+            return Numbers(target)
+
+
+def encode_bodies(column: ColumnEncoder, array: pa.Array, fallback: FallbackMask) -> pa.BinaryArray:
+    """The bodies of an array's elements; those of rows that need the fallback mean nothing.
+
+    Raises:
+        TooLargeError: They are more than one array can hold.
+    """
+    size = column.measure(array, fallback)
+    ends = np.cumsum(size + GAP)
+    start = ends - size - GAP
+    if len(ends) and ends[-1] > MAX_BYTES:
+        raise TooLargeError
+    out = OutputBuffer(int(ends[-1]) if len(ends) else 0)
+    column.put(out, start.copy())
+    return slices(out.data, start, start + size, None, pa.binary())
+
+
+class _Unsupported(ColumnEncoder):
+    """What is not written by columns."""
+
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+        fallback.add(np.ones(len(array), dtype=bool))
+        return np.zeros(len(array), dtype=np.int64)
+
+    def put(self, out: OutputBuffer, at: Longs) -> None:
+        pass
+
+
+class _Nothing(ColumnEncoder):
+    """The type null, alone or as the only one of a union, where it has a number."""
+
+    def __init__(self, number: int | None) -> None:
+        self.number = number
+
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+        fallback.add(np.asarray(array.is_valid()))
+        return np.full(len(array), 0 if self.number is None else 1)
+
+    def put(self, out: OutputBuffer, at: Longs) -> None:
+        if self.number is not None:
+            out.data[at] = 2 * self.number
+            at += 1
+
+
+class _Optional(ColumnEncoder):
+    """A union of one type, with or without null."""
+
+    def __init__(self, inner: ColumnEncoder, branch: int, null: int | None) -> None:
+        self.inner, self.branch, self.null = inner, 2 * branch, null
+        self.which: npt.NDArray[np.intp] | None = None
+
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+        if not array.null_count or self.null is None:
+            self.which = None
+            return self.inner.measure(array, fallback) + 1
+        self.which = np.flatnonzero(np.asarray(array.is_valid()))
+        size = np.ones(len(array), dtype=np.int64)
+        size[self.which] += self.inner.measure(array.take(pa.array(self.which)), fallback.pick(self.which))
+        return size
+
+    def put(self, out: OutputBuffer, at: Longs) -> None:
+        if self.which is None:
+            out.data[at] = self.branch
+            at += 1
+            self.inner.put(out, at)
+            return
+        assert self.null is not None
+        out.data[at] = 2 * self.null
+        some = at[self.which]
+        out.data[some] = self.branch
+        some += 1
+        at += 1
+        self.inner.put(out, some)
+        at[self.which] = some
+
+
+class _Choice(ColumnEncoder):
+    """A union of several types, whose column is a row with a member for each.
+
+    Args:
+        members: The name, the column and the number of each type.
+        null: The number of null.
+    """
+
+    def __init__(self, members: list[tuple[str, ColumnEncoder, int]], null: int | None) -> None:
+        self.members, self.null = members, null
+        self.chosen: list[npt.NDArray[np.intp]] = []
+
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+        values = [pc.struct_field(array, name) for name, _, _ in self.members]
+        present = [np.asarray(value.is_valid()) for value in values]
+        count = np.sum(present, axis=0)
+        fallback.add(count > 1)
+        if self.null is None:
+            fallback.add(count == 0)
+        size = np.ones(len(array), dtype=np.int64)
+        self.chosen = [np.flatnonzero(some & (count == 1)) for some in present]
+        for (_, column, _), value, which in zip(self.members, values, self.chosen, strict=True):
+            size[which] += column.measure(value.take(pa.array(which)), fallback.pick(which))
+        return size
+
+    def put(self, out: OutputBuffer, at: Longs) -> None:
+        out.data[at] = 2 * (self.null or 0)
+        for (_, column, branch), which in zip(self.members, self.chosen, strict=True):
+            some = at[which]
+            out.data[some] = 2 * branch
+            some += 1
+            column.put(out, some)
+            at[which] = some - 1
+        at += 1
+
+
+class _Record(ColumnEncoder):
+    """A record."""
+
+    def __init__(self, fields: list[tuple[str, ColumnEncoder]]) -> None:
+        self.fields = fields
+
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+        fallback.nulls(array)
+        size = np.zeros(len(array), dtype=np.int64)
+        for name, column in self.fields:
+            size += column.measure(pc.struct_field(array, name), fallback)
+        return size
+
+    def put(self, out: OutputBuffer, at: Longs) -> None:
+        for _, column in self.fields:
+            column.put(out, at)
+
+
+class _Array(ColumnEncoder):
+    """Arrays: their items are written as bodies, which then are copied as one span."""
+
+    def __init__(self, inner: ColumnEncoder) -> None:
+        self.inner = inner
+        self.data: Bytes = np.zeros(0, dtype=np.uint8)
+        self.begin = self.length = self.size = np.zeros(0, dtype=np.int64)
+        self.raw = np.zeros(0, dtype=np.uint64)
+
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+        fallback.nulls(array)
+        first, last = _offsets(array)
+        owner = np.arange(len(array)) if fallback.owner is None else fallback.owner
+        take_elements = self.take_elements(array, first, last, fallback)
+        items = encode_bodies(self.inner, take_elements, FallbackMask(fallback.rows, np.repeat(owner, last - first)))
+        begin, end = bounds(items)
+        ends = np.append(begin, end[-1] if len(end) else 0).astype(np.int64)
+        self.begin, counts = ends[first - first[0]] if len(first) else first, last - first
+        self.length = (ends[last - first[0]] if len(first) else last) - self.begin
+        self.data = np.concatenate([content(items), np.zeros(GAP, dtype=np.uint8)])
+        self.raw, self.size = zigzag_varints(counts)
+        return self.size + self.length + (counts > 0)
+
+    def take_elements(self, array: pa.Array, first: Longs, last: Longs, fallback: FallbackMask) -> pa.Array:
+        """The elements of all arrays, one after the other."""
+        values = array.values
+        return values.slice(int(first[0]), int(last[-1] - first[0])) if len(first) else values.slice(0, 0)
+
+    def put(self, out: OutputBuffer, at: Longs) -> None:
+        empty = self.raw == 0
+        put_varints(out, at, self.raw, self.size)
+        put_spans(out, at, self.data, self.begin, self.length)
+        out.data[at] = 0
+        at += ~empty
+
+
+def _offsets(array: pa.Array) -> tuple[Longs, Longs]:
+    """Where the elements of each array or map begin and end among those of all."""
+    offsets = np.frombuffer(array.buffers()[1], dtype="<i4", count=len(array) + 1, offset=4 * array.offset).astype(
+        np.int64
+    )
+    return offsets[:-1], offsets[1:]
+
+
+class _Map(_Array):
+    """Maps, in the order of Java's HashMap; one with a key twice needs the fallback."""
+
+    def __init__(self, inner: ColumnEncoder) -> None:
+        super().__init__(_Record([("key", Texts()), ("value", inner)]))
+
+    def take_elements(self, array: pa.Array, first: Longs, last: Longs, fallback: FallbackMask) -> pa.Array:
+        begin, size = (int(first[0]), int(last[-1] - first[0])) if len(first) else (0, 0)
+        keys, values = array.keys.slice(begin, size), array.items.slice(begin, size)
+        counts = last - first
+        if (counts > 1).any():
+            order, again = java_orders(keys, counts)
+            fallback.add(again)
+            keys, values = keys.take(pa.array(order)), values.take(pa.array(order))
+        return pa.StructArray.from_arrays([keys, values], ["key", "value"])

@@ -1,0 +1,144 @@
+"""Values that Kafka Connect's converters wrote: the writer's schema says what they mean, by ``connect.name``.
+
+They are converted to the column's type directly, whatever type the table's schema has for them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.types import model as t
+from kdsl_formats._avro.model import Type
+from kdsl_formats._connect import columns, values
+from kdsl_formats._connect.columns import ReadColumn
+from kdsl_formats._connect.schemas import DECIMAL, TIME_SCHEMAS, VARIABLE, VARIABLE_TYPE
+from kdsl_formats._connect.values import MICROS
+from kdsl_formats._connect.wires import Dates, Decimals, Times, Timestamps
+
+VARIABLE_SCALE_ROW = t.row(scale=t.Int(), value=t.BYTES)
+"""A ``VariableScaleDecimal``."""
+_TIMES = (t.Timestamp, t.TimestampLtz)
+
+
+class Conversion(ABC):
+    """Converts values on the wire to a column's values.
+
+    Attributes:
+        held: The type by which the values on the wire are read.
+        kind: The column's type.
+    """
+
+    wire_type: t.DataType
+    kind: t.DataType
+
+    @abstractmethod
+    def value(self, value: Any) -> Any:
+        """Convert one value.
+
+        Raises:
+            ValueError: The value cannot be converted (`InfiniteError` for infinity).
+        """
+
+    @abstractmethod
+    def column(self, values: pa.Array) -> ReadColumn:
+        """Convert an array of values."""
+
+
+class _TimeConversion(Conversion):
+    def __init__(self, wire: Dates | Times | Timestamps, wire_type: t.DataType) -> None:
+        self.wire, self.wire_type, self.kind = wire, wire_type, wire.kind
+
+    def value(self, value: Any) -> Any:
+        return self.wire.from_string(value) if isinstance(value, str) else self.wire.from_long(value)
+
+    def column(self, values: pa.Array) -> ReadColumn:
+        return self.wire.read_strings(values) if pa.types.is_string(values.type) else self.wire.read_longs(values)
+
+
+class _VariableScaleConversion(Conversion):
+    wire_type = VARIABLE_SCALE_ROW
+
+    def __init__(self, kind: t.Decimal) -> None:
+        self.kind = self.decimal = kind
+
+    def value(self, value: Any) -> Decimal:
+        return values.decimal_of(value["value"], value["scale"], self.decimal)
+
+    def column(self, values: pa.Array) -> ReadColumn:
+        return columns.decimals_of_pairs(values.field(0), values.field(1), self.decimal, values)
+
+
+class _StringConversion(Conversion):
+    wire_type = t.STRING
+
+    def __init__(self, kind: t.Decimal) -> None:
+        self.kind, self.wire = kind, Decimals(kind, "string")
+
+    def value(self, value: Any) -> Decimal:
+        return self.wire.from_string(value)
+
+    def column(self, values: pa.Array) -> ReadColumn:
+        return self.wire.read_strings(values)
+
+
+class _DoubleConversion(Conversion):
+    wire_type = t.Double()
+
+    def __init__(self, kind: t.Decimal) -> None:
+        self.kind, self.wire = kind, Decimals(kind, "double")
+
+    def value(self, value: Any) -> Decimal:
+        if not math.isfinite(value):
+            raise values.InfiniteError
+        return self.wire.from_number(repr(value))
+
+    def column(self, values: pa.Array) -> ReadColumn:
+        return self.wire.read_numbers(pc.cast(values, pa.string()))
+
+
+def conversion_of(wire: Type, column: t.DataType) -> Conversion | None:
+    """What makes values of a column of what Kafka Connect wrote; None where Avro's own rules hold."""
+    if isinstance(column, t.Decimal):
+        if wire.name == VARIABLE and {f.name: f.type.kind for f in wire.fields} == {"scale": "int", "value": "bytes"}:
+            return _VariableScaleConversion(column)
+        return (
+            {"string": _StringConversion, "double": _DoubleConversion}[wire.kind](column)
+            if wire.kind in ("string", "double")
+            else None
+        )
+    if wire.kind == "long" and wire.logical == "time-micros" and isinstance(column, t.Time):
+        return _TimeConversion(Times(column, MICROS), t.BigInt())
+    time_schema = TIME_SCHEMAS.get(wire.connect or "")
+    if time_schema is None or wire.kind not in ("int", "long", "string"):
+        return None
+    text = wire.kind == "string"
+    if text != (time_schema.unit is None):
+        return None
+    wire_type: t.DataType = t.STRING if text else t.Int() if wire.kind == "int" else t.BigInt()
+    match column, time_schema.type:
+        case t.Date(), t.Date():
+            return _TimeConversion(Dates(column, iso=text), wire_type)
+        case t.Time(), t.Time():
+            return _TimeConversion(Times(column, time_schema.unit), wire_type)
+        case t.TimestampLtz(), t.Timestamp() | t.TimestampLtz():
+            return _TimeConversion(Timestamps(column, time_schema.unit), wire_type)
+        case t.Timestamp(), t.Timestamp():
+            return _TimeConversion(Timestamps(column, time_schema.unit), wire_type)
+    return None
+
+
+def connect_column(wire: Type) -> t.DataType | None:
+    """The column type of values that Kafka Connect wrote; None where Avro's own rules hold."""
+    if wire.name == VARIABLE:
+        return VARIABLE_TYPE
+    if wire.connect == DECIMAL and wire.logical == "decimal" and wire.scale <= t.MAX_DECIMAL:
+        return t.Decimal(min(wire.precision, t.MAX_DECIMAL), wire.scale)  # 64 where the converter knows no better
+    time_schema = TIME_SCHEMAS.get(wire.connect or "")
+    fits = time_schema is not None and conversion_of(wire, time_schema.type) is not None
+    return time_schema.type if time_schema is not None and fits else None

@@ -1,0 +1,206 @@
+"""Columns of values without parts being written: numbers, floats, strings, bytes, symbols, decimals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.types import model as t
+from kdsl_formats._avro.output import (
+    GAP,
+    ColumnEncoder,
+    FallbackMask,
+    OutputBuffer,
+    put_spans,
+    put_varints,
+    zigzag_varints,
+)
+from kdsl_formats._avro.target import Value
+from kdsl_formats._columns.arrays import Bytes, Longs, bounds, content
+
+_LONG = (1 << 63) - 1
+_LONG_DIGITS = 18
+_HALF = 8  # bytes
+
+
+def _numpy(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """The values of an array of fixed width; those of NULL mean nothing."""
+    width = np.dtype(dtype).itemsize
+    values: npt.NDArray[Any] = np.frombuffer(
+        array.buffers()[1], dtype=dtype, count=len(array), offset=array.offset * width
+    )
+    return values
+
+
+class Numbers(ColumnEncoder):
+    """Integers, dates, times and timestamps."""
+
+    def __init__(self, target: Value) -> None:
+        self.target = target
+        self.raw, self.size = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
+
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+        fallback.nulls(array)
+        values = _numpy(array, f"<i{array.type.bit_width // 8}").astype(np.int64)
+        match self.target.column:
+            case t.Time():
+                values = values // self.target.unit
+            case t.Timestamp() | t.TimestampLtz() if self.target.unit < 1000:
+                factor = 1000 // self.target.unit
+                fallback.add((values > _LONG // factor) | (values < -(_LONG // factor)))
+                values = values * factor
+            case t.Timestamp() | t.TimestampLtz() if self.target.unit > 1000:
+                values = values // (self.target.unit // 1000)
+        self.raw, self.size = zigzag_varints(values)
+        return self.size
+
+    def put(self, out: OutputBuffer, at: Longs) -> None:
+        put_varints(out, at, self.raw, self.size)
+
+
+class Floats(ColumnEncoder):
+    """Booleans and floats."""
+
+    def __init__(self) -> None:
+        self.word, self.size = np.zeros(0, dtype=np.uint64), 0
+
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+        fallback.nulls(array)
+        if pa.types.is_boolean(array.type):
+            array = array.cast(pa.uint8())
+        self.size = array.type.bit_width // 8
+        self.word = _numpy(array, f"<u{self.size}").astype(np.uint64)
+        return np.full(len(array), self.size, dtype=np.int64)
+
+    def put(self, out: OutputBuffer, at: Longs) -> None:
+        out.words[at] = self.word
+        at += self.size
+
+
+class Texts(ColumnEncoder):
+    """Strings and bytes.
+
+    Args:
+        size: The bytes of a fixed; others need the fallback.
+    """
+
+    def __init__(self, size: int | None = None) -> None:
+        self.fixed = size
+        self.data: Bytes = np.zeros(0, dtype=np.uint8)
+        self.begin = self.length = self.size = np.zeros(0, dtype=np.int64)
+        self.raw = np.zeros(0, dtype=np.uint64)
+
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+        fallback.nulls(array)
+        begin, end = bounds(array)
+        self.begin, self.length = begin.astype(np.int64), (end - begin).astype(np.int64)
+        self.data = np.concatenate([content(array), np.zeros(GAP, dtype=np.uint8)])
+        if self.fixed is not None:
+            fallback.add(self.length != self.fixed)
+            return self.length
+        self.raw, self.size = zigzag_varints(self.length)
+        return self.size + self.length
+
+    def put(self, out: OutputBuffer, at: Longs) -> None:
+        if self.fixed is None:
+            put_varints(out, at, self.raw, self.size)
+        put_spans(out, at, self.data, self.begin, self.length)
+
+
+class Symbols(ColumnEncoder):
+    """The symbols of an enum."""
+
+    def __init__(self, symbols: tuple[str, ...]) -> None:
+        self.symbols = pa.array(symbols, pa.string())
+        self.raw, self.size = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
+
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+        fallback.nulls(array)
+        indexes = pc.index_in(array, value_set=self.symbols)
+        fallback.nulls(indexes)
+        if indexes.null_count:
+            indexes = pc.fill_null(indexes, 0)
+        self.raw, self.size = zigzag_varints(np.asarray(indexes).astype(np.int64))
+        return self.size
+
+    def put(self, out: OutputBuffer, at: Longs) -> None:
+        put_varints(out, at, self.raw, self.size)
+
+
+class Decimals(ColumnEncoder):
+    """Decimals: as few bytes as hold the number, or those of a fixed, the highest first.
+
+    Those of more than eight bytes need the fallback where the schema has another scale than the column.
+    """
+
+    def __init__(self, target: Value) -> None:
+        assert isinstance(target.column, t.Decimal)
+        self.shift = target.scale - target.column.scale
+        self.fixed = target.size if target.wire == "fixed" else None
+        self.low = self.high = self.size = np.zeros(0, dtype=np.int64)
+
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+        fallback.nulls(array)
+        halves = np.frombuffer(array.buffers()[1], dtype="<i8", count=2 * len(array), offset=16 * array.offset)
+        self.low, self.high = halves[::2], halves[1::2]
+        if self.shift:
+            self._rescale(fallback)
+        self.size = _byte_sizes(self.low)
+        wide = np.flatnonzero(self.high != self.low >> 63)
+        self.size[wide] = _HALF + _byte_sizes(self.high[wide])
+        if self.fixed is None:
+            return self.size + 1
+        fallback.add(self.size > self.fixed)
+        self.size[:] = min(self.fixed, 2 * _HALF)
+        return np.full(len(array), self.fixed)
+
+    def _rescale(self, fallback: FallbackMask) -> None:
+        """Convert the numbers to the schema's scale; those that would lose digits need the fallback."""
+        factor = 10 ** min(abs(self.shift), _LONG_DIGITS)
+        wrong = self.high != self.low >> 63
+        if self.shift > 0:
+            wrong |= (self.low > _LONG // factor) | (self.low < -(_LONG // factor))
+            scaled = self.low * factor
+        else:
+            scaled, rest = np.divmod(self.low, factor)
+            wrong |= rest != 0
+        if abs(self.shift) > _LONG_DIGITS:
+            wrong |= self.low != 0
+        fallback.add(wrong)
+        self.low, self.high = scaled, scaled >> 63
+
+    def put(self, out: OutputBuffer, at: Longs) -> None:
+        if self.fixed is None:
+            out.data[at] = 2 * self.size
+            at += 1
+        elif self.fixed > 2 * _HALF:
+            sign = (self.high >> 63).astype(np.uint8)
+            for _ in range(self.fixed - 2 * _HALF):
+                out.data[at] = sign
+                at += 1
+        wide = np.flatnonzero(self.size > _HALF)
+        narrow = np.minimum(self.size, _HALF)
+        low = self.low.view(np.uint64)
+        out.words[at] = (low << (64 - 8 * narrow).astype(np.uint64)).byteswap()
+        if wide.size:
+            more = self.size[wide] - _HALF
+            high = np.ascontiguousarray(self.high[wide]).view(np.uint64)
+            out.words[at[wide]] = (high << (64 - 8 * more).astype(np.uint64)).byteswap()
+            out.words[at[wide] + more] = low[wide].byteswap()
+        at += self.size
+
+
+def _byte_sizes(values: Longs) -> Longs:
+    """How many bytes hold each number and its sign."""
+    magnitudes = values ^ (values >> 63)
+    size = np.ones(len(magnitudes), dtype=np.int64)
+    largest = int(magnitudes.max()) if len(magnitudes) else 0
+    bits = 7
+    while largest >> bits:
+        size += magnitudes >= 1 << bits
+        bits += 8
+    return size

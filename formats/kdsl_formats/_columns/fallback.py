@@ -1,0 +1,135 @@
+"""The fallback: messages and rows that the reference reads or writes one by one, merged with those of whole columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from kdsl.formats import BadRecord, Decoded, Encoded
+from kdsl.types.arrow import plain_values
+from kdsl_formats._columns.arrays import Mask, Positions
+
+
+@attrs.frozen(eq=False)
+class FallbackRows:
+    """The rows of messages that were read one by one.
+
+    Attributes:
+        rows: Their rows as values, in the order of the messages.
+        owner: The message of each row.
+        bad: The messages that failed.
+    """
+
+    rows: list[Any]
+    owner: list[int]
+    bad: tuple[BadRecord, ...]
+
+    @classmethod
+    def read(
+        cls, messages: pa.BinaryArray, which: Positions, rows_of: Callable[[bytes], Iterable[Any]]
+    ) -> FallbackRows:
+        """Read some messages, which are not null; a `ValueError` of `rows_of` is the reason why one is bad."""
+        rows: list[Any] = []
+        owner: list[int] = []
+        bad: list[BadRecord] = []
+        for i, message in zip(which.tolist(), messages.take(pa.array(which)).to_pylist(), strict=True):
+            try:
+                message_rows = list(rows_of(message))
+            except RecursionError:
+                bad.append(BadRecord(i, "the value is nested too deeply"))
+            except ValueError as e:
+                bad.append(BadRecord(i, str(e)))
+            else:
+                rows += message_rows
+                owner += [i] * len(message_rows)
+        return cls(rows, owner, tuple(bad))
+
+    def to_decoded(self, kind: pa.StructType, count: int) -> Decoded:
+        """These rows alone, of as many messages."""
+        none = np.zeros(0, dtype=np.int64)
+        return merge_rows(pa.array([], kind), none, none, self, count)
+
+
+class RowOrder:
+    """Rows read by columns and those read one by one, in the order of their messages.
+
+    Args:
+        owner: The message of each row read by columns, ascending.
+        fallback_rows: Those read one by one, all of other messages.
+
+    Attributes:
+        owner: The message of each row.
+    """
+
+    def __init__(self, owner: Positions, fallback_rows: FallbackRows) -> None:
+        self._insert_before = np.searchsorted(owner, fallback_rows.owner) if fallback_rows.rows else None
+        self._count = len(fallback_rows.rows)
+        self.owner = self.insert(owner, fallback_rows.owner)
+
+    def insert(self, values: Positions, added: Iterable[int]) -> Positions:
+        """Numbers of the rows read by columns, with those of the others put in."""
+        return values if self._insert_before is None else np.insert(values, self._insert_before, list(added))
+
+    def index(self, positions: Positions, count: int) -> Positions:
+        """Indexes of rows in a column, with those of the others, whose values follow the column's `count` values."""
+        return self.insert(positions, range(count, count + self._count))
+
+
+def merge_rows(
+    rows: pa.StructArray, indexes: Positions, owner: Positions, fallback_rows: FallbackRows, count: int
+) -> Decoded:
+    """Merge rows read by columns with those read one by one, in the order of their messages.
+
+    Args:
+        rows: The rows read by columns.
+        indexes: The rows of these that are used.
+        owner: The message of each of these, ascending.
+        fallback_rows: The messages that were read one by one.
+        count: How many messages there are.
+    """
+    order = RowOrder(owner, fallback_rows)
+    whole = pa.concat_arrays([rows, pa.array(fallback_rows.rows, rows.type)]) if fallback_rows.rows else rows
+    merged = take_rows(whole, order.index(indexes, len(rows)))
+    every = len(order.owner) == count and bool((order.owner == np.arange(count)).all())
+    return Decoded(merged, None if every else pa.array(order.owner, pa.int64()), fallback_rows.bad)
+
+
+def take_rows(column: pa.Array, index: Positions) -> pa.Array:
+    """The values at some positions; the column itself where these are all, in order."""
+    if len(index) == len(column) and bool((index == np.arange(len(index))).all()):
+        return column
+    return column.take(pa.array(index))
+
+
+def write_fallback_rows(
+    rows: pa.Array, messages: pa.BinaryArray | None, fallback: Mask, write: Callable[[Any], bytes]
+) -> Encoded:
+    """Write the rows that need the fallback one by one, and merge their messages with the others.
+
+    Args:
+        rows: The rows.
+        messages: The messages written by columns; None when all rows need the fallback.
+        fallback: Which rows need the fallback.
+        write: Writes a row, whose values are those of `plain_values`; its `ValueError` is the reason why it cannot.
+    """
+    if messages is not None and not fallback.any():
+        return Encoded(messages)
+    where = np.flatnonzero(fallback)
+    fallback_messages: list[bytes | None] = []
+    bad: list[BadRecord] = []
+    for i, row in zip(where.tolist(), plain_values(take_rows(rows, where)), strict=True):
+        try:
+            fallback_messages.append(write(row))
+        except ValueError as e:
+            fallback_messages.append(None)
+            bad.append(BadRecord(i, str(e)))
+    written_array = pa.array(fallback_messages, pa.binary())
+    if messages is not None:
+        index = np.arange(len(rows))
+        index[where] = len(rows) + np.arange(len(where))
+        written_array = pa.concat_arrays([messages, written_array]).take(pa.array(index))
+    return Encoded(written_array, tuple(bad))

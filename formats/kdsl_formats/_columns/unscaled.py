@@ -1,0 +1,118 @@
+"""Whole columns of decimals from big-endian numbers in two's complement, as Avro and Java's ``BigInteger`` write them.
+
+A number of 128 bits is two halves of 64 bits, the lower and the upper one, as Arrow's decimals hold them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Positions, Words, ranges
+
+LONGEST = 16
+"""The bytes of the longest number."""
+_LONG = (1 << 63) - 1
+_LONG_DIGITS = 18
+
+
+def read_numbers(words: Words, begin: Positions, length: Positions) -> tuple[Longs, Longs]:
+    """The halves of numbers in a buffer; those of no bytes, or of more than `LONGEST`, are meaningless.
+
+    Args:
+        words: The eight bytes that begin at each position of the buffer; sixteen bytes follow the last number.
+        begin: Where each number begins.
+        length: Its bytes.
+    """
+    low = _to_signed(words[begin], np.minimum(length, 8))
+    high = low >> 63
+    long = np.flatnonzero((length > 8) & (length <= LONGEST))
+    if long.size:
+        more = length[long] - 8
+        high[long] = _to_signed(words[begin[long]], more)
+        low[long] = words[begin[long] + more].byteswap().view(np.int64)
+    return low, high
+
+
+def _to_signed(words: Words, size: Positions) -> Longs:
+    """The signed numbers in the first bytes of words; meaningless for no bytes."""
+    numbers: Longs = words.byteswap().view(np.int64) >> (64 - 8 * np.maximum(size, 1))
+    return numbers
+
+
+def rescale(low: Longs, high: Longs, shift: int, fallback: Mask) -> tuple[Longs, Longs]:
+    """Numbers with more or fewer digits after the decimal point, rounded half up.
+
+    Args:
+        low: The lower halves.
+        high: The upper halves.
+        shift: How many digits more.
+        fallback: Receives those that are too long for this function.
+    """
+    if not shift:
+        return low, high
+    if abs(shift) > _LONG_DIGITS:
+        fallback |= True
+        return low, high
+    factor = 10 ** abs(shift)
+    largest = (_LONG // factor) if shift > 0 else _LONG - factor
+    fallback |= (high != low >> 63) | (low > largest) | (low < -largest)
+    low = np.where(fallback, 0, low)
+    if shift > 0:
+        low *= factor
+    else:
+        low = np.sign(low) * ((np.abs(low) + factor // 2) // factor)
+    return low, low >> 63
+
+
+def exceeds_precision(low: Longs, high: Longs, precision: int, fallback: Mask) -> Mask | None:
+    """Which numbers have more digits than a precision; None where none has.
+
+    Args:
+        low: The lower halves.
+        high: The upper halves.
+        precision: The digits.
+        fallback: Receives those for which this is unknown.
+    """
+    bound = 10**precision
+    if bound <= 1 << 63:
+        fallback |= high != low >> 63
+        exceeds = (low >= bound) | (low <= -bound)
+        return exceeds if exceeds.any() else None
+    largest = bound >> 64
+    fallback |= (high >= largest) | (high < -largest) if largest else high != low >> 63
+    return None
+
+
+def decimal_array(kind: pa.Decimal128Type, low: Longs, high: Longs, valid: pa.Buffer | None) -> pa.Array:
+    """An array of decimals from their halves."""
+    halves = np.empty((len(low), 2), dtype=np.int64)
+    halves[:, 0], halves[:, 1] = low, high
+    return pa.Array.from_buffers(kind, len(low), [valid, pa.py_buffer(halves)])
+
+
+def number_bytes(values: pa.Decimal128Array) -> tuple[Bytes, Longs]:
+    """The shortest bytes of unscaled decimals, one after the other, and how many each has; NULL has none."""
+    halves = np.frombuffer(values.buffers()[1], dtype=np.int64).reshape(-1, 2)[values.offset :][: len(values)]
+    low, high = halves[:, 0], halves[:, 1]
+    size = _sizes(low)
+    long = np.flatnonzero(high != low >> 63)
+    if long.size:
+        size[long] = 8 + _sizes(high[long])
+    if values.null_count:
+        size[~np.asarray(values.is_valid())] = 0
+    flat = halves.byteswap()[:, ::-1].copy().view(np.uint8).reshape(-1)
+    first = LONGEST * np.arange(1, len(values) + 1) - size
+    return flat[ranges(first, size)], size
+
+
+def _sizes(numbers: Longs) -> Longs:
+    """How many bytes numbers have, with their sign."""
+    bits = (numbers ^ (numbers >> 63)).view(np.uint64)
+    size = np.ones(len(numbers), dtype=np.int64)
+    for more in range(1, 8):
+        enough = bits >= np.uint64(1 << (8 * more - 1))
+        if not enough.any():
+            break
+        size += enough
+    return size

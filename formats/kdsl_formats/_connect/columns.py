@@ -1,0 +1,342 @@
+"""Columns of values that Debezium and Kafka Connect wrote, read as `values` reads them one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_type
+from kdsl.types.strings.temporal import NANOS_PER_DAY, time_unit
+from kdsl_formats._columns.arrays import (
+    Bytes,
+    Longs,
+    Mask,
+    Positions,
+    Words,
+    bounds,
+    content,
+    slices,
+    validity,
+    words_of,
+)
+from kdsl_formats._columns.unscaled import LONGEST, decimal_array, exceeds_precision, read_numbers, rescale
+from kdsl_formats._connect.values import (
+    FIRST_DAY,
+    INFINITE_MICROS,
+    INFINITE_NUMBERS,
+    INFINITE_TIMES,
+    LAST_DAY,
+    LONG,
+    MICROS,
+    NANOS,
+    infinite_of,
+)
+from kdsl_formats._text import reading
+
+_SCALES = 8  # different ones in a column; more are read one by one
+_PADDING = 24  # bytes after the last text, for looks ahead
+_TWELVE, _LOW_TWELVE = np.uint64(0x3F003F003F003F00), np.uint64(0x003F003F003F003F)
+_DOZENS, _LOW_DOZENS = np.uint64(0x0FFF00000FFF0000), np.uint64(0x00000FFF00000FFF)
+_HALVES, _LOW_HALVES = np.uint64(0x00FFFFFF00000000), np.uint64(0x0000000000FFFFFF)
+_TWO, _FOUR, _EIGHT = (np.uint64(n) for n in (2, 4, 8))
+_HEX = np.full(256, 255, dtype=np.uint8)
+_HEX[list(b"0123456789abcdef")] = np.arange(16)
+_HEX[list(b"ABCDEF")] = np.arange(10, 16)
+_BEFORE, _BETWEEN = b'{"scale":', b',"value":"'
+_LONGEST_SCALE = 4
+_BRACE, _QUOTE, _ZERO, _PLUS = b'}"0+'
+_INFINITE_STRINGS = (*INFINITE_TIMES, "+294247-01-10T04:00:25.2Z", "-290308-12-21T19:59:27.6Z")
+
+
+@attrs.frozen(eq=False)
+class ReadColumn:
+    """A column of values, and which of them need the fallback.
+
+    Attributes:
+        values: The values; those that need the fallback are meaningless.
+        fallback: Those that must be read one by one.
+        infinite: Those that stand for infinity; the values are NULL. None where there are none.
+    """
+
+    values: pa.Array
+    fallback: Mask
+    infinite: Mask | None = None
+
+
+def all_fallback(column: pa.Array, kind: pa.DataType) -> ReadColumn:
+    """A column whose values must all be read one by one."""
+    return ReadColumn(pa.nulls(len(column), kind), np.asarray(column.is_valid()))
+
+
+def decimals_of_base64(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
+    """Decimals from the base64 of their digits."""
+    if not len(strings):
+        return ReadColumn(pa.array([], arrow_type(kind)), np.zeros(0, dtype=bool))
+    low, high, fallback = _numbers_of_base64(strings)
+    return _decimals(kind, low, high, fallback, strings)
+
+
+def _decimals(kind: t.Decimal, low: Longs, high: Longs, fallback: Mask, of: pa.Array) -> ReadColumn:
+    """Decimals from their halves; NULL where the column that they are from is."""
+    lost = exceeds_precision(low, high, kind.precision, fallback)
+    if lost is not None:
+        fallback = fallback | lost
+    if of.null_count:
+        fallback = fallback & np.asarray(of.is_valid())
+    return ReadColumn(decimal_array(arrow_type(kind), low, high, validity(of)), fallback)
+
+
+def _numbers_of_base64(strings: pa.StringArray) -> tuple[Longs, Longs, Mask]:
+    """The halves of numbers from their base64, and which strings need the fallback."""
+    start, end = bounds(strings)
+    size = end - start
+    longest = int(size.max())
+    if not longest or longest > 16:
+        return _numbers_of_long_base64(strings)
+    data = content(strings)
+    six = np.zeros(len(data) + _PADDING, dtype=np.uint8)
+    reading.BASE64.take(data, out=six[: len(data)], mode="clip")
+    last = data[np.maximum(end - 1, 0)] == 61
+    pads = last.astype(np.int64) + (last & (data[np.maximum(end - 2, 0)] == 61))
+    pads[size == 0] = 0
+    bytes_ = (size >> 2) * 3 - pads
+    fallback = ((size & 3) != 0) | (bytes_ < 1)
+    if int(np.count_nonzero(six == 255)) != int(pads.sum()):
+        place = np.flatnonzero(six == 255)
+        owner = np.searchsorted(end, place, side="right")
+        fallback[owner[place < end[owner] - pads[owner]]] = True
+    words = words_of(six)
+    first = _join_letters(words[start])
+    bits = 8 * np.maximum(bytes_, 1)
+    low = (first << 16) >> np.maximum(64 - bits, 16)  # up to eight letters
+    if longest <= 8:
+        return low, low >> 63, fallback
+    second = _join_letters(words[start + 8])
+    first = (first << 16) >> 16
+    behind = np.clip(96 - bits, 0, 63)
+    whole = (first << 48) | second
+    upper = first >> 16
+    rest = np.where(behind > 0, upper << (64 - np.maximum(behind, 1)), 0)
+    wide = size > 8
+    lower = (whole.view(np.uint64) >> behind.view(np.uint64)).view(np.int64) | rest
+    low = np.where(wide, lower, low)
+    return low, np.where(wide, upper >> behind, low >> 63), fallback
+
+
+def _join_letters(words: Words) -> Longs:
+    """Eight letters of base64, the first one in the lowest byte, as a number of 48 bits."""
+    numbers = words.byteswap()
+    numbers = ((numbers & _TWELVE) >> _TWO) | (numbers & _LOW_TWELVE)
+    numbers = ((numbers & _DOZENS) >> _FOUR) | (numbers & _LOW_DOZENS)
+    numbers = ((numbers & _HALVES) >> _EIGHT) | (numbers & _LOW_HALVES)
+    return numbers.view(np.int64)
+
+
+def _numbers_of_long_base64(strings: pa.StringArray) -> tuple[Longs, Longs, Mask]:
+    """As `_numbers_of_base64`, for strings of any length."""
+    decoded, fallback = reading.base64(strings)
+    low, high, wrong = _numbers_of_bytes(decoded)
+    return low, high, fallback | wrong
+
+
+def _numbers_of_bytes(binary: pa.BinaryArray) -> tuple[Longs, Longs, Mask]:
+    """The halves of numbers of whole bytes, and which of them need the fallback."""
+    start, end = bounds(binary)
+    data: Bytes = np.append(content(binary), np.zeros(_PADDING, dtype=np.uint8))
+    length = end - start
+    low, high = read_numbers(words_of(data), start, length)
+    return low, high, (length < 1) | (length > LONGEST)
+
+
+def decimals_of_objects(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
+    """Decimals from the JSON of Debezium's ``VariableScaleDecimal``, as ``{"scale":2,"value":"Aeg="}``."""
+    if not len(strings):
+        return ReadColumn(pa.array([], arrow_type(kind)), np.zeros(0, dtype=bool))
+    start, end = bounds(strings)
+    data: Bytes = np.append(content(strings), np.zeros(_PADDING + len(_BEFORE) + _LONGEST_SCALE, dtype=np.uint8))
+    words = words_of(data)
+    plain = _starts_with(words, start, _BEFORE) & (data[end - 1] == _BRACE) & (data[end - 2] == _QUOTE)
+    first = start + len(_BEFORE)
+    behind = np.zeros(len(strings), dtype=np.int64)
+    for digits in range(1, _LONGEST_SCALE + 1):
+        behind[(behind == 0) & _starts_with(words, first + digits, _BETWEEN)] = digits
+    plain &= (behind > 0) & ((data[first] != _ZERO) | (behind == 1)) & (data[first] != _PLUS)
+    value = first + behind + len(_BETWEEN)
+    plain &= value <= end - 2
+    scales, odd = reading.integers(slices(data, first, first + behind, plain, pa.string()), pa.int32())
+    low, high, wrong = _numbers_of_base64(slices(data, value, np.maximum(end - 2, value), plain, pa.string()))
+    return _of_scales(scales, low, high, ~plain | odd | wrong, kind, strings)
+
+
+def _starts_with(words: Words, position: Positions, text: bytes) -> Mask:
+    """Which positions are the start of a string of nine to sixteen bytes."""
+    head, tail = (np.uint64(int.from_bytes(part, "little")) for part in (text[:8], text[-8:]))
+    matches: Mask = (words[position] == head) & (words[position + len(text) - 8] == tail)
+    return matches
+
+
+def decimals_of_pairs(scales: pa.Int32Array, values: pa.BinaryArray, kind: t.Decimal, of: pa.Array) -> ReadColumn:
+    """Decimals from their scales and digits.
+
+    Args:
+        scales: How many digits each has after its point.
+        values: The digits, as numbers of whole bytes.
+        kind: The column's type.
+        of: The column that they are from.
+    """
+    low, high, wrong = _numbers_of_bytes(values)
+    return _of_scales(scales, low, high, wrong, kind, of)
+
+
+def _of_scales(
+    scales: pa.Int32Array, low: Longs, high: Longs, fallback: Mask, kind: t.Decimal, of: pa.Array
+) -> ReadColumn:
+    """Decimals of several scales, converted to the column's."""
+    fallback = fallback | np.asarray(scales.is_null())
+    each = np.asarray(scales.fill_null(kind.scale))
+    different = np.unique(each)
+    if len(different) > _SCALES:
+        return all_fallback(of, arrow_type(kind))
+    for scale in different.tolist():
+        which = np.flatnonzero(each == scale)
+        unsure = fallback[which]
+        low[which], high[which] = rescale(low[which], high[which], kind.scale - scale, unsure)
+        fallback[which] = unsure
+    return _decimals(kind, low, high, fallback, of)
+
+
+def decimals_of_strings(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
+    """Decimals from numbers as strings."""
+    values, fallback = reading.decimals(strings, arrow_type(kind))
+    fallback = fallback | np.asarray(pc.and_(values.is_null(), strings.is_valid()))
+    return _without_infinite(strings, ReadColumn(values, fallback), INFINITE_NUMBERS)
+
+
+def dates_of_numbers(days: pa.Array) -> ReadColumn:
+    """Dates from their days, which are 32-bit or 64-bit numbers."""
+    numbers = _longs(days)
+    infinite = numbers < FIRST_DAY
+    fallback = numbers > LAST_DAY
+    if not pa.types.is_int32(days.type):
+        days = pc.cast(days, pa.int32(), safe=False)
+    return _replace_infinite(days.view(pa.date32()), fallback, infinite)
+
+
+def dates_of_strings(strings: pa.StringArray) -> ReadColumn:
+    """Dates from strings as ``2017-09-15Z``."""
+    days, fallback = _strip_zone(strings)
+    values, more = reading.dates(days)
+    return ReadColumn(values, fallback | more)
+
+
+def times_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.Time) -> ReadColumn:
+    """Times of day from numbers of a unit, which is given in nanoseconds."""
+    counts = _longs(numbers)
+    fallback = (counts < 0) | (counts > NANOS_PER_DAY // unit)
+    nanos = np.where(fallback, 0, counts) * unit
+    cut = time_unit(kind.precision)
+    if cut > unit:
+        nanos -= nanos % cut
+    if bool((nanos == NANOS_PER_DAY).any()):
+        nanos[nanos == NANOS_PER_DAY] = 0
+    return ReadColumn(_array(nanos, arrow_type(kind), numbers), fallback)
+
+
+def times_of_strings(strings: pa.StringArray, kind: t.Time) -> ReadColumn:
+    """Times of day from strings as ``04:05:11.789Z``."""
+    plain, fallback = _strip_zone(strings)
+    values, more = reading.times(plain)
+    cut = time_unit(kind.precision)
+    return ReadColumn(pc.multiply(pc.divide(values.view(pa.int64()), cut), cut).view(arrow_type(kind)), fallback | more)
+
+
+def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -> ReadColumn:
+    """Timestamps from numbers of a unit, which is given in nanoseconds."""
+    counts = _longs(numbers)
+    positive, negative = infinite_of(unit)
+    infinite = (counts == positive) | (counts == negative)
+    fallback = np.zeros(len(counts), dtype=bool)
+    micros = counts
+    if unit == NANOS:
+        micros = counts // MICROS
+    elif unit > MICROS:
+        factor = unit // MICROS
+        fallback = ((counts > LONG // factor) | (counts < -LONG // factor)) & ~infinite
+        micros = (
+            counts * factor if not (fallback | infinite).any() else np.where(fallback | infinite, 0, counts) * factor
+        )
+    return _replace_infinite(_array(micros, arrow_type(kind), numbers), fallback, infinite)
+
+
+def timestamps_of_strings(strings: pa.StringArray, kind: t.DataType) -> ReadColumn:
+    """Timestamps from strings as ``2019-07-09T02:28:57.123456Z``."""
+    timestamps, fallback = reading.timestamps(strings, "ISO-8601", zoned=True)
+    column = _without_infinite(strings, ReadColumn(timestamps.view(arrow_type(kind)), fallback), _INFINITE_STRINGS)
+    micros = np.asarray(timestamps.view(pa.int64()).fill_null(0))
+    far = (micros == INFINITE_MICROS[0]) | (micros == INFINITE_MICROS[1])
+    return attrs.evolve(column, fallback=column.fallback | far) if far.any() else column
+
+
+def bytes_of_hex(strings: pa.StringArray) -> ReadColumn:
+    """Bytes from hexadecimal digits."""
+    start, end = bounds(strings)
+    data = content(strings)
+    digits = _HEX.take(data)
+    fallback = ((end - start) & 1).astype(bool)
+    wrong = np.flatnonzero(digits == 255)
+    if wrong.size:
+        fallback[np.searchsorted(end, wrong, side="right")] = True
+    if fallback.any():
+        readable = np.asarray(strings.is_valid()) & ~fallback
+        return ReadColumn(bytes_of_hex(slices(data, start, end, readable, pa.string())).values, fallback)
+    content_bytes = digits[::2] << 4 | digits[1::2]
+    offsets = np.append(start, end[-1:]).astype(np.int32) // 2 if len(strings) else np.zeros(1, dtype=np.int32)
+    buffers = [validity(strings), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(content_bytes)]
+    return ReadColumn(pa.Array.from_buffers(pa.binary(), len(strings), buffers), fallback)
+
+
+def bytes_of_base64(strings: pa.StringArray, *, url_safe: bool) -> ReadColumn:
+    """Bytes from base64, whose last two letters are others where it is safe in URLs."""
+    if url_safe:
+        strings = pc.replace_substring(pc.replace_substring(strings, "-", "+"), "_", "/")
+    values, fallback = reading.base64(strings)
+    return ReadColumn(values, fallback)
+
+
+def _strip_zone(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:
+    """Strings without the ``Z`` at their end; those without one need the fallback, and NULL."""
+    start, end = bounds(strings)
+    data = content(strings)
+    present = np.asarray(strings.is_valid())
+    ends = (data[np.maximum(end - 1, 0)] == 90) & (end > start) if data.size else np.zeros(len(strings), dtype=bool)
+    return slices(data, start, np.where(ends, end - 1, end), present & ends, pa.string()), present & ~ends
+
+
+def _longs(numbers: pa.Array) -> Longs:
+    """Numbers with zeros in place of NULL."""
+    return np.asarray(numbers.fill_null(0) if numbers.null_count else numbers).astype(np.int64, copy=False)
+
+
+def _array(values: Longs, kind: pa.DataType, of: pa.Array) -> pa.Array:
+    """An array of 64-bit values that is NULL where another array is."""
+    return pa.Array.from_buffers(kind, len(values), [validity(of), pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def _replace_infinite(values: pa.Array, fallback: Mask, infinite: Mask) -> ReadColumn:
+    """Values with NULL for infinite ones."""
+    if not infinite.any():
+        return ReadColumn(values, fallback)
+    return ReadColumn(pc.if_else(pa.array(infinite), pa.scalar(None, values.type), values), fallback, infinite)
+
+
+def _without_infinite(strings: pa.StringArray, read: ReadColumn, known: Sequence[str]) -> ReadColumn:
+    """A column, in which strings that stand for infinity do not need the fallback."""
+    if not read.fallback.any():
+        return read
+    infinite = np.asarray(pc.is_in(strings, pa.array(known, pa.string()))) & read.fallback
+    return ReadColumn(read.values, read.fallback & ~infinite, infinite) if infinite.any() else read

@@ -1,0 +1,180 @@
+"""Compares the schemas inside messages with the columns of a table.
+
+Without this a decimal of another scale than the column's, or a timestamp of another unit, would be read as another
+value. Nearly all messages of a topic begin with the same schema, which is compared once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.formats import BadRecord, Decoded, Decoder
+from kdsl.types import model as t
+from kdsl_formats._columns.arrays import Mask
+from kdsl_formats._connect.schemas import DECIMAL, TIME_SCHEMAS
+from kdsl_formats._connect.wires import Decimals, Modes, Times, Timestamps, wire_of
+
+_BEFORE, _BETWEEN = b'{"schema":', b',"payload":'
+_MAX_SCHEMAS = 16  # schemas
+_ATTEMPTS = 8  # to learn a new one, in one batch
+_FAMILIES = (t.Date, t.Time, (t.Timestamp, t.TimestampLtz))
+
+
+class SchemaCheckingDecoder:
+    """Decodes messages whose schema matches the columns; the others are bad.
+
+    Args:
+        inner: Reads messages.
+        row: The type of the rows.
+        modes: How their values are read.
+        members: The members of the payload that are such rows; none where the payload is one.
+        ignore: Whether bad messages give no rows, instead of an error.
+    """
+
+    def __init__(
+        self, inner: Decoder, row: t.Row, modes: Modes, members: tuple[str, ...] = (), *, ignore: bool = False
+    ) -> None:
+        self._inner, self._row, self._modes, self._members = inner, row, modes, members
+        self._ignore = ignore
+        self._known: dict[bytes, str] = {}  # what messages begin with, and what is wrong with it
+
+    def decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        wrong = self._find_bad(messages)
+        if not wrong:
+            return self._inner.decode(messages)
+        mask = np.zeros(len(messages), dtype=bool)
+        mask[[bad.index for bad in wrong]] = True
+        decoded = self._inner.decode(pc.if_else(pa.array(mask), pa.scalar(None, messages.type), messages))
+        if self._ignore:
+            return decoded
+        return attrs.evolve(decoded, bad=tuple(sorted((*decoded.bad, *wrong), key=lambda bad: bad.index)))
+
+    def _find_bad(self, messages: pa.BinaryArray) -> list[BadRecord]:
+        """The messages whose schema contradicts the columns."""
+        rest = np.asarray(messages.is_valid()) & (np.asarray(pc.fill_null(pc.binary_length(messages), 0)) > 0)
+        bad: list[BadRecord] = []
+        for head in tuple(self._known):
+            if not rest.any():
+                return bad
+            self._check_messages(head, messages, rest, bad)
+        for _ in range(_ATTEMPTS):
+            if not rest.any():
+                return bad
+            learned = self._learn_schema(messages[int(np.flatnonzero(rest)[0])].as_py())
+            if learned is None:
+                break
+            self._check_messages(learned, messages, rest, bad)
+        for index in np.flatnonzero(rest).tolist():
+            problem = self._find_problem(_schema_in(messages[index].as_py()))
+            if problem:
+                bad.append(BadRecord(index, problem))
+        return bad
+
+    def _check_messages(self, head: bytes, messages: pa.BinaryArray, rest: Mask, bad: list[BadRecord]) -> None:
+        """Sort out the messages that begin with a known schema: they are bad where it contradicts the columns."""
+        same_schema = np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False)) & rest
+        if self._known[head]:
+            bad += [BadRecord(index, self._known[head]) for index in np.flatnonzero(same_schema).tolist()]
+        rest &= ~same_schema
+
+    def _learn_schema(self, message: bytes) -> bytes | None:
+        """What a message begins with, up to its payload, which is known then; None where it is not plain."""
+        end = message.find(_BETWEEN)
+        if end < 0 or not message.startswith(_BEFORE):
+            return None
+        try:
+            schema = orjson.loads(message[len(_BEFORE) : end])
+        except ValueError:
+            return None
+        head = message[: end + len(_BETWEEN)]
+        if len(self._known) >= _MAX_SCHEMAS:
+            del self._known[next(iter(self._known))]
+        self._known[head] = self._find_problem(schema)
+        return head
+
+    def _find_problem(self, schema: Any) -> str:
+        """How a schema contradicts the columns; empty where it does not."""
+        rows = [schema]
+        if self._members:
+            fields = schema.get("fields") if isinstance(schema, Mapping) else None
+            rows = [f for f in fields or () if isinstance(f, Mapping) and f.get("field") in self._members]
+        return "; ".join(
+            dict.fromkeys(each for one in rows for each in find_contradictions(one, self._row, self._modes))
+        )
+
+
+def _schema_in(message: bytes) -> Any:
+    """The schema inside a message; None where the message has none."""
+    try:
+        document = orjson.loads(message)
+    except ValueError:
+        return None
+    return document.get("schema") if isinstance(document, dict) else None
+
+
+def find_contradictions(schema: Any, kind: t.DataType, modes: Modes, path: str = "") -> Iterator[str]:
+    """Where values of a schema would be read as other values than were written.
+
+    Args:
+        schema: The schema of Kafka Connect.
+        kind: The column's type.
+        modes: How values are read.
+        path: Where the column is.
+    """
+    if not isinstance(schema, Mapping):
+        return
+    match kind:
+        case t.Row(fields=fields):
+            fields_found = schema.get("fields")
+            inner = (
+                {f.get("field"): f for f in fields_found if isinstance(f, Mapping)}
+                if isinstance(fields_found, list)
+                else {}
+            )
+            for field in fields:
+                inner_path = f"{path}.{field.name}" if path else field.name
+                yield from find_contradictions(inner.get(field.name), field.type, modes, inner_path)
+        case t.Array(element=element):
+            yield from find_contradictions(schema.get("items"), element, modes, f"{path}[]")
+        case t.Map(value=value):
+            yield from find_contradictions(schema.get("values"), value, modes, f"{path}[]")
+        case _:
+            yield from _value_contradictions(schema, kind, modes, path)
+
+
+def _value_contradictions(schema: Mapping[str, Any], kind: t.DataType, modes: Modes, path: str) -> Iterator[str]:
+    """How the schema of a value without parts contradicts its column."""
+    wire, name = wire_of(kind, modes), schema.get("name")
+    if wire is None or not isinstance(name, str):
+        return
+    says = f"the schema in the message says that {path!r}"
+    time_schema = TIME_SCHEMAS.get(name)
+    if isinstance(wire, Decimals) and name == DECIMAL:
+        parameters = schema.get("parameters")
+        scale = parameters.get("scale") if isinstance(parameters, Mapping) else None
+        if wire.mode == "precise" and scale is not None and str(scale) != str(wire.decimal.scale):
+            yield f"{says} has the scale {scale}, but the column is {kind.spelling}; declare DECIMAL(p, {scale})"
+    elif time_schema is not None and not any(
+        isinstance(kind, f) and isinstance(time_schema.type, f) for f in _FAMILIES
+    ):
+        yield f"{says} is a {name}, but the column is {kind.spelling}; declare {time_schema.type.spelling}"
+    elif (
+        time_schema is not None and isinstance(wire, Times | Timestamps) and _units_differ(wire.unit, time_schema.unit)
+    ):
+        yield (
+            f"{says} is a {name}, but the column {kind.spelling} with time.precision.mode {modes.times!r} counts "
+            f"another unit; declare {time_schema.type.spelling}, or set the mode of the connector"
+        )
+
+
+def _units_differ(unit: int | None, other: int | None) -> bool:
+    """Whether both are units of numbers, and differ; None is the unit of strings, which need no check."""
+    return unit is not None and other is not None and unit != other

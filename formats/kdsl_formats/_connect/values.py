@@ -1,0 +1,179 @@
+"""Reads single values that Debezium and Kafka Connect wrote; the reference for whole columns.
+
+A date is days since 1970-01-01, a time nanoseconds of the day, a timestamp microseconds since 1970-01-01 00:00:00.
+Functions raise ValueError for an invalid value, and `InfiniteError` for one that stands for infinity.
+
+The rules are those of Debezium 3.6: https://debezium.io/documentation/reference/3.6/connectors/postgresql.html, its
+sections "Temporal types" and "Decimal types".
+"""
+
+from __future__ import annotations
+
+import decimal
+import re
+from decimal import Decimal
+
+from kdsl.types import model as t
+from kdsl.types.strings import temporal
+
+INFINITE_NUMBERS = ("NaN", "NAN", "Infinity", "-Infinity", "POSITIVE_INFINITY", "NEGATIVE_INFINITY")
+"""The strings for values of Postgres' NUMERIC that are not numbers."""
+INFINITE_TIMES = ("infinity", "-infinity")
+"""What Debezium writes for an infinite TIMESTAMPTZ."""
+INFINITE_MICROS = (9_223_372_036_825_200_000, -9_223_372_036_832_400_000)
+"""The microseconds that Debezium writes for an infinite TIMESTAMP; it takes them from Postgres' JDBC driver."""
+LONG = (1 << 63) - 1
+MILLIS, MICROS, NANOS = 1_000_000, 1_000, 1  # in nanoseconds
+FIRST_DAY = temporal.day_number(-1_000_000, 1, 1)
+"""Days before this one stand for infinity: Debezium writes several such numbers, and no database has such dates."""
+LAST_DAY = (1 << 31) - 1
+_INFINITE_DATE = re.compile(r"(\+2922(78994-08|69055-12)|-5877611-06)-[0-9]{2}Z?")
+_ZONED = r"(Z|[+-][0-9]{2}:[0-9]{2}(?::[0-9]{2})?)?"
+_TIMESTAMP = re.compile(rf"([^Z]+[Tt][^Z+-]+){_ZONED}")
+_TIME = re.compile(rf"([^Z+-]+){_ZONED}")
+_DATE = re.compile(rf"(.[^Z+]*?){_ZONED}")
+_MAX_BYTES = 8192  # of a number; Postgres' NUMERIC has fewer
+_MAX_SCALE = 16_383  # of Postgres' NUMERIC
+_EXACT = decimal.Context(prec=3 * _MAX_BYTES + 2 * _MAX_SCALE)
+
+
+class InfiniteError(ValueError):
+    """A value stands for infinity, or is not a number; the column's type cannot hold either."""
+
+    def __init__(self) -> None:
+        super().__init__("it stands for infinity, which the type cannot hold; declare the column nullable to read NULL")
+
+
+class InfiniteCounter:
+    """Counts the infinite values that a decoder reads as NULL."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def take(self) -> int:
+        """The values counted since this was last called."""
+        count, self.count = self.count, 0
+        return count
+
+
+class UnwritableError(ValueError):
+    """A value has no form on the wire."""
+
+
+def infinite_of(unit: int) -> tuple[int, int]:
+    """The numbers that stand for infinite timestamps.
+
+    Args:
+        unit: What the numbers count, in nanoseconds.
+    """
+    if unit == NANOS:
+        return LONG, -LONG - 1
+    positive, negative = INFINITE_MICROS
+    return positive * MICROS // unit, negative * MICROS // unit
+
+
+def decimal_of(unscaled: bytes, scale: int, kind: t.Decimal) -> Decimal:
+    """A decimal from its digits as a number in two's complement, rounded half up to the column's scale."""
+    if not unscaled:
+        raise ValueError("a decimal of no bytes is not a number")
+    if len(unscaled) > _MAX_BYTES or abs(scale) > _MAX_SCALE:
+        raise ValueError("it has too many digits")
+    number = Decimal(int.from_bytes(unscaled, "big", signed=True)).scaleb(-scale, _EXACT)
+    return round_to_type(number, kind)
+
+
+def to_unscaled(number: Decimal, scale: int) -> bytes:
+    """The digits of a decimal as the shortest number in two's complement, as Java's ``BigInteger`` has them."""
+    digits = int(number.scaleb(scale, _EXACT))
+    size = (digits ^ (digits >> 256)).bit_length() // 8 + 1  # one bit is the sign
+    return digits.to_bytes(size, "big", signed=True)
+
+
+def round_to_type(number: Decimal, kind: t.Decimal) -> Decimal:
+    """A number rounded half up to a column's scale."""
+    number = number.quantize(Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _EXACT)
+    if number.copy_abs() >= 10 ** (kind.precision - kind.scale):  # abs would round
+        raise ValueError("it has too many digits")
+    return number
+
+
+def days_of_number(days: int) -> int:
+    """A date from its days."""
+    if days < FIRST_DAY:
+        raise InfiniteError
+    if days > LAST_DAY:
+        raise ValueError("out of range")
+    return days
+
+
+def days_of_string(string: str) -> int:
+    """A date from an ISO string, as ``2017-09-15Z``."""
+    if string in INFINITE_TIMES or _INFINITE_DATE.fullmatch(string):
+        raise InfiniteError
+    match = _DATE.fullmatch(string)
+    if match is None:
+        raise ValueError("expected a date as 2017-09-15Z")
+    return days_of_number(temporal.parse_date(match[1]))
+
+
+def time_of_number(number: int, unit: int, precision: int) -> int:
+    """A time of day from a number; the end of the day is midnight."""
+    nanos = number * unit
+    if not 0 <= nanos <= temporal.NANOS_PER_DAY:
+        raise ValueError("a TIME is between 00:00:00 and 24:00:00")
+    return _truncate(nanos, precision)
+
+
+def time_of_string(string: str, precision: int) -> int:
+    """A time of day from an ISO string, as ``04:05:11.789Z``; one of another zone becomes the time in UTC."""
+    match = _TIME.fullmatch(string)
+    if match is None:
+        raise ValueError("expected a time as 04:05:11.789Z")
+    return _truncate(temporal.parse_time(match[1]) - _offset(match[2]) * 1_000, precision)
+
+
+def _truncate(nanos: int, precision: int) -> int:
+    unit = temporal.time_unit(precision)
+    return nanos % temporal.NANOS_PER_DAY // unit * unit
+
+
+def timestamp_of_number(number: int, unit: int) -> int:
+    """A timestamp from a number; what is finer than microseconds is cut."""
+    if number in infinite_of(unit):
+        raise InfiniteError
+    micros = number * unit // 1_000
+    if not -LONG - 1 <= micros <= LONG:
+        raise ValueError("beyond the years that microseconds reach")
+    return micros
+
+
+def timestamp_of_string(string: str, *, zoned: bool) -> int:
+    """A timestamp from an ISO string, as ``2019-07-09T02:28:57.123456Z``; one of another zone becomes the time in UTC.
+
+    Args:
+        string: The string.
+        zoned: Whether it must name its zone.
+    """
+    if string in INFINITE_TIMES:
+        raise InfiniteError
+    match = _TIMESTAMP.fullmatch(string)
+    if match is None or (zoned and not match[2]):
+        raise ValueError(f"expected a timestamp as 2019-07-09T02:28:57.123456Z{', with its zone' * zoned}")
+    utc = bool(match[2])
+    micros = temporal.parse_timestamp(match[1] + "Z" * utc, "ISO-8601", zoned=utc) - _offset(match[2])
+    if micros in INFINITE_MICROS:
+        raise InfiniteError
+    if not -LONG - 1 <= micros <= LONG:
+        raise ValueError("beyond the years that microseconds reach")
+    return micros
+
+
+def _offset(zone: str | None) -> int:
+    """The microseconds by which a zone is ahead of UTC."""
+    if not zone or zone == "Z":
+        return 0
+    hours, minutes, seconds = (int(part) for part in f"{zone[1:]}:00".split(":")[:3])
+    offset = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
+    if hours > 18 or minutes > 59 or seconds > 59:
+        raise ValueError(f"there is no zone {zone}")
+    return -offset if zone[0] == "-" else offset

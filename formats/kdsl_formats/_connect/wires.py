@@ -1,0 +1,409 @@
+"""How the values of a column look on the wire, by its type and by the settings of a Debezium connector.
+
+A `Wire` reads and writes JSON values, and reads what Avro has in their place. Its functions of single values are the
+reference; those of whole columns leave to the fallback what is not plain.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Literal
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_type
+from kdsl.types.strings import numbers, temporal
+from kdsl_formats._columns.arrays import validity
+from kdsl_formats._columns.unscaled import number_bytes
+from kdsl_formats._connect import columns, values
+from kdsl_formats._connect.columns import ReadColumn
+from kdsl_formats._connect.values import LONG, MICROS, MILLIS, NANOS
+from kdsl_formats._text import reading, writing
+from kdsl_formats._text.base64_text import parse_base64
+
+DecimalMode = Literal["precise", "string", "double"]
+TimeMode = Literal["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
+BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
+_HEX = re.compile("(?:[0-9A-Fa-f]{2})*")
+_PLAIN_NUMBER = re.compile("-?[0-9]+")
+
+
+@attrs.frozen
+class Modes:
+    """The settings of a connector that define how values look; None where the format's own rules apply.
+
+    Attributes:
+        decimals: ``decimal.handling.mode``.
+        times: ``time.precision.mode``.
+        binary: ``binary.handling.mode``.
+    """
+
+    decimals: DecimalMode | None = None
+    times: TimeMode | None = None
+    binary: BinaryMode | None = None
+
+
+NO_MODES = Modes()
+"""The format's own rules."""
+
+
+class Wire(ABC):
+    """How the values of a column look.
+
+    Functions of single values raise ValueError for an invalid value (`values.InfiniteError` for infinity).
+
+    Attributes:
+        kind: The column's type.
+        expected: What values should be, for messages.
+        quoted: Whether all values are written as JSON strings.
+    """
+
+    quoted = True
+
+    def __init__(self, kind: t.DataType, expected: str) -> None:
+        self.kind = kind
+        self.type = arrow_type(kind)
+        self.expected = expected
+
+    def from_string(self, string: str) -> Any:
+        """The value of a string."""
+        raise ValueError(f"expected {self.expected}")
+
+    def from_number(self, spelled: str) -> Any:
+        """The value of a number, as JSON spells it."""
+        raise ValueError(f"expected {self.expected}")
+
+    def from_object(self, members: Mapping[str, Any]) -> Any:
+        """The value of an object."""
+        raise ValueError(f"expected {self.expected}")
+
+    def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+        """The values of strings."""
+        return columns.all_fallback(strings, self.type)
+
+    def read_numbers(self, spelled: pa.StringArray) -> ReadColumn:
+        """The values of numbers, as JSON spells them."""
+        return columns.all_fallback(spelled, self.type)
+
+    def read_objects(self, spelled: pa.StringArray) -> ReadColumn:
+        """The values of objects, as JSON spells them."""
+        return columns.all_fallback(spelled, self.type)
+
+    @abstractmethod
+    def write(self, value: Any) -> str:
+        """A value as JSON, without the quotes of a string.
+
+        Raises:
+            UnwritableError: It has no form on the wire.
+        """
+
+    @abstractmethod
+    def write_column(self, array: pa.Array) -> pa.StringArray:
+        """The values of a column as JSON, without the quotes of strings.
+
+        Raises:
+            UnwritableError: A value has no form on the wire; `write` says why.
+        """
+
+
+class _NumberWire(Wire):
+    """What is a number on the wire."""
+
+    @abstractmethod
+    def from_long(self, number: int) -> Any:
+        """The value of a number."""
+
+    @abstractmethod
+    def read_longs(self, array: pa.Array) -> ReadColumn:
+        """The values of 64-bit or 32-bit numbers."""
+
+    def from_number(self, spelled: str) -> Any:
+        if not _PLAIN_NUMBER.fullmatch(spelled):
+            raise ValueError(f"expected {self.expected}")
+        return self.from_long(numbers.parse_integer(spelled, 64))
+
+    def read_numbers(self, spelled: pa.StringArray) -> ReadColumn:
+        integers, fallback = reading.integers(spelled, pa.int64())
+        read = self.read_longs(integers)
+        return attrs.evolve(read, fallback=read.fallback | fallback) if fallback.any() else read
+
+
+class Decimals(Wire):
+    """Decimals: the base64 of their digits, a ``VariableScaleDecimal``, a string or a number.
+
+    Numbers are read in every mode: Kafka Connect's JsonConverter writes them with ``decimal.format=numeric``.
+    """
+
+    def __init__(self, kind: t.Decimal, mode: DecimalMode) -> None:
+        expected = {
+            "precise": "its digits in base64, as decimal.handling.mode 'precise' writes them",
+            "string": "the text of a number",
+            "double": "a number",
+        }
+        super().__init__(kind, expected[mode])
+        self.decimal, self.mode = kind, mode
+        self.quoted = mode != "double"
+
+    def from_string(self, string: str) -> Decimal:
+        if self.mode != "precise":
+            return self.from_number(string)
+        try:
+            unscaled = parse_base64(string)
+        except ValueError:
+            raise ValueError(f"expected {self.expected}") from None
+        return values.decimal_of(unscaled, self.decimal.scale, self.decimal)
+
+    def from_number(self, spelled: str) -> Decimal:
+        if spelled in values.INFINITE_NUMBERS:
+            raise values.InfiniteError
+        number = numbers.parse_decimal(spelled, self.decimal.precision, self.decimal.scale)
+        if number is None:
+            raise ValueError("it has too many digits")
+        return number
+
+    def from_object(self, members: Mapping[str, Any]) -> Decimal:
+        scale, value = members.get("scale"), members.get("value")
+        if self.mode != "precise" or not isinstance(scale, str) or type(value) is not str:
+            raise ValueError(f"expected {self.expected}")
+        return values.decimal_of(parse_base64(value), numbers.parse_integer(scale, 32), self.decimal)
+
+    def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+        if self.mode == "precise":
+            return columns.decimals_of_base64(strings, self.decimal)
+        return columns.decimals_of_strings(strings, self.decimal)
+
+    def read_numbers(self, spelled: pa.StringArray) -> ReadColumn:
+        return columns.decimals_of_strings(spelled, self.decimal)
+
+    def read_objects(self, spelled: pa.StringArray) -> ReadColumn:
+        if self.mode == "precise":
+            return columns.decimals_of_objects(spelled, self.decimal)
+        return super().read_objects(spelled)
+
+    def write(self, value: Decimal) -> str:
+        if self.mode == "string":
+            return numbers.format_decimal(value, plain=True)
+        if self.mode == "double":
+            return numbers.format_double(float(value))
+        return base64.b64encode(values.to_unscaled(value, self.decimal.scale)).decode()
+
+    def write_column(self, array: pa.Array) -> pa.StringArray:
+        if self.mode == "string":
+            return writing.decimals(array, plain=True)
+        if self.mode == "double":
+            return writing.floats(pc.cast(writing.decimals(array, plain=True), pa.float64()))
+        data, size = number_bytes(array)
+        offsets = np.zeros(len(array) + 1, dtype=np.int32)
+        np.cumsum(size, out=offsets[1:])
+        buffers = [validity(array), pa.py_buffer(offsets), pa.py_buffer(data)]
+        return writing.base64(pa.Array.from_buffers(pa.binary(), len(array), buffers))
+
+
+class Dates(_NumberWire):
+    """Dates: days, or ISO strings."""
+
+    def __init__(self, kind: t.DataType, *, iso: bool) -> None:
+        super().__init__(kind, "a date as 2017-09-15Z" if iso else "a number of days since 1970-01-01")
+        self.iso = self.quoted = iso
+
+    def from_long(self, number: int) -> int:
+        if self.iso:
+            raise ValueError(f"expected {self.expected}")
+        return values.days_of_number(number)
+
+    def read_longs(self, array: pa.Array) -> ReadColumn:
+        return columns.all_fallback(array, self.type) if self.iso else columns.dates_of_numbers(array)
+
+    def from_string(self, string: str) -> int:
+        return values.days_of_string(string) if self.iso else super().from_string(string)
+
+    def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+        return columns.dates_of_strings(strings) if self.iso else super().read_strings(strings)
+
+    def write(self, value: int) -> str:
+        return f"{temporal.format_date(value)}Z" if self.iso else str(value)
+
+    def write_column(self, array: pa.Array) -> pa.StringArray:
+        if not self.iso:
+            return writing.integers(array.view(pa.int32()))
+        return pc.binary_join_element_wise(writing.dates(array), "Z", "")
+
+
+class Times(_NumberWire):
+    """Times of day: numbers, or ISO strings.
+
+    Strings are read in every mode: Debezium writes a time with its zone (Postgres' TIMETZ) as a string in UTC always.
+
+    Attributes:
+        unit: What numbers count, in nanoseconds; None where times are strings.
+    """
+
+    def __init__(self, kind: t.Time, unit: int | None) -> None:
+        super().__init__(kind, f"a number of {_NAMES[unit]} since midnight" if unit else "a time as 04:05:11.789Z")
+        self.time, self.unit = kind, unit
+        self.quoted = unit is None
+
+    def from_long(self, number: int) -> int:
+        if self.unit is None:
+            raise ValueError(f"expected {self.expected}")
+        return values.time_of_number(number, self.unit, self.time.precision)
+
+    def read_longs(self, array: pa.Array) -> ReadColumn:
+        if self.unit is None:
+            return columns.all_fallback(array, self.type)
+        return columns.times_of_numbers(array, self.unit, self.time)
+
+    def from_string(self, string: str) -> int:
+        return values.time_of_string(string, self.time.precision)
+
+    def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+        return columns.times_of_strings(strings, self.time)
+
+    def write(self, value: int) -> str:
+        return f"{temporal.format_time(value)}Z" if self.unit is None else str(value // self.unit)
+
+    def write_column(self, array: pa.Array) -> pa.StringArray:
+        if self.unit is None:
+            return pc.binary_join_element_wise(writing.times(array), "Z", "")
+        return writing.integers(pc.divide(array.view(pa.int64()), self.unit))
+
+
+class Timestamps(_NumberWire):
+    """Timestamps: numbers, or ISO strings.
+
+    An instant (TIMESTAMP_LTZ) is read from strings in every mode, and written as one: Debezium writes Postgres'
+    TIMESTAMPTZ so. Numbers become instants, too, as Kafka Connect's own timestamps are.
+
+    Attributes:
+        unit: What numbers count, in nanoseconds; None where timestamps are strings.
+    """
+
+    def __init__(self, kind: t.DataType, unit: int | None) -> None:
+        self.zoned = isinstance(kind, t.TimestampLtz)
+        string, number = "a timestamp as 2019-07-09T02:28:57.123456Z", ""
+        if unit is not None:
+            number = f"a number of {_NAMES[unit]} since 1970-01-01"
+        super().__init__(kind, f"{number}, or {string}" if number and self.zoned else number or string)
+        self.unit = unit
+        self.quoted = self.zoned or unit is None
+
+    def from_long(self, number: int) -> int:
+        if self.unit is None:
+            raise ValueError(f"expected {self.expected}")
+        return values.timestamp_of_number(number, self.unit)
+
+    def read_longs(self, array: pa.Array) -> ReadColumn:
+        if self.unit is None:
+            return columns.all_fallback(array, self.type)
+        return columns.timestamps_of_numbers(array, self.unit, self.kind)
+
+    def from_string(self, string: str) -> int:
+        if self.unit is not None and not self.zoned:
+            raise ValueError(f"expected {self.expected}")
+        return values.timestamp_of_string(string, zoned=self.zoned)
+
+    def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+        if self.unit is not None and not self.zoned:
+            return super().read_strings(strings)
+        return columns.timestamps_of_strings(strings, self.kind)
+
+    def write(self, value: int) -> str:
+        if self.quoted:
+            return temporal.format_timestamp(value, "ISO-8601", zoned=True)
+        if self.unit == NANOS and not -LONG <= value * 1_000 <= LONG:
+            raise values.UnwritableError(
+                f"{temporal.format_timestamp(value, 'SQL', zoned=False)} is beyond the years that nanoseconds reach, "
+                "1677 to 2262; write time.precision.mode 'microseconds'"
+            )
+        return str(value * 1_000 if self.unit == NANOS else value // 1_000 if self.unit == MILLIS else value)
+
+    def write_column(self, array: pa.Array) -> pa.StringArray:
+        if self.quoted:
+            return writing.timestamps(array.view(pa.timestamp("us", tz="UTC")), "ISO-8601")
+        return writing.integers(self._to_unit(array.view(pa.int64())))
+
+    def _to_unit(self, micros: pa.Int64Array) -> pa.Int64Array:
+        """Microseconds in the unit on the wire."""
+        if self.unit == NANOS:
+            far = pc.or_(pc.greater(micros, LONG // 1_000), pc.less(micros, -(LONG // 1_000)))
+            if pc.any(far).as_py():
+                raise values.UnwritableError("a timestamp is beyond the years that nanoseconds reach")
+            return pc.multiply(micros, 1_000)
+        if self.unit == MILLIS:
+            in_unit = np.asarray(micros.fill_null(0)) // 1_000
+            return pa.array(in_unit, mask=np.asarray(micros.is_null()) if micros.null_count else None)
+        return micros
+
+
+class Binary(Wire):
+    """Bytes: in base64, in base64 that is safe in URLs, or in hexadecimal digits."""
+
+    def __init__(self, kind: t.DataType, mode: BinaryMode) -> None:
+        super().__init__(kind, "hexadecimal digits" if mode == "hex" else f"bytes in {mode.replace('bytes', 'base64')}")
+        self.mode = mode
+
+    def from_string(self, string: str) -> bytes:
+        if self.mode == "hex":
+            if not _HEX.fullmatch(string):
+                raise ValueError(f"expected {self.expected}")
+            return bytes.fromhex(string)
+        if self.mode == "base64-url-safe":
+            string = string.replace("-", "+").replace("_", "/")
+        return parse_base64(string)
+
+    def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+        if self.mode == "hex":
+            return columns.bytes_of_hex(strings)
+        return columns.bytes_of_base64(strings, url_safe=self.mode == "base64-url-safe")
+
+    def write(self, value: bytes) -> str:
+        if self.mode == "hex":
+            return value.hex()
+        string = base64.b64encode(value).decode()
+        return string.replace("+", "-").replace("/", "_") if self.mode == "base64-url-safe" else string
+
+    def write_column(self, array: pa.Array) -> pa.StringArray:
+        if self.mode == "hex":
+            return writing.hexadecimal(array)
+        string = writing.base64(array)
+        if self.mode == "base64-url-safe":
+            string = pc.replace_substring(pc.replace_substring(string, "+", "-"), "/", "_")
+        return string
+
+
+_NAMES = {MILLIS: "milliseconds", MICROS: "microseconds", NANOS: "nanoseconds"}
+_FIXED: Mapping[str, int | None] = {
+    "connect": MILLIS, "microseconds": MICROS, "nanoseconds": NANOS, "isostring": None,
+}  # fmt: skip
+
+
+def wire_of(kind: t.DataType, modes: Modes) -> Wire | None:
+    """How the values of a column look where a connector has some settings; None where the format's own rules hold."""
+    match kind:
+        case t.Decimal() if modes.decimals is not None:
+            return Decimals(kind, modes.decimals)
+        case t.Date() if modes.times is not None:
+            return Dates(kind, iso=modes.times == "isostring")
+        case t.Time(precision=precision) if modes.times is not None:
+            micros = modes.times == "adaptive_time_microseconds"
+            return Times(kind, MICROS if micros else _unit(modes.times, precision))
+        case t.Timestamp(precision=precision) | t.TimestampLtz(precision=precision) if modes.times is not None:
+            return Timestamps(kind, _unit(modes.times, precision))
+        case t.Binary() | t.VarBinary() if modes.binary is not None:
+            return Binary(kind, modes.binary)
+    return None
+
+
+def _unit(mode: TimeMode, precision: int) -> int | None:
+    """What numbers of times count, in nanoseconds; None where times are strings."""
+    if mode in _FIXED:
+        return _FIXED[mode]
+    return MILLIS if precision <= 3 else MICROS if precision <= 6 else NANOS

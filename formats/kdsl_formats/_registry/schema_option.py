@@ -1,0 +1,81 @@
+"""The option ``schema`` of the Avro formats with a registry: the user's schema, which must match the table (SR-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from kdsl.errors import Problem
+from kdsl.types import model as t
+from kdsl_formats._avro.model import AvroTypeError, Json
+from kdsl_formats._avro.schema import parse_schema, row_of
+
+
+def parse_schema_option(text: str) -> Json:
+    """The JSON of the option.
+
+    Raises:
+        AvroTypeError: It is not an Avro schema.
+    """
+    schema: Json = parse_schema(text)
+    return schema
+
+
+def schema_problems(text: str, row: t.Row, title: str) -> Iterator[Problem]:
+    """What is wrong with the option, for a table of these columns."""
+    try:
+        schema_row = row_of(parse_schema_option(text))
+    except AvroTypeError as e:
+        yield Problem("registry-schema", f"{title} has a 'schema' that cannot be used: {e}", "write an Avro record")
+        return
+    differences = list(_find_differences(strip_comments(schema_row), strip_comments(row), ""))
+    if differences:
+        columns = ", ".join(map(str, strip_comments(schema_row).fields))
+        yield Problem(
+            "registry-schema",
+            f"{title} has a 'schema' that does not match the table: {'; '.join(differences[:10])}",
+            f"declare the columns {columns}; or leave 'schema' out, and it is derived from the table",
+        )
+
+
+def _find_differences(schema: t.Row, table: t.Row, path: str) -> Iterator[str]:
+    """How the columns of a schema differ from those of the table."""
+    if schema.names != table.names:
+        missing = [name for name in table.names if name not in schema.names]
+        more = [name for name in schema.names if name not in table.names]
+        if missing:
+            yield f"it has no {', '.join(repr(path + name) for name in missing)}"
+        if more:
+            yield f"the table has no {', '.join(repr(path + name) for name in more)}"
+        if not missing and not more:
+            yield f"it has {', '.join(schema.names)}, and the table {', '.join(table.names)}, in another order"
+        return
+    for one, other in zip(schema.fields, table.fields, strict=True):
+        if one.type == other.type:
+            continue
+        if isinstance(one.type, t.Row) and isinstance(other.type, t.Row) and one.type.nullable == other.type.nullable:
+            yield from _find_differences(one.type, other.type, f"{path}{one.name}.")
+        else:
+            yield f"{path + one.name!r} is {one.type} in it, and {other.type} in the table"
+
+
+def strip_comments(row: t.Row) -> t.Row:
+    """A row type without comments; the row itself is not null."""
+    stripped = _strip_comments(row).as_nullable(False)
+    assert isinstance(stripped, t.Row)
+    return stripped
+
+
+def _strip_comments(kind: t.DataType) -> t.DataType:
+    """A type without comments."""
+    changes: dict[str, Any] = {}
+    match kind:
+        case t.Row(fields=fields):
+            changes = {"fields": tuple(t.Field(f.name, _strip_comments(f.type)) for f in fields)}
+        case t.Map(key=key, value=value):
+            changes = {"key": _strip_comments(key), "value": _strip_comments(value)}
+        case t.Array(element=element) | t.Multiset(element=element):
+            changes = {"element": _strip_comments(element)}
+    return attrs.evolve(kind, **changes) if changes else kind

@@ -1,0 +1,213 @@
+"""The bytes of many messages in one buffer, and where their quotes, brackets and commas are.
+
+Positions are indexes in the buffer. Everything except the quotes is found when it is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kdsl_formats._columns.arrays import Bytes, Mask, Positions, bounds, content, ranges, words_of
+
+PAD = 40  # zeros after the last message, so that a look ahead stays inside the buffer
+QUOTE, COMMA, COLON, BACKSLASH, BRACKET, BRACE = b'",:\\[{'
+_BLOCK = 1 << 16  # bytes that are looked at together: small enough to stay in the processor's cache
+_LARGEST_KEPT = 1 << 26
+_MOST_BLANKS = 64
+BLANK = np.zeros(256, dtype=bool)
+BLANK[[9, 10, 13, 32]] = True
+
+
+@attrs.frozen(eq=False)
+class Spans:
+    """Spans of the buffer, from `start` to before `end`, in ascending order."""
+
+    start: Positions
+    end: Positions
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def pick(self, which: Positions | Mask) -> Spans:
+        """Some of the spans."""
+        return Spans(self.start[which], self.end[which])
+
+
+class Scratch:
+    """Memory that a decoder uses again for each batch: to get it anew costs as much as the work that is done in it."""
+
+    def __init__(self) -> None:
+        self._memory: dict[str, npt.NDArray[Any]] = {}
+
+    def take(self, name: str, size: int, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+        """An array of at least a size, with anything in it; it holds until one of that name is taken again."""
+        memory = self._memory.get(name)
+        if memory is None or len(memory) < size:
+            memory = self._keep(name, np.empty(size + (size >> 2), dtype=kind))
+        return memory
+
+    def grow(self, name: str, memory: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+        """A taken array with more room after what it holds."""
+        more = np.empty(2 * max(size, len(memory)), dtype=memory.dtype)
+        more[: len(memory)] = memory
+        return self._keep(name, more)
+
+    def _keep(self, name: str, memory: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Keep memory for the next batch, unless it is very large."""
+        self._memory.pop(name, None)
+        if memory.nbytes <= _LARGEST_KEPT:
+            self._memory[name] = memory
+        return memory
+
+
+class MessageBuffer:
+    """Spans of one buffer that hold messages, and room for more bytes after them.
+
+    Args:
+        data: A buffer with the messages.
+        messages: Where they are in it, one directly after the other.
+        scratch: Where the memory comes from; what is found is good until the next source uses it.
+    """
+
+    def __init__(self, data: Bytes, messages: Spans, scratch: Scratch | None = None) -> None:
+        self._scratch = scratch or Scratch()
+        begin, end = (int(messages.start[0]), int(messages.end[-1])) if len(messages) else (0, 0)
+        size = end - begin
+        self._memory_behind: Bytes = self._scratch.take("bytes", size + PAD + (size >> 4), np.uint8)
+        self._memory_behind[:size] = data[begin:end]
+        self._memory_behind[size : size + PAD] = 0
+        self.data: Bytes = self._memory_behind[: size + PAD]
+        self.messages = Spans(messages.start - begin, messages.end - begin)
+        self.words = words_of(self.data)
+
+    @classmethod
+    def of(cls, messages: pa.BinaryArray, scratch: Scratch) -> MessageBuffer:
+        """The messages of an array; even a null one may have bytes."""
+        return cls(content(messages), Spans(*bounds(messages)), scratch)
+
+    def copy(self, spans: Spans) -> MessageBuffer:
+        """Only some spans of the buffer, as messages."""
+        size = spans.end - spans.start
+        end = np.cumsum(size)
+        return MessageBuffer(self.data[ranges(spans.start, size)], Spans(end - size, end))
+
+    def append_strings(self, columns: Sequence[pa.StringArray]) -> tuple[Bytes, list[Spans]]:
+        """The buffer with the strings of some columns after the messages, and where they are."""
+        text_spans, size = [], len(self.data)
+        for column in columns:
+            start, end = bounds(column)
+            text_spans.append(Spans(start + size, end + size))
+            size += len(content(column))
+        if size > len(self._memory_behind):
+            return np.concatenate([self.data, *map(content, columns)]), text_spans
+        position = len(self.data)
+        for column in columns:
+            text = content(column)
+            self._memory_behind[position : position + len(text)] = text
+            position += len(text)
+        return self._memory_behind[:size], text_spans
+
+    @cached_property
+    def backslashes(self) -> Positions:
+        """Every backslash."""
+        return self._find_all("backslashes", lambda data, _: data == BACKSLASH)
+
+    @cached_property
+    def quotes(self) -> Positions:
+        """Every quote that no backslash escapes."""
+        slashes = self.backslashes
+        if not slashes.size:
+            return self._find_all("quotes", lambda data, _: data == QUOTE)
+        begins = np.flatnonzero(np.diff(slashes, prepend=-2) != 1)
+        in_run = np.arange(len(slashes)) - np.repeat(begins, np.diff(np.append(begins, len(slashes))))
+        behind = slashes[in_run % 2 == 0] + 1
+
+        def is_unescaped_quote(data: Bytes, begin: int) -> Mask:
+            mask: Mask = data == QUOTE
+            first, last = np.searchsorted(behind, [begin, begin + len(data)])
+            mask[behind[first:last] - begin] = False
+            return mask
+
+        return self._find_all("quotes", is_unescaped_quote)
+
+    @cached_property
+    def brackets(self) -> Positions:
+        """Every bracket and brace, also those inside strings."""
+
+        def is_bracket(data: Bytes, _: int) -> Mask:
+            folded = data | 0x20
+            mask: Mask = (folded == BRACE) | (folded == BRACE + 2)
+            return mask
+
+        return self._find_all("brackets", is_bracket)
+
+    @cached_property
+    def commas(self) -> Positions:
+        """Every comma, also those inside strings."""
+        return self._find_all("commas", lambda data, _: data == COMMA)
+
+    def _find_all(self, name: str, test: Callable[[Bytes, int], Mask]) -> Positions:
+        """The positions of bytes that a test finds, block by block."""
+        memory = self._scratch.take(name, len(self.data) >> 3, np.int64)
+        count = 0
+        for begin in range(0, len(self.data), _BLOCK):
+            indexes = np.flatnonzero(test(self.data[begin : begin + _BLOCK], begin))
+            if count + len(indexes) > len(memory):
+                memory = self._scratch.grow(name, memory, count + len(indexes))
+            np.add(indexes, begin, out=memory[count : count + len(indexes)])
+            count += len(indexes)
+        return memory[:count]
+
+    def find_escaped(self, spans: Spans) -> Mask:
+        """Which spans hold a backslash."""
+        if not self.backslashes.size:
+            return np.zeros(len(spans), dtype=bool)
+        return np.searchsorted(self.backslashes, spans.start) < np.searchsorted(self.backslashes, spans.end)
+
+    def starts_with(self, start: Positions, text: bytes) -> Mask:
+        """Which positions, none of them after the last message, are the beginning of a string."""
+        size = len(text)
+        if size < 8:
+            mask = np.uint64((1 << 8 * size) - 1)
+            short: Mask = self.words[start] & mask == np.uint64(int.from_bytes(text, "little"))
+            return short
+        result: Mask = self.words[start] == np.uint64(int.from_bytes(text[:8], "little"))
+        for ahead in (*range(8, size - 8, 8), size - 8):
+            if ahead:
+                index = start + ahead if ahead <= PAD - 8 else np.minimum(start + ahead, len(self.words) - 1)
+                result &= self.words[index] == np.uint64(int.from_bytes(text[ahead : ahead + 8], "little"))
+        return result
+
+    def skip_blanks_after(self, position: Positions, limit: Positions) -> Positions:
+        """The first position from the given one on that is not a blank, at most the limit.
+
+        After very many blanks it stops at a blank, which no caller accepts.
+        """
+        for _ in range(_MOST_BLANKS):
+            blank = BLANK[self.data[position]] & (position < limit)
+            if not blank.any():
+                break
+            position = position + blank
+        return position
+
+    def skip_blanks_before(self, position: Positions, limit: Positions) -> Positions:
+        """The last position up to the given one that no blank precedes, at least the limit; stops likewise."""
+        for _ in range(_MOST_BLANKS):
+            blank = BLANK[self.data[position - 1]] & (position > limit)
+            if not blank.any():
+                break
+            position = position - blank
+        return position
+
+
+def count_inside(positions: Positions, spans: Spans) -> tuple[Positions, Positions]:
+    """For each span the index of the first of some ascending positions inside it, and how many are inside."""
+    first = np.searchsorted(positions, spans.start)
+    return first, np.searchsorted(positions, spans.end) - first

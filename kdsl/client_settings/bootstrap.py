@@ -1,0 +1,79 @@
+"""``bootstrap.servers``: entries of host and port, as Java's clients parse them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import attrs
+
+from kdsl.errors import Problem
+from kdsl.secrets import has_reference
+
+_ENTRY = re.compile(r"(?:[\w\-%.]*://)?(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[\w\-%.:]+)):(?P<port>\d+)")
+_NAME = "bootstrap.servers"
+_FIX = "write host:port, several separated by commas, as 'kafka1:9092,kafka2:9092'"
+
+
+@attrs.frozen
+class Address:
+    """A host and a port, from the settings of a cluster or from its brokers."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class AddressError(ValueError):
+    """A string is not of the form ``host:port``."""
+
+
+def parse_address(text: str) -> Address:
+    """Parse ``host:port``, optionally with a protocol in front (``SASL_SSL://host:port``).
+
+    Raises:
+        AddressError: The string has another form.
+    """
+    entry = _ENTRY.fullmatch(text.strip())
+    if entry is None or not 0 < int(entry["port"]) < 65536:
+        raise AddressError(f"{text!r} is not of the form host:port")
+    return Address(entry["six"] or entry["host"], int(entry["port"]))
+
+
+def normalize_servers(text: str) -> str:
+    """Write the entries in the form that both transports accept: without blanks, empty entries and protocols."""
+    return ",".join(_normalize_entry(entry) for entry in _entries(text))
+
+
+def check_servers(text: str) -> Iterator[Problem]:
+    """What is wrong with each entry."""
+    entries = _entries(text)
+    if not entries:
+        yield Problem("bootstrap-servers", "'bootstrap.servers' contains no broker", _FIX, property=_NAME)
+    for entry in entries:
+        if has_reference(entry):
+            continue
+        parts = _ENTRY.fullmatch(entry)
+        if parts is None:
+            complaint = "is not of the form host:port"
+            if re.fullmatch(r"[\w\-%.]+", entry):
+                complaint, fix = "has no port", f"write '{entry}:9092' (or the port that the broker listens on)"
+            else:
+                fix = _FIX
+            yield Problem(
+                "bootstrap-servers", f"the entry {entry!r} of 'bootstrap.servers' {complaint}", fix, property=_NAME
+            )
+        elif not 0 < int(parts["port"]) < 65536:
+            message = f"the entry {entry!r} of 'bootstrap.servers' has a port outside 1 to 65535"
+            yield Problem("bootstrap-servers", message, "write the port that the broker listens on", property=_NAME)
+
+
+def _entries(text: str) -> list[str]:
+    return [entry for part in text.split(",") if (entry := part.strip())]
+
+
+def _normalize_entry(entry: str) -> str:
+    parts = _ENTRY.fullmatch(entry)
+    return entry if parts is None else str(Address(parts["six"] or parts["host"], int(parts["port"])))

@@ -1,0 +1,273 @@
+"""The draft of a translation: the user's values, the settings they become, and all problems.
+
+`draft_settings` reads a user's properties into a `SettingsDraft`. The rules of `to_librdkafka`, `tls` and `sasl`, or
+those of `to_java`, then complete it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+import attrs
+
+from kdsl.client_settings import librdkafka
+from kdsl.client_settings.bootstrap import check_servers, normalize_servers
+from kdsl.client_settings.model import Client, Setting, Target
+from kdsl.client_settings.settings import TABLE
+from kdsl.errors import KdslError, Problem, SecretError, listing, nearest
+from kdsl.secrets import has_reference, is_reference, references
+from kdsl.secrets.hiding import is_secret, redact_value
+from kdsl.secrets.jaas import JaasError, Login, parse_jaas
+
+T = TypeVar("T")
+Resolve = Callable[[str], str]
+"""Replaces the references in a string; raises SecretError."""
+
+JAAS = "sasl.jaas.config"
+_PROVIDERS = "config.providers."
+
+
+@attrs.define
+class SettingsDraft:
+    """A translation in progress.
+
+    Attributes:
+        client: The kind of client.
+        java: The user's values for the settings of Java's client, normalised, by Java's names.
+        librdkafka: The user's values for properties that only librdkafka has, by their canonical names.
+        spellings: The names that the user wrote, by Java's names.
+        unknown: The values of names that no client knows.
+        login: The parsed ``sasl.jaas.config``.
+        settings: The translated settings, by the names of the target client.
+        defaults: Java's defaults for what the user did not set, by librdkafka's names.
+        problems: Errors and warnings, in the order of the properties.
+    """
+
+    client: Client
+    java: dict[str, str] = attrs.field(factory=dict, repr=False)
+    librdkafka: dict[str, str] = attrs.field(factory=dict, repr=False)
+    spellings: dict[str, str] = attrs.field(factory=dict)
+    unknown: dict[str, str] = attrs.field(factory=dict, repr=False)
+    login: Login | None = None
+    settings: dict[str, str] = attrs.field(factory=dict, repr=False)
+    defaults: dict[str, str] = attrs.field(factory=dict)
+    problems: list[Problem] = attrs.field(factory=list)
+
+    def add_error(self, code: str, message: str, fix: str, property: str | None = None) -> None:  # noqa: A002
+        """Record an error, of a property by Java's name or by the one that the user wrote."""
+        self.problems.append(Problem(code, message, fix, property=self.spellings.get(property or "", property)))
+
+    def add_warning(self, code: str, message: str, fix: str, property: str | None = None) -> None:  # noqa: A002
+        """Record a warning, of a property by Java's name or by the one that the user wrote."""
+        spelling = self.spellings.get(property or "", property)
+        self.problems.append(Problem(code, message, fix, severity="warning", property=spelling))
+
+    def value(self, name: str) -> str | None:
+        """The user's value for a setting, by Java's name or by librdkafka's."""
+        return self.java.get(name, self.librdkafka.get(name))
+
+    def number(self, name: str, default: int) -> int | None:
+        """The numeric value of a setting, or the default; None if it is an unresolved reference."""
+        text = self.value(name)
+        return default if text is None else int(text) if re.fullmatch(r"[-+]?\d+", text) else None
+
+    def attempt(self, step: Callable[[], T]) -> T | None:
+        """Run a step on this machine, and return its result; record its error as a problem, and return None."""
+        try:
+            return step()
+        except KdslError as e:
+            self.add_error("key-file", str(e), "correct the file, its location or its password")
+            return None
+
+    def is_unresolved(self, name: str) -> bool:
+        """Whether the value of a setting is still a reference, so that it cannot be checked."""
+        return has_reference(self.java.get(name, ""))
+
+    def set(self, name: str, text: str, source: str) -> None:
+        """Set a property of librdkafka from one of Java's settings.
+
+        The user may have set the property under librdkafka's name as well, to the same value.
+        """
+        direct = self.librdkafka.get(name)
+        if direct is not None and direct != text:
+            self.add_conflict((source, text), (name, direct))
+        self.settings[name] = text
+
+    def add_conflict(self, one: tuple[str, str], other: tuple[str, str]) -> None:
+        """Record that two settings, each given with its value, mean the same but have different values."""
+        self.add_error(
+            "client-setting-twice",
+            f"{one[0]!r} and {other[0]!r} mean the same, but one is set {_describe_value(*one)} and the other "
+            f"{_describe_value(*other)}",
+            f"keep {one[0]!r}",
+            property=one[0],
+        )
+
+    def set_number(self, target: Target, text: str, source: str) -> None:
+        """Set a property that takes integers, in librdkafka's unit and range."""
+        if has_reference(text):
+            self.set(target.name, text, source)
+            return
+        number = target.convert(int(text)) if target.convert else int(text)
+        nearest_number = max(number, number if target.low is None else target.low)
+        nearest_number = min(nearest_number, nearest_number if target.high is None else target.high)
+        if nearest_number != number:
+            self.add_warning(
+                "client-setting-range",
+                f"{source!r} is {text}, outside librdkafka's range of {target.low} to {target.high}",
+                f"{nearest_number} is used; write a value within the range",
+                property=source,
+            )
+        self.set(target.name, str(nearest_number), source)
+
+
+def _describe_value(name: str, text: str) -> str:
+    return "to a secret" if is_secret(name) else f"to {redact_value(name, text)!r}"
+
+
+def draft_settings(properties: Mapping[str, str], client: Client, resolve: Resolve | None) -> SettingsDraft:
+    """Read properties for one kind of client; settings that only other kinds have are ignored.
+
+    Args:
+        properties: Java's or librdkafka's names and their values.
+        client: The kind of client.
+        resolve: Replaces references; without it they are checked but stay unchanged.
+    """
+    draft = SettingsDraft(client)
+    for key, value in properties.items():
+        row = TABLE.get(key) or TABLE.get(librdkafka.canonical(key))
+        if row is not None and not row.has(client):
+            continue
+        text = _resolve_value(draft, key, value, resolve)
+        if text is None:
+            continue
+        if row is not None:
+            _read_java(draft, row, key, text, resolve)
+        elif key in librdkafka.properties_of(client):
+            draft.librdkafka[librdkafka.canonical(key)] = text.strip() if not is_secret(key) else text
+        elif key in librdkafka.OWNED:
+            draft.add_error(
+                "client-setting-owned", f"{key!r} cannot be set: {librdkafka.OWNED[key]}", "remove it", property=key
+            )
+        elif key.startswith(_PROVIDERS):
+            draft.problems.append(refusal(TABLE["config.providers"], key))
+        elif key not in librdkafka.all_properties():
+            draft.unknown[key] = text
+            draft.problems.append(unknown_setting(key))
+    return draft
+
+
+def unknown_setting(key: str) -> Problem:
+    """The warning about a name that no client knows."""
+    names = (*TABLE, *librdkafka.all_properties())
+    return Problem(
+        "client-setting-unknown",
+        f"{key!r} is not a setting of a Kafka client{nearest(key, names)} and has no effect",
+        "write a name of Kafka's consumer or producer configuration, or remove it",
+        severity="warning",
+        property=key,
+    )
+
+
+def refusal(row: Setting, key: str | None = None) -> Problem:
+    """The problem of a setting that is refused, by kdsl or by a transport."""
+    code = "client-setting-owned" if row.act == "owned" else "client-setting-refused"
+    return Problem(code, f"{key or row.name!r} cannot be set: {row.note}", row.instead, property=key or row.name)
+
+
+def _resolve_value(draft: SettingsDraft, key: str, text: str, resolve: Resolve | None) -> str | None:
+    try:
+        if resolve is None or (key == JAAS and not is_reference(text)):
+            list(references(text))
+            return text
+        return resolve(text)
+    except SecretError as e:
+        draft.add_error(
+            "secret-reference", f"the value of {key!r} cannot be resolved: {e}", "correct the reference", property=key
+        )
+        return None
+
+
+def _read_java(draft: SettingsDraft, row: Setting, key: str, text: str, resolve: Resolve | None) -> None:
+    blank = not text.strip()
+    if blank and row.kind in ("text", "list", "class") and row.name != "ssl.endpoint.identification.algorithm":
+        return  # Java's default for such a setting is empty as well
+    if row.name == JAAS:
+        _read_login(draft, text, resolve)
+    if problems := list(check_value(row, text)):
+        draft.problems += problems
+        return
+    value = normalize_value(row, text)
+    before = draft.spellings.setdefault(row.name, key)
+    if draft.java.setdefault(row.name, value) != value:
+        draft.add_conflict((before, draft.java[row.name]), (key, value))
+
+
+def _read_login(draft: SettingsDraft, text: str, resolve: Resolve | None) -> None:
+    if is_reference(text):
+        return
+    try:
+        login = parse_jaas(text)
+        draft.login = login if resolve is None else login.resolve(resolve)
+    except JaasError as e:
+        draft.add_error(
+            "jaas",
+            f"{JAAS!r} cannot be parsed {e}",
+            'write: LoginModuleClass required option="value" option="value";',
+            property=JAAS,
+        )
+    except SecretError as e:
+        draft.add_error(
+            "secret-reference", f"the value of {JAAS!r} cannot be resolved: {e}", "correct the reference", property=JAAS
+        )
+
+
+def normalize_value(row: Setting, text: str) -> str:
+    """A valid value in the spelling that both transports accept."""
+    if has_reference(text) or row.secret:
+        return text
+    text = text.strip()
+    if row.name == "bootstrap.servers":
+        return normalize_servers(text)
+    if row.values:
+        spelling = next(v for v in row.values if v.lower() == text.lower())
+        return "all" if (row.name, spelling) == ("acks", "-1") else spelling
+    match row.kind:
+        case "int":
+            return str(int(text))
+        case "bool":
+            return text.lower()
+        case "list":
+            return ",".join(part.strip() for part in text.split(",") if part.strip())
+        case _:
+            return text
+
+
+def check_value(row: Setting, text: str) -> Iterator[Problem]:
+    """What is wrong with a single value."""
+    if row.secret or has_reference(text) or row.act in ("dropped", "owned", "refused"):
+        return
+    text = text.strip()
+    if row.name == "bootstrap.servers":
+        yield from check_servers(text)
+    elif row.values:
+        if text.lower() not in [v.lower() for v in row.values]:
+            fix = f"use one of {listing(row.values)}"
+            if row.name == "auto.offset.reset" and text.lower().startswith("by_duration"):
+                fix += "; to start at a time, use the startup mode timestamp (scan.startup.mode)"
+            yield _value_problem(row, text, nearest(text, row.values), fix)
+    elif row.kind == "bool":
+        if text.lower() not in ("true", "false"):
+            yield _value_problem(row, text, "", "use true or false")
+    elif row.kind == "int":
+        low, high = row.low, row.high
+        span = "" if low is None else f" from {low}" if high is None else f" from {low} to {high}"
+        fits = re.fullmatch(r"[-+]?\d{1,19}", text) and (low is None or low <= int(text))
+        if not fits or (high is not None and int(text) > high):
+            yield _value_problem(row, text, "", f"use an integer{span}")
+
+
+def _value_problem(row: Setting, text: str, hint: str, fix: str) -> Problem:
+    return Problem("client-setting-value", f"{row.name!r} has the value {text!r}{hint}", fix, property=row.name)

@@ -1,0 +1,66 @@
+"""What a process does for the clients that it creates: finds key files, reads Java's stores, serves tokens.
+
+The translations of `kdsl.client_settings.to_librdkafka` are pure. Access to this machine is passed to them, and only
+when a client is created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from kdsl.client_settings.key_files import find_file, read_file, write_private_file
+from kdsl.client_settings.stores import Pem, Store, read_store
+from kdsl.client_settings.token_service import Endpoint, serve_tokens
+
+
+class Machine(Protocol):
+    """What a translation may ask for. Each method raises KdslError if it fails, with no secret in the message."""
+
+    def read_store(self, store: Store) -> Pem:
+        """Read a Java key store."""
+        ...
+
+    def find_file(self, location: str) -> str:
+        """Find a key file on this machine, and return its path."""
+        ...
+
+    def read_file(self, location: str) -> bytes:
+        """Read a key file."""
+        ...
+
+    def write_file(self, name: str, text: str) -> str:
+        """Write a file for this process, which must not contain a private key, and return its path."""
+        ...
+
+    def serve_tokens(self, provider: str, options: Mapping[str, str]) -> Endpoint:
+        """Serve the tokens of a Python function, and return where."""
+        ...
+
+
+class ThisMachine:
+    """The machine of this process.
+
+    Keys stay in memory, except stores and keytabs that are fetched for Java, which reads files. A chain of
+    certificates, which librdkafka sends completely only from a file, goes into a folder that only this user may open.
+    """
+
+    def read_store(self, store: Store) -> Pem:
+        """Read a Java key store; see `read_store`."""
+        return read_store(store)
+
+    def find_file(self, location: str) -> str:
+        """Where a key file is on this machine; see `local_path`."""
+        return find_file(location)
+
+    def read_file(self, location: str) -> bytes:
+        """Read a key file; see `read_file`."""
+        return read_file(location)
+
+    def write_file(self, name: str, text: str) -> str:
+        """Write a file for this process; see `write_private_file`."""
+        return str(write_private_file(name, text.encode()))
+
+    def serve_tokens(self, provider: str, options: Mapping[str, str]) -> Endpoint:
+        """Where the tokens of a Python function can be asked for; see `endpoint`."""
+        return serve_tokens(provider, options)

@@ -1,0 +1,339 @@
+"""Java's ``sasl.*`` settings as librdkafka's."""
+
+from __future__ import annotations
+
+import re
+
+from kdsl.client_settings.draft import JAAS, SettingsDraft
+from kdsl.client_settings.kerberos import warn_of_unused_logins
+from kdsl.client_settings.machine import Machine
+from kdsl.client_settings.model import MAX_INT, OVER_JVM, Target
+from kdsl.errors import listing, nearest
+from kdsl.secrets import has_reference
+from kdsl.secrets.jaas import MODULES, Login
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_MECHANISM_OF = {
+    "PlainLoginModule": "PLAIN",
+    "ScramLoginModule": "SCRAM-SHA-256 or SCRAM-SHA-512",
+    "OAuthBearerLoginModule": "OAUTHBEARER",
+}
+_GRANTS = {
+    "DefaultJwtRetriever": "client_credentials",
+    "ClientCredentialsJwtRetriever": "client_credentials",
+    "JwtBearerJwtRetriever": "urn:ietf:params:oauth:grant-type:jwt-bearer",
+}
+_OAUTH = "sasl.oauthbearer."
+_URL = f"{_OAUTH}token.endpoint.url"
+_ID, _SECRET = f"{_OAUTH}client.credentials.client.id", f"{_OAUTH}client.credentials.client.secret"
+_RENAMED = {
+    _ID: f"{_OAUTH}client.id",
+    _SECRET: f"{_OAUTH}client.secret",
+    f"{_OAUTH}assertion.template.file": f"{_OAUTH}assertion.jwt.template.file",
+}
+_SAME = ("scope", "sub.claim.name", "token.endpoint.url")
+KERBEROS = "sasl.kerberos."
+_UNSECURED = "unsecuredLogin"
+PROVIDER = f"{_OAUTH}token.provider"
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_EXTENSION = "extension_"
+
+
+def asks_for_kerberos(draft: SettingsDraft) -> bool:
+    """Whether the login uses Kerberos, which librdkafka is built without."""
+    protocol = draft.java.get("security.protocol", "PLAINTEXT")
+    return protocol.startswith("SASL_") and (draft.value("sasl.mechanism") or "GSSAPI").upper() == "GSSAPI"
+
+
+def translate_sasl(draft: SettingsDraft, machine: Machine | None = None) -> None:
+    """Translate the settings of SASL."""
+    names = [name for name in draft.java if name.startswith("sasl.")]
+    protocol = draft.java.get("security.protocol", "PLAINTEXT")
+    if draft.is_unresolved("security.protocol"):
+        return
+    if not draft.is_unresolved("sasl.mechanism"):
+        warn_of_unused_logins(draft, gssapi=(draft.value("sasl.mechanism") or "GSSAPI").upper() == "GSSAPI")
+    if not protocol.startswith("SASL_"):
+        if names:
+            draft.add_warning(
+                "client-setting-unused",
+                f"{', '.join(map(repr, names))} without effect, because 'security.protocol' is {protocol!r}",
+                "write security.protocol=SASL_SSL or SASL_PLAINTEXT, or remove them",
+                property=names[0],
+            )
+        return
+    if draft.is_unresolved("sasl.mechanism"):
+        return
+    mechanism = (draft.value("sasl.mechanism") or "GSSAPI").upper()
+    if mechanism not in MECHANISMS:
+        _refuse_mechanism(draft, mechanism)
+        return
+    draft.set("sasl.mechanism", mechanism, "sasl.mechanism")
+    if mechanism == "OAUTHBEARER":
+        _translate_oauth(draft, machine)
+        return
+    _refuse_handler(draft)
+    for name in names:
+        if name.startswith(_OAUTH):
+            message = f"{name!r} has no effect, because 'sasl.mechanism' is {mechanism!r}"
+            draft.add_warning("client-setting-unused", message, "remove it", name)
+    _translate_password(draft, mechanism)
+
+
+def check_missing_mechanism(draft: SettingsDraft) -> bool:
+    """Record an error if the login module needs a mechanism and none is set, and return whether that is so.
+
+    Kafka's default mechanism is GSSAPI.
+    """
+    module = draft.login.kind if draft.login else ""
+    if draft.value("sasl.mechanism") is not None or module not in _MECHANISM_OF:
+        return False
+    draft.add_error(
+        "sasl-mechanism",
+        f"{JAAS!r} names {module}, but 'sasl.mechanism' is not set, which means GSSAPI",
+        f"write sasl.mechanism={_MECHANISM_OF[module]}",
+        property=JAAS,
+    )
+    return True
+
+
+def _refuse_mechanism(draft: SettingsDraft, mechanism: str) -> None:
+    is_set = draft.value("sasl.mechanism") is not None
+    if check_missing_mechanism(draft):
+        return
+    if mechanism == "GSSAPI":
+        draft.add_error(
+            "sasl-gssapi",
+            f"'sasl.mechanism' is GSSAPI{'' if is_set else ', the default'} (Kerberos), which the librdkafka in "
+            "confluent-kafka's wheels does not support",
+            f"{OVER_JVM}, or another mechanism: {listing(MECHANISMS)}",
+            property="sasl.mechanism",
+        )
+    else:
+        draft.add_error(
+            "sasl-mechanism",
+            f"'sasl.mechanism' is {mechanism!r}, which librdkafka does not have{nearest(mechanism, MECHANISMS)}",
+            f"write one of {listing(MECHANISMS)}, or {OVER_JVM}",
+            property="sasl.mechanism",
+        )
+
+
+def _refuse_handler(draft: SettingsDraft) -> None:
+    name = "sasl.login.callback.handler.class"
+    if name in draft.java:
+        draft.add_error(
+            "client-setting-refused",
+            f"{name!r} cannot be set: it names a Java class",
+            f"remove it, or {OVER_JVM}",
+            property=name,
+        )
+
+
+def _check_module(draft: SettingsDraft, login: Login, mechanism: str) -> bool:
+    """Record an error if the login module does not fit the mechanism, and return whether that is so.
+
+    As in Java, PLAIN accepts the module of SCRAM as well.
+    """
+    fitting = {
+        "PLAIN": ("PlainLoginModule", "ScramLoginModule"),
+        "OAUTHBEARER": ("OAuthBearerLoginModule",),
+    }.get(mechanism, ("ScramLoginModule",))
+    if login.kind in fitting:
+        return False
+    known = "" if login.kind in MODULES else nearest(login.kind, MODULES)
+    draft.add_error(
+        "sasl-mechanism",
+        f"{JAAS!r} names the login module {login.kind!r}{known}, which does not fit 'sasl.mechanism' {mechanism!r}",
+        f"write {MODULES[fitting[0]]}",
+        property=JAAS,
+    )
+    return True
+
+
+def _translate_password(draft: SettingsDraft, mechanism: str) -> None:
+    login = draft.login
+    if login is None:
+        if JAAS not in draft.java and not (draft.value("sasl.username") and draft.value("sasl.password")):
+            is_reported = any(problem.code in ("jaas", "secret-reference") for problem in draft.problems)
+            if not is_reported:
+                module = MODULES["PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"]
+                draft.add_error(
+                    "sasl-login",
+                    f"'sasl.mechanism' is {mechanism!r}, but {JAAS!r} is not set",
+                    f'write sasl.jaas.config={module} required username="…" password="${{env:NAME}}";',
+                    property="sasl.mechanism",
+                )
+        return
+    if _check_module(draft, login, mechanism):
+        return
+    if login.options.get("tokenauth", "").lower() == "true":
+        draft.add_error(
+            "sasl-login",
+            f"{JAAS!r} logs in with a delegation token (tokenauth), which librdkafka does not have",
+            f"log in with a name and a password, or {OVER_JVM}",
+            property=JAAS,
+        )
+    for option, target in (("username", "sasl.username"), ("password", "sasl.password")):
+        value = login.options.get(option)
+        if value:
+            draft.set(target, value, JAAS)
+        elif not draft.value(target):
+            draft.add_error(
+                "sasl-login", f"{JAAS!r} has no {option}, or an empty one", f'add {option}="…"', property=JAAS
+            )
+
+
+def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
+    handler = draft.java.get("sasl.login.callback.handler.class", "OAuthBearerLoginCallbackHandler")
+    if handler.rpartition(".")[2] not in (
+        "OAuthBearerLoginCallbackHandler",
+        "OAuthBearerUnsecuredLoginCallbackHandler",
+    ):
+        _refuse_handler(draft)
+        return
+    options = dict(draft.login.options) if draft.login else {}
+    if draft.login and _check_module(draft, draft.login, "OAUTHBEARER"):
+        return
+    if draft.is_unresolved(JAAS) and draft.login is None:
+        return
+    provider = draft.java.get(PROVIDER)
+    url = draft.value(_URL) or ""
+    if provider is not None or url.lower().startswith("file:"):
+        _serve_provider(draft, provider or url, options if provider else {}, machine)
+    elif any(name.startswith(_UNSECURED) for name in options) or handler.endswith("UnsecuredLoginCallbackHandler"):
+        _translate_unsecured(draft, options)
+    elif draft.value(f"{_OAUTH}config") is None and draft.value(f"{_OAUTH}metadata.authentication.type") is None:
+        _translate_oidc(draft, options)
+
+
+def _serve_provider(draft: SettingsDraft, provider: str, options: dict[str, str], machine: Machine | None) -> None:
+    """Serve the tokens of a Python function, or of a file, to librdkafka."""
+    if not provider.lower().startswith("file:") and not _FUNCTION.fullmatch(provider) and not has_reference(provider):
+        draft.add_error(
+            "client-setting-value",
+            f"{PROVIDER!r} has the value {provider!r}, which is not the name of a function",
+            "write package.module:function",
+            property=PROVIDER,
+        )
+        return
+    both = [name for name in (_URL, _ID, _SECRET) if name in draft.java and PROVIDER in draft.java]
+    if both:
+        draft.add_error(
+            "sasl-login",
+            f"{PROVIDER!r} and {both[0]!r} are both set, but tokens can come from only one of them",
+            "keep one of the two",
+            property=PROVIDER,
+        )
+        return
+    endpoint = draft.attempt(lambda: machine.serve_tokens(provider, options)) if machine is not None else None
+    if endpoint is not None:
+        draft.settings.update(
+            {
+                f"{_OAUTH}method": "oidc",
+                _URL: endpoint.url,
+                f"{_OAUTH}client.id": endpoint.id,
+                f"{_OAUTH}client.secret": endpoint.secret,
+            }
+        )
+
+
+def _translate_unsecured(draft: SettingsDraft, options: dict[str, str]) -> None:
+    """Translate unsigned tokens, for tests: librdkafka creates them as Java's default handler does."""
+    names = {
+        "unsecuredLoginStringClaim_sub": "principal",
+        "unsecuredLoginPrincipalClaimName": "principalClaimName",
+        "unsecuredLoginLifetimeSeconds": "lifeSeconds",
+        "unsecuredLoginScopeClaimName": "scopeClaimName",
+        "unsecuredLoginStringClaim_scope": "scope",
+        "unsecuredLoginListClaim_scope": "scope",
+    }
+    parts = []
+    for name, value in options.items():
+        if name in names:
+            listed = name == "unsecuredLoginListClaim_scope" and value[:1] and not value[0].isalnum()
+            parts.append(f"{names[name]}={','.join(value[1:].split(value[0])) if listed else value}")
+        elif name.startswith("unsecuredLoginExtension_"):
+            parts.append(f"{_EXTENSION}{name.partition('_')[2]}={value}")
+        else:
+            draft.add_error(
+                "sasl-login",
+                f"{JAAS!r} has the option {name!r}, which librdkafka's unsecured tokens do not have",
+                f"remove it; the options are {listing([*names, 'unsecuredLoginExtension_NAME'])}",
+                property=JAAS,
+            )
+    if not any(part.startswith("principal=") for part in parts):
+        draft.add_error(
+            "sasl-login",
+            f"{JAAS!r} has no unsecuredLoginStringClaim_sub",
+            "add it, with the user's name",
+            property=JAAS,
+        )
+    draft.set(f"{_OAUTH}config", " ".join(parts), JAAS)
+    draft.set("enable.sasl.oauthbearer.unsecure.jwt", "true", JAAS)
+
+
+def _translate_oidc(draft: SettingsDraft, options: dict[str, str]) -> None:
+    url = draft.value(_URL)
+    if url is None:
+        draft.add_error(
+            "sasl-login",
+            f"'sasl.mechanism' is OAUTHBEARER, but {_URL!r} is not set",
+            f"write {_URL}=https://… of the identity provider",
+            property="sasl.mechanism",
+        )
+    retriever = draft.java.get(f"{_OAUTH}jwt.retriever.class", "DefaultJwtRetriever").rpartition(".")[2]
+    if retriever not in _GRANTS:
+        draft.add_error(
+            "client-setting-refused",
+            f"'{_OAUTH}jwt.retriever.class' cannot be {retriever!r}: librdkafka has two ways to get a token",
+            f"write one of {listing(_GRANTS)}, or {OVER_JVM}",
+            property=f"{_OAUTH}jwt.retriever.class",
+        )
+    elif _GRANTS[retriever] != "client_credentials":
+        draft.set(f"{_OAUTH}grant.type", _GRANTS[retriever], f"{_OAUTH}jwt.retriever.class")
+    draft.set(f"{_OAUTH}method", "oidc", "sasl.mechanism")
+    _translate_credentials(draft, options, needed=_GRANTS.get(retriever) == "client_credentials")
+    for name, text in draft.java.items():
+        rest = name.removeprefix(_OAUTH)
+        if name in (_ID, _SECRET) or name == rest:
+            continue
+        if rest.endswith("seconds"):
+            draft.set_number(Target(name, 1 if "exp" in rest else 0, MAX_INT), text, name)
+        elif (
+            name in _RENAMED or rest in _SAME or (rest.startswith("assertion.") and not rest.startswith("assertion.t"))
+        ):
+            draft.set(_RENAMED.get(name, name), text, name)
+
+
+def _translate_credentials(draft: SettingsDraft, options: dict[str, str], *, needed: bool) -> None:
+    """Translate the client's id, secret and scope, from their settings or from the options of the login module."""
+    for option, name in (("clientId", _ID), ("clientSecret", _SECRET), ("scope", f"{_OAUTH}scope")):
+        target = _RENAMED.get(name, name)
+        value = draft.java.get(name) or options.get(option)
+        if value:
+            draft.set(target, value, name if name in draft.java else JAAS)
+        elif needed and option != "scope" and not draft.value(target):
+            draft.add_error(
+                "sasl-login",
+                f"'sasl.mechanism' is OAUTHBEARER, but neither {name!r} nor the option {option} of {JAAS!r} is set",
+                f"write {name}",
+                property="sasl.mechanism",
+            )
+    pairs = [(k.removeprefix(_EXTENSION), v) for k, v in options.items() if k.startswith(_EXTENSION)]
+    if pairs:
+        if any("," in value and not has_reference(value) for _, value in pairs):
+            draft.add_error(
+                "sasl-login",
+                f"{JAAS!r} has an extension with a comma in its value",
+                f"remove it, or {OVER_JVM}",
+                property=JAAS,
+            )
+        draft.set(f"{_OAUTH}extensions", ",".join(f"{k}={v}" for k, v in pairs), JAAS)
+    for name in options:
+        if name not in ("clientId", "clientSecret", "scope") and not name.startswith(_EXTENSION):
+            draft.add_warning(
+                "sasl-login",
+                f"{JAAS!r} has the option {name!r}, which librdkafka does not have",
+                "remove it",
+                property=JAAS,
+            )

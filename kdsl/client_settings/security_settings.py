@@ -1,0 +1,168 @@
+"""The rows of the settings table that concern TLS and SASL, which `tls` and `sasl` of this package read together."""
+
+from __future__ import annotations
+
+from kdsl.client_settings.model import OVER_JVM, Setting, rows, words
+
+_TLS = "it steers Java's TLS; librdkafka has OpenSSL's"
+_LOGIN = "it steers Java's logins; librdkafka has its own"
+_BROKER = "it steers how a broker checks tokens"
+_GSSAPI = "it belongs to GSSAPI (Kerberos)"
+_CLASS = "it names a Java class"
+_JVM = f"remove it, or {OVER_JVM}"
+_SAME = "the same"
+
+SECURITY: tuple[Setting, ...] = (
+    words("security.protocol", "cpa", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    *rows(
+        "derived",
+        "cpa",
+        "ssl.truststore.location",
+        "PEM: `ssl.ca.location`; a JKS or PKCS12 store is made PEM, `ssl.ca.pem`",
+    ),
+    *rows("derived", "cpa", "ssl.truststore.certificates", "`ssl.ca.pem`"),
+    *rows("derived", "cpa", "ssl.truststore.password", "of a JKS or PKCS12 store"),
+    *rows(
+        "derived",
+        "cpa",
+        "ssl.truststore.type ssl.keystore.type",
+        "JKS where it is not given; a file that ends in .p12 or .pfx is PKCS12",
+        values="JKS PKCS12 PEM",
+    ),
+    *rows(
+        "derived",
+        "cpa",
+        "ssl.keystore.location",
+        "PEM: `ssl.key.location` and `ssl.certificate.location`, both of the one file; a JKS or PKCS12 store is made "
+        "PEM, `ssl.key.pem` and `ssl.certificate.pem` or, for a chain, `ssl.certificate.location`",
+    ),
+    *rows("derived", "cpa", "ssl.keystore.key", "`ssl.key.pem`"),
+    *rows("derived", "cpa", "ssl.keystore.certificate.chain", "`ssl.certificate.pem`"),
+    *rows("derived", "cpa", "ssl.keystore.password", "of a JKS or PKCS12 store"),
+    *rows("derived", "cpa", "ssl.key.password", "the same, of a PEM key; of a key in a JKS store too"),
+    *rows(
+        "derived",
+        "cpa",
+        "ssl.endpoint.identification.algorithm",
+        "https, or empty, which becomes `none`",
+    ),
+    *rows(
+        "derived",
+        "cpa",
+        "ssl.cipher.suites",
+        "separated by colons; OpenSSL keeps the suites of TLS 1.3 on, named or not",
+        "list",
+    ),
+    *rows(
+        "derived",
+        "cpa",
+        "ssl.enabled.protocols ssl.protocol",
+        "TLSv1.2 and TLSv1.3 are on; TLSv1.3 alone is refused, for OpenSSL would still take TLSv1.2",
+        "list",
+    ),
+    *rows(
+        "dropped",
+        "cpa",
+        "ssl.keymanager.algorithm ssl.trustmanager.algorithm ssl.provider ssl.secure.random.implementation",
+        _TLS,
+    ),
+    *rows("refused", "cpa", "ssl.engine.factory.class", _CLASS, "class", instead=_JVM),
+    *rows("refused", "cpa", "security.providers", _CLASS, instead=_JVM),
+    *rows(
+        "derived",
+        "cpa",
+        "sasl.mechanism",
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER; a table with GSSAPI goes through Spark's own connector: "
+        "the wheels of confluent-kafka have no Kerberos",
+    ),
+    *rows(
+        "derived",
+        "cpa",
+        "sasl.jaas.config",
+        "`sasl.username` and `sasl.password`, or `sasl.oauthbearer.*`; a shaded login module counts as Kafka's",
+    ),
+    *rows(
+        "derived",
+        "cpa",
+        "sasl.login.callback.handler.class",
+        "Kafka's OAuthBearerLoginCallbackHandler is `sasl.oauthbearer.method=oidc`; others are refused",
+        "class",
+    ),
+    *rows("refused", "cpa", "sasl.client.callback.handler.class sasl.login.class", _CLASS, "class", instead=_JVM),
+    *rows(
+        "derived",
+        "cpa",
+        "sasl.oauthbearer.jwt.retriever.class",
+        "ClientCredentialsJwtRetriever and JwtBearerJwtRetriever are the two values of `sasl.oauthbearer.grant.type`; "
+        "others are refused",
+        "class",
+    ),
+    *rows(
+        "derived",
+        "cpa",
+        "sasl.oauthbearer.token.endpoint.url",
+        "the same; the token in a file: is read again when it expires",
+    ),
+    *rows(
+        "derived",
+        "cpa",
+        "sasl.oauthbearer.token.provider",
+        "kdsl's own: a Python function that gives tokens, as `package.module:function`; for librdkafka only",
+    ),
+    *rows("derived", "cpa", "sasl.oauthbearer.client.credentials.client.id", "`sasl.oauthbearer.client.id`"),
+    *rows("derived", "cpa", "sasl.oauthbearer.client.credentials.client.secret", "`sasl.oauthbearer.client.secret`"),
+    *rows(
+        "derived",
+        "cpa",
+        "sasl.oauthbearer.scope sasl.oauthbearer.sub.claim.name sasl.oauthbearer.assertion.claim.aud "
+        "sasl.oauthbearer.assertion.claim.iss sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file "
+        "sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase",
+        _SAME,
+    ),
+    *rows("derived", "cpa", "sasl.oauthbearer.assertion.algorithm", _SAME, values="RS256 ES256"),
+    *rows(
+        "derived",
+        "cpa",
+        "sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.nbf.seconds",
+        _SAME,
+        "int",
+        java=(0, 86_400),
+    ),
+    *rows("derived", "cpa", "sasl.oauthbearer.assertion.claim.jti.include", _SAME, "bool"),
+    *rows(
+        "derived",
+        "cpa",
+        "sasl.oauthbearer.assertion.template.file",
+        "`sasl.oauthbearer.assertion.jwt.template.file`",
+    ),
+    *rows(
+        "dropped",
+        "cpa",
+        "sasl.oauthbearer.header.urlencode",
+        "librdkafka sends the client's id and secret as they stand",
+    ),
+    *rows(
+        "dropped",
+        "cpa",
+        "sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer "
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms "
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url "
+        "sasl.oauthbearer.scope.claim.name sasl.oauthbearer.jwt.validator.class",
+        _BROKER,
+    ),
+    *rows(
+        "dropped",
+        "cpa",
+        "sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds "
+        "sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter "
+        "sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms",
+        _LOGIN,
+    ),
+    *rows(
+        "dropped",
+        "cpa",
+        "sasl.kerberos.service.name sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin "
+        "sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor",
+        _GSSAPI,
+    ),
+)

@@ -1,0 +1,201 @@
+"""Client properties as Java's clients take them, for the transport ``jvm``.
+
+The names stay. kdsl's own settings are removed, values get Java's spelling, shaded login modules are replaced by
+Kafka's, and librdkafka's names are replaced by Java's if there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
+
+import attrs
+
+from kdsl.client_settings import librdkafka
+from kdsl.client_settings.draft import Resolve, SettingsDraft, draft_settings, refusal
+from kdsl.client_settings.java_login import add_java_login
+from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
+from kdsl.client_settings.key_files import KeyFileError, explain_unreachable, pem_blocks, scheme
+from kdsl.client_settings.machine import Machine
+from kdsl.client_settings.model import Client
+from kdsl.client_settings.sasl import MECHANISMS, PROVIDER, check_missing_mechanism
+from kdsl.client_settings.settings import TABLE
+from kdsl.client_settings.stores import StoreError
+from kdsl.errors import Problem
+from kdsl.secrets import has_reference
+from kdsl.secrets.hiding import redact
+
+_MECHANISM = "sasl.mechanism"
+_ENDPOINT = "ssl.endpoint.identification.algorithm"
+KEY, CHAIN, LOCATION, PASSWORD = (
+    "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.keystore.location", "ssl.key.password"
+)  # fmt: skip
+_STORE_TYPE = "ssl.keystore.type"
+_PEM = {
+    "ssl.truststore.location": {"ssl.truststore.certificates": "CERTIFICATE"},
+    "ssl.keystore.location": {"ssl.keystore.key": "PRIVATE KEY", "ssl.keystore.certificate.chain": "CERTIFICATE"},
+}
+"""The settings for the content of a PEM store, instead of its location."""
+
+
+@attrs.frozen
+class JavaSettings:
+    """What client properties mean to Java's clients.
+
+    Attributes:
+        settings: The properties for the client, by Java's names.
+        kdsl: The settings that kdsl keeps for itself.
+        problems: Everything that is wrong (errors) or ignored (warnings).
+        system: The system properties that the client's JVM must have, such as where krb5.conf is.
+    """
+
+    settings: Mapping[str, str] = attrs.field(repr=lambda m: repr(redact(m)))
+    kdsl: KdslSettings
+    problems: tuple[Problem, ...] = ()
+    system: Mapping[str, str] = attrs.field(factory=dict, repr=lambda m: repr(redact(m)))
+
+
+def java_settings(
+    properties: Mapping[str, str], client: Client, resolve: Resolve | None = None, machine: Machine | None = None
+) -> JavaSettings:
+    """What client properties mean to a Java client.
+
+    Args:
+        properties: Java's names (or librdkafka's) and their values, without the prefix ``properties.``.
+        client: The kind of client.
+        resolve: Replaces references to secrets; without it they stay unchanged.
+        machine: Fetches key files that are given by a URL; without it no file is read.
+    """
+    draft = draft_settings(properties, client, resolve)
+    for name, text in draft.java.items():
+        row = TABLE[name]
+        if name == PROVIDER:
+            draft.add_error(
+                "client-setting-refused",
+                f"{PROVIDER!r} cannot be set with transport='jvm': it is a Python function",
+                "write sasl.login.callback.handler.class with a Java class, or use transport='librdkafka'",
+                property=PROVIDER,
+            )
+        elif row.act == "owned":
+            draft.problems.append(refusal(row))
+        elif row.act != "connector":
+            draft.settings[name] = text
+    # Java's clients pass unknown names on to the classes that they load.
+    draft.settings.update(draft.unknown)
+    if draft.settings.get(_ENDPOINT, "").lower() == "none":
+        draft.settings[_ENDPOINT] = ""
+    for name in ("ssl.truststore.location", "ssl.keystore.location"):
+        location = draft.settings.get(name, "")
+        if reason := explain_unreachable(location):
+            draft.add_error(
+                "tls-store",
+                f"{name!r} is {location!r}: {reason}",
+                "copy the file to every machine and write its path, or install a fetcher",
+                property=name,
+            )
+        elif machine is not None and scheme(location):
+            _fetch_store(draft, machine, name, location)
+    _open_key(draft, machine)
+    librdkafka_only = dict(draft.librdkafka)
+    if draft.settings.get(_MECHANISM, "").upper() in (*MECHANISMS, "GSSAPI"):
+        draft.settings[_MECHANISM] = draft.settings[_MECHANISM].upper()
+    missing = draft.java.get("security.protocol", "").startswith("SASL_") and check_missing_mechanism(draft)
+    system = {} if missing else add_java_login(draft, librdkafka_only, machine)
+    _warn_of_librdkafka_names(draft, librdkafka_only)
+    _keep_order(draft)
+    return JavaSettings(
+        MappingProxyType(draft.settings), kdsl_settings(properties, resolve), tuple(draft.problems), system
+    )
+
+
+def _fetch_store(draft: SettingsDraft, machine: Machine, name: str, location: str) -> None:
+    """Fetch a store that is given by a URL: PEM goes into the settings, other stores into a file on this machine."""
+    kind = draft.settings.get(name.replace("location", "type"), "").upper()
+    if kind != "PEM" or scheme(location) == "file":
+        draft.settings[name] = draft.attempt(partial(machine.find_file, location)) or location
+        return
+    content = draft.attempt(partial(machine.read_file, location))
+    if content is None:
+        return
+    del draft.settings[name]
+    for setting, ending in _PEM[name].items():
+        draft.settings[setting] = pem_blocks(content.decode(errors="replace"), ending)
+
+
+def _warn_of_librdkafka_names(draft: SettingsDraft, librdkafka_only: Mapping[str, str]) -> None:
+    """Warn of properties that only librdkafka has."""
+    for key in librdkafka_only:
+        java = librdkafka.JAVA.get(key)
+        draft.add_warning(
+            "client-setting-dropped",
+            f"{key!r} has no effect with transport='jvm': only librdkafka has it",
+            f"write {java}" if java else "remove it, or read and write with transport='librdkafka'",
+            property=key,
+        )
+
+
+def _keep_order(draft: SettingsDraft) -> None:
+    """Allow only one request in flight without idempotence, which preserves the order on both transports."""
+    flight = "max.in.flight.requests.per.connection"
+    if draft.client == "producer" and flight not in draft.java and draft.java.get("enable.idempotence") == "false":
+        draft.settings[flight] = "1"
+
+
+def _open_key(draft: SettingsDraft, machine: Machine | None) -> None:
+    """Convert the key of a PEM key store to PKCS#8 within the settings, if Java cannot open it.
+
+    librdkafka opens every key that OpenSSL can. Java's clients need PKCS#8. They open encrypted keys of the old kinds
+    only, not PBES2, which today's tools write. Such a key is decrypted here, in the process that creates the client,
+    and is passed on like the other secrets of the settings.
+    """
+    settings = draft.settings
+    if machine is None or settings.get(_STORE_TYPE, "").upper() != "PEM":
+        return
+    location, password = settings.get(LOCATION), settings.get(PASSWORD)
+    text, name = settings.get(KEY), f"{KEY!r}"
+    if text is None and location is not None:
+        text, name = draft.attempt(partial(_read_pem, machine, location)), f"{LOCATION!r} {location}"
+    if text is None or has_reference(text) or has_reference(password or ""):
+        return
+    keys = pem_blocks(text, "PRIVATE KEY")
+    plain = keys.startswith("-----BEGIN PRIVATE KEY-----")
+    if not keys or (plain and password is None):
+        return
+    decrypted = keys if plain else draft.attempt(partial(_decrypt_key, keys, password, name))
+    if decrypted is None:
+        return
+    settings.pop(PASSWORD, None)  # Java assumes that a key with a password is encrypted
+    if KEY in settings or not plain:
+        settings[KEY] = decrypted
+    if LOCATION in settings and not plain:
+        settings[CHAIN] = pem_blocks(text, "CERTIFICATE")
+        del settings[LOCATION]
+
+
+def _read_pem(machine: Machine, location: str) -> str | None:
+    try:
+        return machine.read_file(location).decode()
+    except (
+        KeyFileError
+    ):  # with Spark Connect only the server may have the file; if it is missing there, Java reports it
+        return None
+    except (OSError, ValueError) as e:
+        reason = e.strerror if isinstance(e, OSError) else "it is not text"
+        raise StoreError(f"{LOCATION!r} {location} cannot be read: {reason}") from None
+
+
+def _decrypt_key(keys: str, password: str | None, name: str) -> str:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+
+    try:
+        key = serialization.load_pem_private_key(keys.encode(), None if password is None else password.encode())
+    except TypeError:  # a password is missing, or is not needed
+        if password is not None:
+            return _decrypt_key(keys, None, name)
+        raise StoreError(f"{name} has an encrypted key, but {PASSWORD!r} is missing; set it") from None
+    except (ValueError, UnsupportedAlgorithm):
+        raise StoreError(f"{name} has a key that cannot be opened: {PASSWORD!r} is wrong, or it is not a key") from None
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(pem, pkcs8, serialization.NoEncryption()).decode()

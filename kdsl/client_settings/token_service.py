@@ -1,0 +1,112 @@
+"""Tokens of a Python function for librdkafka's OAUTHBEARER.
+
+librdkafka requests tokens from an identity provider, and requests another before one expires. If the tokens come from a
+Python function, this process acts as the identity provider: it answers on the loopback interface, to requests with the
+secret that only this process and its clients know. Consumers, producers and admin clients all work this way.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+
+from kdsl.client_settings.key_files import find_file
+from kdsl.client_settings.token_server import Granted, Refused, TokenRequest, serve
+from kdsl.errors import KdslError, nearest
+
+Provider = Callable[..., str]
+"""Returns a token (a JWT); gets the options of the login module as keyword arguments."""
+
+_JWT = re.compile(r"[\w-]+\.[\w-]+\.[\w-]*")
+_lock = threading.Lock()
+_endpoints: dict[tuple[int, str, tuple[tuple[str, str], ...]], Endpoint] = {}
+
+
+class TokenError(KdslError):
+    """Tokens cannot be provided; the message contains the function and the reason, never a token."""
+
+
+@attrs.frozen
+class Endpoint:
+    """Where to request tokens, and with which credentials.
+
+    Attributes:
+        url: The URL.
+        id: The client's id.
+        secret: The client's secret.
+    """
+
+    url: str
+    id: str
+    secret: str = attrs.field(repr=False)
+
+
+def serve_tokens(provider: str, options: Mapping[str, str]) -> Endpoint:
+    """Serve the tokens of a function, once per process, and return where.
+
+    Args:
+        provider: ``package.module:function``, or a ``file:`` URL, whose content is the token.
+        options: The keyword arguments of the function.
+
+    Raises:
+        TokenError: There is no such function.
+    """
+    make = _file_provider(provider) if provider.startswith("file:") else _import_provider(provider)
+    key = (os.getpid(), provider, tuple(sorted(options.items())))  # a thread does not outlive a fork
+    with _lock:
+        if key not in _endpoints:
+            _endpoints[key] = _serve(provider, make, dict(options))
+        return _endpoints[key]
+
+
+def _import_provider(provider: str) -> Provider:
+    module, _, name = provider.partition(":")
+    try:
+        imported: Any = import_module(module)
+    except ImportError as e:
+        raise TokenError(
+            f"the token provider {provider!r} cannot be imported: {e}; install it here, as on the driver"
+        ) from None
+    function = getattr(imported, name, None)
+    if not callable(function):
+        raise TokenError(f"the module {module!r} has no function {name!r}{nearest(name, dir(imported))}")
+    provider_function: Provider = function  # pyright: ignore[reportAssignmentType]
+    return provider_function
+
+
+def _file_provider(location: str) -> Provider:
+    path = urlsplit(location).path
+
+    def token(**_: str) -> str:
+        return Path(find_file(path)).read_text(encoding="utf-8").strip()
+
+    return token
+
+
+def _serve(provider: str, make: Provider, options: Mapping[str, str]) -> Endpoint:
+    name, secret, path = "kdsl", secrets.token_urlsafe(32), f"/{secrets.token_urlsafe(16)}"
+
+    def answer(request: TokenRequest) -> Granted | Refused:
+        shown = f"{request.client}:{request.secret}".encode()
+        if request.path != path or not hmac.compare_digest(shown, f"{name}:{secret}".encode()):
+            return Refused(401, "invalid_client")
+        try:
+            token: object = make(**options)
+        except Exception as e:  # noqa: BLE001  # its message may contain the options
+            return Refused(400, f"the token provider {provider!r} failed with {type(e).__name__}")
+        if not isinstance(token, str) or not _JWT.fullmatch(token):
+            return Refused(400, f"the token provider {provider!r} returned no JWT")
+        return Granted(token)
+
+    server = serve(answer)
+    return Endpoint(f"http://127.0.0.1:{server.server_address[1]}{path}", name, secret)

@@ -1,0 +1,156 @@
+"""Columns of messages of Kafka Connect and Debezium: by a schema inside the messages, or by what values look like."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from kdsl.declare.definition import ColumnDef
+from kdsl.types import model as t
+from kdsl_formats.cdc_json import DebeziumJson
+from kdsl_formats.json import Json
+from kdsl_formats.json.connect import FIRST_DAY, MICROS, MILLIS, NANOS, SchemaTable, infinite_of, table_of_schema
+
+Object = Mapping[str, Any]
+_SCHEMA, _PAYLOAD = "schema", "payload"
+_IMAGES = ("after", "before")
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_LONGEST = 16  # bytes of a decimal
+_FIRST, _LAST = 946_684_800, 4_102_444_800  # the years 2000 to 2100, in seconds
+_UNITS = {"milliseconds": (MILLIS, 3), "microseconds": (MICROS, 6), "nanoseconds": (NANOS, 9)}
+_SECOND = 1_000_000_000  # nanoseconds
+_VARIABLE = ("scale", "value")
+_DAY = 86_400
+_YEAR = 366
+_EARLIEST = -1_000_000  # days: 769 years before Christ
+_OF_DAYS = re.compile(r"date|day|birth|dob", re.IGNORECASE)
+
+
+@attrs.frozen
+class InlineSchema:
+    """The table that a schema inside messages describes."""
+
+    format: Json | DebeziumJson
+    columns: tuple[ColumnDef, ...]
+    notes: tuple[str, ...]
+
+
+def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSchema | None:
+    """The table that the schemas inside messages describe; None if a message has none.
+
+    Args:
+        objects: The messages; the schema of the last one is used.
+        changes: Whether they are Debezium's changes.
+    """
+    if not objects or any(set(o) != {_SCHEMA, _PAYLOAD} for o in objects):
+        return None
+    schemas = [o[_SCHEMA] for o in objects if isinstance(o[_SCHEMA], Mapping)]
+    if not schemas:
+        return None
+    schema = schemas[-1]
+    declared = table_of_schema(_image(schema) if changes else schema)
+    if declared is None:
+        return None
+    different = len({repr(one) for one in schemas})
+    notes = [*declared.notes, "the columns are those of the schema inside the messages"]
+    if different > 1:
+        notes.append(f"the messages have {different} schemas; the table is that of the last message")
+    columns = tuple(ColumnDef(f.name, f.type, comment=f.comment) for f in declared.row.fields)
+    return InlineSchema(_format(declared, changes=changes), columns, tuple(notes))
+
+
+def extract_payloads(objects: Sequence[Object]) -> list[Object] | None:
+    """The rows in messages of Kafka Connect that have a schema and a payload; None if a message has another form."""
+    for one in objects:
+        schema = one.get(_SCHEMA)
+        if set(one) != {_SCHEMA, _PAYLOAD} or not (
+            schema is None or (isinstance(schema, Mapping) and "type" in schema)
+        ):
+            return None
+    rows = [one[_PAYLOAD] for one in objects if one[_PAYLOAD] is not None]
+    return rows if rows and all(isinstance(row, Mapping) for row in rows) else None
+
+
+def _image(schema: Object) -> Any:
+    """The schema of the rows inside changes."""
+    fields = schema.get("fields")
+    for field in fields if isinstance(fields, list) else ():
+        if isinstance(field, Mapping) and field.get("field") in _IMAGES:
+            return field
+    return None
+
+
+def _format(declared: SchemaTable, *, changes: bool) -> Json | DebeziumJson:
+    modes = declared.modes
+    chosen = DebeziumJson if changes else Json
+    return chosen(schema_include=True, decimal_handling_mode=modes.decimals, time_precision_mode=modes.times)
+
+
+def describe_looks(rows: Sequence[Object], row: t.Row) -> Iterator[str]:
+    """Notes on columns that look like Debezium's decimals or times; only a schema would make it certain."""
+    decimals = [f.name for f in row.fields if isinstance(f.type, t.VarChar) and _are_digits(_values(rows, f.name))]
+    if decimals:
+        yield (
+            f"{_listing(decimals)} like decimals in base64, as Debezium and Kafka Connect write them: declare "
+            "DECIMAL(p, s) with the scale of the database, and decimal_handling_mode='precise' in the format "
+            "(in SQL and YAML 'decimal.handling.mode')"
+        )
+    numbers = [(f.name, _values(rows, f.name)) for f in row.fields if isinstance(f.type, t.BigInt)]
+    several = [f.name for f in row.fields if isinstance(f.type, t.Row) and f.type.names == _VARIABLE]
+    if several:
+        yield (
+            f"{_listing(several)} like decimals that each have their own scale: declare DECIMAL(p, s), and "
+            "decimal_handling_mode='precise' in the format (in SQL and YAML 'decimal.handling.mode')"
+        )
+    for name, (unit, digits) in _UNITS.items():
+        times = [column for column, values in numbers if _are_times(values, unit)]
+        if times:
+            yield (
+                f"{_listing(times)} like {name} since 1970: declare TIMESTAMP({digits}), and "
+                "time_precision_mode='adaptive' in the format (in SQL and YAML 'time.precision.mode')"
+            )
+    days = [column for column, values in numbers if _are_days(column, values)]
+    if days:
+        yield (
+            f"{_listing(days)} like days since 1970: declare DATE, and time_precision_mode='adaptive' in the format "
+            "(in SQL and YAML 'time.precision.mode')"
+        )
+
+
+def _values(rows: Iterable[Object], name: str) -> list[Any]:
+    return [row[name] for row in rows if row.get(name) is not None]
+
+
+def _listing(names: Sequence[str]) -> str:
+    return f"{names[0]} looks" if len(names) == 1 else f"{', '.join(names)} look"
+
+
+def _within(values: Sequence[Any], least: int, most: int) -> bool:
+    return bool(values) and all(type(v) is int and least <= v < most for v in values)
+
+
+def _are_times(values: Sequence[Any], unit: int) -> bool:
+    """Whether all values are times of these decades; a value for infinity makes it certain."""
+    if any(value in infinite_of(unit) for value in values):
+        return True
+    return _within(values, _FIRST * _SECOND // unit, _LAST * _SECOND // unit)
+
+
+def _are_days(column: str, values: Sequence[Any]) -> bool:
+    """Whether all values may be days since 1970, or infinity, and the column's name suggests a date."""
+    if not _OF_DAYS.search(column) or not values or any(type(v) is not int for v in values):
+        return False
+    finite = [v for v in values if not -(1 << 31) <= v < FIRST_DAY]
+    far = any(abs(v) > _YEAR for v in values)  # smaller numbers may be days of a month or of a year
+    return far and all(_EARLIEST <= v < _LAST // _DAY for v in finite)
+
+
+def _are_digits(values: Sequence[Any]) -> bool:
+    """Whether all values are short base64 strings, and at least one has characters that words do not have."""
+    if not values or not all(isinstance(v, str) and v and _BASE64.fullmatch(v) for v in values):
+        return False
+    return all(len(base64.b64decode(v)) <= _LONGEST for v in values) and any(set(v) & set("=+/") for v in values)

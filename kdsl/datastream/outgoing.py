@@ -1,0 +1,151 @@
+"""Prepares a DataFrame for a sink: what is computed for each row becomes a column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kdsl.datastream.batches import AddedColumn, BatchMapper, ColumnAppender
+from kdsl.datastream.calls import function_name
+from kdsl.datastream.serializers import RECORD_TYPES, KafkaRecordSerializationSchema, RecordSerializer, RowExpression
+from kdsl.declare.definition import ColumnDef
+from kdsl.declare.metadata import METADATA
+from kdsl.errors import Problem, fail_on
+from kdsl.types import model as t
+from kdsl.types.spark import spark_schema, spark_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_KEYS: Mapping[str, str] = {
+    "topic": "topic",
+    "headers": "header-list",
+    "timestamp": "timestamp",
+    "key": "__raw_key__",
+    "value": "__raw_value__",
+}
+_METHODS: Mapping[str, tuple[str, str]] = {
+    "topic": ("set_topic_selector", "a STRING, with a cast if its string form is really the name of a topic"),
+    "headers": ("set_header_provider", "a MAP, or an ARRAY of STRUCTs of key and value"),
+    "timestamp": ("set_timestamp", "a TIMESTAMP, or an integer of milliseconds since 1970-01-01 UTC"),
+}
+"""For each part of a record that is computed per row: the method of the serializer's builder, and the allowed types."""
+PARTITION = "__partition__"
+
+
+def hidden_column(name: str) -> str:
+    """The name of the column that holds a part of a record, beside the user's columns."""
+    return f"__{name}__"
+
+
+def record_fields(serializer: KafkaRecordSerializationSchema) -> tuple[str, ...]:
+    """The parts that a function over whole records returns: all, except the topic if it is fixed."""
+    return tuple(name for name in RECORD_TYPES if name != "topic" or serializer.topic is None)
+
+
+def metadata_columns(serializer: KafkaRecordSerializationSchema) -> tuple[ColumnDef, ...]:
+    """The metadata columns of a sink's table definition; the partition of a record is only in the plan."""
+    names = record_fields(serializer) if serializer.function is not None else tuple(serializer.row_expressions())
+    return tuple(
+        ColumnDef(
+            hidden_column(name), METADATA[_KEYS[name]].type.as_nullable(), role="metadata", metadata_key=_KEYS[name]
+        )
+        for name in names
+        if name in _KEYS
+    )
+
+
+def serialize_rows(df: DataFrame, function: RecordSerializer, fields: tuple[str, ...]) -> DataFrame:
+    """The records that a function makes from the rows.
+
+    Args:
+        df: The rows.
+        function: The user's function.
+        fields: The parts of a record that it returns.
+    """
+    from pyspark.sql import functions as F
+
+    row = t.Row(tuple(t.Field(name, RECORD_TYPES[name]) for name in fields), nullable=False)
+    mapped = df.mapInArrow(BatchMapper(function, function_name(function), row, optional=True), spark_schema(row))
+    return mapped.select(*(F.col(name).alias(hidden_column(name)) for name in row.names))
+
+
+def add_row_expressions(df: DataFrame, expressions: Mapping[str, RowExpression], sink: str) -> DataFrame:
+    """The rows with a column for each expression.
+
+    Args:
+        df: The rows.
+        expressions: The expressions, by the part of a record that they compute.
+        sink: The sink's name in messages.
+
+    Raises:
+        ResolveError: Expressions cannot be parsed or resolved, or have types that their parts cannot have.
+    """
+    from pyspark.sql import types as s
+
+    visible = tuple(df.columns)
+    functions = {
+        hidden_column(name): AddedColumn(
+            expression.function, expression.text, RECORD_TYPES[name], by_row=name == "topic"
+        )
+        for name, expression in expressions.items()
+        if expression.function is not None
+    }
+    problems: list[Problem] = []
+    for name, expression in expressions.items():
+        if expression.function is None:
+            column = _cast_column(df, name, expression, problems)
+            df = df if column is None else df.withColumn(hidden_column(name), column)
+    fail_on(problems, sink)
+    if functions:
+        fields = [s.StructField(name, spark_type(column.type)) for name, column in functions.items()]
+        df = df.mapInArrow(ColumnAppender(functions, visible), s.StructType([*df.schema.fields, *fields]))
+    return df
+
+
+def _column(expression: RowExpression) -> Column:
+    from pyspark.sql import functions as F
+
+    if expression.column is not None:
+        return expression.column
+    if not expression.constant:
+        return F.expr(expression.text)
+    pairs = [F.struct(F.lit(key).alias("key"), F.lit(value).alias("value")) for key, value in expression.constant]
+    return F.array(*pairs)
+
+
+def _cast_column(df: DataFrame, name: str, expression: RowExpression, problems: list[Problem]) -> Column | None:
+    """The column of an expression in the type of the record: integers are milliseconds, maps are lists of headers."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import (
+        functions as F,
+        types as s,
+    )
+
+    method, expected = _METHODS[name]
+    try:
+        column = _column(expression)
+        kind = df.select(column.alias(name)).schema[name].dataType
+    except AnalysisException as e:  # a ParseException, too
+        message = (
+            f"{method}() has {expression.text!r}, which Spark rejects for this DataFrame: {str(e).splitlines()[0]}"
+        )
+        problems.append(Problem("serializer-column", message, "correct the expression"))
+        return None
+    kinds: dict[str, tuple[type[s.DataType], ...]] = {
+        "topic": (s.StringType, s.VarcharType, s.CharType),
+        "timestamp": (s.TimestampType, s.TimestampNTZType, s.DateType, s.IntegralType, s.StringType),
+        "headers": (s.MapType, s.ArrayType),
+    }
+    if not isinstance(kind, (*kinds[name], s.NullType)):
+        message = f"{method}() has {expression.text!r}, which is {kind.simpleString()} in this DataFrame"
+        problems.append(Problem("serializer-column", message, f"make it {expected}"))
+        return None
+    if isinstance(kind, s.IntegralType):
+        return F.timestamp_millis(column)
+    if name == "timestamp" and isinstance(kind, s.StringType):  # without ANSI mode a bad string would be NULL: now
+        reason = F.concat(F.lit(f"{method}(): the string '"), column, F.lit("' is not a timestamp"))
+        return F.coalesce(column.try_cast("timestamp"), F.when(column.isNotNull(), F.raise_error(reason)))
+    if isinstance(kind, s.MapType):
+        column = F.map_entries(column)
+    return column.cast(spark_type(RECORD_TYPES[name]))

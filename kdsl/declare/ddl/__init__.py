@@ -1,1 +1,0 @@
-"""Flink's SQL as a way to declare: scripts to statements (`parser`), statements to tables (`tables`)."""

@@ -1,0 +1,258 @@
+"""The arguments of a class statement as options, formats and client properties.
+
+Mistakes become problems, in the spelling of Python; declaring never fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+import attrs
+
+from kdsl.callbacks import FunctionError, import_name
+from kdsl.client_settings.properties import check_property_type
+from kdsl.declare.connector import KafkaOptions, UpsertOptions
+from kdsl.declare.start_and_end import start_or_end_options
+from kdsl.durations import parse_duration
+from kdsl.errors import Problem, Where, listing, nearest
+from kdsl.formats import Format, UnknownFormatError, format_class
+
+# One argument stands for three options.
+STARTUP = ("startup", "startup_timestamp", "startup_offsets")
+BOUNDED = ("bounded", "bounded_timestamp", "bounded_offsets")
+OTHER = ("name", "comment", "key", "value", "key_fields", "primary_key", "group_id", "properties")
+OWN = ("name", "comment")
+"""Arguments that a table class does not inherit."""
+_DURATIONS = ("discovery", "watermark_drift", "watermark_update", "watermark_idle", "buffer_interval")
+_FIXES = {
+    "startup_timestamp": "set startup= to an aware datetime",
+    "startup_offsets": "set startup= to the offsets, such as {0: 42, 1: 300}",
+    "bounded_timestamp": "set bounded= to an aware datetime",
+    "bounded_offsets": "set bounded= to the offsets, such as {0: 42, 1: 300}",
+    "semantic": "use delivery=",
+    "format": "use value=",
+    "bootstrap_servers": "pass the cluster when you read or write the table: Cluster(bootstrap=...)",
+    "bootstrap": "pass the cluster when you read or write the table: Cluster(bootstrap=...)",
+}
+_NOT_OF_UPSERTS = {
+    **{name: f"remove it: {why}" for name, why in UpsertOptions.without.items() if why},
+    "key_fields": "remove it: the columns marked PrimaryKey are the message key, in the order of the class",
+}
+_PLACES = {
+    "key": ("key.format",),
+    "value": ("value.format", "format"),
+    "properties": ("properties",),
+    "key_fields": ("key.fields",),
+    "group_id": ("properties.group.id",),
+}
+
+
+@attrs.frozen
+class Argument:
+    """An argument of a class statement with its location."""
+
+    value: Any
+    where: Where
+
+
+@attrs.define
+class Arguments:
+    """The parsed arguments of a class statement, together with the inherited ones.
+
+    Attributes:
+        options: The options of the connector.
+        key: The format of the message key.
+        value: The format of the message value.
+        properties: The settings of the Kafka client.
+        places: The location of each option, by its Flink key.
+        name: The table's name, if it is not that of the class.
+        comment: What the table means, if the docstring does not say it.
+        key_fields: The columns of the message key in order, if that is not the order of the marked ones.
+        primary_key: The columns of the primary key, if marks do not define them.
+        problems: The mistakes in the arguments.
+        unread: The sides, ``"key"`` or ``"value"``, whose named format is unknown.
+    """
+
+    options: KafkaOptions = attrs.field(factory=KafkaOptions)
+    key: Format | None = None
+    value: Format | None = None
+    properties: dict[str, Any] = attrs.field(factory=dict)
+    places: dict[str, Where] = attrs.field(factory=dict)
+    name: str | None = None
+    comment: str | None = None
+    key_fields: tuple[str, ...] | None = None
+    primary_key: tuple[str, ...] | None = None
+    problems: list[Problem] = attrs.field(factory=list)
+    unread: frozenset[str] = frozenset()
+
+
+def arguments(kind: type[KafkaOptions]) -> tuple[str, ...]:
+    """The names of the arguments that the class statement of a connector's table accepts."""
+    options = (a.name for a in kind.declarations() if a.name not in (*STARTUP[1:], *BOUNDED[1:], "semantic"))
+    return (*options, *(name for name in OTHER if name != "key_fields" or kind is not UpsertOptions))
+
+
+def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = KafkaOptions) -> Arguments:
+    """Read the arguments of a class statement.
+
+    Args:
+        located: The arguments with their locations.
+        kind: The options of the connector.
+    """
+    arguments_read = Arguments()
+    values: dict[str, Any] = {}
+    known = attrs.fields_dict(kind)
+    valid = arguments(kind)
+    for name, argument in located.items():
+        for key in _PLACES.get(name) or [known[n].metadata["key"] for n in _stands_for(name) if n in known]:
+            arguments_read.places[key] = argument.where
+        try:
+            if name not in valid:
+                raise _unknown(name, valid)
+            if name in ("key", "value"):
+                setattr(arguments_read, name, _format(name, argument.value))
+            elif name in ("key_fields", "primary_key"):
+                setattr(arguments_read, name, _column_names(name, argument.value))
+            elif name in OWN:
+                setattr(arguments_read, name, _string(name, argument.value))
+            elif name == "properties":
+                _set_properties(arguments_read, argument)
+            elif name != "group_id" and argument.value is not None:
+                values.update(_option(name, argument.value))
+        except _StatementError as wrong:
+            arguments_read.unread |= {name} & {"key", "value"}
+            arguments_read.problems.append(attrs.evolve(wrong.problem, where=argument.where))
+    if "group_id" in located and located["group_id"].value is not None:
+        _set_group(arguments_read, located["group_id"])
+    arguments_read.options = kind(**values)
+    return arguments_read
+
+
+class _StatementError(Exception):
+    def __init__(self, code: str, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.problem = Problem(code, message, fix)
+
+
+def _stands_for(name: str) -> tuple[str, ...]:
+    return {"startup": STARTUP, "bounded": BOUNDED}.get(name, (name,))
+
+
+def _unknown(name: str, valid: Collection[str]) -> _StatementError:
+    if name in _NOT_OF_UPSERTS and name in arguments(KafkaOptions):
+        return _StatementError("argument-unknown", f"an upsert table has no argument {name}=", _NOT_OF_UPSERTS[name])
+    if name in arguments(UpsertOptions) and name not in valid:
+        fix = "remove it, or declare an UpsertTable, which has it"
+        return _StatementError("argument-unknown", f"a KafkaTable has no argument {name}=", fix)
+    fix = _FIXES.get(name) or f"the arguments are {listing(sorted(valid))}"
+    hint = "" if name in _FIXES else nearest(name, valid)
+    return _StatementError("argument-unknown", f"a table class has no argument {name}={hint}", fix)
+
+
+def _format(side: str, value: Any) -> Format | None:
+    if value is None or isinstance(value, Format):
+        return value
+    if isinstance(value, type) and issubclass(value, Format):
+        message = f"{side}= is the class {value.__name__}, not a format"
+        raise _StatementError("argument-format", message, f"write {side}={value.__name__}()")
+    if not isinstance(value, str):
+        message = f"{side}= is {value!r}, which is not a format"
+        raise _StatementError("argument-format", message, f"write {side}=Json(), or another format, or its name")
+    try:
+        return format_class(value)()
+    except UnknownFormatError as e:
+        raise _StatementError(
+            "format-unknown", f"{side}= cannot be read: {e}", "name one of them, or write the format itself"
+        ) from None
+
+
+def _column_names(name: str, value: Any) -> tuple[str, ...] | None:
+    names = None if value is None or isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else ()
+    if value is not None and (not names or not all(isinstance(column, str) for column in names)):
+        message = f"{name}= is {value!r}, which is not a list of column names"
+        raise _StatementError("argument-value", message, f"write {name}=('user_id', 'item_id'), the names of columns")
+    return names
+
+
+def _string(name: str, value: Any) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value):
+        raise _StatementError("argument-value", f"{name}= has the value {value!r}", f"set {name}= to a string")
+    return value
+
+
+def _properties(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        message = f"properties= is a {type(value).__name__}, but it must map names of Kafka client settings to values"
+        raise _StatementError("argument-value", message, "write properties={'max.poll.records': 500}")
+    prefixed = [key for key in value if key.startswith("properties.")]
+    if prefixed:
+        message = f"properties= names {listing(prefixed)} with the prefix that they have in SQL"
+        raise _StatementError(
+            "argument-value", message, f"write {listing(k.removeprefix('properties.') for k in prefixed)}"
+        )
+    return dict(value)
+
+
+def _set_properties(arguments_read: Arguments, argument: Argument) -> None:
+    """Set the properties with valid values; the others become problems, which never show the values."""
+    for key, value in _properties(argument.value).items():
+        wrong = [attrs.evolve(p, where=argument.where) for p in check_property_type(key, value)]
+        arguments_read.problems.extend(wrong)
+        if not wrong:
+            arguments_read.properties[key] = value
+
+
+def _set_group(arguments_read: Arguments, argument: Argument) -> None:
+    if not isinstance(argument.value, str) or not argument.value:
+        message = f"group_id= has the value {argument.value!r}"
+        arguments_read.problems.append(Problem("argument-value", message, "set group_id= to a string", argument.where))
+        return
+    other = arguments_read.properties.get("group.id", argument.value)
+    if other != argument.value:
+        message = f"group_id= is {argument.value!r}, but properties= has 'group.id' {other!r}"
+        arguments_read.problems.append(Problem("argument-value", message, "remove one of them", argument.where))
+    arguments_read.properties["group.id"] = argument.value
+
+
+def _option(name: str, value: Any) -> dict[str, Any]:
+    match name:
+        case "topic":
+            return {"topic": _topics(value)}
+        case "partitioner" if callable(value):
+            return {"partitioner": _partitioner(value)}
+        case "startup" | "bounded":
+            read = start_or_end_options(value, name)
+            if isinstance(read, Problem):
+                raise _StatementError(read.code, read.message, read.fix)
+            return read
+        case _ if name in _DURATIONS and isinstance(value, str):
+            try:
+                return {name: parse_duration(value)}
+            except ValueError as e:
+                message = f"{name}= is {value!r}: {e}"
+                raise _StatementError("argument-value", message, "write '5 min', or a timedelta") from None
+        case _ if name in _DURATIONS and not isinstance(value, timedelta):
+            message = f"{name}= is {value!r}, which is not a duration"
+            raise _StatementError("argument-value", message, "write '5 min', or a timedelta")
+        case _:
+            return {name: value}
+
+
+def _partitioner(function: Any) -> str:
+    """The name of a partitioner function; a plan stores only the name."""
+    try:
+        return import_name(function)
+    except FunctionError as e:
+        message = f"partitioner= is a function that executors cannot import: {e.reason}"
+        raise _StatementError("argument-value", message, e.fix) from None
+
+
+def _topics(value: Any) -> tuple[str, ...]:
+    topics = (value,) if isinstance(value, str) else value
+    try:
+        return tuple(part.strip() for text in topics for part in text.split(";"))
+    except (TypeError, AttributeError):
+        message = f"topic= is {value!r}, which is not a topic name or a list of them"
+        raise _StatementError("argument-value", message, "write topic='orders', or a list of names") from None

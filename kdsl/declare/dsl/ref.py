@@ -1,0 +1,360 @@
+"""What reading a column from a table class gives: a typed reference that pyspark takes as a column and as a name.
+
+A `Ref` is a string (the column's name) and a Spark column at once, to type checkers and at run time. It needs no
+session until it is used. Spark and pandas see the string where they expect a name. Everywhere else its operators and
+methods are those of the column: ``Orders.amount > 100`` is a condition, never a comparison of strings. Only
+``DataFrame.withWatermark`` requires a plain string: ``str(Orders.placed_at)``.
+
+A reference means a column of this name, in any DataFrame. In an expression over columns of two tables, which only a
+join has, a name that occurs in both tables is qualified with its table: ``Orders.k == Payments.k``.
+"""
+
+# A reference acts as Spark's own column, so it uses its internals. To type checkers it narrows the parameters of its
+# bases, and it is covariant, as a producer of values is, although comparisons take values.
+# ruff: noqa: SLF001
+# pyright: reportIncompatibleMethodOverride=false, reportOverlappingOverload=false, reportGeneralTypeIssues=false
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+import attrs
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, functions as F
+from pyspark.sql.utils import is_remote
+
+from kdsl.errors import KdslError
+from kdsl.spark_internals.columns import ClassicColumn, ColumnProxy
+from kdsl.types.sql import quote_name
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class NoSessionError(KdslError):
+    """An expression over columns was built before a Spark session exists."""
+
+
+class SelfComparisonError(KdslError):
+    """A column of a table class is compared with itself, which does not make a condition, not even of a self-join."""
+
+
+@attrs.frozen
+class Relation:
+    """The side of a join that the columns of a table class belong to.
+
+    Attributes:
+        alias: The alias of the DataFrames that have these columns.
+        table: Which table class it is.
+        columns: The names of its columns.
+        fixed: Whether the columns are always qualified, as those of `kdsl.aliased`.
+    """
+
+    alias: str
+    table: str
+    columns: frozenset[str] = attrs.field(eq=False, repr=False)
+    fixed: bool = False
+
+
+class Mismatch:
+    """For type checkers, the result of comparing a column with a value of another type; Spark accepts it nowhere."""
+
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+    class Ref(Column, str, Generic[T_co]):  # type: ignore[misc]
+        """A column of a table: its name, and a Spark column whose comparisons take the column's own type."""
+
+        def __new__(cls, name: str, table: str = "") -> Ref[T_co]:
+            """Make a reference to a column; messages name the table."""
+            ...
+
+        def _within(self, relation: Relation) -> Ref[T_co]: ...
+
+        def __hash__(self) -> int: ...
+
+        @overload  # type: ignore[override]
+        def __eq__(self, other: T_co | Column) -> Column: ...
+        @overload
+        def __eq__(self: Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
+        @overload
+        def __eq__(self, other: object) -> Mismatch: ...
+        def __eq__(self, other: object) -> Any: ...
+
+        @overload  # type: ignore[override]
+        def __ne__(self, other: T_co | Column) -> Column: ...
+        @overload
+        def __ne__(self: Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
+        @overload
+        def __ne__(self, other: object) -> Mismatch: ...
+        def __ne__(self, other: object) -> Any: ...
+
+        @overload  # type: ignore[override]
+        def __lt__(self, other: T_co | Column) -> Column: ...
+        @overload
+        def __lt__(self: Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
+        @overload
+        def __lt__(self, other: object) -> Mismatch: ...
+        def __lt__(self, other: object) -> Any: ...
+
+        @overload  # type: ignore[override]
+        def __le__(self, other: T_co | Column) -> Column: ...
+        @overload
+        def __le__(self: Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
+        @overload
+        def __le__(self, other: object) -> Mismatch: ...
+        def __le__(self, other: object) -> Any: ...
+
+        @overload  # type: ignore[override]
+        def __gt__(self, other: T_co | Column) -> Column: ...
+        @overload
+        def __gt__(self: Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
+        @overload
+        def __gt__(self, other: object) -> Mismatch: ...
+        def __gt__(self, other: object) -> Any: ...
+
+        @overload  # type: ignore[override]
+        def __ge__(self, other: T_co | Column) -> Column: ...
+        @overload
+        def __ge__(self: Ref[Decimal | None], other: int) -> Column: ...  # type: ignore[overload-overlap]
+        @overload
+        def __ge__(self, other: object) -> Mismatch: ...
+        def __ge__(self, other: object) -> Any: ...
+
+else:
+    # Code in these packages wants the name of a reference; all other code means the column.
+    _NAME_WANTED = frozenset(sys.stdlib_module_names) | {
+        *("IPython", "_pytest", "delta", "numpy", "pandas", "pluggy", "polars", "py4j", "pyarrow", "pyspark")
+    }
+    # Methods of str that compiled code calls, whose module cannot be determined.
+    _METHODS_OF_STR = frozenset({"encode", "isascii", "isidentifier"})
+    # Arguments of these methods are names or strings, never columns.
+    _COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
+    _TAKING_NAMES = frozenset({"alias", "name", "getField", "dropFields", "cast", "astype", "try_cast"})
+
+    class Ref(str, ColumnProxy, ClassicColumn):
+        """A column of a table: its name as a string, and a Spark column."""
+
+        __class_getitem__ = classmethod(GenericAlias)
+        __hash__ = str.__hash__
+
+        def __new__(cls, name: str, table: str = "") -> Ref:
+            """Make a reference to a column; messages name the table."""
+            reference = super().__new__(cls, name)
+            reference.__dict__["_table"] = table
+            reference.__dict__["_relation"] = None
+            return reference
+
+        def __init__(self, name: str, table: str = "") -> None:
+            pass
+
+        def _within(self, relation: Relation) -> Ref:
+            """The same column of a relation."""
+            reference = Ref(str.__str__(self), relation.alias if relation.fixed else self.__dict__["_table"])
+            reference.__dict__["_relation"] = relation
+            return reference
+
+        @property
+        def _column(self) -> Column:
+            """The Spark column of the session's kind."""
+            return self._column_beside(())
+
+        def _column_beside(self, others: Iterable[Ref]) -> Column:
+            """The Spark column in an expression with other references.
+
+            It is qualified if another table of the expression also has a column of this name: the expression is then
+            the condition of a join, and the name alone would be ambiguous.
+            """
+            of_session()
+            relation, name = self.__dict__["_relation"], str.__str__(self)
+            text = quote_name(name)
+            if relation is not None and (relation.fixed or any(_clash(relation, name, other) for other in others)):
+                text = f"{quote_name(relation.alias)}.{text}"
+            try:
+                return F.col(text)
+            except (AssertionError, PySparkException) as e:
+                raise NoSessionError(
+                    f"an expression over {self!r} needs a Spark session, and there is none yet; build it inside the "
+                    "function that works on the DataFrame, or, to compare names, write str(...) around the column"
+                ) from e
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_") or _caller_wants_name():
+                raise AttributeError(f"{self!r} has no attribute {name!r}")
+            return self._column[name]
+
+        def __repr__(self) -> str:
+            table = self.__dict__["_table"]
+            return f"{table}.{str.__str__(self)}" if table else f"Ref({str.__repr__(self)})"
+
+        def __str__(self) -> str:
+            if sys._getframe(1).f_globals.get("__name__") == "pyspark.sql.connect.expressions":
+                raise TypeError(f"Spark Connect would treat {self!r} as a string here; write F.col({self!r})")
+            return str.__str__(self)
+
+        def __format__(self, spec: str) -> str:
+            return format(str.__str__(self), spec)
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (_unpickle, (str.__str__(self), self.__dict__["_table"], self.__dict__["_relation"]))
+
+        def __copy__(self) -> Ref:
+            return self
+
+        def __deepcopy__(self, memo: dict[int, Any]) -> Ref:
+            return self
+
+        def __bool__(self) -> bool:
+            if _caller_wants_name():
+                return True
+            raise TypeError(f"{self!r} is a column, not a value; use & | ~ instead of and, or, not, and F.when for if")
+
+        def __len__(self) -> int:
+            if _caller_wants_name():
+                return str.__len__(self)
+            raise TypeError(f"{self!r} is a column, not a value; use F.length({self!r}) or F.size({self!r})")
+
+        def __iter__(self) -> Any:
+            if _caller_wants_name():
+                return str.__iter__(self)
+            raise TypeError(
+                f"{self!r} is a column, not a value; to have a row for each element use F.explode({self!r})"
+            )
+
+        def __contains__(self, item: Any) -> bool:
+            if _caller_wants_name():
+                return str.__contains__(self, item)
+            raise TypeError(
+                f"{self!r} is a column, not a value; use {self!r}.contains(...) or F.array_contains({self!r}, ...)"
+            )
+
+    def _unpickle(name: str, table: str, relation: Relation | None) -> Ref:
+        reference = Ref(name, table)
+        return reference if relation is None else reference._within(relation)
+
+    def _clash(relation: Relation, name: str, other: Ref) -> bool:
+        theirs = other.__dict__["_relation"]
+        return theirs is not None and theirs != relation and name in theirs.columns
+
+    def _references(values: Iterable[Any]) -> Iterator[Ref]:
+        for value in values:
+            if isinstance(value, Ref):
+                yield value
+            elif isinstance(value, list | tuple):
+                yield from _references(value)
+
+    def _caller_wants_name() -> bool:
+        """Whether the caller of the method that calls this wants the name, not the column."""
+        return sys._getframe(2).f_globals.get("__name__", "").partition(".")[0] in _NAME_WANTED
+
+    def _name(value: Any) -> Any:
+        return str.__str__(value) if isinstance(value, Ref) else value
+
+    def _spark_column(value: Any, others: Iterable[Ref]) -> Any:
+        if isinstance(value, Ref):
+            return value._column_beside(others)
+        if isinstance(value, list | tuple):
+            return type(value)(_spark_column(one, others) for one in value)
+        return value
+
+    def _check_comparison(left: Ref, right: Any) -> None:
+        """Raise an error if a column is compared with itself."""
+        relation = left.__dict__["_relation"]
+        if relation is None or not isinstance(right, Ref) or right.__dict__["_relation"] != relation:
+            return
+        if str.__str__(left) == str.__str__(right):
+            tables = [side.__dict__["_table"] for side in (left, right)]
+            if tables[0] != tables[1]:
+                raise SelfComparisonError(
+                    f"{left!r} and {right!r} are the same column: {tables[0]} and {tables[1]} share the alias "
+                    f"{relation.alias!r}; give each its own, as aliased({tables[0]}, {tables[0].lower()!r}), and its "
+                    f"DataFrame too, as df.alias({tables[0].lower()!r})"
+                )
+            alias = f"aliased({relation.table.rpartition('.')[2]}, 'a')"
+            raise SelfComparisonError(
+                f"{left!r} is compared with itself, which is always true; to join the table with itself, compare the "
+                f"columns of two aliases, such as {alias}; to leave out rows without a value, use "
+                f"{left!r}.isNotNull()"
+            )
+
+    def _forward(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method of columns; if str has it too, callers that want the name get that of str."""
+        of_str = _REFLECTED_OF_STR.get(name) or getattr(str, name, None)
+
+        @functools.wraps(method)
+        def call(self: Ref, *args: Any, **named: Any) -> Any:
+            beside_column = any(isinstance(a, Column) and not isinstance(a, Ref) for a in args)
+            if of_str is not None and not beside_column and _caller_wants_name():
+                return of_str(self, *args, **named)
+            if beside_column and name.startswith("__r"):
+                return getattr(args[0], f"__{name.removeprefix('__r')}")(self._column)
+            if name in _TAKING_NAMES:
+                return getattr(self._column, name)(*map(_name, args), **{k: _name(v) for k, v in named.items()})
+            if name in _COMPARISONS:
+                _check_comparison(self, args[0])
+            together = [self, *_references((*args, *named.values()))]
+            converted = [_spark_column(a, together) for a in args]
+            keywords = {k: _spark_column(v, together) for k, v in named.items()}
+            return getattr(self._column_beside(together), name)(*converted, **keywords)
+
+        return call
+
+    def _refuse(name: str) -> Callable[..., Any]:
+        """Return a method that only str has: it would change the name, but its caller means the value."""
+        of_str = getattr(str, name)
+
+        @functools.wraps(of_str)
+        def call(self: Ref, *args: Any, **named: Any) -> Any:
+            if _caller_wants_name():
+                return of_str(self, *args, **named)
+            raise TypeError(
+                f"{self!r} is a column, not a string, so it has no {name}(); use the functions of "
+                f"pyspark.sql.functions, or str({self!r}) for its name"
+            )
+
+        return call
+
+    _REFLECTED_OF_STR = {
+        "__radd__": lambda self, other: other + str.__str__(self) if isinstance(other, str) else NotImplemented,
+        "__rmod__": lambda self, other: other % str.__str__(self) if isinstance(other, str) else NotImplemented,
+    }
+
+    for _attribute, _method in vars(Column).items():
+        if callable(_method) and _attribute not in vars(Ref):
+            setattr(Ref, _attribute, _forward(_attribute, _method))
+    for _attribute in dir(str):
+        if not _attribute.startswith("_") and _attribute not in vars(Ref) and _attribute not in _METHODS_OF_STR:
+            setattr(Ref, _attribute, _refuse(_attribute))
+
+
+def of_session() -> None:
+    """Make references columns of the session's kind: Spark Connect has its own class of columns.
+
+    As a subclass of it, a reference also handles operators whose right side it is.
+    """
+    if is_remote():
+        _join_connect()
+
+
+@functools.cache
+def _join_connect() -> None:
+    from pyspark.sql.connect.column import Column as ConnectColumn  # needs the packages of Spark Connect
+
+    Ref.__bases__ = (*Ref.__bases__, ConnectColumn)
+
+
+def ref(column: T) -> Ref[T]:
+    """Show a type checker that this is a column, if it was declared with a plain annotation.
+
+    ``Orders.amount`` of ``amount: Decimal`` is a value to type checkers; ``ref(Orders.amount)`` is a `Ref`.
+
+    Raises:
+        TypeError: It is a value, not a column of a table class.
+    """
+    if not isinstance(column, Ref):
+        raise TypeError(f"{column!r} is not a column of a table class; write ref(Table.column)")
+    return column

@@ -1,0 +1,100 @@
+"""The lines of the parts of a table class in its file, and the strings under its columns.
+
+A file is parsed once, when the definition of one of its tables is asked for. In a REPL there may be no source: then the
+line of the class is all that is known.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+
+@attrs.frozen
+class ClassSource:
+    """A class statement in its file.
+
+    Attributes:
+        line: The line of the word ``class``.
+        arguments: The line of each argument of the class statement.
+        columns: The line of each name in the body.
+        comments: The string under each name in the body that has one.
+        repeated: For each name that occurs in the body twice, the line of the first.
+    """
+
+    line: int
+    arguments: Mapping[str, int] = attrs.field(factory=dict)
+    columns: Mapping[str, int] = attrs.field(factory=dict)
+    comments: Mapping[str, str] = attrs.field(factory=dict)
+    repeated: Mapping[str, int] = attrs.field(factory=dict)
+
+
+_parsed: dict[str, tuple[list[str], dict[tuple[str, int], ClassSource]]] = {}
+
+
+def class_source(file: str, name: str, line: int, module: dict[str, Any] | None = None) -> ClassSource:
+    """The lines and comments of a class in its source.
+
+    Args:
+        file: The file, or the name that a notebook gives a cell.
+        name: The class.
+        line: The line where the class begins, as Python reports it: its first decorator, or the word ``class``.
+        module: The names of its module, which can load a source that is not a plain file.
+    """
+    lines = linecache.getlines(file, module)
+    known = _parsed.get(file)
+    if known is None or known[0] is not lines:
+        known = _parsed[file] = (lines, dict(_classes("".join(lines))))
+    return known[1].get((name, line)) or ClassSource(line)
+
+
+def _classes(text: str) -> Iterator[tuple[tuple[str, int], ClassSource]]:
+    """The class statements of a source, each under its name and each line that Python may report as its beginning."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # the file was changed since it was imported
+        return
+    for node in _walk(tree):
+        source = _read(node)
+        for first in {node.lineno, *(d.lineno for d in node.decorator_list[:1])}:
+            yield (node.name, first), source
+
+
+def _read(statement: ast.ClassDef) -> ClassSource:
+    columns: dict[str, int] = {}
+    comments: dict[str, str] = {}
+    repeated: dict[str, int] = {}
+    named: list[str] = []
+    for node in statement.body:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            comments.update(dict.fromkeys(named, inspect.cleandoc(node.value.value)))
+            named = []
+        else:
+            named = list(_names(node))
+            repeated.update((name, columns[name]) for name in named if name in columns)
+            columns.update(dict.fromkeys(named, node.lineno))
+    arguments = {k.arg: k.value.lineno for k in statement.keywords if k.arg}
+    return ClassSource(statement.lineno, arguments, columns, comments, repeated)
+
+
+def _names(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+        yield node.target.id
+    elif isinstance(node, ast.Assign):
+        yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+    elif isinstance(node, ast.FunctionDef):
+        yield node.name
+
+
+def _walk(node: ast.AST) -> Iterator[ast.ClassDef]:
+    """The class statements at any depth; only statements are visited, not expressions."""
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in getattr(node, block, ()):
+            if isinstance(child, ast.ClassDef):
+                yield child
+            yield from _walk(child)

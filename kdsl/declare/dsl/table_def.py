@@ -1,0 +1,175 @@
+"""From the declaration of a table class, and of those that it inherits from, to a `TableDef`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, get_origin
+
+import attrs
+
+from kdsl.declare.definition import ColumnDef, Expression, TableDef, WatermarkDef
+from kdsl.declare.dsl.arguments import OWN, Argument, Arguments, read_arguments
+from kdsl.declare.dsl.column_reader import COLUMN_ANNOTATION, ClassColumn, ClassColumns
+from kdsl.declare.dsl.columns import Col, ColumnDescriptor, Virtual
+from kdsl.declare.dsl.computed import Computed
+from kdsl.declare.dsl.declaration import ClassDeclaration
+from kdsl.declare.dsl.expression_recorder import BodyColumn, record_expression
+from kdsl.declare.dsl.relation import DECLARATION
+from kdsl.declare.dsl.sql_expression import BodyError
+from kdsl.errors import Problem, Where, listing
+from kdsl.types.python import unwrap
+
+COLUMNS = "__kdsl_columns__"
+"""The attribute of a table class that holds its `ClassColumns`."""
+
+
+def read_columns(cls: type) -> tuple[dict[str, ClassColumn], list[Problem]]:
+    """The columns of a table class by attribute, in order, with inherited ones, and the problems in their declaration.
+
+    Args:
+        cls: The table class.
+    """
+    columns: dict[str, ClassColumn] = {}
+    problems: list[Problem] = []
+    for base in _table_bases(cls):
+        own_columns: ClassColumns = vars(base)[COLUMNS]
+        of_base, problems_of_base = own_columns.read()
+        columns.update((c.name, c) for c in of_base)
+        problems.extend(problems_of_base)
+    return {name: c for name, c in columns.items() if _attribute_value(cls, name) is c.descriptor}, problems
+
+
+def _table_bases(cls: type) -> list[type]:
+    """The table classes among a class and its bases, the outermost first."""
+    return [base for base in reversed(cls.__mro__) if DECLARATION in vars(base)]
+
+
+def _attribute_value(cls: type, name: str) -> Any:
+    """The object under a name in a class: a subclass may have replaced a column by something else."""
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+
+
+def define_table(cls: type) -> TableDef:
+    """The definition that a table class declares, with its problems.
+
+    Args:
+        cls: The table class.
+
+    Raises:
+        TypeError: The class has no recorded class statement.
+    """
+    if DECLARATION not in vars(cls):
+        raise TypeError(f"{cls.__name__} declares no table; write a subclass: class Orders({cls.__name__}, topic=...)")
+    own: ClassDeclaration = vars(cls)[DECLARATION]
+    class_columns, column_problems = read_columns(cls)
+    merged = _merge_arguments(cls)
+    arguments = read_arguments(merged, cls.__kdsl_options__)  # type: ignore[attr-defined]  # of `KafkaTable`
+    columns = [_in_table(c.column, cls.__name__) for c in class_columns.values()]
+    expressions, expression_problems = _record_expressions(cls, class_columns)
+    marked = {
+        "key_fields": tuple(c.column.name for c in class_columns.values() if c.column.key),
+        "primary_key": tuple(c.column.name for c in class_columns.values() if c.primary),
+    }
+    problems = [
+        *arguments.problems,
+        *column_problems,
+        *expression_problems,
+        *_columns_outside_tables(cls),
+        *_conflicting_keys(arguments, marked, merged),
+    ]
+    docstring = vars(cls).get("__doc__")
+    return TableDef(
+        name=arguments.name or cls.__name__,
+        columns=tuple(attrs.evolve(c, expression=expressions[c.name]) if c.name in expressions else c for c in columns),
+        options=arguments.options,
+        key_format=arguments.key,
+        value_format=arguments.value,
+        key_fields=arguments.key_fields,
+        primary_key=marked["primary_key"] if arguments.primary_key is None else arguments.primary_key,
+        watermarks=tuple(
+            WatermarkDef(c.column.name, c.descriptor.watermark, c.column.where)
+            for c in class_columns.values()
+            if c.descriptor.watermark is not None
+        ),
+        properties=arguments.properties,
+        comment=arguments.comment or (inspect.cleandoc(docstring) if docstring else None),
+        where=Where(cls.__name__, None, own.file, own.source().line),
+        problems=tuple(problems),
+        unread=arguments.unread,
+        places=arguments.places,
+    )
+
+
+def _merge_arguments(cls: type) -> dict[str, Argument]:
+    """The arguments of a class statement and of those that it inherits from; client properties are merged."""
+    merged: dict[str, Argument] = {}
+    properties: dict[str, Any] = {}
+    for base in _table_bases(cls):
+        declaration: ClassDeclaration = vars(base)[DECLARATION]
+        arguments = declaration.arguments_with_locations()
+        if "properties" in arguments and isinstance(arguments["properties"].value, Mapping):
+            properties.update(arguments["properties"].value)
+            arguments["properties"] = attrs.evolve(arguments["properties"], value=dict(properties))
+        merged.update(arguments)
+        for name in [] if base is cls else OWN:
+            merged.pop(name, None)
+    return merged
+
+
+def _conflicting_keys(
+    arguments: Arguments, marked: Mapping[str, tuple[str, ...]], located: Mapping[str, Argument]
+) -> Iterator[Problem]:
+    """Problems of key columns that are marked, and named by an argument that has others or not all of them."""
+    for name, columns in marked.items():
+        named: tuple[str, ...] | None = getattr(arguments, name)
+        if named is not None and columns and set(named) != set(columns):
+            mark = "Key[...]" if name == "key_fields" else "PrimaryKey[...]"
+            message = f"{name}= names {listing(named)}, but {mark} marks {listing(columns)}"
+            fix = f"name the same columns; if their order is that of the class, remove {name}="
+            yield Problem("key-field", message, fix, located[name].where)
+
+
+def _in_table(column: ColumnDef, table: str) -> ColumnDef:
+    """A column located in a table that may have inherited it."""
+    if column.where.table == table:
+        return column
+    return attrs.evolve(column, where=attrs.evolve(column.where, table=table))
+
+
+def _record_expressions(cls: type, columns: Mapping[str, ClassColumn]) -> tuple[dict[str, Expression], list[Problem]]:
+    """The expressions of the computed columns by column name, and the problems in them."""
+    bodies = {c.name: c.descriptor.function for c in columns.values() if isinstance(c.descriptor, Computed)}
+    if not bodies:
+        return {}, []
+    body_columns = {c.name: BodyColumn(c.column.name, c.column.type, bodies.get(c.name)) for c in columns.values()}
+    expressions: dict[str, Expression] = {}
+    problems: list[Problem] = []
+    for name, body in bodies.items():
+        column = columns[name].column
+        descriptor = columns[name].descriptor
+        try:
+            expression = record_expression(name, body, body_columns, cls)
+        except BodyError as e:
+            problems.append(Problem("computed", e.message, e.fix, column.where))
+            expression = Expression("NULL")
+        descriptor.by_spark = expression.column is not None or descriptor.sql is not None
+        expressions[column.name] = attrs.evolve(expression, flink=descriptor.flink)
+    return expressions, problems
+
+
+def _columns_outside_tables(cls: type) -> Iterator[Problem]:
+    """Problems of columns in bases that are not table classes: neither kdsl nor a type checker sees them."""
+    for base in cls.__mro__:
+        if DECLARATION in vars(base):
+            continue
+        for name, annotation in vars(base).get("__annotations__", {}).items():
+            is_column = isinstance(vars(base).get(name), ColumnDescriptor) or (
+                COLUMN_ANNOTATION.search(annotation)
+                if isinstance(annotation, str)
+                else get_origin(unwrap(annotation)[0]) in (Col, Virtual)
+            )
+            if is_column:
+                message = f"{base.__name__}.{name} would be ignored, because {base.__name__} is not a table class"
+                fix = f"let {base.__name__} inherit from KafkaTable; it needs no topic"
+                yield Problem("column-outside", message, fix)

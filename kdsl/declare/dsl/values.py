@@ -1,0 +1,183 @@
+"""Values of rows on their way to Arrow and back: Python objects, checked against column types.
+
+An instant (TIMESTAMP_LTZ) is an aware `datetime`, a wall-clock time (TIMESTAMP) a naive one; the other kind is refused,
+because which instant it means would depend on the machine. What comes back is aware, in UTC.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import decimal
+import typing
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, get_args, get_origin
+
+import attrs
+
+from kdsl.types import model as t
+from kdsl.types.python import Evaluate, class_members, evaluate_annotation, evaluator_within, member_names, unwrap
+
+_BITS: dict[type[t.DataType], int] = {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}
+
+
+class BadValueError(ValueError):
+    """A value that does not fit a column's type; the message says why, and where inside the value."""
+
+
+def to_arrow(value: Any, kind: t.DataType) -> Any:
+    """Convert a value for Arrow: plain numbers, strings, dates, dicts for rows, pairs for maps.
+
+    Raises:
+        BadValueError: The value does not fit the type.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None:
+        if not kind.nullable:
+            raise BadValueError("it is None, but the column may not be NULL")
+        return None
+    match kind:
+        case t.Array(element=element):
+            _check(isinstance(value, Sequence) and not isinstance(value, str | bytes), value, "a list")
+            return [_inside(f"[{i}]", v, element) for i, v in enumerate(value)]
+        case t.Map(key=key, value=value_type):
+            _check(isinstance(value, Mapping), value, "a dict")
+            return [(_inside(f"[{k!r}]", k, key), _inside(f"[{k!r}]", v, value_type)) for k, v in value.items()]
+        case t.Multiset(element=element):
+            _check(isinstance(value, Mapping), value, "a dict of counts")
+            counts = t.Int(nullable=False)
+            return [(_inside(f"[{k!r}]", k, element), _inside(f"[{k!r}]", v, counts)) for k, v in value.items()]
+        case t.Row(fields=fields):
+            return {f.name: _inside(f".{f.name}", _member(value, f.name), f.type) for f in fields}
+        case _:
+            return _scalar(value, kind)
+
+
+def _inside(place: str, value: Any, kind: t.DataType) -> Any:
+    try:
+        return to_arrow(value, kind)
+    except BadValueError as e:
+        inner = str(e)
+        joined = inner.removeprefix("at ") if inner.startswith("at ") else f": {inner}"
+        raise BadValueError(f"at {place}{joined}") from None
+
+
+def _member(value: Any, name: str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(name)
+    name = member_names(type(value)).get(name, name)
+    _check(hasattr(value, name), value, f"an object with the member {name}")
+    return getattr(value, name)
+
+
+def _scalar(value: Any, kind: t.DataType) -> Any:
+    match kind:
+        case t.Boolean():
+            _check(isinstance(value, bool), value, "a bool")
+        case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
+            _check(isinstance(value, int) and not isinstance(value, bool), value, "an int")
+            limit = 1 << (_BITS[type(kind)] - 1)
+            _check(-limit <= value < limit, value, f"between {-limit} and {limit - 1}")
+        case t.Float() | t.Double():
+            _check(isinstance(value, int | float) and not isinstance(value, bool), value, "a float")
+            return float(value)
+        case t.Decimal():
+            return _decimal(value, kind)
+        case t.Char() | t.VarChar():
+            _check(type(value) is str or (isinstance(value, str) and type(value).__name__ != "Ref"), value, "a str")
+        case t.Binary() | t.VarBinary():
+            _check(isinstance(value, bytes | bytearray | memoryview), value, "bytes")
+            return bytes(value)
+        case t.Date():
+            _check(isinstance(value, dt.date) and not isinstance(value, dt.datetime), value, "a date")
+        case t.Time():
+            _check(isinstance(value, dt.time) and value.tzinfo is None, value, "a time without a zone")
+        case t.Timestamp():
+            _check(isinstance(value, dt.datetime), value, "a datetime")
+            _check(value.tzinfo is None, value, "a datetime without a zone, because TIMESTAMP is a wall-clock time")
+        case t.TimestampLtz():
+            _check(isinstance(value, dt.datetime), value, "a datetime")
+            _check(value.tzinfo is not None, value, "a datetime with a zone, as tzinfo=UTC, because it is an instant")
+    return value
+
+
+def _decimal(value: Any, kind: t.Decimal) -> decimal.Decimal:
+    _check(isinstance(value, int | decimal.Decimal) and not isinstance(value, bool), value, "a Decimal")
+    number = decimal.Decimal(value)
+    _check(number.is_finite(), value, "a finite number")
+    digits = kind.precision - kind.scale
+    fits = number.is_zero() or number.adjusted() < digits
+    _check(fits, value, f"a number with at most {digits} digits before the point")
+    wide = decimal.Context(prec=decimal.MAX_PREC)
+    scaled = number.quantize(decimal.Decimal(1).scaleb(-kind.scale), context=decimal.Context(prec=200))
+    _check(wide.compare(scaled, number) == 0, value, f"a number with at most {kind.scale} decimal places")
+    return scaled
+
+
+def _check(valid: bool, value: Any, wanted: str) -> None:
+    if not valid:
+        raise BadValueError(f"{value!r} is not {wanted}")
+
+
+def from_arrow(value: Any, kind: t.DataType, annotation: Any, evaluate: Evaluate) -> Any:
+    """Convert a value from Arrow to the annotated type: nested classes, enums, tuples, aware times.
+
+    Args:
+        value: A value of Arrow's ``to_pylist``.
+        kind: The column type.
+        annotation: The Python type of the column, or of a part of it.
+        evaluate: Evaluates forward references inside the annotation.
+    """
+    if value is None:
+        return None
+    annotation = _value_type(annotation, evaluate)
+    arguments = get_args(annotation)
+    match kind:
+        case t.TimestampLtz():
+            return value.astimezone(dt.UTC)
+        case t.Array(element=element):
+            of = arguments[0] if arguments else Any
+            items = [from_arrow(v, element, of, evaluate) for v in value]
+            return tuple(items) if get_origin(annotation) is tuple else items
+        case t.Map() | t.Multiset():
+            types, of = _entry_types(kind), arguments or (Any, Any)
+            return {
+                from_arrow(k, types[0], of[0], evaluate): from_arrow(v, types[1], of[1], evaluate) for k, v in value
+            }
+        case t.Row(fields=fields):
+            return _of_class(value, fields, annotation, evaluate)
+        case _:
+            return annotation(value) if isinstance(annotation, type) and issubclass(annotation, Enum) else value
+
+
+def _entry_types(kind: t.Map | t.Multiset) -> tuple[t.DataType, t.DataType]:
+    return (kind.key, kind.value) if isinstance(kind, t.Map) else (kind.element, t.Int())
+
+
+def _value_type(annotation: Any, evaluate: Evaluate) -> Any:
+    """An annotation without ``Annotated``, ``None`` and forward references."""
+    while True:
+        base, _ = unwrap(evaluate_annotation(annotation, evaluate))
+        if get_origin(base) is typing.NotRequired:
+            annotation = get_args(base)[0]
+        elif type(None) in get_args(base):
+            annotation = next(a for a in get_args(base) if a is not type(None))
+        else:
+            return base
+
+
+def _of_class(value: Mapping[str, Any], fields: tuple[t.Field, ...], cls: Any, evaluate: Evaluate) -> Any:
+    make: Any = cls
+    annotations = class_members(cls)
+    if annotations is None:
+        return {f.name: from_arrow(value[f.name], f.type, Any, evaluate) for f in fields}
+    reading, names = evaluator_within(cls, evaluate), member_names(cls)
+    by_attribute = {names.get(f.name, f.name): f for f in fields}
+    values = {n: from_arrow(value[f.name], f.type, annotations[n], reading) for n, f in by_attribute.items()}
+    if attrs.has(cls):
+        values = {a.alias: values[a.name] for a in attrs.fields(cls) if a.init}
+    elif dataclasses.is_dataclass(cls):
+        values = {f.name: values[f.name] for f in dataclasses.fields(cls) if f.init}
+    return make(**values)

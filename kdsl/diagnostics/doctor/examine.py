@@ -1,0 +1,189 @@
+"""Checks the layers from the bottom up; checks that depend on a broken layer are skipped."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import attrs
+from confluent_kafka import libversion
+
+from kdsl.client_settings.bootstrap import Address, AddressError, parse_address
+from kdsl.cluster import Cluster
+from kdsl.declare.connector import Transport
+from kdsl.diagnostics.clients import needs_jvm, open_admin as open_client
+from kdsl.diagnostics.doctor import network, tls
+from kdsl.diagnostics.doctor.admin import Admin, NotAnsweredError
+from kdsl.diagnostics.doctor.findings import Finding, error, ok, skip, warning
+from kdsl.diagnostics.doctor.java_admin import JavaInspector
+from kdsl.diagnostics.doctor.schemas import check_schemas
+from kdsl.diagnostics.doctor.tables import check_read, check_write
+from kdsl.errors import KdslError, ResolveError
+from kdsl.plan.model import ReadPlan, WritePlan
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.spark_versions import INSTALL, pyspark_version, refusal, spark_version
+
+if TYPE_CHECKING:
+    from kdsl.run.admin.java_admin import JavaAdmin
+
+_TLS = ("SSL", "SASL_SSL")
+_LOGIN = ("sasl.", "connector.", "security.kerberos.")
+
+
+def examine(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan] = ()) -> Iterator[Finding]:
+    """Check a cluster, and what tables need of it.
+
+    Args:
+        cluster: The cluster, with the tables' own client properties.
+        plans: What is to be read and written there.
+
+    Yields:
+        The finding of each check, as soon as it is known. After an error, the checks that depend on it are left out.
+    """
+    wanted = list(plans)
+    yield _versions()
+    yield _spark(wanted)
+    on_jvm = needs_jvm(cluster) or (wanted and all(plan.transport == "jvm" for plan in wanted))
+    settings = list(_settings(cluster, "jvm" if on_jvm else "librdkafka"))
+    yield from settings
+    if any(f.state == "error" for f in settings):
+        return
+    yield from _kafka(cluster, wanted)
+    yield from _once(check_schemas(cluster, wanted))
+
+
+def _kafka(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iterator[Finding]:
+    servers: set[Address] = set()
+    for finding, address in _bootstrap(cluster):
+        yield finding
+        if address is not None:
+            servers.add(address)
+    if not servers:
+        return
+    login, client = _login(cluster)
+    yield login
+    if client is None:
+        return
+    admin = Admin(cluster) if isinstance(client, LibrdkafkaAdmin) else JavaInspector(client)
+    try:
+        brokers = admin.brokers()
+    except NotAnsweredError as e:
+        yield error("brokers", f"the cluster does not list its brokers: {e}", "check the brokers' logs")
+        return
+    far = list(network.check_advertised(brokers, servers))
+    yield from far
+    if any(f.state == "error" for f in far):
+        for plan in wanted:
+            yield skip(f"table {plan.table}", "not checked while brokers cannot be reached")
+        return
+    written = {plan.table for plan in wanted if isinstance(plan, WritePlan)}
+    yield from _once(f for plan in wanted for f in _table(plan, cluster, admin, written=plan.table in written))
+
+
+def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    seen: set[Finding] = set()
+    for finding in findings:
+        if finding not in seen:
+            seen.add(finding)
+            yield finding
+
+
+def _table(
+    plan: ReadPlan | WritePlan, cluster: Cluster, admin: Admin | JavaInspector, *, written: bool
+) -> Iterator[Finding]:
+    verb = "read" if isinstance(plan, ReadPlan) else "write"
+    try:
+        if isinstance(plan, ReadPlan):
+            yield from check_read(plan, cluster, admin, written=written)
+        else:
+            yield from check_write(plan, cluster, admin)
+    except (KdslError, NotAnsweredError) as e:
+        yield error(f"table {plan.table}", f"cannot {verb}: {e}", "fix the cause that the message names")
+
+
+def _versions() -> Finding:
+    parts = {
+        "Python": platform.python_version(),
+        "kdsl": version("kdsl"),
+        "pyspark": pyspark_version(),
+        "librdkafka": str(libversion()[0]),
+    }
+    return ok("versions", ", ".join(f"{name} {number}" for name, number in parts.items()))
+
+
+def _spark(plans: list[ReadPlan | WritePlan]) -> Finding:
+    """Whether kdsl supports the installed PySpark, and was tested with it."""
+    name, number = "Spark", pyspark_version()
+    tested = spark_version(number)
+    if tested is None:
+        return error(name, refusal("PySpark is", number) or "", INSTALL)
+    jars = ""
+    if any(plan.transport == "jvm" for plan in plans):
+        jars = f", the transport jvm with {' and '.join(package.coordinate for package in tested.connector)}"
+    if tested.version == number:
+        return ok(name, f"kdsl is tested with {number}{jars}")
+    message = f"kdsl supports {number}, but is tested with {tested.version}{jars}"
+    return warning(name, message, f"use PySpark {tested.version}, or test your own tables first")
+
+
+def _settings(cluster: Cluster, transport: Transport) -> Iterator[Finding]:
+    problems = [*cluster.problems(transport), *cluster.check_references()]
+    for problem in problems:
+        make = error if problem.severity == "error" else warning
+        yield make("settings", problem.message, problem.fix)
+    if not problems:
+        yield ok("settings", f"security.protocol {cluster.settings().get('security.protocol', 'PLAINTEXT').upper()}")
+
+
+def _without_login(cluster: Cluster) -> Cluster:
+    """The cluster without its login: the settings that librdkafka and Java's clients have in common."""
+    properties = {key: value for key, value in cluster.properties.items() if not key.startswith(_LOGIN)}
+    protocol = str(cluster.settings().get("security.protocol", "PLAINTEXT")).upper()
+    properties["security.protocol"] = "SSL" if protocol in _TLS else "PLAINTEXT"
+    return attrs.evolve(cluster, properties=properties)
+
+
+def _bootstrap(cluster: Cluster) -> Iterator[tuple[Finding, Address | None]]:
+    """Check each bootstrap server; with its last finding comes its address if it can be used."""
+    settings = (_without_login(cluster) if needs_jvm(cluster) else cluster).admin()
+    secured = settings.get("security.protocol", "plaintext").upper() in _TLS
+    findings: list[tuple[Finding, Address | None]] = []
+    for text in cluster.bootstrap_servers.split(","):
+        try:
+            address = parse_address(text)
+        except AddressError as e:
+            findings.append((error("bootstrap.servers", str(e), "write host:port, several separated by commas"), None))
+            continue
+        of_server = [network.check_reachable(address)]
+        if of_server[-1].state == "ok" and (spoken := network.check_protocol(address, tls=secured)):
+            of_server.append(spoken)
+        if of_server[-1].state == "ok" and secured:
+            of_server.append(tls.check_handshake(address, settings))
+        good = all(f.state != "error" for f in of_server)
+        findings += [(f, address if good and f is of_server[-1] else None) for f in of_server]
+    serving = any(address is not None for _, address in findings)
+    for finding, served in findings:
+        if finding.state == "error" and serving:  # one reachable server is enough
+            yield warning(finding.check, finding.message, finding.fix), None
+        else:
+            yield finding, served
+
+
+def _login(cluster: Cluster) -> tuple[Finding, LibrdkafkaAdmin | JavaAdmin | None]:
+    """Check the login; with the finding comes the admin client if it succeeded."""
+    try:
+        brokers = open_client(cluster, "doctor")
+        names = brokers.names()
+    except ResolveError as e:
+        return error("login", str(e), "correct the settings"), None
+    except KdslError as e:
+        fix = "check the settings of the login, and the brokers' logs"
+        return error("login", str(e).removeprefix("doctor: "), fix), None
+    settings = cluster.java("admin").settings
+    how = "no login is required"
+    if settings.get("security.protocol", "").upper().startswith("SASL_"):
+        how = f"accepted ({settings.get('sasl.mechanism', 'GSSAPI')})"
+    by = "" if isinstance(brokers, LibrdkafkaAdmin) else ", by Java's client"
+    return ok("login", f"{how}{by}; {len(names)} topic{'' if len(names) == 1 else 's'} are visible"), brokers

@@ -1,0 +1,151 @@
+"""Checks what tables need of schema registries: access, subjects, and schemas that fit the columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from kdsl.cluster import Cluster, Registry
+from kdsl.diagnostics.doctor.findings import Finding, error, ok, skip, warning
+from kdsl.errors import KdslError
+from kdsl.formats import Direction, Side, Use
+from kdsl.plan.model import Part, ReadPlan, WritePlan
+from kdsl.registry import (
+    IncompatibleSchemaError,
+    RegistryClient,
+    RegistryRefusedError,
+    RegistryUnreachableError,
+    UnknownSubjectError,
+)
+from kdsl.registry.settings import canonical
+from kdsl_formats.registry import RegistryFormat
+
+_RETRIES = "max.retries"
+
+
+@attrs.frozen
+class _SchemaUse:
+    """The key or value of a table whose schemas are in a registry."""
+
+    plan: ReadPlan | WritePlan
+    side: Side
+    part: Part
+    format: RegistryFormat
+
+    @property
+    def direction(self) -> Direction:
+        return "read" if isinstance(self.plan, ReadPlan) else "write"
+
+
+def check_schemas(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan]) -> Iterator[Finding]:
+    """Check the registries of a cluster and of the tables' formats, without changing anything there.
+
+    Args:
+        cluster: The cluster.
+        plans: What is to be read and written there.
+    """
+    registries: dict[Registry, list[_SchemaUse]] = {} if cluster.registry is None else {cluster.registry: []}
+    for use in _uses(plans):
+        registry = use.format.registry(cluster.registry)
+        if registry is not None:
+            registries.setdefault(registry, []).append(use)
+    for registry, uses in registries.items():
+        yield from _registry(registry, uses)
+
+
+def _uses(plans: Iterable[ReadPlan | WritePlan]) -> Iterator[_SchemaUse]:
+    for plan in plans:
+        sides: tuple[tuple[Side, Part | None], ...] = (("key", plan.key), ("value", plan.value))
+        for side, part in sides:
+            if part is not None and isinstance(part.format, RegistryFormat):
+                yield _SchemaUse(plan, side, part, part.format)
+
+
+def _registry(registry: Registry, uses: Iterable[_SchemaUse]) -> Iterator[Finding]:
+    # Without retries, since the current state is what matters.
+    properties = {name: text for name, text in registry.properties.items() if canonical(name) != _RETRIES}
+    try:
+        client = RegistryClient(attrs.evolve(registry, properties={**properties, _RETRIES: "0"}))
+    except KdslError as e:
+        yield error("registry", str(e), "correct the settings of the registry")
+        return
+    check = f"registry {client.address}"
+    try:
+        try:
+            seen = f"accepted; {len(client.subjects())} subjects are visible"
+        except RegistryRefusedError as e:
+            yield ok(check, "it answers")
+            if "HTTP 403" not in str(e):
+                yield error("login at the registry", str(e), "check the user or the token for the registry")
+                return
+            seen = "accepted; this user may not list the subjects"
+        else:
+            yield ok(check, "it answers")
+        yield ok("login at the registry", seen)
+        for use in uses:
+            yield from _subjects(use, client)
+    except RegistryUnreachableError as e:
+        yield error(check, str(e), "check that it runs, and check its address, its TLS settings and the network")
+    except KdslError as e:
+        yield error(check, str(e), "check that this is the address of a schema registry")
+    finally:
+        client.close()
+
+
+def _subjects(use: _SchemaUse, client: RegistryClient) -> Iterator[Finding]:
+    for topic in use.plan.topics.names:
+        yield _subject(use, client, topic)
+    if not use.plan.topics.names:
+        yield skip(f"schemas of {use.plan.table}", "subjects are named after topics, and a topic pattern has no names")
+
+
+def _subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Finding:
+    chosen, row = use.format, use.part.row
+    try:
+        named = chosen.subject is None and chosen.names_subject_after("record")
+        record = chosen.sink_schema(row, client)[0] if named else ""
+        subject = chosen.subject_of(Use(side=use.side, topics=(topic,)), record)
+    except KdslError as e:
+        return skip(f"{use.side} schema of {use.plan.table}", f"its subject is not known: {e}")
+    check = f"subject {subject}"
+    try:
+        if use.direction == "write" and not chosen.use_latest_version:
+            return _check_sink_schema(use, client, check, subject)
+        latest = client.latest(subject)
+    except UnknownSubjectError as e:
+        if use.direction == "write":
+            return error(check, str(e), "register a schema there, or remove use-latest-version")
+        message = "the registry has no such subject; messages with schemas of other subjects can still be read"
+        return warning(check, message, "check that it is the registry of the writer, and that something was written")
+    except IncompatibleSchemaError as e:
+        return error(check, str(e), "correct the schema")
+    except RegistryRefusedError as e:
+        return error(check, str(e), "let this user read the subject")
+    version_text = f"the latest schema (version {latest.version}, id {latest.id})"
+    reason = chosen.schema_misfit(row, latest.schema, client, use.direction)
+    if reason:
+        verb = "cannot be read into the rows" if use.direction == "read" else "does not fit the rows"
+        return error(check, f"{version_text} {verb} of {use.plan.table}: {reason}", "change the columns, or the schema")
+    return ok(check, f"{version_text} fits the columns of {use.plan.table}")
+
+
+def _check_sink_schema(use: _SchemaUse, client: RegistryClient, check: str, subject: str) -> Finding:
+    """Check the schema of a sink that registers it, or requires it to be registered."""
+    chosen, schema = use.format, None
+    try:
+        _, schema = chosen.sink_schema(use.part.row, client)
+        version = client.look_up(subject, schema, normalize=chosen.normalize)
+    except UnknownSubjectError as e:
+        if not chosen.auto_register:
+            return error(check, str(e), "register the schema there, or remove auto-register = false")
+        reason = "" if schema is None else client.refusal(subject, schema, normalize=chosen.normalize)
+        if reason:
+            message = f"the registry would refuse the schema of {use.plan.table}: {reason}"
+            return error(
+                check,
+                message,
+                "change the columns to fit earlier versions, or the compatibility",
+            )
+        return ok(check, f"the first write of {use.plan.table} will register its schema there")
+    return ok(check, f"the schema of {use.plan.table} is registered there (version {version.version}, id {version.id})")

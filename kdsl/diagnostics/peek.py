@@ -1,0 +1,111 @@
+"""The last records of a table, decoded in this process; without Spark where librdkafka can log in to the cluster."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.callbacks import TopicPartition
+from kdsl.cluster import Cluster
+from kdsl.diagnostics.clients import RecordReader, record_reader, subscribe
+from kdsl.plan.model import ReadPlan
+from kdsl.run.offsets.stored import Range
+from kdsl.run.records.decode import RecordDecoder, RowsOfRecords
+from kdsl.run.records.header_filter import filter_records
+from kdsl.run.records.registry import registry_of
+
+
+def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
+    """The rows of the last records of a table's topics, oldest first.
+
+    The last records are those with the newest timestamps over all partitions, and in each partition the last ones.
+    Offsets without a record (transaction markers, compaction) do not count, nor do records that the table's header
+    filter drops. The plan's start is ignored. Computed columns, which Spark computes, are left out.
+
+    Args:
+        plan: What is read.
+        cluster: Where it lives.
+        n: How many records.
+        zone: The time zone in which the record's timestamp is shown as a wall-clock time, a date or a string.
+
+    Returns:
+        A table of the plan's columns. A record may give no row, or several.
+
+    Raises:
+        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
+        RecordError: A record cannot be read.
+    """
+    return pa.Table.from_batches([_last(plan, cluster, n, zone).rows])
+
+
+def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
+    """The changes that the last records of a table's topics make, oldest first.
+
+    For an upsert table these are the changes between these records: the first row of a key is new (``+I``), and a
+    delete of a key that has no row among them gives no row, whatever came before. Other tables contain their row kinds.
+
+    Args:
+        plan: What is read.
+        cluster: Where it lives.
+        n: How many records.
+        zone: As for `last_records`.
+
+    Returns:
+        A table of the plan's columns; the row kind is the first where the table's rows are changes.
+
+    Raises:
+        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
+        RecordError: A record cannot be read.
+    """
+    placed = _last(plan, cluster, n, zone)
+    if plan.upserts is None:
+        return pa.Table.from_batches([placed.rows])
+    from kdsl.run.upsert.changes import KeyedRows, compute_changes
+    from kdsl.run.upsert.state import add_row_kinds
+
+    kinds, *columns = placed.rows.columns
+    rows = pa.RecordBatch.from_arrays(columns, schema=placed.rows.schema.remove(0))
+    deletes = pc.equal(kinds, "-D").to_numpy(zero_copy_only=False)
+    times = placed.of("timestamp").to_numpy()
+    in_this_order = np.zeros(len(times), dtype=np.int64)
+    changes = compute_changes(None, KeyedRows(rows, deletes, times, in_this_order), plan.upserts.keys)
+    return pa.Table.from_batches([add_row_kinds(changes.rows, changes.kinds)])
+
+
+def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> RowsOfRecords:
+    subscription = subscribe(plan, cluster)
+    places = subscription.partitions(subscription.topics())
+    first, ends = subscription.admin.earliest(places), subscription.ends(places)
+    decoder = RecordDecoder(plan, zone, registry_of(cluster, plan))
+    needs = decoder.needs | {"timestamp"} | ({"headers"} if plan.headers else set())
+    with record_reader(cluster, plan, needs, name=f"kdsl-{plan.table}") as reader:
+        tails, schema = _tails(reader, plan, first, ends, n), reader.schema
+    newest = heapq.nlargest(
+        n, ((record["timestamp"], i, j) for i, tail in enumerate(tails) for j, record in enumerate(tail))
+    )
+    chosen = [tails[i][j] for _, i, j in sorted(newest)]
+    return decoder.decode_with_records(pa.RecordBatch.from_pylist(chosen, schema=schema))
+
+
+def _tails(
+    reader: RecordReader, plan: ReadPlan, first: dict[TopicPartition, int], ends: dict[TopicPartition, int], n: int
+) -> list[list[dict[str, object]]]:
+    """At least the last n records of each partition, or all there are."""
+    tails: dict[TopicPartition, list[dict[str, object]]] = {place: [] for place in ends}
+    begins = dict(ends)
+    width = n
+    while wanted := [place for place, tail in tails.items() if len(tail) < n and begins[place] > first[place]]:
+        ranges = [Range(*place, max(first[place], begins[place] - width), begins[place]) for place in wanted]
+        records: dict[TopicPartition, list[dict[str, object]]] = {place: [] for place in wanted}
+        for batch in reader.read(ranges):
+            for record in filter_records(batch, plan.headers).to_pylist():
+                records[record["topic"], record["partition"]].append(record)
+        for r in ranges:
+            place = (r.topic, r.partition)
+            tails[place] = records[place] + tails[place]
+            begins[place] = r.start
+        width *= 2
+    return [tail[-n:] for tail in tails.values()]

@@ -1,0 +1,204 @@
+"""Compares two topics, record by record: which records are lost, duplicated or reordered.
+
+A record is identified by key and value, by one of them, by a header, or by columns of a table. Only hashes of that are
+kept, 40 bytes per record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import attrs
+import polars as pl
+import pyarrow as pa
+
+from kdsl.cluster import Cluster
+from kdsl.diagnostics.clients import record_reader, subscribe
+from kdsl.errors import KdslError, listing
+from kdsl.plan.model import ReadPlan
+from kdsl.run.offsets.stored import Range
+from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.header_filter import filter_records
+from kdsl.run.records.registry import registry_of
+
+Identity = Literal["record", "key", "value"]
+EXAMPLES = 5
+_SEEDS = (0, 0x9E3779B97F4A7C15)
+
+
+class VerifyError(KdslError):
+    """Two topics cannot be compared."""
+
+
+@attrs.frozen
+class Side:
+    """One of the two topics.
+
+    Attributes:
+        plan: How it is read.
+        cluster: Where it lives.
+    """
+
+    plan: ReadPlan
+    cluster: Cluster
+
+
+@attrs.frozen
+class Example:
+    """The partition and offset of a record that is lost, duplicated, foreign or reordered."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@attrs.frozen
+class Comparison:
+    """The differences between the records of two topics.
+
+    Attributes:
+        read: Records of the first topic.
+        written: Records of the second topic.
+        lost: Records of the first topic that are missing in the second; equal records are counted.
+        duplicated: Records that the second topic contains more often than the first.
+        foreign: Records of the second topic that the first does not contain.
+        reordered: Records of the second topic that come before a record that they should follow; compared are records
+            with the same message key (or none) and the same partition, in both topics.
+        examples: Some records of each kind, by the kind's name.
+    """
+
+    read: int
+    written: int
+    lost: int
+    duplicated: int
+    foreign: int
+    reordered: int
+    examples: dict[str, tuple[Example, ...]] = attrs.field(factory=dict)
+
+    @property
+    def equal(self) -> bool:
+        """Whether each record arrived exactly once and in order."""
+        return not (self.lost or self.duplicated or self.foreign or self.reordered)
+
+
+def compare(
+    source: Side, target: Side, *, by: Identity | Sequence[str] = "record", header: str | None = None
+) -> Comparison:
+    """Compare the records that two topics hold now.
+
+    Args:
+        source: The topic that was read.
+        target: The topic that was written.
+        by: What identifies a record: ``record`` (key and value), ``key``, ``value``, or columns that both tables have.
+        header: Instead: the value of the header of this name.
+
+    Raises:
+        VerifyError: A column is missing in one of the tables.
+        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
+        RecordError: A record cannot be read (only where columns identify it).
+    """
+    first, second = (_records(side, by, header) for side in (source, target))
+    return _compare_records(first, second)
+
+
+def _records(side: Side, by: Identity | Sequence[str], header: str | None) -> pl.DataFrame:
+    """A row for each record: its position, and the hashes of its identity and of its key (null without one)."""
+    columns = [] if isinstance(by, str) else list(by)
+    decoder = RecordDecoder(side.plan, registry=registry_of(side.cluster, side.plan)) if columns else None
+    missing = sorted(set(columns) - set(side.plan.columns.names))
+    if missing:
+        raise VerifyError(f"{side.plan.table} has no {listing(missing)}; it has {listing(side.plan.columns.names)}")
+    needs = {"key", *(decoder.needs if decoder else ()), *(["headers"] if side.plan.headers else [])}
+    needs |= {"headers"} if header is not None else {"value"} if by in ("record", "value") else set()
+    frames = [_hash_records(batch, by, header, decoder) for batch in _batches(side, needs)]
+    return pl.concat(frames) if frames else _EMPTY
+
+
+_EMPTY = pl.DataFrame(
+    schema={
+        "topic": pl.Categorical,
+        "partition": pl.Int32,
+        "offset": pl.Int64,
+        "low": pl.UInt64,
+        "high": pl.UInt64,
+        "key": pl.UInt64,
+    }
+)
+
+
+def _batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
+    subscription = subscribe(side.plan, side.cluster)
+    places = subscription.partitions(subscription.topics())
+    first, ends = subscription.admin.earliest(places), subscription.ends(places)
+    name = f"kdsl-verify-{side.plan.table}"
+    ranges = [Range(*place, first[place], ends[place]) for place in places if ends[place] > first[place]]
+    with record_reader(side.cluster, side.plan, needs, name=name, large=True) as reader:
+        for batch in reader.read(ranges):
+            yield filter_records(batch, side.plan.headers)  # records that the table does not read are not compared
+
+
+def _hash_records(
+    batch: pa.RecordBatch, by: Identity | Sequence[str], header: str | None, decoder: RecordDecoder | None
+) -> pl.DataFrame:
+    if header is not None:
+        identity = pl.from_arrow(batch.select(["headers"]))
+        assert isinstance(identity, pl.DataFrame)
+        matching = pl.element().struct.field("value").filter(pl.element().struct.field("key") == header)
+        identity = identity.select(pl.col("headers").list.eval(matching))
+    elif decoder is not None:
+        rows = decoder.decode(batch)
+        if rows.num_rows != batch.num_rows:
+            raise VerifyError("a record has no row, or several rows, so columns cannot identify records")
+        identity = pl.DataFrame(pl.from_arrow(rows)).select(list(by))
+    else:
+        names = ["key", "value"] if by == "record" else [str(by)]
+        identity = pl.DataFrame(pl.from_arrow(batch.select(names)))
+    place = pl.DataFrame(pl.from_arrow(batch.select(["topic", "partition", "offset", "key"])))
+    low, high = (identity.hash_rows(seed) for seed in _SEEDS)
+    return place.select(
+        pl.col("topic").cast(pl.Categorical),
+        pl.col("partition").cast(pl.Int32),
+        pl.col("offset").cast(pl.Int64),
+        low.alias("low"),
+        high.alias("high"),
+        pl.when(pl.col("key").is_not_null()).then(pl.col("key").hash()).alias("key"),
+    )
+
+
+_ID = ["low", "high"]
+_PLACE = ["topic", "partition", "offset"]
+
+
+def _compare_records(first: pl.DataFrame, second: pl.DataFrame) -> Comparison:
+    numbered = [
+        side.sort(_PLACE).with_columns(pl.int_range(pl.len()).over(_ID).alias("nth")) for side in (first, second)
+    ]
+    one, other = numbered
+    lost = one.join(other, on=[*_ID, "nth"], how="anti")
+    left = other.join(one, on=[*_ID, "nth"], how="anti")
+    duplicated = left.join(one, on=_ID, how="semi")
+    foreign = left.join(one, on=_ID, how="anti")
+    both = one.join(other.drop("key"), on=[*_ID, "nth"], suffix="_out")
+    line = ["key", "topic", "partition", "topic_out", "partition_out"]
+    moved = (
+        both.sort(_PLACE)
+        .filter(pl.col("offset_out") < pl.col("offset_out").cum_max().over(line))
+        .select(topic="topic_out", partition="partition_out", offset="offset_out")
+    )
+    kinds = {"lost": lost, "duplicated": duplicated, "foreign": foreign, "reordered": moved}
+    examples = {kind: _examples(rows) for kind, rows in kinds.items() if len(rows)}
+    return Comparison(
+        read=len(first),
+        written=len(second),
+        lost=len(lost),
+        duplicated=len(duplicated),
+        foreign=len(foreign),
+        reordered=len(moved),
+        examples=examples,
+    )
+
+
+def _examples(rows: pl.DataFrame) -> tuple[Example, ...]:
+    some = rows.select(_PLACE).sort(_PLACE).head(EXAMPLES)
+    return tuple(Example(str(topic), partition, offset) for topic, partition, offset in some.iter_rows())

@@ -1,0 +1,391 @@
+"""Reads a script: its statements, and all mistakes in them, each with its location.
+
+Statements that declare something are read completely; queries are kept as they were written, for whatever runs them.
+After a mistake reading continues after the next ``;``, and within ``CREATE TABLE`` with the next column or option.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, cast
+
+import attrs
+
+from kdsl.errors import Problem, Where, fail_on
+from kdsl.flink_sql.ddl.create_table import CLAUSES, read_create_table, read_options
+from kdsl.flink_sql.ddl.statement_reader import StatementError, StatementReader
+from kdsl.flink_sql.ddl.statements import (
+    AnyStatement,
+    CreateView,
+    Drop,
+    Explain,
+    Fragment,
+    Insert,
+    Option,
+    Query,
+    ResetOption,
+    SetOption,
+    StatementSet,
+)
+from kdsl.flink_sql.syntax.script_text import ScriptText
+from kdsl.sql_tokens import Token, tokenize
+
+STATEMENTS = (
+    *("CREATE TABLE", "CREATE TEMPORARY TABLE", "CREATE VIEW", "CREATE TEMPORARY VIEW", "DROP TABLE", "DROP VIEW"),
+    *("INSERT INTO", "INSERT OVERWRITE", "EXECUTE STATEMENT SET", "BEGIN STATEMENT SET", "SELECT", "EXPLAIN"),
+    *("SET", "RESET"),
+)
+_QUERY = ("SELECT", "WITH", "VALUES", "TABLE")
+_BEFORE_NAME = ("OR", "REPLACE", "TEMPORARY", "SYSTEM", "MATERIALIZED", "TABLE", "VIEW", "IF", "NOT", "EXISTS")
+_FOREIGN = {
+    "ALTER": "change the CREATE statement of the table",
+    "USE": "write the name of the catalog or the database before the table's name",
+    "SHOW": "remove it; `kdsl check` lists the tables of a file",
+    "DESCRIBE": "remove it; `kdsl schema` shows the columns of a table",
+    "DESC": "remove it; `kdsl schema` shows the columns of a table",
+    "LOAD": "remove it; formats and functions are Python packages here",
+    "UNLOAD": "remove it; formats and functions are Python packages here",
+    "ADD": "remove it; no jar is needed",
+    "REMOVE": "remove it; no jar is needed",
+    "ANALYZE": "remove it",
+    "DELETE": "write the rows that are to go as deletions of a changelog",
+    "UPDATE": "write the rows anew",
+    "TRUNCATE": "remove it; a topic is emptied with Kafka's own tools",
+    "MERGE": "write INSERT INTO … SELECT",
+    "COMPILE": "remove it; `kdsl plan` shows the plan of a table",
+    "CALL": "remove it",
+    "STOP": "remove it",
+    "REPLACE": "write CREATE TABLE, and INSERT INTO … SELECT to fill it",
+}
+_CREATED = {
+    "CATALOG": "tables of a file need no catalog: remove it",
+    "DATABASE": "tables of a file need no database: remove it",
+    "FUNCTION": "write a function in Python and use it in PySpark",
+    "MODEL": "remove it",
+    "CONNECTION": "remove it",
+    "MATERIALIZED": "write CREATE TABLE, and INSERT INTO … SELECT to fill it",
+}
+
+
+@attrs.frozen
+class Script:
+    """A script that was read.
+
+    Attributes:
+        statements: The statements that could be read, in order.
+        problems: All mistakes in the script.
+        source: The text.
+        unread_names: The tables and views whose ``CREATE`` statement could not be read. References to them are not
+            reported, so that one mistake gives one error.
+    """
+
+    statements: tuple[AnyStatement, ...]
+    problems: tuple[Problem, ...]
+    source: ScriptText = attrs.field(eq=False, repr=False)
+    unread_names: frozenset[str] = frozenset()
+
+    @property
+    def subject(self) -> str:
+        """The name of the script in messages."""
+        return self.source.file or "the SQL"
+
+
+def parse_script(text: str, *, file: str | None = None) -> Script:
+    """Read a script; mistakes are among its problems, and nothing is raised.
+
+    Args:
+        text: Statements, each followed by ``;``, which the last one may omit.
+        file: The name of its file, for messages.
+    """
+    return _ScriptReader(ScriptText(text, file)).read_all()
+
+
+def read_script(text: str, *, file: str | None = None) -> Script:
+    """Read a script that must have no mistakes.
+
+    Args:
+        text: As for `parse_script`.
+        file: The name of its file, for messages.
+
+    Raises:
+        ResolveError: The script has mistakes; each is reported with line, column and the line itself.
+    """
+    script = parse_script(text, file=file)
+    fail_on(script.problems, script.subject)
+    return script
+
+
+class _ScriptReader(StatementReader):
+    def __init__(self, source: ScriptText) -> None:
+        super().__init__(source)
+        self.unread_names: set[str] = set()
+
+    def read_all(self) -> Script:
+        statements: list[AnyStatement] = []
+        while self.token.kind != "end":
+            if self.accept(";"):
+                continue
+            statement = self.read_or_skip()
+            if statement is not None:
+                statements.append(statement)
+        problems = list(dict.fromkeys(self.problems))
+        return Script(tuple(statements), tuple(problems), self.source, frozenset(self.unread_names))
+
+    def read_or_skip(self) -> AnyStatement | None:
+        """Read a statement; after a mistake record it, return None and continue after the next ``;``."""
+        start = self.index
+        try:
+            statement = self.read_statement()
+            if not self.at_end:
+                self.fail_unexpected([";"])
+        except StatementError as e:
+            self.problems.append(e.problem)
+            while not self.at_end:
+                self.take()
+            self.note_unread_name(start)
+            return None
+        return statement
+
+    def note_unread_name(self, start: int) -> None:
+        """Remember the table or view that a statement which could not be read would have created.
+
+        Its name is the path of words before the first bracket, string or other keyword.
+        """
+        words = self.tokens[start : self.index]
+        if not words or words[0].upper != "CREATE":
+            return
+        name = ""
+        for token in words[1:]:
+            if token.kind not in ("word", "quoted") and token.text != ".":
+                break
+            if name and token.upper in ("AS", *CLAUSES):
+                break
+            if token.kind == "quoted" or (token.text != "." and token.upper not in _BEFORE_NAME):
+                name = token.value
+        if name:
+            self.unread_names.add(name)
+
+    def read_statement(self) -> AnyStatement:
+        first = self.token
+        if self.accept("CREATE"):
+            return self.read_create(first)
+        if self.accept("DROP"):
+            return self.read_drop(first)
+        if self.accept("SET"):
+            return self.read_set(first)
+        if self.accept("RESET"):
+            return ResetOption(where=self.locate(first), key=None if self.at_end else self.read_setting_key())
+        if self.accept("EXPLAIN"):
+            return self.read_explain(first)
+        return self.read_runnable(first)
+
+    def read_runnable(self, first: Token) -> Insert | StatementSet | Query:
+        """Read a statement that moves rows."""
+        if (
+            self.at("EXECUTE", "STATEMENT", "SET")
+            or self.at("BEGIN", "STATEMENT", "SET")
+            or self.at("STATEMENT", "SET")
+        ):
+            return self.read_statement_set(first)
+        if self.at("EXECUTE", "INSERT") or self.at("EXECUTE", "SELECT"):
+            self.take()
+        if self.at("INSERT"):
+            return self.read_insert()
+        if self.token.upper in _QUERY or self.at("("):
+            return Query(where=self.locate(first), query=self.read_query())
+        word = self.token.upper
+        if word in _FOREIGN:
+            self.fail(f"kdsl has no {word} statement", _FOREIGN[word], self.token, code="sql-statement")
+        return self.fail_unexpected(STATEMENTS, hint="write a statement that kdsl knows; they are separated by ';'")
+
+    def locate(self, first: Token) -> Where:
+        """The location of a statement that begins with a token."""
+        return self.source.where(first.start, len(first.text))
+
+    def read_create(self, first: Token) -> AnyStatement:
+        if self.at("OR", "REPLACE"):
+            self.fail(
+                "CREATE OR REPLACE TABLE … AS fills a table from a query, which kdsl does not support",
+                "write CREATE TABLE, and INSERT INTO … SELECT to fill it",
+                self.token,
+                code="sql-not-yet",
+            )
+        temporary = self.accept("TEMPORARY")
+        if temporary:
+            self.accept("SYSTEM")
+        if self.accept("TABLE"):
+            return read_create_table(self, first, temporary=temporary)
+        if self.accept("VIEW"):
+            return self.read_view(first, temporary=temporary)
+        word = self.token.upper
+        if word in _CREATED:
+            self.fail(f"kdsl has no CREATE {word} statement", _CREATED[word], self.token, code="sql-statement")
+        return self.fail_unexpected(["TABLE", "VIEW", *([] if temporary else ["TEMPORARY"])])
+
+    def read_view(self, first: Token, *, temporary: bool) -> CreateView:
+        if_not_exists = self.accept("IF")
+        if if_not_exists:
+            self.expect("NOT", "EXISTS")
+        name = self.read_path()
+        columns = tuple(n.value for n in self.read_names()) if self.at("(") else ()
+        comment = self.read_string("a comment in quotes").value if self.accept("COMMENT") else None
+        self.expect("AS", also=[] if comment or columns else ["(", "COMMENT"])
+        return CreateView(
+            where=self.locate(first),
+            name=name,
+            query=self.read_query(),
+            columns=columns,
+            temporary=temporary,
+            if_not_exists=if_not_exists,
+            comment=comment,
+        )
+
+    def read_drop(self, first: Token) -> Drop:
+        temporary = self.accept("TEMPORARY")
+        kind = self.token.upper
+        if kind not in ("TABLE", "VIEW"):
+            self.fail_unexpected(["TABLE", "VIEW"])
+        self.take()
+        if_exists = self.accept("IF")
+        if if_exists:
+            self.expect("EXISTS")
+        name = self.read_path()
+        chosen = cast('Literal["TABLE", "VIEW"]', kind)
+        return Drop(where=self.locate(first), kind=chosen, name=name, if_exists=if_exists, temporary=temporary)
+
+    def read_set(self, first: Token) -> SetOption:
+        if self.at_end:
+            return SetOption(where=self.locate(first))
+        key = self.read_setting_key()
+        self.expect("=")
+        token = self.read_string("the value in quotes") if self.token.kind == "text" else None
+        value = token.value if token is not None else self.read_until().text.strip()
+        if not value and token is None:
+            self.fail_unexpected(["the value in quotes"])
+        return SetOption(where=self.locate(first), key=key, value=value)
+
+    def read_setting_key(self) -> str:
+        """Read the key of a setting, in quotes or, as in older scripts, without them."""
+        if self.token.kind == "text":
+            return self.take().value
+        first = self.read_name("a setting in quotes")
+        last = first
+        while self.token.text in (".", "-") and self.token.start == last.end:
+            self.take()
+            last = self.read_name("a part of the setting's name")
+        return self.source.text[first.start : last.end]
+
+    def read_statement_set(self, first: Token) -> StatementSet:
+        """Read ``EXECUTE STATEMENT SET BEGIN … END`` or ``BEGIN STATEMENT SET; … END``."""
+        if self.accept("BEGIN"):
+            self.expect("STATEMENT", "SET")
+            if not self.accept(";"):
+                self.fail_unexpected([";"])
+        else:
+            self.accept("EXECUTE")
+            self.expect("STATEMENT", "SET")
+            self.expect("BEGIN")
+        inserts: list[Insert] = []
+        while not self.accept("END"):
+            if self.accept(";"):
+                continue
+            if not self.at("INSERT"):
+                self.fail_unexpected(["INSERT INTO", "END"])
+            try:
+                inserts.append(self.read_insert())
+                if not self.at_end:
+                    self.fail_unexpected([";"])
+            except StatementError as e:
+                self.problems.append(e.problem)
+                self.skip_to(";")
+        if not inserts:
+            self.add_problem(
+                "sql", "the statement set has no statement", "write INSERT INTO … in it, or remove it", first
+            )
+        return StatementSet(where=self.locate(first), inserts=tuple(inserts))
+
+    def read_insert(self) -> Insert:
+        first = self.expect("INSERT")
+        overwrite = self.accept("OVERWRITE")
+        if not overwrite:
+            self.expect("INTO", also=["OVERWRITE"])
+        self.accept("TABLE")
+        table = self.read_path()
+        options = self.read_hint()
+        partition: list[tuple[str, Fragment]] = []
+        if self.accept("PARTITION"):
+            partition = self.read_partition()
+        columns: tuple[str, ...] = ()
+        if self.at("(") and self.peek().upper not in ("SELECT", "WITH", "VALUES", "("):
+            columns = tuple(n.value for n in self.read_names())
+        if self.token.upper not in _QUERY and not self.at("("):
+            self.fail_unexpected(["SELECT", "VALUES", "WITH", *([] if columns else ["("])])
+        return Insert(
+            where=self.locate(first),
+            table=table,
+            query=self.read_query(),
+            columns=columns,
+            partition=tuple(partition),
+            overwrite=overwrite,
+            options=options,
+        )
+
+    def read_partition(self) -> list[tuple[str, Fragment]]:
+        constants = []
+        self.expect("(")
+        while True:
+            name = self.read_name("the name of a column")
+            self.expect("=")
+            constants.append((name.value, self.read_until(",")))
+            if not self.accept(","):
+                break
+        self.expect(")", also=[","])
+        return constants
+
+    def read_hint(self) -> tuple[Option, ...]:
+        """Read the options of a hint ``/*+ OPTIONS('key' = 'value') */`` after a table's name, if there is one."""
+        if self.token.kind != "hint":
+            return ()
+        options, problems = read_hint_options(self.source, self.take())
+        self.problems.extend(problems)
+        return options
+
+    def read_explain(self, first: Token) -> Explain:
+        details: list[str] = []
+        if self.accept("PLAN"):
+            self.expect("FOR")
+        while self.token.upper in ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE"):
+            details.append(self.take().upper)
+            self.accept(",")
+        return Explain(where=self.locate(first), statement=self.read_runnable(self.token), details=tuple(details))
+
+    def read_query(self) -> Fragment:
+        """Take everything up to the end of the statement."""
+        if self.at_end:
+            self.fail_unexpected(["SELECT"])
+        return self.read_until()
+
+
+def read_hint_options(source: ScriptText, hint: Token) -> tuple[tuple[Option, ...], list[Problem]]:
+    """Read the options of a hint ``/*+ OPTIONS('key' = 'value') */``.
+
+    Args:
+        source: The script.
+        hint: The token of the hint.
+
+    Returns:
+        The options, and the problems with them.
+
+    Raises:
+        StatementError: The hint is not one of options.
+    """
+    inner = StatementReader(source)
+    start = hint.start + len("/*+")
+    inner.tokens = [
+        *(attrs.evolve(one, start=one.start + start) for one in tokenize(hint.text[len("/*+") : -2])[:-1]),
+        Token("end", "", hint.end - 2),
+    ]
+    inner.expect("OPTIONS")
+    options = read_options(inner)
+    if not inner.at_end:
+        inner.fail_unexpected(["*/"])
+    return options, inner.problems

@@ -1,0 +1,308 @@
+"""Turns statements into tables: ``LIKE`` is expanded, expressions are translated, options are read by connector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import attrs
+
+from kdsl.declare.connector_names import CONNECTORS, Connector
+from kdsl.declare.definition import ColumnDef, Expression, TableDef, WatermarkDef
+from kdsl.declare.with_clause import read_with_clause
+from kdsl.errors import Problem, Where, listing, nearest
+from kdsl.flink_sql.ddl.like import merge_like
+from kdsl.flink_sql.ddl.script_reader import Script
+from kdsl.flink_sql.ddl.statements import (
+    Column,
+    ComputedColumn,
+    CreateTable,
+    Drop,
+    MetadataColumn,
+    Name,
+    PhysicalColumn,
+    Watermark,
+)
+from kdsl.flink_sql.ddl.watermark import watermark_delay
+from kdsl.flink_sql.expressions.translator import translate_expression
+from kdsl.flink_sql.expressions.values import TypedSql
+from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.options import Spelling
+from kdsl.types import model as t
+from kdsl.types.model import STRING
+
+LATER = "a statement that both creates and fills a table is not supported"
+
+
+@attrs.frozen
+class DeclaredTable:
+    """A table of a script, whatever its connector.
+
+    Attributes:
+        statement: The statement, with its ``LIKE`` clause expanded.
+        columns: The columns.
+        watermarks: The watermarks.
+        problems: The problems of the statement, except those of its options.
+    """
+
+    statement: CreateTable
+    columns: tuple[ColumnDef, ...]
+    watermarks: tuple[WatermarkDef, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The table's own name."""
+        return self.statement.name.last
+
+    @property
+    def where(self) -> Where:
+        """The location of its name."""
+        return self.statement.name.where
+
+    @cached_property
+    def options(self) -> dict[str, str]:
+        """The options of the ``WITH`` clause."""
+        return {o.key: o.value for o in self.statement.options}
+
+    @cached_property
+    def locations(self) -> dict[str, Where]:
+        """The location of each option."""
+        return {o.key: attrs.evolve(o.where, table=self.name) for o in self.statement.options}
+
+    @property
+    def connector(self) -> Connector | None:
+        """The connector, if the table names a known one."""
+        return CONNECTORS.get(self.options.get("connector", ""))
+
+    @property
+    def row(self) -> t.Row:
+        """The columns and their types."""
+        return t.Row(tuple(t.Field(c.name, c.type, c.comment) for c in self.columns), nullable=False)
+
+    def definition(self) -> TableDef:
+        """The definition of a table whose connector has topics; any other table gets a definition with problems."""
+        statement = self.statement
+        clause = read_with_clause(self.options, self.locations)
+        key = statement.primary_key
+        return TableDef(
+            name=self.name,
+            columns=self.columns,
+            options=clause.options,
+            key_format=clause.key_format,
+            value_format=clause.value_format,
+            key_fields=clause.key_fields or (),
+            primary_key=() if key is None else key.columns,
+            watermarks=self.watermarks,
+            properties=clause.properties,
+            comment=statement.comment,
+            spelling=Spelling.DDL,
+            where=self.where,
+            problems=(*self.problems, *(clause.problems if statement.complete or "connector" in self.options else ())),
+            unread=clause.unread,
+            complete=statement.complete,
+            places=self.locations,
+            layout=self._layout_clauses(),
+        )
+
+    def _layout_clauses(self) -> dict[str, Where]:
+        clauses: dict[str, Where] = {}
+        if self.statement.partitioned_by:
+            names = ", ".join(self.statement.partitioned_by)
+            clauses[f"PARTITIONED BY ({names})"] = self.statement.partitioned_where
+        if self.statement.distribution is not None:
+            distribution = self.statement.distribution
+            clauses[" ".join(distribution.text.split())] = distribution.where()
+        return clauses
+
+
+class Catalog:
+    """The tables of a script, as its statements create and drop them.
+
+    Args:
+        unread_names: The tables and views whose statement could not be read; tables ``LIKE`` one of them are added.
+    """
+
+    def __init__(self, unread_names: set[str]) -> None:
+        self.unread_names = unread_names
+        self.tables: list[DeclaredTable] = []
+        self.problems: list[Problem] = []
+
+    def find(self, name: Name) -> DeclaredTable | None:
+        """The table of a name; None where there is none."""
+        return next((table for table in reversed(self.tables) if table.statement.name.means(name)), None)
+
+    def create(self, statement: CreateTable) -> DeclaredTable | None:
+        """Add a table; None where it is ``LIKE`` one that could not be read.
+
+        The table has its own problems; a name that is already taken is a problem of the catalog.
+        """
+        problems: list[Problem] = []
+        if statement.like is not None:
+            base = self.find(statement.like.table)
+            if base is None and statement.like.table.last in self.unread_names:
+                self.unread_names.add(statement.name.last)
+                return None
+            if base is None:
+                where = statement.like.table.where
+                names = [table.name for table in self.tables]
+                message = f"LIKE names the table {str(statement.like.table)!r}, which the script does not declare"
+                message += f" before{nearest(statement.like.table.last, names)}"
+                fix = f"name one of {listing(names)}" if names else "declare that table above this one"
+                problems.append(Problem("like-table", message, fix, where))
+                statement = attrs.evolve(statement, like=None)
+            else:
+                complete = statement.complete and base.statement.complete
+                statement, like_problems = merge_like(statement, base.statement)
+                statement = attrs.evolve(statement, complete=complete)
+                problems += like_problems
+        names = [c.name for c in statement.columns]
+        for name in (n for n in statement.partitioned_by if n not in names and statement.source is None):
+            message = f"PARTITIONED BY names {name!r}, which is not a column{nearest(name, names)}"
+            fix = f"name one of {listing(names)}, or remove the clause"
+            problems.append(Problem("partition-column", message, fix, statement.partitioned_where))
+        if statement.source is not None:
+            fix = "write CREATE TABLE with its columns, and INSERT INTO … SELECT to fill it"
+            problems.append(Problem("sql-not-yet", LATER, fix, statement.source.where()))
+        table = _declare(_with_not_null_key(statement), problems)
+        before = self.find(statement.name)
+        if before is not None and statement.name.parts[-1] == before.name:
+            if statement.if_not_exists:
+                return before
+            line, column = before.where.line, before.where.position
+            message = f"the table {table.name!r} exists already, declared in line {line}, column {column}"
+            fix = "give one of them another name, or drop that one before"
+            self.problems.append(Problem("table-twice", message, fix, table.where))
+        self.tables.append(table)
+        return table
+
+    def drop(self, statement: Drop) -> None:
+        """Drop a table; a missing one is a problem of the catalog."""
+        table = self.find(statement.name)
+        if table is not None:
+            self.tables.remove(table)
+        elif statement.kind == "TABLE" and not statement.if_exists and statement.name.last not in self.unread_names:
+            names = [table.name for table in self.tables]
+            message = f"there is no table {str(statement.name)!r} to drop{nearest(statement.name.last, names)}"
+            self.problems.append(Problem("table-unknown", message, "write DROP TABLE IF EXISTS", statement.name.where))
+
+
+def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
+    """Every table that a script declares, including those that it drops again, and the problems with their names.
+
+    Args:
+        script: The script.
+    """
+    catalog, tables = Catalog(set(script.unread_names)), list[DeclaredTable]()
+    for statement in script.statements:
+        if isinstance(statement, CreateTable):
+            table = catalog.create(statement)
+            if table is not None and not any(table is known for known in tables):
+                tables.append(table)
+        elif isinstance(statement, Drop) and statement.kind == "TABLE":
+            catalog.drop(statement)
+    return tables, catalog.problems
+
+
+def _with_not_null_key(statement: CreateTable) -> CreateTable:
+    """The statement with NOT NULL columns in its primary key, which tables LIKE it inherit."""
+    names = statement.primary_key.columns if statement.primary_key else ()
+
+    def column(one: Column) -> Column:
+        if isinstance(one, ComputedColumn) or one.name not in names:
+            return one
+        return attrs.evolve(one, type=one.type.as_nullable(False))
+
+    return attrs.evolve(statement, columns=tuple(column(one) for one in statement.columns))
+
+
+def _declare(statement: CreateTable, problems: list[Problem]) -> DeclaredTable:
+    columns = _Columns(statement)
+    definitions = columns.definitions()
+    watermarks = tuple(columns.define_watermark(w) for w in statement.watermarks)
+    return DeclaredTable(statement, definitions, watermarks, (*problems, *columns.problems))
+
+
+class _Columns:
+    """The columns of a statement."""
+
+    def __init__(self, statement: CreateTable) -> None:
+        self.statement = statement
+        self.problems: list[Problem] = []
+
+    @cached_property
+    def types(self) -> Mapping[str, t.DataType]:
+        """The types of the columns that an expression can use."""
+        return {c.name: c.type for c in self.statement.columns if not isinstance(c, ComputedColumn)}
+
+    def definitions(self) -> tuple[ColumnDef, ...]:
+        return tuple(self._definition(c) for c in self.statement.columns)
+
+    def _definition(self, column: Column) -> ColumnDef:
+        table = self.statement.name.last
+        where = attrs.evolve(column.where, table=table)
+        match column:
+            case PhysicalColumn():
+                return ColumnDef(
+                    column.name, column.type, comment=column.comment, type_known=column.type_known, where=where
+                )
+            case MetadataColumn():
+                return ColumnDef(
+                    column.name,
+                    column.type,
+                    role="metadata",
+                    metadata_key=column.key,
+                    virtual=column.virtual,
+                    comment=column.comment,
+                    type_known=column.type_known,
+                    where=where,
+                )
+            case ComputedColumn():
+                value = self._translate(column)
+                text = column.expression.text if value is None else value.text
+                return ColumnDef(
+                    column.name,
+                    (value and value.type) or STRING,
+                    role="computed",
+                    expression=Expression(text, flink=column.expression.text),
+                    comment=column.comment,
+                    type_known=value is not None and value.type is not None,
+                    where=where,
+                )
+
+    @cached_property
+    def _unknown_types(self) -> frozenset[str]:
+        """The columns whose type could not be read."""
+        columns = self.statement.columns
+        return frozenset(c.name for c in columns if not isinstance(c, ComputedColumn) and not c.type_known)
+
+    def _translate(self, column: ComputedColumn) -> TypedSql | None:
+        """Translate a computed column to Spark SQL; None where it cannot be, with a problem at its location.
+
+        An expression over a column whose type could not be read is not checked: one mistake gives one error.
+        """
+        table = self.statement.name.last
+        if column.expression.mentions(self._unknown_types):
+            return None
+        try:
+            value = translate_expression(column.expression.text, self.types)
+        except UntranslatableError as e:
+            location = column.expression.where(e.position, len(e.name), table=table, column=column.name)
+            self.problems.append(Problem("computed", e.reason, e.fix, location))
+            return None
+        if value.type is None:
+            location = column.expression.where(table=table, column=column.name)
+            fix = "write CAST(NULL AS …) with the type that the column has"
+            self.problems.append(Problem("computed", "NULL by itself has no type", fix, location))
+        return value
+
+    def define_watermark(self, watermark: Watermark) -> WatermarkDef:
+        table = self.statement.name.last
+        where = attrs.evolve(watermark.where, table=table)
+        try:
+            delay = watermark_delay(watermark.column, watermark.expression.text)
+        except UntranslatableError as e:
+            location = watermark.expression.where(e.position, len(e.name), table=table, column=watermark.column)
+            self.problems.append(Problem("watermark-expression", e.reason, e.fix, location))
+            delay = "0 seconds"
+        return WatermarkDef(watermark.column, delay, where)

@@ -1,0 +1,131 @@
+"""The arguments of a function call, and functions that only insert their arguments into a template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn, Protocol
+
+from kdsl.flink_sql.expressions.casts import cast
+from kdsl.flink_sql.expressions.values import INTEGERS, TypedSql
+from kdsl.flink_sql.syntax import tree as n
+from kdsl.types import model as t
+
+Function = Callable[["Arguments"], TypedSql]
+
+
+class Translator(Protocol):
+    """What functions need of the translator of expressions; see `ExpressionTranslator`."""
+
+    def __call__(self, node: n.Node) -> TypedSql:
+        """Translate an expression."""
+        ...
+
+    def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
+        """Refuse a part of the expression."""
+        ...
+
+    def translate_arithmetic(self, node: n.Binary, left: TypedSql, right: TypedSql) -> TypedSql:
+        """Translate ``left operator right``."""
+        ...
+
+    def make_comparable(self, node: n.Node, left: TypedSql, right: TypedSql, what: str) -> tuple[str, str]:
+        """The SQL of two values in types that can be compared."""
+        ...
+
+    def unify(self, node: n.Node, what: str, values: list[TypedSql]) -> tuple[t.DataType | None, list[str]]:
+        """The common type of some values, and their SQL in that type."""
+        ...
+
+    def translate_cast(self, node: n.Node, value: TypedSql, kind: t.DataType, *, trying: bool = False) -> TypedSql:
+        """Translate ``CAST``."""
+        ...
+
+
+class Arguments:
+    """The arguments of a function call.
+
+    Attributes:
+        translator: What translates expressions.
+        node: The call in the syntax tree.
+        values: The translated arguments.
+        name: The function's name in capitals.
+    """
+
+    def __init__(self, translator: Translator, node: n.Call, values: list[TypedSql]) -> None:
+        self.translator, self.node, self.values = translator, node, values
+        self.name = node.name.upper()
+
+    def fail(self, reason: str, fix: str) -> NoReturn:
+        """Raise the error that the call cannot be translated."""
+        self.translator.fail(self.node, self.node.name, f"{self.name} {reason}", fix)
+
+    def __getitem__(self, index: int) -> TypedSql:
+        """The argument at an index, from 0."""
+        return self.values[index]
+
+    def __len__(self) -> int:
+        """The number of arguments."""
+        return len(self.values)
+
+    @property
+    def nullable(self) -> bool:
+        """Whether an argument may be NULL."""
+        return any(v.nullable for v in self.values)
+
+    def require_count(self, least: int, most: int | None = None) -> None:
+        """Fail unless the number of arguments is within bounds."""
+        most = least if most is None else most
+        if not least <= len(self) <= most:
+            wanted = str(least) if least == most else f"{least} to {most}" if most < 99 else f"{least} or more"
+            self.fail(f"takes {wanted} arguments, not {len(self)}", f"pass {wanted}")
+
+    def require_kinds(self, *wanted: str) -> None:
+        """Fail unless the arguments are of some kinds: ``text``, ``number``, ``whole``, ``bytes``, ``any``.
+
+        Alternatives are separated by ``|``; the last kind also applies to all further arguments.
+        """
+        for i, value in enumerate(self.values):
+            want = wanted[min(i, len(wanted) - 1)]
+            if want == "any" or value.type is None:
+                continue
+            fits = isinstance(value.type, INTEGERS) if want == "whole" else value.family in want.split("|")
+            if not fits:
+                names = {"text": "a string", "number": "a number", "whole": "an integer", "bytes": "bytes"}
+                shown = " or ".join(names.get(kind, f"a {kind}") for kind in want.split("|"))
+                self.fail(
+                    f"takes {shown} as argument {i + 1}, not {value.spelling}", "CAST it to the type that you mean"
+                )
+
+    def as_doubles(self) -> list[str]:
+        """The arguments as DOUBLE."""
+        return [v.text if isinstance(v.type, t.Double) else cast(v, t.Double()).text for v in self.values]
+
+    def require_constant(self, index: int, what: str) -> str:
+        """The value of a constant string argument, or fail."""
+        constant = self.values[index].constant
+        if constant is None:
+            self.fail(f"needs {what} as a constant", "write it in quotes")
+        return constant
+
+    def result(self, text: str, kind: t.DataType, *, nullable: bool | None = None) -> TypedSql:
+        """The result of the call; by default it may be NULL if an argument may be."""
+        return TypedSql(text, kind.as_nullable(self.nullable if nullable is None else nullable))
+
+
+def template_function(
+    template: str, kind: t.DataType, *kinds: str, least: int | None = None, nullable: bool | None = None
+) -> Function:
+    """A function whose translation is a template: ``{0}`` stands for the first argument, ``{*}`` for all of them."""
+
+    def translate(call: Arguments) -> TypedSql:
+        most = 99 if kinds and kinds[-1] == "…" else len(kinds)
+        wanted = kinds[:-1] if most == 99 else kinds
+        call.require_count(len(wanted) if least is None else least, most)
+        call.require_kinds(*(wanted or ("any",)))
+        texts = [v.text for v in call.values]
+        text = template.replace("{*}", ", ".join(texts))
+        for i, each in enumerate(texts):
+            text = text.replace(f"{{{i}}}", each)
+        return call.result(text, kind, nullable=nullable)
+
+    return translate

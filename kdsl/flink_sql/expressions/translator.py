@@ -1,0 +1,569 @@
+"""Translates scalar expressions from syntax trees of Flink SQL to typed Spark SQL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NoReturn, Protocol
+
+import attrs
+
+from kdsl.errors import nearest
+from kdsl.flink_sql.expressions import functions
+from kdsl.flink_sql.expressions.calls import Arguments
+from kdsl.flink_sql.expressions.casts import NoCastError, cast
+from kdsl.flink_sql.expressions.values import (
+    Interval,
+    NoCommonTypeError,
+    TypedSql,
+    arithmetic_type,
+    common_number_type,
+    common_type,
+    same_in_spark,
+)
+from kdsl.flink_sql.syntax import tree as n
+from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.flink_sql.syntax.expression_reader import nesting_error, read_expression
+from kdsl.flink_sql.syntax.intervals import LONGEST_IN_STEPS, interval_microseconds
+from kdsl.types import model as t
+from kdsl.types.sql import literal, quote_name
+
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_TIME = re.compile(r"\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
+_TIMESTAMP = re.compile(r"\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(?:\.\d{1,9})?")
+
+
+class Scope(Protocol):
+    """Resolves the names in an expression."""
+
+    def column(self, parts: tuple[str, ...]) -> tuple[TypedSql, tuple[str, ...]] | None:
+        """The column of a name, and the rest of the name, which are members of its row; None where there is none."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """The names of all columns, for messages."""
+        ...
+
+
+@attrs.frozen
+class Columns:
+    """The columns of one table."""
+
+    types: Mapping[str, t.DataType]
+
+    def column(self, parts: tuple[str, ...]) -> tuple[TypedSql, tuple[str, ...]] | None:
+        """See `Scope`."""
+        kind = self.types.get(parts[0])
+        return None if kind is None else (TypedSql(quote_name(parts[0]), kind), parts[1:])
+
+    def names(self) -> Iterable[str]:
+        """See `Scope`."""
+        return self.types
+
+
+class ExpressionTranslator:
+    """Translates the expressions of one SQL text; call it with a node of the syntax tree."""
+
+    def __init__(self, text: str, scope: Scope) -> None:
+        self.source = text
+        self.scope = scope
+
+    def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
+        """Raise the error that a part of the text cannot be translated."""
+        raise UntranslatableError(name, reason, fix, self.source, node.at)
+
+    def __call__(self, node: n.Node) -> TypedSql:
+        """Translate a node."""
+        match node:
+            case n.Literal():
+                return self.translate_constant(node)
+            case n.Name(parts=parts):
+                return self.translate_name(node, parts)
+            case n.Span():
+                return self.translate_interval(node)
+            case n.Unary():
+                return self.translate_unary(node)
+            case n.Binary():
+                return self.translate_binary(node)
+            case n.Call():
+                return self.translate_call(node)
+            case n.Cast(operand=operand, type=kind, trying=trying):
+                return self.translate_cast(node, self(operand), kind, trying=trying)
+            case n.Case():
+                return self.translate_case(node)
+            case n.Between():
+                return self.translate_between(node)
+            case n.In():
+                return self.translate_in(node)
+            case n.Like():
+                return self.translate_like(node)
+            case n.Is():
+                return self.translate_is(node)
+            case n.Index():
+                return self.translate_index(node)
+            case n.Member(operand=operand, name=name):
+                return self.translate_member(node, self(operand), name)
+            case n.Collection():
+                return self.translate_collection(node)
+            case n.Nested():
+                return self.translate_nested_query(node)
+        raise AssertionError(node)
+
+    # names and constants
+
+    def translate_name(self, node: n.Node, parts: tuple[str, ...]) -> TypedSql:
+        """A column, and members of it."""
+        match = self.scope.column(parts)
+        if match is None:
+            names = list(self.scope.names())
+            shown = ".".join(parts)
+            fix = f"use one of {', '.join(map(repr, names))}" if names else "there is no table with columns"
+            self.fail(node, parts[0], f"there is no column {shown!r}{nearest(shown, names)}", fix)
+        value, rest = match
+        for member in rest:
+            value = self.translate_member(node, value, member)
+        return value
+
+    def translate_member(self, node: n.Node, value: TypedSql, name: str) -> TypedSql:
+        """A member of a row."""
+        if not isinstance(value.type, t.Row):
+            self.fail(
+                node, name, f"{value.spelling} has no member {name!r}: it is not a ROW", "use a column of type ROW"
+            )
+        by_name = {f.name: f.type for f in value.type.fields}
+        if name not in by_name:
+            hint = nearest(name, by_name)
+            self.fail(node, name, f"the row has no member {name!r}{hint}", f"use one of {', '.join(by_name)}")
+        kind = by_name[name]
+        return TypedSql(f"{value.text}.{quote_name(name)}", kind.as_nullable(kind.nullable or value.nullable))
+
+    def translate_constant(self, node: n.Literal) -> TypedSql:
+        """A constant."""
+        text = node.text
+        match node.kind:
+            case "string":
+                return TypedSql(literal(text)[0], t.Char(max(len(text), 1), nullable=False), text)
+            case "null":
+                return TypedSql("NULL")
+            case "boolean":
+                return TypedSql(text, t.Boolean(nullable=False), text)
+            case "bytes":
+                return TypedSql(f"X'{text}'", t.Binary(max(len(text) // 2, 1), nullable=False))
+            case "number":
+                return self.translate_number(node)
+            case "date" if _DATE.fullmatch(text):
+                return TypedSql(f"DATE '{text}'", t.Date(nullable=False))
+            case "time" if _TIME.fullmatch(text):
+                return TypedSql(f"TIME '{text}'", t.Time(_fraction_digits(text), nullable=False))
+            case "timestamp" if _TIMESTAMP.fullmatch(text):
+                return TypedSql(f"TIMESTAMP_NTZ '{text}'", t.Timestamp(_fraction_digits(text), nullable=False))
+        form = {"date": "2024-12-31", "time": "23:59:59", "timestamp": "2024-12-31 23:59:59.123"}[node.kind]
+        return self.fail(
+            node, node.kind.upper(), f"{text!r} is not a valid {node.kind.upper()}", f"write it as '{form}'"
+        )
+
+    def translate_number(self, node: n.Literal) -> TypedSql:
+        """Translate a number: INT, BIGINT, DECIMAL, or DOUBLE with an exponent."""
+        text = node.text.removesuffix(".")
+        if "e" in text.lower():
+            return TypedSql(f"{text.upper().replace('E+', 'E')}D", t.Double(nullable=False), text)
+        if "." in text:
+            whole, _, fraction = text.partition(".")
+            digits = len(whole.lstrip("0") or whole[:1]) + len(fraction)
+            if digits > t.MAX_DECIMAL:
+                self.fail(node, text, f"{text} has more than 38 digits", "write at most 38 digits")
+            kind = t.Decimal(max(digits, len(fraction), 1), len(fraction), nullable=False)
+            return TypedSql(f"CAST('{text}' AS DECIMAL({kind.precision}, {kind.scale}))", kind, text)
+        if len(text.lstrip("0")) > t.MAX_DECIMAL:
+            self.fail(node, text, f"the number has {len(text)} digits, more than 38", "write at most 38 digits")
+        value = int(text)
+        if value < 2**31:
+            return TypedSql(str(value), t.Int(nullable=False), text)
+        if value < 2**63:
+            return TypedSql(f"{value}L", t.BigInt(nullable=False), text)
+        return TypedSql(f"{value}BD", t.Decimal(len(str(value)), 0, nullable=False), text)
+
+    def translate_interval(self, node: n.Span) -> TypedSql:
+        """An interval."""
+        unit, until, text = node.unit, node.until, node.text.strip()
+        months = unit in ("YEAR", "QUARTER", "MONTH")
+        if unit == until and unit in ("WEEK", "QUARTER"):
+            if not re.fullmatch(r"-?\d{1,9}", text):
+                self.fail(node, unit, f"{text!r} is not a number of {unit.lower()}s", f"write INTERVAL '2' {unit}")
+            many, unit = (7, "DAY") if unit == "WEEK" else (3, "MONTH")
+            text, until = str(int(text) * many), unit
+        length = interval_microseconds(node)
+        if length is None if not months else not re.fullmatch(r"-?\d+" if unit == until else r"-?\d+-\d+", text):
+            self.fail(node, "INTERVAL", f"{text!r} is not an interval of {unit}", f"write INTERVAL '5' {unit}")
+        shown = unit if unit == until else f"{unit} TO {until}"
+        constant = None if length is None else str(length)
+        return TypedSql(f"(INTERVAL '{text}' {shown})", Interval(months, nullable=False), constant)
+
+    # operators
+
+    def translate_unary(self, node: n.Unary) -> TypedSql:
+        """``NOT``, ``-`` and ``+``."""
+        value = self(node.operand)
+        if node.operator == "NOT":
+            self.require_family(node, value, "boolean", "NOT")
+            return TypedSql(f"(NOT {value.text})", t.Boolean(nullable=value.nullable))
+        if value.family == "interval" and node.operator == "-":
+            return TypedSql(f"(- {value.text})", value.type)
+        self.require_family(node, value, "number", node.operator)
+        if node.operator == "+":
+            return value
+        constant = None if value.constant is None else f"-{value.constant}".removeprefix("--")
+        if isinstance(value.type, t.Int | t.BigInt) and value.constant is not None:
+            return TypedSql(f"({constant}{'L' if isinstance(value.type, t.BigInt) else ''})", value.type, constant)
+        return TypedSql(f"(- {value.text})", value.type, constant)
+
+    def require_family(self, node: n.Node, value: TypedSql, family: str, what: str) -> None:
+        """Fail unless a value belongs to a family of types; NULL always does."""
+        if value.family not in (family, "null"):
+            wanted = "string" if family == "text" else family
+            fix = "CAST the value to the type that you mean"
+            self.fail(node, what, f"{what} takes a {wanted}, not {value.spelling}", fix)
+
+    def translate_binary(self, node: n.Binary) -> TypedSql:
+        """``AND``, ``OR``, comparison, ``||`` and arithmetic."""
+        operator = node.operator
+        left, right = self(node.left), self(node.right)
+        nullable = left.nullable or right.nullable
+        if operator in ("AND", "OR"):
+            for value in (left, right):
+                self.require_family(node, value, "boolean", operator)
+            return TypedSql(f"({left.text} {operator} {right.text})", t.Boolean(nullable=nullable))
+        if operator == "||":
+            for value in (left, right):
+                if value.family not in ("text", "null"):
+                    self.fail(node, "||", f"|| joins strings, not {value.spelling}", "write CAST(… AS STRING)")
+            return TypedSql(f"concat({left.text}, {right.text})", t.VarChar(nullable=nullable))
+        if operator in ("=", "<>", "<", "<=", ">", ">="):
+            a, b = self.make_comparable(node, left, right, operator)
+            return TypedSql(f"({a} {operator} {b})", t.Boolean(nullable=nullable))
+        return self.translate_arithmetic(node, left, right)
+
+    def make_comparable(self, node: n.Node, left: TypedSql, right: TypedSql, what: str) -> tuple[str, str]:
+        """The SQL of two values in types that can be compared, or fail."""
+        if left.type is None or right.type is None:
+            return left.text, right.text
+        if left.family == right.family != "other":
+            if left.family == "timestamp" and type(left.type) is not type(right.type):
+                self.fail(
+                    node,
+                    what,
+                    f"{what} compares {left.spelling} with {right.spelling}: a wall-clock time with an instant",
+                    "CAST one of them, in the time zone of the session",
+                )
+            if left.family == "number" and not same_in_spark(left.type, right.type):
+                wide = common_number_type(left.type, right.type)
+                return self.widen(left, wide), self.widen(right, wide)
+            return left.text, right.text
+        if left.family == "other" and right.family == "other" and same_in_spark(left.type, right.type):
+            if what in ("=", "<>", "IN", "CASE", "DISTINCT") and not isinstance(left.type, t.Map | t.Multiset):
+                return left.text, right.text
+            self.fail(node, what, f"{left.spelling} cannot be compared by {what}", "compare its members")
+        for one, other in ((left, right), (right, left)):
+            if one.family == "text" and one.constant is not None and other.family in ("date", "time", "timestamp"):
+                assert other.type is not None
+                converted = cast(one, other.type).text
+                return (converted, other.text) if one is left else (other.text, converted)
+        return self.fail(
+            node, what, f"{what} compares {left.spelling} with {right.spelling}", "CAST one of them to the other's type"
+        )
+
+    def widen(self, value: TypedSql, kind: t.DataType) -> str:
+        """The SQL of a number in a wider type."""
+        assert value.type is not None
+        return value.text if same_in_spark(value.type, kind) else cast(value, kind).text
+
+    def translate_arithmetic(self, node: n.Binary, left: TypedSql, right: TypedSql) -> TypedSql:
+        """Translate ``+ - * / %`` of numbers, or of times and intervals."""
+        operator = node.operator
+        if "interval" in (left.family, right.family) or {left.family, right.family} & {"date", "time", "timestamp"}:
+            return self.translate_moved_time(node, left, right)
+        for value in (left, right):
+            self.require_family(node, value, "number", operator)
+        if left.type is None or right.type is None:
+            kind = (left.type or right.type or t.Int()).as_nullable()
+            return cast(TypedSql("NULL"), kind)
+        kind = arithmetic_type(operator, left.type, right.type).as_nullable(left.nullable or right.nullable)
+        if isinstance(kind, t.Decimal):
+            a, b = (self.widen(v, _exact_type(v.type)) for v in (left, right))
+            return TypedSql(f"CAST(({a} {operator} {b}) AS DECIMAL({kind.precision}, {kind.scale}))", kind)
+        wide = common_number_type(left.type, right.type)
+        a, b = self.widen(left, wide), self.widen(right, wide)
+        if not same_in_spark(kind, wide):  # a remainder has the type of the divisor
+            return TypedSql(f"CAST(({a} {operator} {b}) AS {kind.name})", kind)
+        if operator == "/" and isinstance(kind, t.TinyInt | t.SmallInt | t.Int | t.BigInt):
+            return TypedSql(f"CAST(({a} DIV {b}) AS {kind.name})", kind)
+        if operator == "/" and isinstance(kind, t.Float):
+            return TypedSql(f"CAST(({a} / {b}) AS FLOAT)", kind)
+        return TypedSql(f"({a} {operator} {b})", kind)
+
+    def translate_moved_time(self, node: n.Binary, left: TypedSql, right: TypedSql) -> TypedSql:
+        """Translate the sum or difference of a time and an interval, or of two intervals."""
+        operator = node.operator
+        if left.family == "interval" and right.family != "interval" and operator == "+":
+            left, right = right, left
+        nullable = left.nullable or right.nullable
+        match left.type, right.type:
+            case (t.TimestampLtz(), Interval(months=False)) if operator in ("+", "-"):
+                # Spark would add days of the session's zone, which may have 23 hours
+                if right.constant is None:
+                    self.fail(node, operator, "an instant moves by a constant here", "write INTERVAL '26' HOUR")
+                return TypedSql(
+                    _move_instant(left.text, operator, int(right.constant)), left.type.as_nullable(nullable)
+                )
+            case ((t.Timestamp() | t.TimestampLtz()), Interval()) if operator in ("+", "-"):
+                kind = left.type.as_nullable(nullable)
+                return TypedSql(f"({left.text} {operator} {right.text})", kind)
+            case t.Date(), Interval(months=months) if operator in ("+", "-"):
+                days = re.fullmatch(r"\(INTERVAL '(-?\d+)' (?:DAY|MONTH|YEAR)\)", right.text)
+                if days or months:
+                    return TypedSql(f"({left.text} {operator} {right.text})", t.Date(nullable=nullable))
+                self.fail(
+                    node, operator, "a DATE moves by whole days, months or years", "CAST it to TIMESTAMP(3) first"
+                )
+            case Interval(months=a), Interval(months=b) if a == b and operator in ("+", "-"):
+                return TypedSql(f"({left.text} {operator} {right.text})", left.type)
+            case Interval(), _ if right.family == "number" and operator == "*":
+                return TypedSql(f"({left.text} * {right.text})", left.type)
+            case _, Interval() if left.family == "number" and operator == "*":
+                return TypedSql(f"({right.text} * {left.text})", right.type)
+        reason = f"{left.spelling} {operator} {right.spelling} cannot be computed"
+        return self.fail(
+            node, operator, reason, "use TIMESTAMPDIFF for the time between two, or an INTERVAL to move one"
+        )
+
+    # conditions
+
+    def translate_between(self, node: n.Between) -> TypedSql:
+        """``BETWEEN``."""
+        value, low, high = self(node.operand), self(node.low), self(node.high)
+        nullable = value.nullable or low.nullable or high.nullable
+
+        def inside(a: TypedSql, b: TypedSql) -> str:
+            x, y = self.make_comparable(node, value, a, ">="), self.make_comparable(node, value, b, "<=")
+            return f"({x[0]} >= {x[1]} AND {y[0]} <= {y[1]})"
+
+        text = f"({inside(low, high)} OR {inside(high, low)})" if node.symmetric else inside(low, high)
+        return TypedSql(f"(NOT {text})" if node.negated else text, t.Boolean(nullable=nullable))
+
+    def translate_in(self, node: n.In) -> TypedSql:
+        """``IN``."""
+        value = self(node.operand)
+        if node.query is not None:
+            return self.translate_in_query(node, value)
+        parts = []
+        nullable = value.nullable
+        for each in map(self, node.values):
+            nullable = nullable or each.nullable
+            a, b = self.make_comparable(node, value, each, "IN")
+            parts.append(f"{a} = {b}")
+        text = f"({' OR '.join(parts)})"
+        return TypedSql(f"(NOT {text})" if node.negated else text, t.Boolean(nullable=nullable))
+
+    def translate_in_query(self, node: n.In, value: TypedSql) -> TypedSql:
+        """``IN (SELECT …)``, which only a query has."""
+        self.fail(node, "IN", f"a query after IN ({value.spelling}) cannot be used in this expression", "use a join")
+
+    def translate_nested_query(self, node: n.Nested) -> TypedSql:
+        """A query inside of an expression, which only a query has."""
+        self.fail(node, "SELECT", "a query cannot be used in this expression", "use a join")
+
+    def translate_like(self, node: n.Like) -> TypedSql:
+        """``LIKE`` and ``SIMILAR TO``."""
+        what = "SIMILAR TO" if node.similar else "LIKE"
+        value, pattern = self(node.operand), self(node.pattern)
+        for each in (value, pattern):
+            self.require_family(node, each, "text", what)
+        nullable = value.nullable or pattern.nullable
+        if node.similar:
+            if pattern.constant is None or node.escape is not None or re.search(r"[\[\\^$]", pattern.constant):
+                reason = "SIMILAR TO takes a constant pattern of %, _, |, *, +, ?, {} and () here"
+                self.fail(node, "SIMILAR", reason, "use REGEXP(text, 'regular expression')")
+            signs = {"%": ".*", "_": ".", ".": r"\."}
+            regular = literal(f"^(?s:{''.join(signs.get(sign, sign) for sign in pattern.constant)})$")[0]
+            negation = "NOT " if node.negated else ""
+            return TypedSql(f"({value.text} {negation}RLIKE {regular})", t.Boolean(nullable=nullable))
+        escape = None if node.escape is None else self(node.escape).constant
+        if node.escape is not None and (escape is None or len(escape) != 1):
+            self.fail(node, "ESCAPE", "the escape character is one character in quotes", "write ESCAPE '!'")
+        shown = pattern.text
+        if escape is None:
+            # without ESCAPE Flink has no escape character; Spark's is the backslash
+            constant = pattern.constant
+            if constant is None:
+                shown = f"replace({pattern.text}, {literal(chr(92))[0]}, {literal(chr(92) * 2)[0]})"
+            else:
+                shown = literal(constant.replace("\\", "\\\\"))[0]
+        clause = "" if escape is None else f" ESCAPE {literal(escape)[0]}"
+        negation = "NOT " if node.negated else ""
+        return TypedSql(f"({value.text} {negation}LIKE {shown}{clause})", t.Boolean(nullable=nullable))
+
+    def translate_is(self, node: n.Is) -> TypedSql:
+        """``IS NULL``, ``IS TRUE``, ``IS DISTINCT FROM``."""
+        value = self(node.operand)
+        negation = "NOT " if node.negated else ""
+        if node.what == "DISTINCT":
+            assert node.other is not None
+            a, b = self.make_comparable(node, value, self(node.other), "DISTINCT")
+            same = f"({a} <=> {b})"
+            return TypedSql(same if node.negated else f"(NOT {same})", t.Boolean(nullable=False))
+        if node.what == "JSON":
+            self.require_family(node, value, "text", "IS JSON")
+            is_json = f"(try_parse_json({value.text}) IS {'' if node.negated else 'NOT '}NULL)"
+            return TypedSql(is_json, t.Boolean(nullable=False))
+        if node.what != "NULL":
+            self.require_family(node, value, "boolean", f"IS {node.what}")
+        what = "NULL" if node.what == "UNKNOWN" else node.what
+        return TypedSql(f"({value.text} IS {negation}{what})", t.Boolean(nullable=False))
+
+    def translate_case(self, node: n.Case) -> TypedSql:
+        """``CASE``."""
+        operand = None if node.operand is None else self(node.operand)
+        conditions, values = [], []
+        for when, then in node.whens:
+            condition = self(when)
+            if operand is None:
+                self.require_family(when, condition, "boolean", "WHEN")
+                conditions.append(condition.text)
+            else:
+                a, b = self.make_comparable(when, operand, condition, "CASE")
+                conditions.append(f"{a} = {b}")
+            values.append(self(then))
+        otherwise = TypedSql("NULL") if node.otherwise is None else self(node.otherwise)
+        kind, texts = self.unify(node, "CASE", [*values, otherwise])
+        whens = " ".join(f"WHEN {c} THEN {v}" for c, v in zip(conditions, texts, strict=False))
+        return TypedSql(f"(CASE {whens} ELSE {texts[-1]} END)", kind)
+
+    def unify(self, node: n.Node, what: str, values: list[TypedSql]) -> tuple[t.DataType | None, list[str]]:
+        """The common type of some values, and their SQL in that type, or fail."""
+        try:
+            kind = common_type(v.type for v in values)
+        except NoCommonTypeError as e:
+            one = "NULL" if e.one is None else e.one.spelling
+            self.fail(node, what, f"{what} has values of {one} and {e.other.spelling}", "CAST them to one type")
+        if kind is None:
+            return None, [v.text for v in values]
+        return kind, [
+            v.text if v.type is not None and same_in_spark(v.type, kind) else cast(v, kind).text for v in values
+        ]
+
+    # collections, casts, calls
+
+    def translate_index(self, node: n.Index) -> TypedSql:
+        """``x[i]``."""
+        value, index = self(node.operand), self(node.index)
+        match value.type:
+            case t.Array(element=element):
+                if not isinstance(index.type, t.TinyInt | t.SmallInt | t.Int):
+                    self.fail(node, "[", f"an array's index is an INT, not {index.spelling}", "CAST it to INT")
+                if index.constant is not None and int(index.constant) < 1:
+                    self.fail(node, "[", "the first element of an array is 1", "count from 1")
+                return TypedSql(f"get({value.text}, {index.text} - 1)", element.as_nullable())
+            case t.Map(key=key, value=inner):
+                _, wanted = self.make_comparable(node, TypedSql("k", key), index, "[")
+                return TypedSql(f"{value.text}[{wanted}]", inner.as_nullable())
+        return self.fail(node, "[", f"{value.spelling} has no elements", "use it on an ARRAY or a MAP")
+
+    def translate_collection(self, node: n.Collection) -> TypedSql:
+        """``ARRAY[…]``, ``MAP[…]``, ``ROW(…)``."""
+        values = [self(item) for item in node.items]
+        if node.kind == "ROW":
+            if any(v.type is None for v in values):
+                self.fail(node, "ROW", "a NULL in ROW has no type", "write CAST(NULL AS …)")
+            fields = tuple(t.Field(f"EXPR${i}", v.type) for i, v in enumerate(values) if v.type is not None)
+            parts = ", ".join(f"'{f.name}', {v.text}" for f, v in zip(fields, values, strict=True))
+            return TypedSql(f"named_struct({parts})", t.Row(fields, nullable=False))
+        if not values:
+            self.fail(node, node.kind, f"an empty {node.kind} has no type", "CAST a NULL to the type instead")
+        if node.kind == "ARRAY":
+            kind, texts = self.unify(node, "ARRAY", values)
+            return TypedSql(f"array({', '.join(texts)})", t.Array(kind or t.Int(), nullable=False))
+        keys, key_texts = self.unify(node, "MAP", values[::2])
+        inner, inner_texts = self.unify(node, "MAP", values[1::2])
+        pairs = ", ".join(f"{k}, {v}" for k, v in zip(key_texts, inner_texts, strict=True))
+        return TypedSql(f"map({pairs})", t.Map(keys or t.STRING, inner or t.STRING, nullable=False))
+
+    def translate_cast(self, node: n.Node, value: TypedSql, kind: t.DataType, *, trying: bool = False) -> TypedSql:
+        """``CAST``."""
+        try:
+            return cast(value, kind, trying=trying)
+        except NoCastError as e:
+            self.fail(node, "CAST", e.reason, e.fix)
+
+    def translate_call(self, node: n.Call) -> TypedSql:
+        """A function call."""
+        name = node.name.upper()
+        if node.over is not None or node.filter is not None or node.star or node.distinct:
+            return self.translate_aggregate(node)
+        function = functions.FUNCTIONS.get(name)
+        if function is None:
+            return self.translate_aggregate(node)
+        call = Arguments(self, node, [self(a) for a in node.arguments])
+        return function(call)
+
+    def translate_aggregate(self, node: n.Call) -> TypedSql:
+        """Fail: aggregates can only be used in queries, and any other function is unknown."""
+        name = node.name.upper()
+        if name in functions.AGGREGATES:
+            self.fail(node, node.name, f"{name} is an aggregate, and an expression sees one row", "use it in a query")
+        if name in functions.REFUSED:
+            reason, fix = functions.REFUSED[name]
+            self.fail(node, node.name, f"{name} cannot be translated: {reason}", fix)
+        known = [*functions.FUNCTIONS, *functions.AGGREGATES, "CAST", "TRY_CAST"]
+        hint = nearest(name, known)
+        self.fail(
+            node, node.name, f"there is no function {node.name!r} that can be translated{hint}", "use another function"
+        )
+
+
+def _fraction_digits(text: str) -> int:
+    return len(text.partition(".")[2])
+
+
+def _exact_type(kind: t.DataType | None) -> t.DataType:
+    from kdsl.flink_sql.expressions.values import as_decimal
+
+    assert kind is not None
+    return as_decimal(kind)
+
+
+def translate_expression(text: str, columns: Mapping[str, t.DataType]) -> TypedSql:
+    """Translate a scalar expression of Flink SQL to Spark SQL, for a session in ANSI mode (Spark's default).
+
+    Args:
+        text: The expression: ``CAST(`timestamp` AS DATE)``, ``price * amount``.
+        columns: The columns that it may use, by name; names are matched exactly, as in Flink.
+
+    Returns:
+        The Spark SQL, with the type that Flink gives the expression: the type of a computed column.
+
+    Raises:
+        UntranslatableError: It is not an expression, uses unknown names, or has no equivalent in Spark.
+    """
+    node = read_expression(text)
+    try:
+        return ExpressionTranslator(text, Columns(columns))(node)
+    except RecursionError:
+        raise nesting_error("", text, n.deepest_node(node).at) from None
+
+
+_HALF_DAY = 43_200_000_000
+
+
+def _move_instant(text: str, operator: str, length: int) -> str:
+    """The SQL of an instant plus or minus some microseconds.
+
+    Spark adds whole days as days of the session's time zone, which may have 23 hours; so each step is shorter than a
+    day. Spark can solve such steps for a watermark (joins of streams), but not a sum of microseconds: `is_solvable`.
+    """
+    sign = 1 if (length >= 0) == (operator == "+") else -1
+    if abs(length) > LONGEST_IN_STEPS:
+        return f"timestamp_micros(unix_micros({text}) {operator} ({length}L))"
+    steps, rest = divmod(abs(length), _HALF_DAY)
+    for step in [_HALF_DAY] * steps + [rest] * (rest > 0 or not steps):
+        text = f"({text} {'+' if sign > 0 else '-'} INTERVAL '{step // 1_000_000}.{step % 1_000_000:06}' SECOND)"
+    return text

@@ -1,0 +1,146 @@
+"""Tables from SQL: strings and files to definitions, and to tables that are ready to use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kdsl.declare.definition import TableDef
+from kdsl.documents import read_text
+from kdsl.errors import Problem, ResolveError, Where, fail_on
+from kdsl.flink_sql.ddl.script_reader import Script, parse_script, read_script
+from kdsl.flink_sql.ddl.statements import CreateTable
+from kdsl.flink_sql.ddl.tables import DeclaredTable, declare_tables
+from kdsl.table import Table
+
+ENDINGS = (".sql", ".ddl")
+
+
+def parse_file(path: str | Path) -> Script:
+    """Read a script from a file; mistakes in its statements are among its problems.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ResolveError: The file is not UTF-8.
+        OSError: The file cannot be read.
+    """
+    text = read_text(path, "script", "sql")
+    return parse_script(text.replace("\r\n", "\n"), file=str(path))
+
+
+def parse_source(source: str | Path) -> Script:
+    """Read a script from a file or from a string; a string without blanks is the name of a file.
+
+    Args:
+        source: The file, or the script itself.
+
+    Raises:
+        ResolveError: As for `parse_file`.
+        OSError: As for `parse_file`.
+    """
+    if isinstance(source, Path) or (source and not any(c.isspace() for c in source)):
+        return parse_file(source)
+    named = "\n" not in source and source.lower().endswith(ENDINGS) and Path(source).is_file()
+    return parse_file(source) if named else parse_script(source)
+
+
+def script_tables(script: Script) -> list[DeclaredTable]:
+    """The tables of a script.
+
+    Args:
+        script: The script.
+
+    Raises:
+        ResolveError: Statements have mistakes, two tables have the same name, or a missing table is dropped.
+    """
+    tables, problems = declare_tables(script)
+    fail_on([*script.problems, *problems], script.subject)
+    return tables
+
+
+def script_definitions(source: str | Path) -> list[TableDef]:
+    """The definitions of a script's tables, except those whose connector is only for scripts.
+
+    Args:
+        source: A file, or the script itself.
+
+    Raises:
+        ResolveError: As for `parse_file` and `script_tables`.
+        OSError: As for `parse_file`.
+    """
+    return table_definitions(parse_source(source))
+
+
+def table_definitions(script: Script) -> list[TableDef]:
+    """The definitions of the tables of a parsed script; see `script_definitions`.
+
+    Args:
+        script: The script.
+
+    Raises:
+        ResolveError: As for `script_tables`.
+    """
+    tables = script_tables(script)
+    return [t.definition() for t in tables if t.connector is None or t.connector.use != "script"]
+
+
+def statement_definition(text: str) -> TableDef:
+    """The definition of the one table that a string declares.
+
+    Args:
+        text: A ``CREATE TABLE`` statement.
+
+    Raises:
+        ResolveError: The statement has mistakes, or there is not exactly one such statement.
+    """
+    script = read_script(text)
+    what = "write one CREATE TABLE statement; kdsl.load_sql reads scripts, and `kdsl run` runs them"
+    others = [s for s in script.statements if not isinstance(s, CreateTable)]
+    if others:
+        raise _refusal("this is not a CREATE TABLE statement", what, others[0].where)
+    if len(script.statements) != 1:
+        where = script.statements[1].where if script.statements else script.source.where(0)
+        count = len(script.statements)
+        raise _refusal("the SQL has no statement" if not count else f"the SQL has {count} statements", what, where)
+    (table,) = script_tables(script)
+    if table.connector is not None and table.connector.use == "script":
+        message = f"tables of the connector {table.connector.name!r} can be used in SQL scripts only"
+        raise _refusal(message, table.connector.instead, table.locations["connector"])
+    return table.definition()
+
+
+def _refusal(message: str, fix: str, where: Where) -> ResolveError:
+    return ResolveError("the SQL has 1 problem", [Problem("sql", message, fix, where)])
+
+
+def sql(text: str) -> Table:
+    """The table that a ``CREATE TABLE`` statement of Flink SQL declares, ready to use.
+
+    ``kdsl.sql("CREATE TABLE orders (…) WITH ('connector' = 'kafka', …)").read(spark)``
+
+    Args:
+        text: The statement. docs/sql.md describes what is supported.
+
+    Raises:
+        ResolveError: It is not such a statement; every mistake with line, column and the line itself. Problems of the
+            table are reported when it is resolved.
+    """
+    return Table(statement_definition(text))
+
+
+def load_sql(source: str | Path) -> list[Table]:
+    """The tables that a script of Flink SQL declares, in order, ready to use.
+
+    Its other statements are checked, and left to ``kdsl run``; so are tables whose connector is only for scripts
+    (``print``, ``blackhole``, ``datagen``).
+
+    Args:
+        source: A file, or the script itself. A string without blanks is the name of a file.
+
+    Raises:
+        ResolveError: The script has mistakes; each is reported with line, column and the line itself. Problems of a
+            table are reported when it is resolved.
+        OSError: The file cannot be read.
+    """
+    return [Table(definition) for definition in script_definitions(source)]

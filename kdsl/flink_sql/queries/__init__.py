@@ -1,0 +1,3 @@
+"""Flink SQL queries as Spark SQL: SELECT, joins, groups, windows, and groups of changelogs."""
+
+from __future__ import annotations

@@ -1,0 +1,95 @@
+"""Aggregates of a changelog as Spark SQL: what an inserted row adds, its deletion subtracts.
+
+Spark's aggregates have no retractions. So a removed row (``-U``, ``-D``) counts as -1, and its values with the opposite
+sign; a group exists as long as it has more inserted than removed rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kdsl.flink_sql.expressions.values import INTEGERS, TypedSql
+from kdsl.types import model as t
+
+RETRACTABLE = ("COUNT", "SUM", "AVG")
+"""The aggregates that can be retracted row by row."""
+
+
+def is_addition(kinds: str) -> str:
+    """The SQL of whether a row of a changelog adds a row, and does not remove one.
+
+    Args:
+        kinds: The SQL of the row kind.
+    """
+    return f"{kinds} IN ('+I', '+U')"
+
+
+def count_rows(added: str, values: Sequence[TypedSql] = (), suffix: str = "") -> str:
+    """The SQL of the number of rows in a group in which no value is NULL.
+
+    Args:
+        added: The SQL of whether a row adds a row, from `is_addition`.
+        values: The values.
+        suffix: The SQL after the aggregate, as ``FILTER (…)``.
+    """
+    absent = " OR ".join(f"{v.text} IS NULL" for v in values)
+    never = f"WHEN {absent} THEN 0L " if absent else ""
+    return f"coalesce(sum(CASE {never}WHEN {added} THEN 1L ELSE -1L END){suffix}, 0L)"
+
+
+def apply_sign(added: str, value: TypedSql) -> TypedSql:
+    """The value of a row, with the opposite sign where the row is removed.
+
+    Args:
+        added: As for `count_rows`.
+        value: A number.
+    """
+    text = f"CAST({value.text} AS BIGINT)" if isinstance(value.type, INTEGERS) else value.text  # -(-128) fits there
+    return TypedSql(f"CASE WHEN {added} THEN {text} ELSE -({text}) END", value.type)
+
+
+def null_unless(there: str, value: TypedSql) -> TypedSql:
+    """A value of a group, or NULL where the group no longer exists: a division by its count could fail.
+
+    Args:
+        there: The SQL of whether the group exists.
+        value: The value.
+    """
+    return TypedSql(f"if({there}, {value.text}, NULL)", value.type)
+
+
+def average(added: str, value: TypedSql, suffix: str) -> TypedSql:
+    """The average of a group of a changelog, with the type that Flink gives it.
+
+    Args:
+        added: As for `count_rows`.
+        value: A number; a DECIMAL has at most 6 digits after the point.
+        suffix: As for `count_rows`.
+    """
+    count = f"nullif({count_rows(added, [value], suffix)}, 0L)"
+    taken = apply_sign(added, value)
+    exact = exact_average(taken, count, "", suffix)
+    if exact is not None:
+        return exact
+    if isinstance(value.type, t.Float):
+        return TypedSql(f"CAST(sum(CAST({taken.text} AS DOUBLE)){suffix} / {count} AS FLOAT)", t.Float())
+    return TypedSql(f"(sum({taken.text}){suffix} / {count})", t.Double())
+
+
+def exact_average(value: TypedSql, count: str, word: str, suffix: str) -> TypedSql | None:
+    """The average of integers or decimals, with the type that Flink gives it; None for other types.
+
+    Args:
+        value: What is summed.
+        count: The SQL of their number, NULL instead of zero.
+        word: ``DISTINCT ``, or nothing.
+        suffix: As for `count_rows`.
+    """
+    match value.type:
+        case t.Decimal(scale=scale):
+            kind = t.Decimal(38, max(6, scale))
+            total = f"sum({word}CAST({value.text} AS DECIMAL(38, {scale}))){suffix}"
+            return TypedSql(f"CAST({total} / {count} AS DECIMAL(38, {kind.scale}))", kind)
+        case found if isinstance(found, INTEGERS):
+            return TypedSql(f"CAST(sum({word}{value.text}){suffix} DIV {count} AS {found.name})", found.as_nullable())
+    return None

@@ -1,0 +1,101 @@
+"""What is recorded about a query while it is translated: its tables, and what may be impossible in a stream."""
+
+from __future__ import annotations
+
+import attrs
+
+from kdsl.flink_sql.expressions.values import TypedSql
+from kdsl.types import model as t
+
+
+@attrs.frozen
+class Note:
+    """A part of a query that may be impossible in a stream.
+
+    Attributes:
+        kind: ``aggregate``, ``grouping``, ``distinct``, ``distinct values``, ``over``, ``order``, ``offset``, ``join``,
+            ``set``, ``nested``.
+        name: The word in the query.
+        position: Its position in the query.
+    """
+
+    kind: str
+    name: str
+    position: int
+
+
+@attrs.frozen
+class TimeWindow:
+    """A window of time: its kind, its position, the SQL of its time column, and its length in milliseconds.
+
+    ``watermarked`` is true where the time column is the column of a watermark itself.
+    """
+
+    kind: str
+    position: int
+    time: str
+    zoned: bool
+    size: int
+    watermarked: bool = True
+
+
+@attrs.frozen
+class Hint:
+    """A table that is read with other options than it was declared with: ``t /*+ OPTIONS(…) */``.
+
+    Attributes:
+        table: The table.
+        view: Its name in Spark, which is unique for the hint.
+        position: The position of the hint in the query.
+    """
+
+    table: str
+    view: str
+    position: int
+
+
+@attrs.frozen
+class Instants:
+    """A table or view that a query reads with an instant instead of its wall-clock event time.
+
+    Spark can solve the condition of a join for the watermark with instants only; see
+    `kdsl.run.dataframes.watermark.with_instants`.
+
+    Attributes:
+        view: Its name in Spark.
+        source: The name of the table or view.
+        column: Its column of event time.
+    """
+
+    view: str
+    source: str
+    column: str
+
+
+class QueryFacts:
+    """What is recorded about a query while it is translated.
+
+    Args:
+        streaming: Whether the query runs as a stream, whose groups change.
+        windows: Whether the query contains windows of time.
+    """
+
+    def __init__(self, *, streaming: bool = False, windows: bool = False) -> None:
+        self.streaming = streaming
+        self.has_windows = windows
+        self.instants: dict[str, Instants] = {}
+        self.retracts: int | None = None
+        self.notes: list[Note] = []
+        self.windows: list[TimeWindow] = []
+        self.tables: list[str] = []
+        self.hints: dict[str, Hint] = {}
+        self.aggregates = False
+
+    def add_note(self, kind: str, name: str, at: int) -> None:
+        """Record something that may be impossible in a stream."""
+        self.notes.append(Note(kind, name, at))
+
+    def add_window(self, kind: str, at: int, time: TypedSql, size: int, *, watermarked: bool) -> None:
+        """Record a window of time."""
+        zoned = isinstance(time.type, t.TimestampLtz)
+        self.windows.append(TimeWindow(kind, at, time.text, zoned, size, watermarked))

@@ -1,0 +1,106 @@
+"""A source that only counts: the numbers of the rows of a ``datagen`` table, at a rate or all at once.
+
+Spark's own ``rate`` source never ends, and returns nothing to a query that reads what is available now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+
+from kdsl.spark_internals.session import register_data_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FORMAT = "kdsl-datagen"
+_BATCH = 50_000
+
+
+class Range(InputPartition):
+    """A range of numbers: the first one included, the last one excluded."""
+
+    def __init__(self, start: int, end: int) -> None:
+        super().__init__(None)
+        self.start, self.end = start, end
+
+
+class CounterSource(DataSource):
+    """Numbers from 0. Options: ``rows`` (empty: without end), ``rate`` (a second) and ``tasks``."""
+
+    options: dict[str, str]
+
+    @classmethod
+    def name(cls) -> str:
+        """The name in ``spark.readStream.format``."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """One column of numbers."""
+        return "value BIGINT"
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        """The reader of a stream."""
+        return Counter(self.options)
+
+
+class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Counts, from the number in the checkpoint on."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._rows = int(options["rows"]) if options.get("rows") else None
+        self._rate = int(options.get("rate", "10000"))
+        self._tasks = max(1, int(options.get("tasks", "1")))
+        self._began: tuple[float, int] | None = None
+        self._target: int | None = None
+        self._at_once = False
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """The start of the count: zero."""
+        return {"rows": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """No limit: everything that is available."""
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
+        """The number up to which it has counted by now."""
+        done = int(start["rows"])
+        if self._rows is not None:
+            return {"rows": max(done, self._rows)}
+        if self._at_once:
+            self._target = done + self._rate if self._target is None else self._target
+            return {"rows": max(done, self._target)}
+        self._began = self._began or (time.monotonic(), done)
+        since, first = self._began
+        return {"rows": max(done, first + int((time.monotonic() - since) * self._rate))}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Count to the end at once; a table without an end stops after the rows of one second."""
+        self._at_once = True
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """The numbers of a batch, in even parts."""
+        first, last = int(start["rows"]), int(end["rows"])
+        each = max(1, -(-(last - first) // self._tasks))
+        return [Range(at, min(at + each, last)) for at in range(first, last, each)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The numbers of a task."""
+        assert isinstance(partition, Range)
+        for at in range(partition.start, partition.end, _BATCH):
+            numbers = pa.array(range(at, min(at + _BATCH, partition.end)), pa.int64())
+            yield pa.RecordBatch.from_arrays([numbers], ["value"])
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Do nothing: the source has no state."""
+
+
+def register(spark: SparkSession) -> None:
+    """Register the source with a session, unless it is registered."""
+    register_data_source(spark, FORMAT, CounterSource)

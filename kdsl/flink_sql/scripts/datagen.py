@@ -1,0 +1,227 @@
+"""Generated rows as Spark SQL: one expression for each column, over the number of the row.
+
+Catalyst evaluates everything, and no Python runs per row: the source only counts
+(`kdsl.flink_sql.scripts.counter_source`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+
+import attrs
+
+from kdsl.errors import Problem, nearest
+from kdsl.flink_sql.ddl.tables import DeclaredTable
+from kdsl.flink_sql.scripts.options import DatagenField, DatagenOptions, ScriptOptions
+from kdsl.types import model as t
+from kdsl.types.spark import spark_type_name
+from kdsl.types.sql import quote_name
+
+NUMBER = "value"
+"""The column that holds the number of the row, from 0."""
+
+_BITS = {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}
+_LENGTH, _ELEMENTS = 100, 3
+_SEQUENCES = (t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Decimal, t.Char, t.VarChar)
+_DEFAULT = DatagenField()
+
+
+@attrs.frozen
+class GeneratedRows:
+    """How the rows of a datagen table are generated.
+
+    Attributes:
+        columns: The Spark SQL of each physical column, over the column `NUMBER`.
+        rows: The number of rows; None where they never end.
+        per_second: The number of rows per second, where they never end.
+        parallelism: The number of tasks; None means the number of cores.
+    """
+
+    columns: Mapping[str, str]
+    rows: int | None
+    per_second: int
+    parallelism: int | None
+
+
+def plan_generated_rows(table: DeclaredTable, script_options: ScriptOptions) -> tuple[GeneratedRows, list[Problem]]:
+    """How the rows of a table are generated, and the problems of the options of its columns."""
+    maker = _RowGenerator(table, script_options.fields)
+    physical = [c for c in table.columns if c.role == "physical"]
+    columns = {c.name: maker.column_sql(c.name, c.type) for c in physical}
+    maker.check_paths()
+    options = script_options.options
+    assert isinstance(options, DatagenOptions)
+    counts = [n for n in (options.number_of_rows, *maker.lengths) if n is not None]
+    rows = GeneratedRows(columns, min(counts, default=None), options.rows_per_second, options.parallelism)
+    return rows, maker.problems
+
+
+class _RowGenerator:
+    def __init__(self, table: DeclaredTable, fields: Mapping[str, DatagenField]) -> None:
+        self.table, self.fields = table, fields
+        self.paths: list[str] = []
+        self.lengths: list[int] = []
+        self.problems: list[Problem] = []
+
+    def column_sql(self, name: str, kind: t.DataType) -> str:
+        return f"CAST({self.value_sql(name, kind)} AS {spark_type_name(kind)}) AS {quote_name(name)}"
+
+    def field_options(self, path: str) -> DatagenField:
+        if path not in self.paths:
+            self.paths.append(path)
+        return self.fields.get(path, _DEFAULT)
+
+    def add_problem(self, path: str, key: str, message: str, fix: str) -> None:
+        full = f"fields.{path}.{key}"
+        where = self.table.locations.get(full, self.table.where)
+        self.problems.append(Problem("datagen-field", f"{full!r} {message}", fix, where))
+
+    def check_paths(self) -> None:
+        for path in self.fields:
+            if path not in self.paths:
+                message = f"does not refer to a column of the table{nearest(path, self.paths)}"
+                self.problems.append(
+                    Problem("datagen-field", f"'fields.{path}' {message}", "name a column", self.table.where)
+                )
+
+    def value_sql(self, path: str, kind: t.DataType) -> str:
+        options = self.field_options(path)
+        sql = (self.sequence_sql if options.kind == "sequence" else self.random_sql)(path, kind, options)
+        try:
+            rate = float(options.null_rate)
+        except ValueError:  # reported with the options
+            rate = 0.0
+        if rate and not kind.nullable:
+            self.add_problem(path, "null-rate", "generates NULLs in a column that is NOT NULL", "remove it")
+        return f"if(rand() < {rate}D, NULL, {sql})" if rate else sql
+
+    def sequence_sql(self, path: str, kind: t.DataType, options: DatagenField) -> str:
+        if "." in path or not isinstance(kind, _SEQUENCES):
+            fix = "use 'random', or a top-level column of numbers or strings"
+            self.add_problem(path, "kind", f"cannot be 'sequence' for {kind.spelling}", fix)
+            return "NULL"
+        if options.start is None or options.end is None:
+            self.add_problem(path, "kind", "is 'sequence', which needs a start and an end", "set both")
+            return "NULL"
+        if options.end < options.start:
+            self.add_problem(path, "end", f"is {options.end}, before the start {options.start}", "set it higher")
+            return "NULL"
+        self.lengths.append(options.end - options.start + 1)
+        return f"({options.start}L + {NUMBER})"
+
+    def random_sql(self, path: str, kind: t.DataType, options: DatagenField) -> str:
+        match kind:
+            case t.Boolean():
+                return "(rand() < 0.5D)"
+            case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
+                return self.random_integer(path, kind, options)
+            case t.Float() | t.Double() | t.Decimal():
+                return self.random_fraction(path, kind, options)
+            case t.Char(length=length) | t.VarChar(length=length):
+                return self.random_string(kind, length, options)
+            case t.Binary(length=length) | t.VarBinary(length=length):
+                return f"CAST({self.random_string(kind, length, options)} AS BINARY)"
+            case t.Date():
+                days = options.max_past // timedelta(days=1)
+                return f"date_sub(current_date(), CAST(rand() * {days + 1} AS INT))" if days else "current_date()"
+            case t.Timestamp() | t.TimestampLtz():
+                past = options.max_past // timedelta(microseconds=1)
+                past_text = f" - CAST(rand() * {past}D AS BIGINT)" if past else ""
+                return f"timestamp_micros((unix_millis(current_timestamp()) * 1000L){past_text})"
+            case t.Time():
+                return "current_time(0)"
+            case t.Array(element=element):
+                return f"array({', '.join(self.element_sqls(f'{path}.element', element, options))})"
+            case t.Map(key=key, value=inner):
+                keys = self.element_sqls(f"{path}.key", key.as_nullable(False), options)
+                return self.map_sql(kind, keys, self.element_sqls(f"{path}.value", inner, options))
+            case t.Multiset(element=element):
+                keys = self.element_sqls(f"{path}.element", element.as_nullable(False), options)
+                return self.map_sql(kind, keys, ["1"] * len(keys))
+            case t.Row(fields=fields):
+                members = (f"'{_escape(f.name)}', {self.value_sql(f'{path}.{f.name}', f.type)}" for f in fields)
+                return f"named_struct({', '.join(members)})"
+        raise AssertionError(kind)
+
+    def element_sqls(self, path: str, kind: t.DataType, options: DatagenField) -> list[str]:
+        return [self.value_sql(path, kind) for _ in range(options.length or _ELEMENTS)]
+
+    def map_sql(self, kind: t.DataType, keys: list[str], values: list[str]) -> str:
+        """The SQL of a map; a repeated key keeps its first value."""
+        entries = ", ".join(f"struct({k} AS k, {v} AS v)" for k, v in zip(keys, values, strict=True))
+        name = spark_type_name(kind)
+        add = f"if(map_contains_key(m, e.k), m, CAST(map_concat(m, map(e.k, e.v)) AS {name}))"
+        return f"aggregate(array({entries}), CAST(map() AS {name}), (m, e) -> {add})"
+
+    def read_bounds(
+        self, path: str, kind: t.DataType, options: DatagenField, least: str, most: str
+    ) -> tuple[Decimal, Decimal]:
+        limits = []
+        for key, text, default in (("min", options.minimum, least), ("max", options.maximum, most)):
+            try:
+                number = Decimal(default if text is None else text)
+            except InvalidOperation:
+                self.add_problem(path, key, f"has the value {text!r}, which is not a number", "write a number")
+                number = Decimal(0)
+            limits.append(number if number.is_finite() else Decimal(default))
+        if limits[0] > limits[1]:
+            self.add_problem(
+                path, "min", f"is {limits[0]}, above the max {limits[1]} of {kind.spelling}", "set it lower"
+            )
+            return limits[1], limits[1]
+        return limits[0], limits[1]
+
+    def random_integer(self, path: str, kind: t.DataType, options: DatagenField) -> str:
+        bits = _BITS[type(kind)]
+        low, high = self.read_bounds(path, kind, options, str(-(2 ** (bits - 1))), str(2 ** (bits - 1) - 1))
+        least, most = int(low), int(high)
+        for key, number in (("min", least), ("max", most)):
+            if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+                self.add_problem(
+                    path, key, f"is {number}, which is out of range for {kind.spelling}", "choose another number"
+                )
+                return "NULL"
+        span = most - least + 1
+        if span <= 2**52:
+            return f"({_bigint_literal(least)} + CAST(floor(rand() * {span}D) AS BIGINT))"
+        bits_of_row = f"xxhash64({NUMBER}, rand())"
+        return (
+            bits_of_row
+            if span == 2**64
+            else f"({_bigint_literal(least)} + pmod({bits_of_row}, {_bigint_literal(min(span, 2**63 - 1))}))"
+        )
+
+    def random_fraction(self, path: str, kind: t.DataType, options: DatagenField) -> str:
+        most = "3.4e38" if isinstance(kind, t.Float) else "1.79e308"
+        least = "1.17549435e-38" if isinstance(kind, t.Float) else "2.2250738585072014e-308"
+        if isinstance(kind, t.Decimal):
+            most = "9" * (kind.precision - kind.scale) + "." + "9" * kind.scale or "0"
+            least = f"-{most}"
+        low, high = self.read_bounds(path, kind, options, least.rstrip("."), most.rstrip("."))
+        part = f"rand() * ({float(high)!r}D - {float(low)!r}D)"
+        number = f"({float(low)!r}D + {part})"
+        if isinstance(kind, t.Decimal):  # a DOUBLE may round up beyond the type
+            name = spark_type_name(kind)
+            exact = f"TRY_CAST({number} AS {name})"
+            return f"greatest(CAST('{low:f}' AS {name}), least(CAST('{high:f}' AS {name}), {exact}))"
+        return number
+
+    def random_string(self, kind: t.DataType, length: int, options: DatagenField) -> str:
+        unbounded = length == t.MAX_LENGTH
+        wanted = options.length or (_LENGTH if unbounded else length)
+        wanted = wanted if unbounded else min(wanted, length)
+        parts = [f"md5(CAST(rand() * {NUMBER} + rand() AS STRING))" for _ in range(-(-wanted // 32))]
+        many = f"1 + CAST(rand() * {wanted} AS INT)" if options.var_len else str(wanted)
+        if options.var_len and isinstance(kind, t.Char | t.Binary):
+            many = str(wanted)
+        return f"left(concat({', '.join(parts)}), {many})"
+
+
+def _bigint_literal(number: int) -> str:
+    return "(-9223372036854775807L - 1L)" if number == -(2**63) else f"({number}L)"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,0 +1,644 @@
+"""Plans a script: translates every query, matches every column, reports every problem; without Spark or a broker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+import attrs
+
+from kdsl.cluster import Cluster
+from kdsl.declare.definition import ColumnDef
+from kdsl.errors import Problem, ResolveError, Where, fail_on, listing, nearest, place_in_file
+from kdsl.flink_sql.ddl.script_reader import Script, read_hint_options
+from kdsl.flink_sql.ddl.statement_reader import StatementError
+from kdsl.flink_sql.ddl.statements import (
+    CreateTable,
+    CreateView,
+    Drop,
+    Explain,
+    Fragment,
+    Insert,
+    Name,
+    Option,
+    Query,
+    ResetOption,
+    SetOption,
+    StatementSet,
+)
+from kdsl.flink_sql.ddl.tables import Catalog, DeclaredTable
+from kdsl.flink_sql.expressions.translator import translate_expression
+from kdsl.flink_sql.queries.facts import Hint
+from kdsl.flink_sql.queries.scopes import Changelog, Columns
+from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated, translate_query
+from kdsl.flink_sql.scripts.datagen import plan_generated_rows
+from kdsl.flink_sql.scripts.options import script_options
+from kdsl.flink_sql.scripts.query_keys import QueryKey, find_query_key, key_mismatch
+from kdsl.flink_sql.scripts.script_plan import Job, ScriptPlan, ScriptTable, View
+from kdsl.flink_sql.scripts.settings import SessionSettings
+from kdsl.flink_sql.scripts.sink_columns import SinkColumn, match_columns
+from kdsl.flink_sql.scripts.stream_checks import stream_problems
+from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.formats import keeps_unavailable
+from kdsl.resolve import NO_TOPIC, problems as judged
+from kdsl.resolve.patterns import PatternError
+from kdsl.resolve.topics import topics_of
+from kdsl.table import Table
+from kdsl.types import model as t
+
+DUPLICATE = "cdc-events-duplicate"
+"""The option of change-data tables that store the last row of each key; Flink's setting for all tables ends with it."""
+
+
+def plan_script(
+    script: Script,
+    cluster: Cluster | None = None,
+    settings: Mapping[str, str] | None = None,
+    *,
+    checkpoint: str | None = None,
+) -> ScriptPlan:
+    """Plan a script.
+
+    Args:
+        script: The script.
+        cluster: The Kafka cluster; not needed by tables that name their brokers.
+        settings: The settings before the first ``SET``, under Flink's keys.
+        checkpoint: The folder of the checkpoints instead of the script's; streams that end are then not read at once.
+
+    Raises:
+        ResolveError: The script has problems; all of them are reported, each with its location.
+    """
+    plan, problems = check_script(script, cluster, settings, checkpoint=checkpoint)
+    fail_on(problems, script.subject)
+    return plan
+
+
+def check_script(
+    script: Script,
+    cluster: Cluster | None = None,
+    settings: Mapping[str, str] | None = None,
+    *,
+    checkpoint: str | None = None,
+) -> tuple[ScriptPlan, tuple[Problem, ...]]:
+    """The plan of a script as far as it can be planned, and all its problems.
+
+    Args:
+        script: The script.
+        cluster: As for `plan_script`.
+        settings: As for `plan_script`.
+        checkpoint: As for `plan_script`.
+    """
+    planner = _Planner(cluster, SessionSettings(settings), script.unread_names, checkpoint)
+    for statement in script.statements:
+        planner.add_statement(statement)
+    all_problems = [*script.problems, *planner.problems, *planner.catalog.problems, *planner.settings.problems]
+    problems = tuple(sorted(dict.fromkeys(all_problems), key=place_in_file))
+    warnings = tuple(p for p in problems if p.severity == "warning")
+    return ScriptPlan(tuple(planner.jobs), warnings, tuple(planner.planned.values())), problems
+
+
+@attrs.frozen
+class DeclaredView:
+    """A view of a script.
+
+    Attributes:
+        name: Its name.
+        by_mode: The view in a stream (True) and in a batch (False), if it can be translated for that.
+        keyed: The key of its rows.
+        refused: Why it cannot be read in the other mode.
+    """
+
+    name: str
+    by_mode: Mapping[bool, View]
+    keyed: QueryKey | None
+    refused: UntranslatableError | None = None
+
+
+class _Planner:
+    def __init__(
+        self, cluster: Cluster | None, settings: SessionSettings, unread_names: Collection[str], checkpoint: str | None
+    ) -> None:
+        self.cluster, self.settings, self.checkpoint = cluster, settings, checkpoint
+        self.unread_names = set(unread_names)
+        self.catalog = Catalog(self.unread_names)
+        self.views: dict[str, DeclaredView] = {}
+        self.planned: dict[int, ScriptTable] = {}
+        self.normalized: dict[int, ScriptTable] = {}
+        self.hinted: dict[str, ScriptTable] = {}
+        self.problems: list[Problem] = []
+        self.jobs: list[Job] = []
+        self.groups = 0
+        self.judged: set[tuple[Where, tuple[tuple[str, str, Where], ...], str]] = set()
+
+    def add_problem(self, code: str, message: str, fix: str, where: Where) -> None:
+        self.problems.append(Problem(code, message, fix, where))
+
+    def add_statement(self, statement: object) -> None:
+        match statement:
+            case CreateTable():
+                self.add_table(statement)
+            case CreateView():
+                self.add_view(statement)
+            case Drop(kind="VIEW"):
+                known = statement.if_exists or statement.name.last in self.unread_names
+                if self.views.pop(statement.name.last, None) is None and not known:
+                    hint = nearest(statement.name.last, self.views)
+                    message = f"there is no view {statement.name.last!r} to drop{hint}"
+                    self.add_problem("view-unknown", message, "write DROP VIEW IF EXISTS", statement.name.where)
+            case Drop():
+                self.catalog.drop(statement)
+            case SetOption() | ResetOption():
+                self.settings.apply(statement)
+            case Insert():
+                self.groups += 1
+                self.add_insert(statement)
+            case StatementSet():
+                self.groups += 1
+                for insert in statement.inserts:
+                    self.add_insert(insert)
+            case Query():
+                self.groups += 1
+                self.add_select(statement)
+            case Explain():
+                message = "EXPLAIN cannot be run in a script"
+                self.add_problem(
+                    "sql-explain", message, "remove it; kdsl run --dry-run shows the plans", statement.where
+                )
+
+    # tables and views
+
+    def add_table(self, statement: CreateTable) -> None:
+        name = statement.name.last
+        if name in self.views:
+            self.add_problem(
+                "table-twice", f"the view {name!r} exists already", "give the table another name", statement.where
+            )
+        same = [x.name for x in self.catalog.tables if x.name.lower() == name.lower() and x.name != name]
+        if same:
+            message = f"the tables {same[0]!r} and {name!r} differ in letter case only, which Spark ignores"
+            self.add_problem("table-case", message, "give one of them another name", statement.name.where)
+        table = self.catalog.create(statement)
+        if table is not None:
+            self.planned.setdefault(id(table), self.plan_table(table))
+            if not table.statement.complete:
+                self.unread_names.add(name)
+
+    def plan_table(self, declared: DeclaredTable) -> ScriptTable:
+        connector = declared.connector
+        if connector is None or connector.use != "script":
+            return ScriptTable(declared, topic=Table(declared.definition()))
+        options = script_options(declared)
+        self.problems += [*declared.problems, *options.problems]
+        if connector.name != "datagen":
+            return ScriptTable(declared, options=options)
+        rows, problems = plan_generated_rows(declared, options)
+        self.problems += problems
+        return ScriptTable(declared, options=options, generated=rows)
+
+    def table_as_read(self, declared: DeclaredTable) -> ScriptTable:
+        """A table as the next query reads it, with the settings of change data."""
+        table = self._with_session_options(self.planned[id(declared)])
+        if table is not self.planned[id(declared)]:
+            table = self.normalized.setdefault(id(declared), table)
+        return table
+
+    def _with_session_options(self, table: ScriptTable) -> ScriptTable:
+        definition = None if table.topic is None else table.topic.definition
+        if not self.settings.current.cdc_events_duplicate or not table.change_data or definition is None:
+            return table
+        if DUPLICATE in table.declared.options or not definition.primary_key:
+            return table
+        statement = table.declared.statement
+        option = Option(DUPLICATE, "true", table.declared.where)
+        options = attrs.evolve(statement, options=(*statement.options, option))
+        return self.plan_table(attrs.evolve(table.declared, statement=options))
+
+    def add_view(self, statement: CreateView) -> None:
+        name = statement.name.last
+        taken = name in self.views or self.catalog.find(statement.name) is not None
+        if taken:
+            if not statement.if_not_exists:
+                message = f"a table or view {name!r} exists already"
+                self.add_problem(
+                    "view-twice",
+                    message,
+                    "give the view another name, or drop the other one first",
+                    statement.name.where,
+                )
+            return
+        streaming = self.settings.current.mode == "streaming"
+        query = self.translate_query(statement.query, streaming=streaming)
+        if query is None:
+            self.unread_names.add(name)
+            return
+        if statement.columns and len(statement.columns) != len(query.columns.fields):
+            count = len(query.columns.fields)
+            message = f"the view names {len(statement.columns)} columns, and its query has {count}"
+            self.add_problem("view-columns", message, "name each column", statement.where)
+            self.unread_names.add(name)
+            return
+        named = find_query_key(_query_text(statement.query)[0], self.query_keys())
+        by_mode = {streaming: self.make_view(statement, query, named)}
+        try:
+            other = translate_query(
+                _query_text(statement.query)[0], self.readable_rows(not streaming), streaming=not streaming
+            )
+            by_mode[not streaming] = self.make_view(statement, other, named)
+            refused = None
+        except UntranslatableError as e:
+            refused = e
+        columns = by_mode[streaming].columns.names
+        self.views[name] = DeclaredView(name, by_mode, named and attrs.evolve(named, columns=columns), refused)
+
+    def make_view(self, statement: CreateView, query: Translated, named: QueryKey | None) -> View:
+        """The view of a query, with the column names of the statement."""
+        columns = query.columns
+        if isinstance(columns, Columns):
+            columns = attrs.evolve(columns, unmarked={})  # the run restores the metadata
+        if statement.columns:
+            pairs = zip(columns.fields, statement.columns, strict=True)
+            columns = attrs.evolve(columns, fields=tuple(attrs.evolve(f, name=each) for f, each in pairs))
+        return View(statement.name.last, query, columns, named and attrs.evolve(named, columns=columns.names))
+
+    def readable_rows(self, streaming: bool) -> dict[str, t.Row]:
+        """The columns of all tables and views that a query of a mode can read."""
+        rows: dict[str, t.Row] = {}
+        for declared in self.catalog.tables:
+            rows[declared.name] = self.table_as_read(declared).row
+        views = {name: view.by_mode[streaming] for name, view in self.views.items() if streaming in view.by_mode}
+        return {**rows, **{name: view.columns for name, view in views.items()}}
+
+    def translate_job_query(self, fragment: Fragment) -> tuple[Translated | None, bool]:
+        """Translate the query of a job; also whether it is a stream that is read as a batch."""
+        if self.settings.current.mode != "streaming":
+            return self.translate_query(fragment, streaming=False), False
+        query = self.translate_query(fragment, streaming=True)
+        if query is None or self.checkpoint or self.settings.current.folder:
+            return query, False
+        tables = self.tables_and_views(query, streaming=True)[0]
+        if not tables or not all(table.ends for table in tables.values()):
+            return query, False
+        return self.translate_query(fragment, streaming=False), True
+
+    def translate_query(self, fragment: Fragment, *, streaming: bool) -> Translated | None:
+        """Translate a query; None where it is wrong, or refers to something whose mistake was already reported."""
+        text, shift = _query_text(fragment)
+        try:
+            query = translate_query(text, self.readable_rows(streaming), streaming=streaming)
+        except UntranslatableError as e:
+            if fragment.mentions(self.unread_names) or fragment.mentions(self.columns_of_unknown_type()):
+                return None
+            without = [view for name, view in self.views.items() if fragment.mentions([name]) and view.refused]
+            if without and without[0].refused is not None and streaming not in without[0].by_mode:
+                mode, refused = "stream" if streaming else "batch", without[0].refused
+                message = f"the view {without[0].name!r} cannot be read as a {mode}: {refused.reason}"
+                self.add_problem("view-mode", message, refused.fix, fragment.where())
+                return None
+            where = fragment.where(max(0, e.position - shift), len(e.name))
+            self.add_problem("sql-query", e.reason, e.fix, where)
+            return None
+        hints_are_valid = [self.apply_hint(hint, fragment, hint.position - shift) for hint in query.hints]
+        return query if all(hints_are_valid) else None
+
+    def columns_of_unknown_type(self) -> frozenset[str]:
+        """The names of the columns whose declared type could not be read."""
+        return frozenset(c.name for table in self.catalog.tables for c in table.columns if not c.type_known)
+
+    def apply_hint(self, hint: Hint, fragment: Fragment, position: int) -> bool:
+        """Plan the table that a query reads with the options of a hint; whether that succeeds."""
+        where = fragment.where(position, len("/*+"))
+        if hint.table in self.views:
+            message = f"{hint.table!r} is a view and has no options"
+            self.add_problem("hint-view", message, "write the hint after the tables in its query", where)
+            return False
+        declared = self.catalog.find(Name((hint.table,)))
+        token = next((x for x in fragment.source.tokens if x.start == fragment.start + position), None)
+        if declared is None or token is None or token.kind != "hint":
+            self.add_problem("hint", "the hint cannot be read here", "set the options in CREATE TABLE", where)
+            return False
+        try:
+            options, problems = read_hint_options(fragment.source, token)
+        except StatementError as e:
+            self.problems.append(e.problem)
+            return False
+        self.problems += problems
+        table = self.with_options(declared, options)
+        if isinstance(table.row, Changelog) != isinstance(self.planned[id(declared)].row, Changelog):
+            message = f"the hint changes whether {hint.table!r} is a changelog"
+            self.add_problem("hint-format", message, "declare a table of that format", where)
+            return False
+        self.hinted[hint.view] = self._with_session_options(table)
+        return True
+
+    def with_options(self, declared: DeclaredTable, options: Sequence[Option]) -> ScriptTable:
+        """Plan a table with some options replaced."""
+        changed = {o.key for o in options}
+        unchanged = [o for o in declared.statement.options if o.key not in changed]
+        return self.plan_table(
+            attrs.evolve(declared, statement=attrs.evolve(declared.statement, options=(*unchanged, *options)))
+        )
+
+    def tables_and_views(self, query: Translated, *, streaming: bool) -> tuple[dict[str, ScriptTable], list[View]]:
+        """The tables and views that a query of a mode reads, directly or through views."""
+        tables: dict[str, ScriptTable] = {}
+        views: list[View] = []
+        for name in query.tables:
+            declared_view = self.views.get(name)
+            view = None if declared_view is None else declared_view.by_mode[streaming]
+            if name in self.hinted:
+                tables[name] = self.hinted[name]
+                continue
+            if view is None:
+                declared = self.catalog.find(Name((name,)))
+                assert declared is not None
+                tables[name] = self.table_as_read(declared)
+                continue
+            below, others = self.tables_and_views(view.query, streaming=streaming)
+            tables |= below
+            views += [v for v in (*others, view) if v not in views]
+        return tables, views
+
+    # jobs
+
+    def add_insert(self, statement: Insert) -> None:
+        sink = self.find_sink(statement)
+        query, at_once = self.translate_job_query(statement.query)
+        if query is None or sink is None:
+            return
+        constants = {}
+        for column, fragment in statement.partition:
+            try:
+                constants[column] = translate_expression(fragment.text, {})
+            except UntranslatableError as e:
+                self.add_problem("sql-query", e.reason, e.fix, fragment.where(e.position, len(e.name)))
+        columns, problems = match_columns(sink.declared, query, statement.columns, constants)
+        if sink.name in self.unread_names:
+            problems = []
+        streaming = self.settings.current.mode == "streaming" and not at_once
+        sources = self.tables_and_views(query, streaming=streaming)[0].values()
+        if any(not c.type_known for table in (sink, *sources) for c in table.declared.columns):
+            problems = [p for p in problems if p.code != "insert-type"]
+        self.problems += [p.at(statement.query.where(table=sink.name)) for p in problems]
+        if query.changelog and sink.topic is not None and sink.topic.definition.upserts is None:
+            value_format = sink.topic.definition.value_format
+            if value_format is not None and value_format.insert_only:
+                message = f"the query is a changelog, and the format of {sink.name} can only write new rows"
+                fix = "declare the connector 'upsert-kafka', or a value format with changes, as "
+                fix += "debezium-json"
+                self.add_problem("write-changelog", message, fix, statement.table.where)
+        job = self.add_job(statement.query, query, sink, columns, statement.where, at_once=at_once)
+        self.check_loop(job, statement.table.where)
+        self.check_key(job, statement)
+
+    def check_key(self, job: Job, statement: Insert) -> None:
+        """Check that the primary key of an upsert table identifies the rows of the query."""
+        upserts = None if job.sink is None or job.sink.topic is None else job.sink.topic.definition.upserts
+        changing = job.query.changelog or (job.streaming and job.aggregates)
+        if upserts is None or not changing or job.sink is None:
+            return
+        query_key = find_query_key(_query_text(statement.query)[0], self.query_keys())
+        if query_key is None:
+            return
+        primary = job.sink.topic.definition.primary_key  # type: ignore[union-attr]
+        indices = [c.index for c in job.columns if c.name in primary and c.index is not None]
+        images = job.images
+        lacking, changed = key_mismatch(query_key, indices, images=images)
+        shown, where = listing(primary), statement.table.where
+        if lacking:
+            names = [query_key.columns[p] for p in lacking if p >= 0]
+            more = f" (which lacks {listing(names)})" if names else ""
+            message = f"several rows of the query can have the same primary key {shown} of {job.sink.name}{more}, and "
+            message += "would replace and delete each other"
+            fix = "select all columns that the query groups by, or the primary key of the table that it reads, and "
+            self.add_problem("upsert-key-query", message, f"{fix}declare them as PRIMARY KEY", where)
+        elif changed:
+            names = [c.name for c in job.columns if c.index in changed and c.name in primary]
+            message = f"an update of the query may change {listing(names)} in the primary key {shown} of "
+            message += (
+                f"{job.sink.name}, and the row under the old key would remain, because the query does not return it"
+            )
+            fix = f"remove {listing(names)} from the PRIMARY KEY"
+            self.add_problem("upsert-key-query", message, fix, where)
+
+    def query_keys(self) -> dict[str, QueryKey]:
+        """The keys of all tables and views that a query can read."""
+        keys = {}
+        for declared in self.catalog.tables:
+            table = self.table_as_read(declared)
+            changes = isinstance(table.row, Changelog)
+            key = table.topic.definition.primary_key if table.topic is not None and changes else ()
+            keys[declared.name] = QueryKey.table((c.name for c in declared.columns), key)
+        for view in self.views.values():
+            keys.pop(view.name, None)
+            if view.keyed is not None:
+                keys[view.name] = view.keyed
+        return keys
+
+    def find_sink(self, statement: Insert) -> ScriptTable | None:
+        name, where = statement.table, statement.table.where
+        declared = self.catalog.find(name)
+        if declared is None and name.last in self.unread_names:
+            return None
+        if declared is None:
+            names = [each.name for each in self.catalog.tables]
+            message = f"there is no table {str(name)!r} to write to{nearest(name.last, names)}"
+            fix = f"use one of {listing(names)}" if names else "declare it with CREATE TABLE first"
+            self.add_problem("table-unknown", message, fix, where)
+            return None
+        if statement.overwrite:
+            message = "INSERT OVERWRITE replaces existing rows, which is impossible in a topic"
+            self.add_problem("insert-overwrite", message, "write INSERT INTO", statement.where)
+        table = self.planned[id(declared)]
+        if statement.options:
+            table = self.with_options(declared, statement.options)
+        if table.connector == "datagen":
+            message = f"{declared.name!r} is a table of the connector 'datagen', which cannot be written"
+            fix = "write into a table of 'kafka', 'upsert-kafka', 'print' or 'blackhole'"
+            self.add_problem("insert-sink", message, fix, where)
+            return None
+        if table.topic is None:
+            self.check_metadata(table)
+        self.check_topic(table, "write")
+        return table
+
+    def check_metadata(self, table: ScriptTable) -> None:
+        """Check that a sink without messages has no metadata columns to write, which Flink refuses as well."""
+        for column in table.declared.columns:
+            if column.role == "metadata" and not column.virtual:
+                message = f"the connector {table.connector!r} cannot write metadata, and this column would be written"
+                fix = "declare it VIRTUAL, or as a column without METADATA"
+                self.add_problem("metadata-sink", message, fix, attrs.evolve(column.where, column=column.name))
+
+    def check_loop(self, job: Job, where: Where) -> None:
+        """Warn if a stream writes to a topic that it reads: it would read its own records."""
+        if not job.streaming or job.ends or job.sink is None or job.sink.topic is None:
+            return
+        written = job.sink.topic.definition
+        for table in job.tables.values():
+            if table.topic is None or not self.share_brokers(table.topic, job.sink.topic):
+                continue
+            try:
+                read = topics_of(table.topic.definition)
+            except PatternError:  # `check_topic` reports it
+                continue
+            topics = [name for name in written.options.valid().topic if read.contains(name)]
+            if topics:
+                message = f"the statement reads the topic {listing(topics)} and writes to it, so it reads its own "
+                message += "records, without end"
+                fix = f"write to another topic, or declare an end of {table.name} with 'scan.bounded.mode'"
+                self.problems.append(Problem("topic-loop", message, fix, where, "warning"))
+
+    def share_brokers(self, one: Table, other: Table) -> bool:
+        """Whether two tables are in the same cluster, judging by the names of the brokers."""
+        try:
+            servers = [set(table.cluster(self.cluster).bootstrap_servers.split(",")) for table in (one, other)]
+        except ResolveError:  # `check_topic` reports it
+            return False
+        return not servers[0].isdisjoint(servers[1])
+
+    def check_topic(self, table: ScriptTable, direction: str) -> None:
+        """Check the table of a topic for reading or writing, once."""
+        options = tuple((o.key, o.value, o.where) for o in table.declared.statement.options)
+        judged_as = (table.declared.where, options, direction)
+        if table.topic is None or judged_as in self.judged:
+            return
+        self.judged.add(judged_as)
+        definition = table.topic.definition
+        if any(p.code in NO_TOPIC for p in definition.problems) or not definition.complete:
+            self.problems += judged(definition, direction)  # type: ignore[arg-type]
+            return
+        if self.cluster is not None:
+            try:
+                definition = attrs.evolve(definition, properties=table.topic.cluster(self.cluster).properties)
+            except ResolveError as e:
+                self.problems += e.problems
+        elif definition.properties.get("bootstrap.servers") is None:
+            message = f"{table.name} does not name its brokers"
+            fix = "set 'properties.bootstrap.servers', or run it with --bootstrap"
+            self.add_problem("cluster-missing", message, fix, table.declared.where)
+        if direction == "read" and definition.value_format is not None and keeps_unavailable(definition.value_format):
+            key = f"'{definition.value_format.identifier}.unavailable'"
+            message = f"{table.name} is read with {key} = 'keep', and SQL cannot leave a value unchanged"
+            fix = f"set {key} = 'null', or remove it to get an error; or read the table in Python"
+            self.add_problem("unavailable-keep", message, fix, table.declared.where)
+        self.problems += judged(definition, direction, self.cluster)  # type: ignore[arg-type]
+
+    def add_select(self, statement: Query) -> None:
+        query, at_once = self.translate_job_query(statement.query)
+        if query is not None:
+            columns = tuple(SinkColumn(f.name, f.type, f.type, i) for i, f in enumerate(query.columns.fields))
+            self.add_job(statement.query, query, None, columns, statement.where, at_once=at_once)
+
+    def add_job(
+        self,
+        fragment: Fragment,
+        query: Translated,
+        sink: ScriptTable | None,
+        columns: Sequence[SinkColumn],
+        where: Where,
+        *,
+        at_once: bool,
+    ) -> Job:
+        tables, views = self.tables_and_views(
+            query, streaming=self.settings.current.mode == "streaming" and not at_once
+        )
+        number = len(self.jobs) + 1
+        settings = self.settings.current
+        job = Job(number, query, sink, tuple(columns), tables, tuple(views), settings, self.groups, where, at_once)
+        for table in tables.values():
+            if table.connector in ("print", "blackhole"):
+                message = f"{table.name!r} is a table of the connector {table.connector!r}, which cannot be read"
+                fix = "read a table of 'kafka', 'upsert-kafka' or 'datagen'"
+                self.add_problem("select-source", message, fix, fragment.where())
+            self.check_topic(table, "read")
+            self.check_duplicates(table)
+            if not job.streaming and table.generated is not None and table.generated.rows is None:
+                message = f"{table.name!r} never ends, and a batch would read all of it"
+                fix = "set 'number-of-rows', or run it as a stream"
+                self.add_problem("batch-unbounded", message, fix, table.declared.where)
+        if job.streaming:
+            marks = {name: table.declared.watermarks for name, table in tables.items()}
+            own = [(n, fragment.where(n.position, len(n.name))) for n in query.notes]
+            windows = [(w, fragment.where(w.position, len(w.kind))) for w in query.windows]
+            for view in views:
+                own += [(n, fragment.where()) for n in view.query.notes]
+                windows += [(w, fragment.where()) for w in view.query.windows]
+            marked = any(marks.values())
+            connector = None if sink is None else sink.connector
+            changes = connector in ("print", None) or (sink is not None and isinstance(sink.row, Changelog))
+            self.problems += stream_problems(
+                own,
+                windows,
+                watermarks=marked,
+                sink=connector,
+                changes=changes,
+                processing=[c.name for table in tables.values() for c in table.declared.columns if _is_processing(c)],
+            )
+        self.jobs.append(job)
+        self.check_groups(job, fragment)
+        self.check_filter(job, fragment)
+        return job
+
+    def check_duplicates(self, table: ScriptTable) -> None:
+        """Check that a table which is normalized by ``SET`` has a primary key, as in Flink."""
+        if (
+            not self.settings.current.cdc_events_duplicate
+            or not table.change_data
+            or DUPLICATE in table.declared.options
+        ):
+            return
+        message = f"'table.exec.source.{DUPLICATE}' is true, for which each table of change data that is read needs a "
+        message += f"PRIMARY KEY, and {table.name} declares none"
+        fix = f"add PRIMARY KEY (...) NOT ENFORCED, or declare '{DUPLICATE}' = 'false' for this table"
+        self.add_problem("cdc-duplicate-key", message, fix, table.declared.where)
+
+    def check_groups(self, job: Job, fragment: Fragment) -> None:
+        """Check that the changelogs which are grouped include rows as they were, and warn of repeated events."""
+        if any(query.retracts is not None for query in job.queries):
+            for table in (table for table in job.tables.values() if table.change_data):
+                message = "a group counts each event of this change data, and events that are repeated after a "
+                message += "failure, as by Debezium, are counted twice"
+                key = "" if table.topic and table.topic.definition.primary_key else "declare a PRIMARY KEY and "
+                fix = f"{key}set '{DUPLICATE}' = 'true', which stores the last row of each key in state (or for all "
+                fix += f"tables SET 'table.exec.source.{DUPLICATE}' = 'true')"
+                where = table.declared.locations.get("format", table.declared.where)
+                self.problems.append(Problem("cdc-duplicate", message, fix, where, "warning"))
+        last = [table.name for table in job.tables.values() if not table.has_images]
+        retracts = [q.retracts for q in job.queries if q.retracts is not None]
+        if retracts and last:
+            position = job.query.retracts
+            where = fragment.where() if position is None else fragment.where(position, len("SELECT"))
+            message = f"a group needs the row before each update, which {listing(last)} does not return"
+            self.add_problem("group-images", message, "read it with 'scan.changelog.mode' = 'full'", where)
+
+    def check_filter(self, job: Job, fragment: Fragment) -> None:
+        """Check that updated rows which no longer pass a filter do not remain in the sink."""
+        last = job.query.changelog and not all(table.has_images for table in job.tables.values())
+        groups = job.streaming and job.aggregates and job.sink is not None and job.sink.connector == "upsert-kafka"
+        query_key = find_query_key(_query_text(fragment)[0], self.query_keys()) if last or groups else None
+        if query_key is None or not query_key.filtered:
+            return
+        message = "an updated row that no longer passes the filter would remain in the sink"
+        if last:
+            message += ", and deletes, which only have the key, would not pass it"
+            fix = "read the table with 'scan.changelog.mode' = 'full', or filter by its primary key"
+        else:
+            fix = "write all groups, and filter where the upsert table is read; or filter by the columns of GROUP BY"
+        self.add_problem("upsert-filter", message, fix, fragment.where())
+
+
+def _is_processing(column: ColumnDef) -> bool:
+    """Whether a column is the time at which a row is processed."""
+    expression = column.expression
+    return (
+        expression is not None and re.fullmatch(r"\s*PROCTIME\s*\(\s*\)\s*", expression.flink or "", re.I) is not None
+    )
+
+
+def _query_text(fragment: Fragment) -> tuple[str, int]:
+    """A query as a string, with ``TABLE t`` expanded to SELECT, and by how many characters it has grown."""
+    text = fragment.text
+    bare = re.match(r"\s*TABLE\s+", text, re.IGNORECASE)
+    if bare is None:
+        return text, 0
+    return f"SELECT * FROM {text[bare.end() :]}", len("SELECT * FROM ") - bare.end()  # noqa: S608

@@ -1,0 +1,343 @@
+"""Runs the plan of a script on Spark: tables and views become temporary views, and each INSERT a query."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TextIO
+
+import attrs
+
+from kdsl.cluster import Cluster
+from kdsl.declare.start_and_end import Startup
+from kdsl.errors import KdslError
+from kdsl.flink_sql.queries.scopes import Columns
+from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated
+from kdsl.flink_sql.scripts.datagen import NUMBER
+from kdsl.flink_sql.scripts.options import PrintOptions
+from kdsl.flink_sql.scripts.script_plan import Job, ScriptPlan, ScriptTable, View
+from kdsl.formats import ROW_KIND
+from kdsl.plan.model import Watermark
+from kdsl.run.dataframes.changelog_text import changelog_lines
+from kdsl.run.dataframes.watermark import delay_of, mark_instants, with_instants, with_watermark
+from kdsl.run.listeners.watch import error_of
+from kdsl.run.session import available_cores, check_spark
+from kdsl.types.spark import spark_type_name
+from kdsl.types.sql import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from kdsl.table import OutputMode
+
+_log = logging.getLogger("kdsl.flink_sql.scripts")
+_ZONE = "spark.sql.session.timeZone"
+
+
+class ScriptError(KdslError):
+    """A job of a script failed while it ran."""
+
+
+@attrs.frozen
+class RunOptions:
+    """How a script is run.
+
+    Attributes:
+        cluster: The Kafka cluster; None where tables name their brokers.
+        checkpoint: The folder of the checkpoints; it takes precedence over the script's.
+        once: Read the records that exist now, one job after the other, and end.
+        show: Called with the rows of a query that no ``INSERT`` takes; by default they are printed.
+        report_progress: Called with a line for each job that starts, ends or is stopped.
+        stopping: Set to stop the streams.
+        starts: The startup positions of tables without a checkpoint, by name; the others start as declared.
+        on_end: Called with each stream that has ended or was stopped, while the session still runs.
+    """
+
+    cluster: Cluster | None = None
+    checkpoint: str | None = None
+    once: bool = False
+    show: Callable[[DataFrame, Job], None] | None = None
+    report_progress: Callable[[str], None] = _log.info
+    stopping: threading.Event = attrs.field(factory=threading.Event)
+    starts: Mapping[str, Startup] = attrs.field(factory=dict, kw_only=True)
+    on_end: Callable[[Job, StreamingQuery], None] | None = attrs.field(default=None, kw_only=True)
+
+
+def run_script(plan: ScriptPlan, spark: SparkSession, options: RunOptions | None = None) -> None:
+    """Run the jobs of a script in order. Streams run until they end, or until they are stopped.
+
+    The next job waits for a batch, and with ``once`` for a stream; otherwise streams run in parallel, as in Flink.
+
+    Args:
+        plan: The plan.
+        spark: The session, in ANSI mode, which is Spark's default.
+        options: How it runs.
+
+    Raises:
+        SparkVersionError: kdsl does not support the session's Spark.
+        ScriptError: A job failed. The others are stopped.
+        KdslError: A table cannot be read or written, or the session is not in ANSI mode.
+    """
+    check_spark(spark)
+    if (spark.conf.get("spark.sql.ansi.enabled") or "true").lower() != "true":
+        raise KdslError(
+            "scripts need Spark's ANSI mode, in which a number that is out of range is an error and not NULL; set "
+            "spark.sql.ansi.enabled to true"
+        )
+    if options is not None and options.checkpoint and any(job.at_once for job in plan.jobs):
+        raise KdslError("the script was planned without a checkpoint; give plan_script the same one")
+    with tempfile.TemporaryDirectory(prefix="kdsl-script-", ignore_cleanup_errors=True) as folder:
+        _ScriptRun(plan, spark, options or RunOptions(), folder).run()
+
+
+class _ScriptRun:
+    def __init__(self, plan: ScriptPlan, spark: SparkSession, options: RunOptions, folder: str) -> None:
+        self.plan, self.spark, self.options, self.folder = plan, spark, options, folder
+        self.running: list[tuple[Job, StreamingQuery]] = []
+
+    def run(self) -> None:
+        try:
+            for i, job in enumerate(self.plan.jobs):
+                if self.options.stopping.is_set():
+                    return
+                self.start_job(job)
+                later = self.plan.jobs[i + 1 :]
+                if (self.options.once or job.settings.wait) and not (later and later[0].group == job.group):
+                    self.wait_for_streams()
+            self.wait_for_streams()
+        finally:
+            self.stop_streams()
+
+    def start_job(self, job: Job) -> None:
+        with self.apply_settings(job):
+            self.create_views(job, streaming=job.streaming)
+            df = self.job_rows(job)
+            if df.isStreaming:
+                query = self.start_stream(job, df)
+                self.running.append((job, query))
+                self.options.report_progress(f"{job.name}: started")
+            else:
+                self.write_batch(job, df)
+                self.options.report_progress(f"{job.name}: done")
+
+    @contextmanager
+    def apply_settings(self, job: Job) -> Iterator[None]:
+        """Apply the settings of a job to the session while the job starts; a stream keeps those it started with."""
+        settings = job.settings
+        ours: dict[str, str] = {}
+        if settings.zone:
+            ours[_ZONE] = settings.zone
+        if settings.parallelism:
+            ours["spark.sql.shuffle.partitions"] = str(settings.parallelism)
+        before = {name: self.spark.conf.get(name, None) for name in ours}
+        for name, value in ours.items():
+            self.spark.conf.set(name, value)
+        try:
+            self.check_windows(job)
+            yield
+        finally:
+            for name, old in before.items():
+                if old is None:
+                    self.spark.conf.unset(name)
+                else:
+                    self.spark.conf.set(name, old)
+
+    def check_windows(self, job: Job) -> None:
+        """Fail where windows of instants would begin at midnight UTC, as in Spark, and not of the zone, as in Flink."""
+        zone = self.spark.conf.get(_ZONE) or "UTC"
+        zoned = [w for q in job.queries for w in q.windows if w.zoned and w.kind != "SESSION" and w.size > 900_000]
+        if zoned and zone not in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
+            raise KdslError(
+                f"{job.name}: {zoned[0].kind} over a TIMESTAMP_LTZ would begin at midnight in UTC and not in {zone}; "
+                "CAST the time to TIMESTAMP(3) in a computed column, or SET 'table.local-time-zone' = 'UTC'"
+            )
+
+    # reading
+
+    def create_views(self, job: Job, *, streaming: bool) -> None:
+        for name, table in job.tables.items():
+            self.read_table(table, streaming=streaming).createOrReplaceTempView(quote_name(name))
+        for view in job.views:
+            self.create_instant_views(view.query)
+            df = self.spark.sql(view.query.text)
+            names = [*view.columns.names, *([ROW_KIND] if view.query.changelog else [])]
+            df = df.toDF(*names)
+            if delays := self.missing_marks(view):
+                df = mark_instants(df, delays)
+            df.createOrReplaceTempView(quote_name(view.name))
+
+    def missing_marks(self, view: View) -> dict[str, int]:
+        """The delays of the event-time columns that a view reads without Spark's watermark metadata."""
+        columns = view.query.columns
+        unmarked = columns.unmarked if isinstance(columns, Columns) else {}
+        tables = {i: self.spark.table(quote_name(instants.source)) for i, instants in unmarked.items()}
+        return {view.columns.names[i]: delay_of(tables[i], instants.column) for i, instants in unmarked.items()}
+
+    def create_instant_views(self, query: Translated) -> None:
+        """Create the views that a query reads with an instant as event time."""
+        for view in query.instants:
+            df = with_instants(self.spark.table(quote_name(view.source)), view.column)
+            df.createOrReplaceTempView(quote_name(view.view))
+
+    def read_table(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
+        if table.topic is not None:
+            read = table.topic.read_stream if streaming else table.topic.read
+            return read(self.spark, self.options.cluster, start_at=self.options.starts.get(table.name))
+        return self.generate_rows(table, streaming=streaming)
+
+    def generate_rows(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
+        """A DataFrame with the rows of a datagen table."""
+        rows = table.generated
+        assert rows is not None
+        tasks = rows.parallelism or available_cores(self.spark)
+        if streaming:
+            from kdsl.flink_sql.scripts import counter_source
+
+            counter_source.register(self.spark)
+            options = {"rows": "" if rows.rows is None else str(rows.rows), "rate": str(rows.per_second)}
+            numbers = self.spark.readStream.format(counter_source.FORMAT).options(**options, tasks=str(tasks)).load()
+        else:
+            numbers = self.spark.range(0, rows.rows or 0, 1, tasks).toDF(NUMBER)
+        df = numbers.selectExpr(*rows.columns.values())
+        for column in table.declared.columns:
+            if column.role == "computed" and column.expression is not None:
+                text = f"CAST({column.expression.text} AS {spark_type_name(column.type)}) AS {quote_name(column.name)}"
+                df = df.selectExpr("*", text)
+        for mark in table.declared.watermarks if streaming else ():
+            df = with_watermark(df, Watermark(mark.column, mark.delay))
+        return df.select(*(quote_name(c.name) for c in table.declared.columns))
+
+    def job_rows(self, job: Job) -> DataFrame:
+        """The rows of a job with the columns of its sink, matched by position."""
+        self.create_instant_views(job.query)
+        df = self.spark.sql(job.query.text)
+        if not job.query.changelog:
+            names = [f"c{i}" for i in range(len(df.columns))]
+        else:
+            names = [*(f"c{i}" for i in range(len(df.columns) - 1)), ROW_KIND]
+        df = df.toDF(*names)
+        columns = [ROW_KIND] if job.query.changelog else []
+        for column in job.columns:
+            value = "NULL" if column.index is None else f"c{column.index}"
+            columns.append(
+                f"CAST({column.constant or value} AS {spark_type_name(column.type)}) AS {quote_name(column.name)}"
+            )
+        return df.selectExpr(*columns)
+
+    # writing
+
+    def write_batch(self, job: Job, df: DataFrame) -> None:
+        sink = job.sink
+        if sink is None:
+            self.show_rows(df, job)
+        elif sink.topic is not None:
+            sink.topic.write(df, self.options.cluster)
+        elif sink.connector == "print":
+            print_rows(df, sink)
+        else:
+            df.write.format("noop").mode("overwrite").save()
+
+    def show_rows(self, df: DataFrame, job: Job) -> None:
+        if self.options.show is not None:
+            self.options.show(df, job)
+        else:
+            _write_lines(changelog_lines(df), "", sys.stdout)
+
+    def start_stream(self, job: Job, df: DataFrame) -> StreamingQuery:
+        sink = job.sink
+        trigger = self.choose_trigger(job)
+        folder = self.checkpoint_folder(job)
+        name = f"{job.settings.name}: {job.name}" if job.settings.name else job.name
+        if sink is not None and sink.topic is not None:
+            mode: OutputMode = "update" if job.aggregates else "append"  # of windows the last result, as in Flink
+            return sink.topic.write_stream(
+                df, self.options.cluster, checkpoint=folder, trigger=trigger, name=name, output_mode=mode
+            )
+        writer = df.writeStream.queryName(name).option("checkpointLocation", folder)
+        if trigger:
+            writer = writer.trigger(**trigger)
+        if sink is not None and sink.connector == "blackhole":
+            return writer.format("noop").outputMode("update" if job.aggregates else "append").start()
+        write = (
+            (lambda rows, _: print_rows(rows, sink))
+            if sink is not None
+            else (lambda rows, _: self.show_rows(rows, job))
+        )
+        return writer.foreachBatch(write).start()
+
+    def choose_trigger(self, job: Job) -> Mapping[str, Any]:
+        datagen = any(table.generated is not None for table in job.tables.values())
+        if self.options.once or (job.ends and datagen):
+            return {"availableNow": True}
+        interval = job.settings.interval
+        if interval is None or interval <= timedelta(0):
+            return {}
+        return {"processingTime": f"{interval // timedelta(milliseconds=1)} milliseconds"}
+
+    def checkpoint_folder(self, job: Job) -> str:
+        base = self.options.checkpoint or job.settings.folder
+        if base is None:
+            if not job.ends and not self.options.once and job.sink is not None and job.sink.topic is not None:
+                self.options.report_progress(
+                    f"{job.name}: its progress is not stored; use --checkpoint DIR, or SET "
+                    "'execution.checkpointing.dir', to store it"
+                )
+            base = self.folder
+        return f"{base.rstrip('/')}/{job.name}"
+
+    # waiting
+
+    def wait_for_streams(self) -> None:
+        """Wait for all running streams; raise the first failure."""
+        while self.running and not self.options.stopping.is_set():
+            for job, query in list(self.running):
+                if query.isActive:
+                    continue
+                self.running.remove((job, query))
+                self.report_end(job, query)
+                error = error_of(self.spark, query)
+                if error is not None:
+                    raise ScriptError(f"{job.name} failed: {_failure_reason(error)}") from error
+                self.options.report_progress(f"{job.name}: done")
+            if self.running:
+                self.options.stopping.wait(0.1)
+
+    def stop_streams(self) -> None:
+        """Stop the streams that still run, each after its current batch."""
+        for job, query in self.running:
+            if query.isActive:
+                query.stop()
+                self.options.report_progress(f"{job.name}: stopped")
+            self.report_end(job, query)
+        self.running = []
+
+    def report_end(self, job: Job, query: StreamingQuery) -> None:
+        if self.options.on_end is not None:
+            self.options.on_end(job, query)
+
+
+def print_rows(df: DataFrame, sink: ScriptTable) -> None:
+    """Print rows as the connector ``print`` does."""
+    options = sink.options.options if sink.options is not None else None
+    assert isinstance(options, PrintOptions)
+    prefix = f"{options.identifier}> " if options.identifier else ""
+    _write_lines(changelog_lines(df), prefix, sys.stderr if options.standard_error else sys.stdout)
+
+
+def _write_lines(lines: Iterator[str], prefix: str, stream: TextIO) -> None:
+    for line in lines:
+        stream.write(f"{prefix}{line}\n")
+    stream.flush()
+
+
+def _failure_reason(error: BaseException) -> str:
+    """Why a streaming query failed: the last line of the Python traceback in its error, or the first line."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("kdsl.") and "Error: " in line]
+    return (ours or lines or [type(error).__name__])[0].strip()

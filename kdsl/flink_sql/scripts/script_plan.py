@@ -1,0 +1,175 @@
+"""The plan of a script: its tables, its views, its jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kdsl.errors import Problem, Where
+from kdsl.flink_sql.ddl.tables import DeclaredTable
+from kdsl.flink_sql.queries.scopes import Changelog, Columns
+from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated
+from kdsl.flink_sql.scripts.datagen import GeneratedRows
+from kdsl.flink_sql.scripts.options import ScriptOptions
+from kdsl.flink_sql.scripts.query_keys import QueryKey
+from kdsl.flink_sql.scripts.settings import Settings
+from kdsl.flink_sql.scripts.sink_columns import SinkColumn
+from kdsl.table import Table
+from kdsl.types import model as t
+
+
+@attrs.frozen
+class ScriptTable:
+    """A table of a script with everything that is needed to run it.
+
+    Attributes:
+        declared: The declaration.
+        topic: The table of a topic, where the connector is Kafka's.
+        options: The options, where the connector is only for scripts.
+        generated: How its rows are generated, where the connector is ``datagen``.
+    """
+
+    declared: DeclaredTable
+    topic: Table | None = None
+    options: ScriptOptions | None = None
+    generated: GeneratedRows | None = None
+
+    @property
+    def name(self) -> str:
+        """The name that queries use."""
+        return self.declared.name
+
+    @property
+    def connector(self) -> str:
+        """The connector's name."""
+        return self.declared.options.get("connector", "")
+
+    @property
+    def ends(self) -> bool:
+        """Whether a stream of it ends by itself."""
+        if self.generated is not None:
+            return self.generated.rows is not None
+        return self.topic is not None and self.topic.definition.options.valid().bounded != "unbounded"
+
+    @property
+    def row(self) -> t.Row:
+        """The columns as queries read them; a `Changelog` where rows are updated and deleted."""
+        definition = None if self.topic is None else self.topic.definition
+        row = self._columns
+        if definition is None or definition.value_format is None:
+            return row
+        if definition.keeps_rows:
+            key = row.names if self.has_images else definition.primary_key
+            fields = (f if f.name in key else attrs.evolve(f, type=f.type.as_nullable()) for f in row.fields)
+            return Changelog(tuple(fields), nullable=False, event_times=row.event_times)
+        if definition.value_format.insert_only:
+            return row
+        return Changelog(row.fields, nullable=False, event_times=row.event_times)
+
+    @property
+    def _columns(self) -> Columns:
+        marks = {mark.column for mark in self.declared.watermarks}
+        fields = self.declared.row.fields
+        times = frozenset(i for i, f in enumerate(fields) if f.name in marks)
+        return Columns(fields, nullable=False, event_times=times)
+
+    @property
+    def has_images(self) -> bool:
+        """Whether updates of a changelog include the row before them; true for other tables."""
+        definition = None if self.topic is None else self.topic.definition
+        return definition is None or not definition.keeps_rows or definition.options.valid().changelog == "full"
+
+    @property
+    def change_data(self) -> bool:
+        """Whether the table is change data whose events are not compared with the last row of their key."""
+        definition = None if self.topic is None else self.topic.definition
+        if definition is None or definition.keeps_rows:
+            return False
+        return definition.value_format is not None and not definition.value_format.insert_only
+
+
+@attrs.frozen
+class View:
+    """A view of a script: its query, its columns, and the key of its rows."""
+
+    name: str
+    query: Translated
+    columns: t.Row
+    keyed: QueryKey | None = None
+
+
+@attrs.frozen
+class Job:
+    """One ``INSERT``, or a query whose rows are shown.
+
+    Attributes:
+        number: The number of the job in the script, from 1.
+        query: The query.
+        sink: The table that is written; None shows the rows.
+        columns: The columns that are written to the sink, in its order.
+        tables: The tables that are read, by name.
+        views: The views that are read, those first that others use.
+        settings: The settings of ``SET``.
+        group: Jobs with the same number start together: a statement set.
+        where: Its location.
+        at_once: Whether a stream is read as a batch: all its tables end, and it has no checkpoint. So its last windows
+            are written, and it can do everything that a batch can.
+    """
+
+    number: int
+    query: Translated
+    sink: ScriptTable | None
+    columns: tuple[SinkColumn, ...]
+    tables: Mapping[str, ScriptTable]
+    views: tuple[View, ...]
+    settings: Settings
+    group: int
+    where: Where = attrs.field(eq=False, repr=False)
+    at_once: bool = False
+
+    @property
+    def streaming(self) -> bool:
+        """Whether it runs as a stream: it reads a table, the mode is not batch, and it is not read at once."""
+        return bool(self.tables) and self.settings.mode == "streaming" and not self.at_once
+
+    @property
+    def ends(self) -> bool:
+        """Whether it ends by itself."""
+        return not self.streaming or all(table.ends for table in self.tables.values())
+
+    @property
+    def aggregates(self) -> bool:
+        """Whether it groups without a window: its result changes with each input row."""
+        return any(note.kind == "aggregate" for query in self.queries for note in query.notes)
+
+    @property
+    def images(self) -> bool:
+        """Whether its updates also include the row before them."""
+        row = self.query.columns
+        return isinstance(row, Changelog) and row.images and all(table.has_images for table in self.tables.values())
+
+    @property
+    def queries(self) -> tuple[Translated, ...]:
+        """The queries that it runs, including those of views."""
+        return (self.query, *(view.query for view in self.views))
+
+    @property
+    def name(self) -> str:
+        """The name of the job."""
+        return f"insert-{self.number}-{self.sink.name}" if self.sink else f"select-{self.number}"
+
+
+@attrs.frozen
+class ScriptPlan:
+    """The plan of a script.
+
+    Attributes:
+        jobs: The jobs in order.
+        warnings: The problems that do not prevent a run.
+        tables: Every table that the script declares.
+    """
+
+    jobs: tuple[Job, ...]
+    warnings: tuple[Problem, ...] = ()
+    tables: tuple[ScriptTable, ...] = ()

@@ -1,0 +1,135 @@
+"""The settings of ``SET`` in a script: the keys of Flink that kdsl supports, each declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Literal
+
+import attrs
+
+from kdsl.errors import Problem, Where, nearest
+from kdsl.flink_sql.ddl.statements import ResetOption, SetOption
+from kdsl.options import Options, option
+
+
+def _check_zone(name: str | None) -> str | None:
+    from zoneinfo import ZoneInfo
+
+    try:
+        if name is not None:
+            ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return "name a time zone, as Europe/Berlin or UTC"
+    return None
+
+
+class Settings(Options):
+    """The settings of a script; each applies to the statements after it."""
+
+    title = "a script"
+    mode: Literal["streaming", "batch"] = option(
+        "execution.runtime-mode",
+        "streaming: queries run as records arrive. batch: the records that exist now are read once.",
+        default="streaming",
+        ignore_case=True,
+    )
+    interval: timedelta | None = option(
+        "execution.checkpointing.interval",
+        "The time between micro-batches, which are also checkpoints; by default one starts when the other ends.",
+        default=None,
+        check=lambda v: None if v is None or v >= timedelta(0) else "use a duration from 0",
+    )
+    checkpoints: str | None = option(
+        "execution.checkpointing.dir",
+        "The folder of the checkpoints; each INSERT has a folder in it. Without it the progress is not stored.",
+        default=None,
+    )
+    checkpoints_before: str | None = option(
+        "state.checkpoints.dir", "The old name of execution.checkpointing.dir.", default=None
+    )
+    parallelism: int | None = option(
+        "parallelism.default",
+        "The number of tasks of joins and groups.",
+        default=None,
+        check=lambda v: None if v is None or v > 0 else "use an integer from 1",
+    )
+    zone: str | None = option(
+        "table.local-time-zone",
+        "The time zone of casts between TIMESTAMP and TIMESTAMP_LTZ; by default the session's.",
+        default=None,
+        check=_check_zone,
+    )
+    cdc_events_duplicate: bool = option(
+        "table.exec.source.cdc-events-duplicate",
+        "Whether queries read tables of change data as with the option 'cdc-events-duplicate': the last row of each "
+        "key is stored, and repeated events change nothing. Each of these tables needs a PRIMARY KEY.",
+        default=False,
+    )
+    name: str | None = option("pipeline.name", "The name of the queries.", default=None)
+    wait: bool = option(
+        "table.dml-sync", "Whether the statements after an INSERT wait until it has finished.", default=False
+    )
+
+    @property
+    def folder(self) -> str | None:
+        """The folder of the checkpoints, under its new key or its old one."""
+        return self.checkpoints or self.checkpoints_before
+
+
+KEYS: Mapping[str, str] = {a.metadata["key"]: a.name for a in attrs.fields(Settings)}
+
+
+COMMAND_LINE = Where(path="-D")
+"""The location of settings from the command line."""
+
+
+class SessionSettings:
+    """The settings as ``SET`` and ``RESET`` change them.
+
+    Args:
+        initial: The settings before the first statement; they are checked like those of ``SET``.
+    """
+
+    def __init__(self, initial: Mapping[str, str] | None = None) -> None:
+        self._first: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+        self.problems: list[Problem] = []
+        for key, value in (initial or {}).items():
+            if self._is_known(key, COMMAND_LINE):
+                self._texts[key] = value
+                self.problems += self._check(key, COMMAND_LINE)
+        self._first = dict(self._texts)
+
+    def apply(self, statement: SetOption | ResetOption) -> None:
+        """Apply a statement."""
+        key = statement.key
+        if key is not None and not self._is_known(key, statement.where):
+            return
+        if isinstance(statement, ResetOption):
+            self._texts = {k: v for k, v in self._texts.items() if key is not None and k != key} | (
+                self._first if key is None else {}
+            )
+        elif key is not None and statement.value is not None:
+            self._texts[key] = statement.value
+            self.problems += self._check(key, statement.where)
+
+    def _is_known(self, key: str, where: Where) -> bool:
+        if key in KEYS:
+            return True
+        message = f"the setting {key!r} is not supported{nearest(key, KEYS)}, and is ignored"
+        fix = f"remove it; the settings are {', '.join(KEYS)}"
+        self.problems.append(Problem("setting-unknown", message, fix, where, severity="warning"))
+        return False
+
+    def _check(self, key: str, where: Where) -> list[Problem]:
+        settings = Settings.from_strings({key: self._texts[key]})
+        problems = [p.at(where) for p in settings.problems(lambda _name, key: repr(key))]
+        if problems:
+            del self._texts[key]
+        return problems
+
+    @property
+    def current(self) -> Settings:
+        """The settings for the next statement."""
+        return Settings.from_strings(self._texts)

@@ -1,0 +1,51 @@
+"""The plan of a script as a string: what ``kdsl run --dry-run`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kdsl.durations import duration_text
+from kdsl.flink_sql.scripts.script_plan import Job, ScriptPlan, ScriptTable
+from kdsl.resolve.transport import transport_of
+
+
+def show_script(plan: ScriptPlan) -> str:
+    """The plan of a script, one paragraph for each job."""
+    return "\n\n".join("\n".join(_job_lines(job)) for job in plan.jobs)
+
+
+def _job_lines(job: Job) -> Iterator[str]:
+    yield f"{job.name} ({'streaming' if job.streaming else 'batch'})"
+    for table in job.tables.values():
+        yield f"  reads     {_describe_table(table)}"
+    for view in job.views:
+        yield f"  view      {view.name}: {view.query.text}"
+    yield f"  query     {job.query.text}"
+    yield f"  writes    {'the screen' if job.sink is None else _describe_table(job.sink)}"
+    for column in job.columns:
+        value = "NULL" if column.query_type is None and column.index is None else column.constant
+        if column.index is not None:
+            value = job.query.columns.fields[column.index].name
+        cast = (
+            ""
+            if column.query_type is None or column.query_type.spelling == column.type.spelling
+            else column.query_type.spelling
+        )
+        yield f"            {column.name} {column.type.spelling} = {value}{cast and f', from {cast}'}"
+    settings = job.settings
+    if job.streaming and settings.interval is not None:
+        yield f"  interval  {duration_text(settings.interval)}"
+    if job.streaming and settings.folder:
+        yield f"  progress  {settings.folder}/{job.name}"
+
+
+def _describe_table(table: ScriptTable) -> str:
+    if table.topic is None:
+        rows = table.generated
+        ends = "" if rows is None else f", {'no end' if rows.rows is None else f'{rows.rows} rows'}"
+        return f"{table.name} ({table.connector}{ends})"
+    options = table.topic.definition.options.valid()
+    topics = options.topic if options.topic else f"pattern {options.topic_pattern}"
+    shown = topics if isinstance(topics, str) else ";".join(topics)
+    by = ", transport jvm" if transport_of(table.topic.definition) == "jvm" else ""
+    return f"{table.name} ({table.connector}, {shown}{by})"

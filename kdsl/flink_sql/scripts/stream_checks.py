@@ -1,0 +1,120 @@
+"""What is impossible in a streaming query, with the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from kdsl.errors import Problem, Where
+from kdsl.flink_sql.queries.facts import Note, TimeWindow
+
+_BATCH = "or run it as a batch: SET 'execution.runtime-mode' = 'batch'"
+_WITHOUT_BEFORE = (
+    "a group without a window changes its result with each row, and Spark does not return the result before, which an "
+    "update (-U and +U) includes"
+)
+_REASONS: dict[str, tuple[str, str]] = {
+    "aggregate": (
+        "a group without a window changes its result with each row, and the table can only store new rows (Flink also "
+        "requires a changelog or upsert sink)",
+        "group by a window of a column with a watermark, as TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE), "
+        f"write into a table of 'upsert-kafka', {_BATCH}",
+    ),
+    "grouping": ("Spark groups a stream by one set of keys", f"write one INSERT for each set, {_BATCH}"),
+    "distinct": ("Spark cannot tell whether an equal row came earlier in the stream", f"remove DISTINCT, {_BATCH}"),
+    "distinct values": ("Spark does not store the distinct values of a stream", f"remove DISTINCT, {_BATCH}"),
+    "over": (
+        "Spark has no OVER windows on streams",
+        "to keep the last row of each key, write the rows to a table of 'upsert-kafka' with that PRIMARY KEY; "
+        "otherwise group by a window, read tables that end ('scan.bounded.mode') without a checkpoint, "
+        f"{_BATCH}",
+    ),
+    "order": ("a stream never has all rows, which are needed to order them", f"remove ORDER BY, {_BATCH}"),
+    "offset": ("a stream has no order by which rows could be skipped", f"remove OFFSET, {_BATCH}"),
+    "outer join": (
+        "a row is known to have no match only when a watermark has passed the latest time of a possible match, and the "
+        "condition does not bound the times of the two tables by each other",
+        "declare a WATERMARK in both tables and add a condition on their columns, as b.ts BETWEEN a.ts AND a.ts + "
+        f"INTERVAL '4' HOUR; or join with JOIN, {_BATCH}",
+    ),
+    "outer join by interval": (
+        "Spark computes the time after which a row of an outer join has no more matches only from intervals of fixed "
+        "length, up to 32 days",
+        f"write the bound in days, as INTERVAL '30' DAY; or join with JOIN, {_BATCH}",
+    ),
+    "outer join of queries": (
+        "Spark compares bounds of TIMESTAMP columns with the watermark only where tables or views are joined directly, "
+        "each with one such column, in a query without windows",
+        "declare the event-time columns as TIMESTAMP_LTZ(3), or join the tables first and write the result to a "
+        f"table, {_BATCH}",
+    ),
+    "outer join with a constant": (
+        "the join preserves rows that never change, and Spark does not know when they have no more matches",
+        f"write the join so that it preserves the rows of the stream, {_BATCH}",
+    ),
+    "join without equality": (
+        "Spark joins two streams by equal values, and no condition requires any",
+        f"add a condition as a.x = b.y, {_BATCH}",
+    ),
+    "set": ("Spark cannot tell whether an equal row will come in the stream", f"write UNION ALL, {_BATCH}"),
+    "nested": ("Spark has no queries inside expressions of streams", f"write a JOIN, {_BATCH}"),
+}
+
+_TAKING_CHANGES = ("blackhole", "upsert-kafka")
+
+
+def stream_problems(
+    notes: Iterable[tuple[Note, Where]],
+    windows: Iterable[tuple[TimeWindow, Where]],
+    *,
+    watermarks: bool,
+    sink: str | None,
+    changes: bool,
+    processing: Collection[str] = (),
+) -> Iterator[Problem]:
+    """The problems of a streaming query.
+
+    Args:
+        notes: The parts of the query that may be impossible, with their locations.
+        windows: Its windows of event time, with their locations.
+        watermarks: Whether a table that is read has a watermark.
+        sink: The connector of the table that is written; None where the rows are shown.
+        changes: Whether the sink can take updates and deletes.
+        processing: The columns of processing time.
+    """
+    all_notes = list(notes)
+    if sink in _TAKING_CHANGES:
+        yield from _check_groups_of_changes([one for one in all_notes if one[0].kind in ("aggregate", "join")])
+    for note, where in all_notes:
+        if note.kind not in _REASONS or (sink in _TAKING_CHANGES and note.kind == "aggregate"):
+            continue
+        reason, fix = _REASONS[note.kind]
+        if note.kind == "aggregate" and changes:
+            reason = _WITHOUT_BEFORE
+        yield Problem(f"stream-{note.kind.replace(' ', '-')}", f"{note.name} in a stream: {reason}", fix, where)
+    for window, where in windows:
+        column = window.time.rpartition(".")[2].strip("`")
+        if not watermarks:
+            message = (
+                f"{window.kind} in a stream: a window ends when a watermark passes it, and no table has a watermark"
+            )
+            fix = f"declare WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND in the table"
+            if column in processing:
+                fix = f"declare WATERMARK FOR {column} AS {column} in the table: a window of processing time then ends "
+                fix += "with the first rows after it"
+            yield Problem("stream-watermark", message, fix, where)
+        elif not window.watermarked:
+            message = f"{window.kind} in a stream: a window ends when a watermark passes it, and {column!r} is not the "
+            message += "column of a watermark itself"
+            fix = "use the column of the watermark; write the result of a window to a table before another window, "
+            yield Problem("stream-window-time", message, fix + _BATCH, where)
+
+
+def _check_groups_of_changes(notes: list[tuple[Note, Where]]) -> Iterator[Problem]:
+    """Report a group of updates that is grouped again or joined, which Spark cannot do."""
+    groups = [one for one in notes if one[0].kind == "aggregate"]
+    if groups and len(notes) > 1:
+        note, where = groups[0]
+        what = "a group of groups" if len(groups) > 1 else "a group of joined streams"
+        message = f"{note.name} in a stream: {what}, whose updates Spark does not return"
+        fix = "write the inner result to its own table of 'upsert-kafka', or group by windows"
+        yield Problem("stream-several", message, f"{fix}, {_BATCH}", where)

@@ -1,0 +1,522 @@
+"""Reads scalar expressions of Flink SQL into syntax trees, by precedence climbing and with exact positions.
+
+General SQL parsers have no dialect for Flink: one of them read ``MAP['a', 1]`` as a column, dropped an argument of
+``TIMESTAMPDIFF``, and accepted neither ``ROW<…>`` nor ``JSON_VALUE(… RETURNING …)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from kdsl.flink_sql.syntax import tree as n
+from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.flink_sql.syntax.intervals import TIME_UNITS
+from kdsl.sql_tokens import Cursor, Token, tokenize
+from kdsl.types import model as t
+from kdsl.types.parse import TypeReader, TypeSyntaxError
+
+# Words that end an expression or begin a clause; as names they need back-ticks.
+RESERVED = frozenset(
+    [
+        *("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "UNION", "INTERSECT", "EXCEPT", "MINUS"),
+        *("LIMIT", "FETCH", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "ON", "USING", "AS"),
+        *("AND", "OR", "NOT", "CASE", "WHEN", "THEN", "ELSE", "END", "IN", "BETWEEN", "LIKE", "SIMILAR", "IS"),
+        *("NULL", "TRUE", "FALSE", "UNKNOWN", "INTERVAL", "CAST", "DISTINCT", "WITH", "VALUES", "EXISTS"),
+        *("ESCAPE", "OVER", "WINDOW", "TABLE", "LATERAL", "SET", "INSERT", "INTO", "CREATE", "FOR", "QUALIFY"),
+        *("MATCH_RECOGNIZE", "TABLESAMPLE"),
+    ]
+)
+UNITS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
+_FIELDS = (
+    *(*UNITS, "MILLISECOND", "MICROSECOND", "NANOSECOND", "EPOCH", "DECADE", "CENTURY", "MILLENNIUM"),
+    *("DOY", "DOW", "ISODOW", "ISOYEAR"),
+)
+_BARE = frozenset(
+    ["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_ROW_TIMESTAMP", "PI"]
+)
+_COMPARE = ("=", "<>", "!=", "<", "<=", ">", ">=")
+_JSON = ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS")
+
+
+def nesting_error(name: str, text: str, position: int) -> UntranslatableError:
+    """The error for SQL that is nested more deeply than Python's stack allows."""
+    reason = "this is nested too deeply"
+    return UntranslatableError(name, reason, "write it flatter, or as several columns or views", text, position)
+
+
+class ExpressionReader(Cursor):
+    """Reads expressions; `kdsl.flink_sql.syntax.query_reader` adds queries."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(tokenize(text))
+        self.text = text
+        for token in self.tokens:
+            if token.kind == "broken":
+                raise UntranslatableError(token.text, token.reason, token.fix, text, token.start)
+
+    def read_all(self) -> n.Node:
+        """Read the whole text.
+
+        Raises:
+            UntranslatableError: It is not SQL that this reader reads.
+        """
+        try:
+            tree = self.read_root()
+        except RecursionError:
+            raise nesting_error(self.token.text, self.text, self.token.start) from None
+        self.expect_end()
+        return tree
+
+    def read_root(self) -> n.Node:
+        """Read the outermost part of the text: here an expression."""
+        return self.read_expression()
+
+    # tokens
+
+    def expect(self, word: str) -> Token:
+        """Take a keyword or sign, or fail if it does not come next."""
+        if not self.at(word):
+            self.fail(f"expected {word!r}")
+        return self.take()
+
+    def fail(self, reason: str, token: Token | None = None, fix: str = "correct the SQL at this position") -> NoReturn:
+        """Raise the error for a token, by default the next one, that is not allowed here."""
+        token = token or self.token
+        actual = "the text ends" if token.kind == "end" else f"found {token.text!r}"
+        raise UntranslatableError(token.text, f"{reason}, {actual}", fix, self.text, token.start)
+
+    def expect_end(self) -> None:
+        """Check that the text ends here."""
+        if self.token.kind != "end":
+            self.fail("the expression ends here")
+
+    def read_name(self) -> str:
+        """Read a name, in back-ticks or not."""
+        token = self.token
+        if token.kind == "quoted":
+            return self.take().value
+        if token.kind == "word" and token.upper not in RESERVED:
+            return self.take().value
+        fix = f"write `{token.text}` in back-ticks" if token.kind == "word" else "write a name"
+        return self.fail("expected a name", fix=fix)
+
+    def read_list(self, read: Callable[[], Any]) -> tuple[Any, ...]:
+        """Read one or more items with commas between them."""
+        items = [read()]
+        while self.accept(","):
+            items.append(read())
+        return tuple(items)
+
+    # expressions, from those that bind loosest
+
+    def read_expression(self) -> n.Node:
+        """Read an expression."""
+        left = self._read_and()
+        while self.at("OR"):
+            at = self.take().start
+            left = n.Binary("OR", left, self._read_and(), at=at)
+        return left
+
+    def _read_and(self) -> n.Node:
+        left = self._read_not()
+        while self.at("AND"):
+            at = self.take().start
+            left = n.Binary("AND", left, self._read_not(), at=at)
+        return left
+
+    def _read_not(self) -> n.Node:
+        if self.at("NOT"):
+            at = self.take().start
+            return n.Unary("NOT", self._read_not(), at=at)
+        return self._read_predicate()
+
+    def _read_predicate(self) -> n.Node:
+        left = self._read_sum()
+        while True:
+            token = self.token
+            if token.upper in _COMPARE:
+                self.take()
+                left = n.Binary("<>" if token.text == "!=" else token.text, left, self._read_sum(), at=token.start)
+            elif token.upper == "IS":
+                left = self._read_is(left)
+            elif token.upper in ("BETWEEN", "IN", "LIKE", "SIMILAR") or (
+                token.upper == "NOT" and self.peek().upper in ("BETWEEN", "IN", "LIKE", "SIMILAR")
+            ):
+                left = self._read_match(left)
+            else:
+                return left
+
+    def _read_is(self, left: n.Node) -> n.Node:
+        at = self.take().start
+        negated = self.accept("NOT")
+        if self.accept("DISTINCT", "FROM"):
+            return n.Is(left, "DISTINCT", self._read_sum(), negated, at=at)
+        for what in ("NULL", "TRUE", "FALSE", "UNKNOWN", "JSON"):
+            if self.accept(what):
+                return n.Is(left, what, None, negated, at=at)
+        return self.fail("expected NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM after IS")
+
+    def _read_match(self, left: n.Node) -> n.Node:
+        negated = self.accept("NOT")
+        at = self.token.start
+        if self.accept("BETWEEN"):
+            symmetric = self.accept("SYMMETRIC")
+            if not symmetric:
+                self.accept("ASYMMETRIC")
+            low = self._read_sum()
+            self.expect("AND")
+            return n.Between(left, low, self._read_sum(), symmetric, negated, at=at)
+        if self.accept("IN"):
+            self.expect("(")
+            if self.at("SELECT") or self.at("WITH"):
+                query = self.read_query()
+                self.expect(")")
+                return n.In(left, (), query, negated, at=at)
+            values = self.read_list(self.read_expression)
+            self.expect(")")
+            return n.In(left, values, None, negated, at=at)
+        similar = self.accept("SIMILAR")
+        self.expect("TO" if similar else "LIKE")
+        pattern = self._read_sum()
+        escape = self._read_sum() if self.accept("ESCAPE") else None
+        return n.Like(left, pattern, escape, negated, similar, at=at)
+
+    def _read_sum(self) -> n.Node:
+        left = self._read_product()
+        while self.token.upper in ("+", "-", "||"):
+            token = self.take()
+            left = n.Binary(token.text, left, self._read_product(), at=token.start)
+        return left
+
+    def _read_product(self) -> n.Node:
+        left = self._read_sign()
+        while self.token.upper in ("*", "/", "%"):
+            token = self.take()
+            left = n.Binary(token.text, left, self._read_sign(), at=token.start)
+        return left
+
+    def _read_sign(self) -> n.Node:
+        token = self.token
+        if token.upper in ("-", "+"):
+            self.take()
+            return n.Unary(token.text, self._read_sign(), at=token.start)
+        return self._read_postfix(self._read_primary())
+
+    def _read_postfix(self, left: n.Node) -> n.Node:
+        while True:
+            at = self.token.start
+            if self.accept("["):
+                left = n.Index(left, self.read_expression(), at=at)
+                self.expect("]")
+            elif self.at(".") and not isinstance(left, n.Literal):
+                self.take()
+                left = n.Member(left, self.read_name(), at=at)
+            elif self.at("AT", "TIME", "ZONE"):
+                self.fail("AT TIME ZONE is not part of Flink SQL", fix="use CONVERT_TZ, or CAST to TIMESTAMP_LTZ")
+            else:
+                return left
+
+    def _read_primary(self) -> n.Node:
+        token = self.token
+        at = token.start
+        if token.kind == "number":
+            return n.Literal("number", self.take().text, at=at)
+        if token.kind == "text":
+            value = self.take().value
+            while self.token.kind == "text":  # SQL joins strings that follow each other
+                value += self.take().value
+            return n.Literal("string", value, at=at)
+        if token.kind == "bytes":
+            return n.Literal("bytes", self.take().value, at=at)
+        if self.accept("("):
+            if self.at("SELECT") or self.at("WITH"):
+                inner: n.Node = n.Nested(self.read_query(), at=at)
+            else:
+                inner = self.read_expression()
+                if self.accept(","):
+                    inner = n.Collection("ROW", (inner, *self.read_list(self.read_expression)), at=at)
+            self.expect(")")
+            return inner
+        if token.kind == "quoted":
+            return self._read_call(self.take().value, at) if self.peek().upper == "(" else self._read_column()
+        if token.kind == "word":
+            return self._read_word()
+        if token.text == "?":
+            self.fail("parameters are not part of scripts", fix="write the value")
+        return self.fail("expected an expression")
+
+    def _read_word(self) -> n.Node:
+        token = self.token
+        at, word = token.start, token.upper
+        if word in ("TRUE", "FALSE"):
+            return n.Literal("boolean", self.take().upper, at=at)
+        if word in ("NULL", "UNKNOWN"):
+            return n.Literal("null", self.take().upper, at=at)
+        if word in ("DATE", "TIME", "TIMESTAMP") and self.peek().kind == "text":
+            self.take()
+            return n.Literal(word.lower(), self.take().value, at=at)  # type: ignore[arg-type]
+        if word == "INTERVAL":
+            return self._read_interval()
+        if word == "CASE":
+            return self._read_case()
+        if word in ("ARRAY", "MAP") and self.peek().upper == "[":
+            return self._read_collection()
+        if word == "EXISTS":
+            self.take()
+            self.expect("(")
+            query = self.read_query()
+            self.expect(")")
+            return n.Nested(query, exists=True, at=at)
+        if self.peek().upper == "(" and (word not in RESERVED or word in ("CAST", "LEFT", "RIGHT")):
+            return self._read_call(self.take().text, at)
+        if word in _BARE and self.peek().upper not in (".", "("):
+            return n.Call(self.take().upper, at=at)
+        return self._read_column()
+
+    def _read_column(self) -> n.Node:
+        at = self.token.start
+        parts = [self.read_name()]
+        while self.at(".") and self.peek().upper != "*":
+            self.take()
+            parts.append(self.read_name())
+        return n.Name(tuple(parts), at=at)
+
+    def _read_interval(self) -> n.Node:
+        at = self.take().start
+        sign = "-" if self.accept("-") else ""
+        if not sign:
+            self.accept("+")
+        if self.token.kind != "text":
+            self.fail("expected the value of the interval in quotes", fix="write INTERVAL '5' SECOND")
+        text = self.take().value
+        if sign:
+            text = text[1:] if text.startswith("-") else f"-{text}"
+        unit = until = self._read_unit(UNITS)
+        if self.accept("TO"):
+            finer = (
+                ("MONTH",) if unit == "YEAR" else TIME_UNITS[TIME_UNITS.index(unit) + 1 :] if unit in TIME_UNITS else ()
+            )
+            if self.token.upper not in finer:
+                self.fail("an INTERVAL goes from a longer unit to a shorter one", fix="write INTERVAL '90' SECOND")
+            until = self._read_unit(finer)
+        return n.Span(text, unit, until, at=at)
+
+    def _read_unit(self, valid: tuple[str, ...]) -> str:
+        token = self.token
+        word = token.upper
+        if word not in valid and word.removesuffix("S") in valid:
+            word = word.removesuffix("S")
+        if word not in valid:
+            self.fail("expected a unit of time", fix=f"use one of {', '.join(valid)}")
+        self.take()
+        if self.accept("("):  # the precision limits the digits only
+            self.take()
+            if self.accept(","):
+                self.take()
+            self.expect(")")
+        return word
+
+    def _read_case(self) -> n.Node:
+        at = self.take().start
+        operand = None if self.at("WHEN") else self.read_expression()
+        whens = []
+        while self.accept("WHEN"):
+            condition = self.read_expression()
+            self.expect("THEN")
+            whens.append((condition, self.read_expression()))
+        if not whens:
+            self.fail("expected WHEN")
+        otherwise = self.read_expression() if self.accept("ELSE") else None
+        self.expect("END")
+        return n.Case(operand, tuple(whens), otherwise, at=at)
+
+    def _read_collection(self) -> n.Node:
+        token = self.take()
+        self.expect("[")
+        items = () if self.at("]") else self.read_list(self.read_expression)
+        self.expect("]")
+        if token.upper == "MAP" and len(items) % 2:
+            self.fail("MAP[…] takes keys and values in turn", token, "write MAP['a', 1, 'b', 2]")
+        return n.Collection(token.upper, items, at=token.start)
+
+    # calls
+
+    def _read_call(self, name: str, at: int) -> n.Node:
+        upper = name.upper()
+        self.expect("(")
+        if upper in ("CAST", "TRY_CAST"):
+            return self._read_cast(at, trying=upper == "TRY_CAST")
+        special = {
+            "EXTRACT": self._read_extract,
+            "TRIM": self._read_trim,
+            "POSITION": self._read_position,
+            "OVERLAY": self._read_overlay,
+            "SUBSTRING": self._read_substring,
+            "SUBSTR": self._read_substring,
+            "FLOOR": self._read_rounding,
+            "CEIL": self._read_rounding,
+            "CEILING": self._read_rounding,
+            "TIMESTAMPDIFF": self._read_timestamp_arithmetic,
+            "TIMESTAMPADD": self._read_timestamp_arithmetic,
+            **dict.fromkeys(_JSON, self._read_json),
+        }.get(upper)
+        if special is not None:
+            arguments, words = special()
+            self.expect(")")
+            return n.Call(name, arguments, words, at=at)
+        distinct = self.accept("DISTINCT")
+        if not distinct:
+            self.accept("ALL")
+        star = self.accept("*")
+        arguments = () if star or self.at(")") else self.read_list(self.read_expression)
+        if upper == "ROW":
+            self.expect(")")
+            return n.Collection("ROW", arguments, at=at)
+        words = {}
+        if self.accept("ORDER", "BY") or self.at("WITHIN") or self.at("ABSENT") or self.at("KEY"):
+            self.fail(f"{name} with this clause cannot be translated", fix="leave the clause out")
+        self.expect(")")
+        condition = None
+        if self.accept("FILTER"):
+            self.expect("(")
+            self.expect("WHERE")
+            condition = self.read_expression()
+            self.expect(")")
+        over = self._read_over() if self.at("OVER") else None
+        return n.Call(name, arguments, words, distinct, star, condition, over, at=at)
+
+    def _read_cast(self, at: int, *, trying: bool) -> n.Node:
+        operand = self.read_expression()
+        self.expect("AS")
+        kind = self.read_type()
+        self.expect(")")
+        return n.Cast(operand, kind, trying, at=at)
+
+    def read_type(self, *, nullability: bool = True) -> t.DataType:
+        """Read a column type; see `TypeReader.read`."""
+        try:
+            return TypeReader(self, self.text).read(nullability=nullability)
+        except TypeSyntaxError as e:
+            wrong = self.text[e.position : e.position + e.length]
+            fix = "write a type of Flink SQL, as BIGINT, STRING or TIMESTAMP(3)"
+            raise UntranslatableError(wrong, e.reason, fix, self.text, e.position) from None
+
+    def _read_extract(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        unit = self._read_unit(_FIELDS)
+        self.expect("FROM")
+        return (self.read_expression(),), {"UNIT": unit}
+
+    def _read_trim(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        side = self.take().upper if self.token.upper in ("BOTH", "LEADING", "TRAILING") else "BOTH"
+        if self.accept("FROM"):
+            return (self.read_expression(),), {"SIDE": side}
+        first = self.read_expression()
+        if self.accept("FROM"):
+            return (self.read_expression(), first), {"SIDE": side}
+        return (first,), {"SIDE": side}
+
+    def _read_position(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        needle = self._read_sum()
+        self.expect("IN")
+        return (needle, self.read_expression()), {}
+
+    def _read_overlay(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        arguments = [self.read_expression()]
+        for word in ("PLACING", "FROM"):
+            self.expect(word)
+            arguments.append(self.read_expression())
+        if self.accept("FOR"):
+            arguments.append(self.read_expression())
+        return tuple(arguments), {}
+
+    def _read_substring(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        arguments = [self.read_expression()]
+        if self.accept("FROM"):
+            arguments.append(self.read_expression())
+            if self.accept("FOR"):
+                arguments.append(self.read_expression())
+        else:
+            while self.accept(","):
+                arguments.append(self.read_expression())
+        return tuple(arguments), {}
+
+    def _read_rounding(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        operand = self.read_expression()
+        return (operand,), ({"UNIT": self._read_unit(_FIELDS)} if self.accept("TO") else {})
+
+    def _read_timestamp_arithmetic(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        unit = self.token.upper.removeprefix("SQL_TSI_")
+        if self.token.upper.startswith("SQL_TSI_") and unit in UNITS:
+            self.take()
+        else:
+            unit = self._read_unit(UNITS)
+        self.expect(",")
+        return self.read_list(self.read_expression), {"UNIT": unit}
+
+    def _read_json(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        arguments = self.read_list(self.read_expression)
+        words: dict[str, Any] = {}
+        if self.accept("RETURNING"):
+            words["RETURNING"] = self.read_type(nullability=False)  # NULL ON EMPTY may follow
+        if self.token.upper in ("WITH", "WITHOUT"):
+            start = stop = self.token.start
+            while self.token.upper in ("WITH", "WITHOUT", "CONDITIONAL", "UNCONDITIONAL", "ARRAY", "WRAPPER"):
+                stop = self.take().end
+            words["WRAPPER"] = " ".join(self.text[start:stop].upper().split())
+        while not self.at(")"):
+            action: Any
+            if self.accept("DEFAULT"):
+                action = self._read_sum()
+            elif self.accept("EMPTY"):
+                action = f"EMPTY {self.take().upper}"
+            else:
+                action = self.take().upper
+            if not isinstance(action, n.Node) and action not in (
+                *("NULL", "ERROR", "TRUE", "FALSE", "UNKNOWN", "EMPTY ARRAY", "EMPTY OBJECT"),
+            ):
+                self.fail("expected NULL, ERROR or DEFAULT … ON EMPTY or ON ERROR", self.previous)
+            self.expect("ON")
+            event = self.take()
+            if event.upper not in ("EMPTY", "ERROR"):
+                self.fail("expected ON EMPTY or ON ERROR", event)
+            words[event.upper] = action
+        return arguments, words
+
+    def _read_over(self) -> n.Over:
+        at = self.take().start
+        return self.read_window(at) if self.at("(") else n.Over((), (), name=self.read_name(), at=at)
+
+    def read_window(self, at: int) -> n.Over:
+        """Read the window of an analytic function, in brackets."""
+        self.expect("(")
+        partition = self.read_list(self.read_expression) if self.accept("PARTITION", "BY") else ()
+        order = self.read_list(self.read_order_key) if self.accept("ORDER", "BY") else ()
+        start = stop = self.token.start
+        while not self.at(")") and self.token.kind != "end":
+            stop = self.take().end
+        self.expect(")")
+        return n.Over(partition, order, self.text[start:stop], at=at)
+
+    def read_order_key(self) -> n.Order:
+        """Read a key of ``ORDER BY``."""
+        at = self.token.start
+        value = self.read_expression()
+        descending = self.accept("DESC")
+        if not descending:
+            self.accept("ASC")
+        nulls = self.take().upper if self.accept("NULLS") else ""
+        return n.Order(value, descending, nulls, at=at)
+
+    def read_query(self) -> n.Node:
+        """Fail: an expression by itself contains no queries. `QueryReader` reads them."""
+        self.fail("a query cannot be used in this expression", fix="use it in the FROM of a SELECT")
+
+
+def read_expression(text: str) -> n.Node:
+    """Read a scalar expression into a syntax tree.
+
+    Raises:
+        UntranslatableError: The text is not an expression.
+    """
+    return ExpressionReader(text).read_all()

@@ -1,0 +1,337 @@
+"""The syntax tree of Flink SQL, made by `expression_reader` and `query_reader`; each node knows its position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal as Choice
+
+import attrs
+
+from kdsl.types import model as t
+
+
+@attrs.frozen(kw_only=True)
+class Node:
+    """A part of an expression or query; ``at`` is the position of its first character."""
+
+    at: int = attrs.field(default=0, eq=False)
+
+
+def deepest_node(root: Node) -> Node:
+    """The most deeply nested node; found without recursion, which would overflow the stack for a deep tree."""
+    deepest_node = root
+    level: list[object] = [root]
+    while level:
+        deepest_node = next((one for one in level if isinstance(one, Node)), deepest_node)
+        below: list[object] = []
+        for one in level:
+            if isinstance(one, Node):
+                below += [getattr(one, a.name) for a in attrs.fields(type(one)) if a.name != "at"]
+            elif isinstance(one, tuple):
+                below += one
+        level = below
+    return deepest_node
+
+
+def walk(root: object) -> Iterator[Node]:
+    """All nodes of a tree, each before its children; without recursion, which would overflow for a deep tree."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Node):
+            yield node
+            waiting += [getattr(node, a.name) for a in reversed(attrs.fields(type(node))) if a.name != "at"]
+        elif isinstance(node, tuple):
+            waiting += reversed(node)
+
+
+def names(root: object) -> Iterator[Name]:
+    """All column names in a tree."""
+    return (node for node in walk(root) if isinstance(node, Name))
+
+
+def contains(root: object, *kinds: type[Node]) -> bool:
+    """Whether a tree contains a node of one of some kinds."""
+    return any(isinstance(node, kinds) for node in walk(root))
+
+
+@attrs.frozen
+class Literal(Node):
+    """A constant: its kind, and its digits or the content of its quotes."""
+
+    kind: Choice["string", "number", "bytes", "boolean", "null", "date", "time", "timestamp"]
+    text: str
+
+
+@attrs.frozen
+class Span(Node):
+    """``INTERVAL '1-2' YEAR TO MONTH``: the string, the first unit and the last one."""
+
+    text: str
+    unit: str
+    until: str
+
+
+@attrs.frozen
+class Name(Node):
+    """A column, perhaps qualified by a table and followed by members of rows: ``t.a.b``."""
+
+    parts: tuple[str, ...]
+
+
+@attrs.frozen
+class Call(Node):
+    """A function call; ``words`` has the clauses beside its arguments (``RETURNING``, ``TO HOUR``)."""
+
+    name: str
+    arguments: tuple[Node, ...] = ()
+    words: Mapping[str, Any] = attrs.field(factory=dict)
+    distinct: bool = False
+    star: bool = False
+    filter: Node | None = None
+    over: Over | None = None
+
+
+@attrs.frozen
+class Over(Node):
+    """The window of an analytic function: ``frame`` is the SQL of its bounds, ``name`` that of a ``WINDOW`` clause."""
+
+    partition: tuple[Node, ...]
+    order: tuple[Order, ...]
+    frame: str = ""
+    name: str = ""
+
+
+@attrs.frozen
+class Unary(Node):
+    """``-x``, ``+x``, ``NOT x``."""
+
+    operator: str
+    operand: Node
+
+
+@attrs.frozen
+class Binary(Node):
+    """Arithmetic, comparison, ``AND``, ``OR``, ``||``."""
+
+    operator: str
+    left: Node
+    right: Node
+
+
+@attrs.frozen
+class Case(Node):
+    """``CASE``, with an operand or without."""
+
+    operand: Node | None
+    whens: tuple[tuple[Node, Node], ...]
+    otherwise: Node | None
+
+
+@attrs.frozen
+class Cast(Node):
+    """``CAST`` and ``TRY_CAST``."""
+
+    operand: Node
+    type: t.DataType
+    trying: bool = False
+
+
+@attrs.frozen
+class Between(Node):
+    """``x BETWEEN a AND b``."""
+
+    operand: Node
+    low: Node
+    high: Node
+    symmetric: bool = False
+    negated: bool = False
+
+
+@attrs.frozen
+class In(Node):
+    """``x IN (…)``: values, or a query."""
+
+    operand: Node
+    values: tuple[Node, ...]
+    query: Node | None = None
+    negated: bool = False
+
+
+@attrs.frozen
+class Like(Node):
+    """``LIKE`` and ``SIMILAR TO``."""
+
+    operand: Node
+    pattern: Node
+    escape: Node | None = None
+    negated: bool = False
+    similar: bool = False
+
+
+@attrs.frozen
+class Is(Node):
+    """``IS NULL``, ``IS TRUE``, ``IS DISTINCT FROM x``."""
+
+    operand: Node
+    what: str
+    other: Node | None = None
+    negated: bool = False
+
+
+@attrs.frozen
+class Index(Node):
+    """``x[i]``: an element of an array (from 1), or the value of a key."""
+
+    operand: Node
+    index: Node
+
+
+@attrs.frozen
+class Member(Node):
+    """``x.name``, where ``x`` is an expression and not a name."""
+
+    operand: Node
+    name: str
+
+
+@attrs.frozen
+class Collection(Node):
+    """``ARRAY[…]``, ``MAP[…]`` and ``ROW(…)``."""
+
+    kind: str
+    items: tuple[Node, ...]
+
+
+@attrs.frozen
+class Nested(Node):
+    """A query inside an expression: a scalar one, or that of ``EXISTS``."""
+
+    query: Node
+    exists: bool = False
+
+
+@attrs.frozen
+class Star(Node):
+    """``*`` or ``t.*``."""
+
+    table: str | None = None
+
+
+@attrs.frozen
+class Item(Node):
+    """A column of a SELECT list."""
+
+    value: Node
+    alias: str | None = None
+
+
+@attrs.frozen
+class Order(Node):
+    """A key of ``ORDER BY``."""
+
+    value: Node
+    descending: bool = False
+    nulls: str = ""
+
+
+@attrs.frozen
+class Select(Node):
+    """``SELECT``."""
+
+    items: tuple[Node, ...]
+    source: Node | None = None
+    distinct: bool = False
+    where: Node | None = None
+    group: tuple[Node, ...] = ()
+    having: Node | None = None
+    windows: tuple[tuple[str, Over], ...] = ()
+
+
+@attrs.frozen
+class Grouping(Node):
+    """``ROLLUP (…)``, ``CUBE (…)`` or ``GROUPING SETS (…)``: the sets of keys, as they are written."""
+
+    kind: str
+    sets: tuple[tuple[Node, ...], ...]
+
+
+@attrs.frozen
+class Combined(Node):
+    """Two queries combined by ``UNION``, ``INTERSECT`` or ``EXCEPT``."""
+
+    operator: str
+    every: bool
+    left: Node
+    right: Node
+
+
+@attrs.frozen
+class Values(Node):
+    """``VALUES (1, 'a'), (2, 'b')``."""
+
+    rows: tuple[tuple[Node, ...], ...]
+
+
+@attrs.frozen
+class Finished(Node):
+    """A query with the clauses around it: ``WITH``, ``ORDER BY``, ``LIMIT``, ``OFFSET``."""
+
+    body: Node
+    named: tuple[tuple[str, tuple[str, ...], Node], ...] = ()
+    order: tuple[Order, ...] = ()
+    limit: Node | None = None
+    offset: Node | None = None
+
+
+@attrs.frozen
+class Table(Node):
+    """A table by its name; ``hint`` is the SQL of a hint after it, which begins at ``hint_at``."""
+
+    name: tuple[str, ...]
+    alias: str | None = None
+    hint: str = ""
+    hint_at: int = attrs.field(default=0, eq=False)
+
+
+@attrs.frozen
+class Derived(Node):
+    """A query in ``FROM``."""
+
+    query: Node
+    alias: str | None = None
+    columns: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class Windowed(Node):
+    """``TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL …)`` or another window function in ``FROM``."""
+
+    kind: str
+    table: Table
+    time: str
+    spans: tuple[Node, ...]
+    keys: tuple[str, ...] = ()
+    alias: str | None = None
+
+
+@attrs.frozen
+class Unnest(Node):
+    """``UNNEST(array)`` in ``FROM``."""
+
+    value: Node
+    alias: str | None = None
+    columns: tuple[str, ...] = ()
+    ordinal: bool = False
+
+
+@attrs.frozen
+class Join(Node):
+    """Two tables joined."""
+
+    kind: str
+    left: Node
+    right: Node
+    on: Node | None = None
+    using: tuple[str, ...] = ()
+    natural: bool = False

@@ -1,0 +1,69 @@
+"""What may change in a table between two runs of a query that writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import ndiff
+from typing import Literal
+
+from kdsl.errors import listing, nearest
+from kdsl.plan.model import Part, WritePlan
+from kdsl.plan.records import record_format
+from kdsl.plan.show import show
+
+Change = Literal["topic", "key", "format", "prefix"]
+UNSAFE_CHANGES: Mapping[Change, str] = {
+    "topic": "the records go to other topics",
+    "key": "the message key differs, so records of one key may go to another partition than before",
+    "format": "records are written in another format than before",
+    "prefix": "the transactions have another prefix",
+}
+"""What an unsafe change does."""
+AllowedChanges = bool | Iterable[Change]
+"""The unsafe changes that a user allows; True for all of them."""
+
+
+def unsafe_changes(before: WritePlan, after: WritePlan, allow: AllowedChanges) -> list[Change]:
+    """The unsafe differences of two plans that are not allowed.
+
+    Raises:
+        ValueError: ``allow`` names an unknown change.
+    """
+    allowed = _names_of(allow)
+    return [change for change in _differences(before, after) if change not in allowed]
+
+
+def difference_lines(before: WritePlan, after: WritePlan) -> list[str]:
+    """The lines by which two plans differ, as ``explain`` shows them, each with ``-`` or ``+`` in front."""
+    lines = ndiff(show(before).splitlines(), show(after).splitlines())
+    return [line for line in lines if line[0] in "+-"]
+
+
+def _names_of(allow: AllowedChanges) -> frozenset[str]:
+    if isinstance(allow, bool):
+        return frozenset(UNSAFE_CHANGES) if allow else frozenset()
+    names = [allow] if isinstance(allow, str) else list(allow)
+    for name in names:
+        if name not in UNSAFE_CHANGES:
+            hint = nearest(name, UNSAFE_CHANGES)
+            raise ValueError(f"allow= contains {name!r}{hint}; the changes are {listing(UNSAFE_CHANGES)}")
+    return frozenset(names)
+
+
+def _differences(before: WritePlan, after: WritePlan) -> Iterator[Change]:
+    if before.topics != after.topics:
+        yield "topic"
+    if _members(before.key) != _members(after.key) or before.key_columns != after.key_columns:
+        yield "key"
+    if any(_format(one) != _format(other) for one, other in ((before.key, after.key), (before.value, after.value))):
+        yield "format"
+    if before.transactions and after.transactions and before.transactions.prefix != after.transactions.prefix:
+        yield "prefix"
+
+
+def _members(part: Part | None) -> object:
+    return None if part is None else (part.row, part.columns)
+
+
+def _format(part: Part | None) -> object:
+    return None if part is None else record_format(part)

@@ -1,0 +1,18 @@
+"""What of a plan decides the records that it writes."""
+
+from __future__ import annotations
+
+from kdsl.plan.model import Part
+
+__all__ = ["record_format"]
+
+
+def record_format(part: Part) -> tuple[str, dict[str, str]]:
+    """The format of a key or a value and those of its options that say what messages hold.
+
+    Options that say how a registry is reached are left out.
+    """
+    options = part.format.to_strings()
+    return part.format.identifier, {
+        key: text for key, text in options.items() if not key.startswith(part.format.connection)
+    }

@@ -1,0 +1,129 @@
+"""The admin client: what the driver asks a cluster about topics, offsets and consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import attrs
+
+from kdsl.callbacks import TopicPartition
+from kdsl.retry import Deadline, retry
+
+FIRST_ANSWER = 10.0
+"""How long a cluster may take to answer for the first time, in seconds; connecting takes milliseconds."""
+SETTLING = 5.0
+"""How long a broker may not know about a topic or a partition that the cluster has, in seconds."""
+
+
+@attrs.frozen
+class Topic:
+    """A topic of the cluster.
+
+    Attributes:
+        id: Its id, which no other topic of the same name ever gets; empty where the brokers have no topic ids.
+        partitions: How many partitions it has.
+    """
+
+    id: str
+    partitions: int
+
+
+class ClusterAdmin(Protocol):
+    """An admin client: `kdsl.run.admin.librdkafka_admin.LibrdkafkaAdmin` or `kdsl.run.admin.java_admin.JavaAdmin`.
+
+    Every method takes a limited time, and raises a `kdsl.run.admin.errors.KafkaReadError` when the brokers do not
+    answer or refuse.
+
+    Attributes:
+        servers: The cluster's ``bootstrap.servers``.
+    """
+
+    servers: str
+
+    def topics(self, names: Iterable[str], *, known: bool = False) -> dict[str, Topic]:
+        """Those of the topics that exist.
+
+        Args:
+            names: The names.
+            known: Whether all of them existed a moment ago. A broker learns of a new topic later than others; topics
+                that it does not know are asked for again, for a few seconds, before they are left out.
+        """
+        ...
+
+    def names(self, *, internal: bool = False) -> list[str]:
+        """The names of all topics that this user may see.
+
+        Args:
+            internal: Whether Kafka's own topics, such as ``__consumer_offsets``, are among them.
+        """
+        ...
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition."""
+        ...
+
+    def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition.
+
+        Args:
+            partitions: The partitions.
+            committed: The last stable offset instead, before which no transaction is open.
+        """
+        ...
+
+    def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
+        """The offset of each partition's first record that is not older; None where there is none."""
+        ...
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets that a consumer group has committed; partitions without one are left out."""
+        ...
+
+    def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Commit the offsets of a consumer group, all in one request.
+
+        Args:
+            group: The group. The brokers refuse while it has members, who commit their own offsets.
+            positions: The offset of the next record of each partition.
+
+        Raises:
+            KafkaReadError: An offset was not committed; others may have been.
+        """
+        ...
+
+    def groups(self) -> list[str]:
+        """The ids of all consumer groups that this user may see."""
+        ...
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """All offsets that a consumer group has committed; empty where there is no such group."""
+        ...
+
+
+def find_topics(
+    describe: Callable[[list[str]], Mapping[str, Topic]], names: Iterable[str], timeout: float
+) -> dict[str, Topic]:
+    """The topics that exist; topics that a broker does not know are asked for again.
+
+    Args:
+        describe: Asks for topics by name; gives those that the broker knows.
+        names: The names.
+        timeout: For how many seconds; 0 asks once.
+    """
+    unknown = sorted(set(names))
+    topics: dict[str, Topic] = {}
+
+    def ask(_: float) -> list[str]:
+        topics.update(describe(unknown))
+        unknown[:] = [name for name in unknown if name not in topics]
+        return unknown
+
+    retry(ask, lambda missing: not missing, Deadline(timeout))
+    return topics
+
+
+def topic_id(id_: object) -> str:
+    """The id of a topic as a string; empty for the zeros of brokers that have no topic ids (before Kafka 2.8)."""
+    text = str(id_)
+    return "" if set(text) <= {"A"} else text

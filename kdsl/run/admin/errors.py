@@ -1,0 +1,168 @@
+"""The errors of Kafka's clients as kdsl raises them, and which of them can be retried.
+
+Tasks and Spark's planning run in other processes, so users see these messages inside Spark's exceptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, KafkaException
+
+from kdsl.errors import KafkaReadError, TopicMissingError, TopicRecreatedError, UnreachableError
+
+
+class NotAllowedError(KafkaReadError):
+    """The brokers refuse an operation to this user."""
+
+
+class StalledError(KafkaReadError):
+    """Nothing came from the brokers for too long while records were still to be read."""
+
+
+def kafka_error(error: BaseException) -> KafkaError | None:
+    """The client's error inside an exception; None where there is none."""
+    if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
+        return error.args[0]
+    return None
+
+
+RETRIABLE = frozenset(
+    (
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._TIMED_OUT,  # noqa: SLF001
+        KafkaError._TIMED_OUT_QUEUE,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._WAIT_CACHE,  # noqa: SLF001
+        KafkaError._WAIT_COORD,  # noqa: SLF001
+        KafkaError._UNKNOWN_BROKER,  # noqa: SLF001
+        KafkaError._DESTROY_BROKER,  # noqa: SLF001
+        KafkaError._NOENT,  # noqa: SLF001  # no leader is known
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.BROKER_NOT_AVAILABLE,
+    )
+)
+"""The codes of errors that may disappear when the request is repeated: a new leader, a broker that restarts."""
+
+_LOGIN = {
+    KafkaError._AUTHENTICATION,  # noqa: SLF001
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.ILLEGAL_SASL_STATE,
+    KafkaError._SSL,  # noqa: SLF001
+}
+_NOT_ALLOWED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "the topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "the consumer group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the cluster",
+}
+_UNKNOWN = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001
+    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001
+    KafkaError.UNKNOWN_TOPIC_ID,
+}
+
+
+def is_login_error(error: KafkaError) -> bool:
+    """Whether the brokers, or the client itself, refused the login."""
+    return error.code() in _LOGIN
+
+
+def is_unknown_topic(error: KafkaError) -> bool:
+    """Whether the error says that the topic or partition does not exist."""
+    return error.code() in _UNKNOWN
+
+
+def is_not_allowed(error: KafkaError) -> bool:
+    """Whether the error says that this user may not do this."""
+    return error.code() in _NOT_ALLOWED
+
+
+def describe_last_error(last: str | None) -> str:
+    """The client's last error, as the end of a sentence; empty where there was none."""
+    return f"; the client's last error: {last}" if last else ""
+
+
+def unreachable(table: str, servers: str, waited: float, last: str | None) -> UnreachableError:
+    """No answer from any broker."""
+    return UnreachableError(
+        f"{table}: no broker of {servers} answered within {waited:.0f} s{describe_last_error(last)}; check that "
+        "Kafka runs there and that its advertised listeners can be reached from this machine"
+    )
+
+
+def no_answer(table: str, servers: str, waited: float, last: str | None) -> UnreachableError:
+    """No answer from brokers that have answered before."""
+    return UnreachableError(
+        f"{table}: the brokers {servers} did not answer within {waited:.0f} s, and had answered before"
+        f"{describe_last_error(last)}; check that all of them run and that each partition has a leader, or raise the "
+        "client property default.api.timeout.ms"
+    )
+
+
+def not_accepted(table: str, servers: str, reason: str) -> UnreachableError:
+    """The brokers accept no connection with these settings, for a reason that `kdsl.run.reachability.login` found."""
+    return UnreachableError(f"{table}: the brokers {servers} do not accept the connection: {reason}")
+
+
+def login_refused(table: str, servers: str, reason: str) -> UnreachableError:
+    """The login failed; waiting does not help."""
+    return UnreachableError(
+        f"{table}: the brokers {servers} do not accept the connection: {reason}; check security.protocol, "
+        "sasl.mechanism and the credentials of the cluster"
+    )
+
+
+def not_allowed(table: str, what: str, error: KafkaError) -> NotAllowedError:
+    """An authorization error."""
+    kind = _NOT_ALLOWED.get(error.code(), "it")
+    return NotAllowedError(
+        f"{table}: this user may not read {what} ({error.str()}); grant READ and DESCRIBE on {kind} to it"
+    )
+
+
+def topic_recreated(
+    table: str, topic: str, before: str, now: str, since: str = "the checkpoint was written"
+) -> TopicRecreatedError:
+    """A topic has another id than the one for which offsets were planned or stored.
+
+    Args:
+        table: The table's name.
+        topic: The topic's name.
+        before: The id that the offsets belong to.
+        now: The topic's id now.
+        since: What was done with the old id, as the beginning of "... for id ...".
+    """
+    return TopicRecreatedError(
+        f"{table}: the topic {topic!r} was deleted and created again: {since} for id {before}, the topic now has id "
+        f"{now}; the stored offsets belong to other records, so start with a new checkpoint"
+    )
+
+
+def missing_topics(table: str, missing: Iterable[str], existing: Iterable[str], hint: str = "") -> TopicMissingError:
+    """Topics that a table names and that do not exist on the cluster."""
+    from kdsl.errors import listing, nearest
+
+    names = sorted(missing)
+    hints = nearest(names[0], existing) if len(names) == 1 else hint
+    those = f"topic {names[0]!r}" if len(names) == 1 else f"topics {listing(names)}"
+    return TopicMissingError(f"{table}: the cluster has no {those}{hints}; create it, or correct the table's topic")
+
+
+def join_some(items: Iterable[str], limit: int = 5) -> str:
+    """The first items of a list, for a sentence, and how many more there are."""
+    every = list(items)
+    more = f" and {len(every) - limit} more" if len(every) > limit else ""
+    return "; ".join(every[:limit]) + more

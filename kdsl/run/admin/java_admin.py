@@ -1,0 +1,242 @@
+"""The admin client of Java's Kafka client, for clusters that librdkafka cannot log in to.
+
+It needs a classic session, whose JVM it runs in, and the connector's jars in the driver
+(`kdsl.run.java_clients.jars.attach_connector`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from kdsl.callbacks import TopicPartition
+from kdsl.client_settings.to_librdkafka import admin_settings
+from kdsl.cluster import Cluster
+from kdsl.errors import KafkaReadError, KdslError, TopicMissingError
+from kdsl.run.admin import errors
+from kdsl.run.admin.cluster_admin import FIRST_ANSWER, SETTLING, ClusterAdmin, Topic, find_topics, topic_id
+from kdsl.run.admin.errors import NotAllowedError
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.java_clients.jars import attach_connector
+from kdsl.run.java_clients.options import kafka_options
+from kdsl.run.java_clients.system_properties import set_system_properties
+from kdsl.spark_internals.errors import JavaError, root_cause
+from kdsl.spark_internals.session import is_connect, jvm_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ERRORS = "org.apache.kafka.common.errors."
+
+
+class GroupMissingError(KafkaReadError):
+    """The consumer group does not exist."""
+
+
+def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmin:
+    """The admin client for a cluster: librdkafka's where it can log in, else Java's.
+
+    Args:
+        spark: The session.
+        cluster: The cluster.
+        table: The table's name, for messages.
+
+    Raises:
+        KdslError: librdkafka cannot log in, and the session is one of Spark Connect, which has no JVM.
+    """
+    refused = [p for p in admin_settings(cluster.settings()).problems if p.severity == "error"]
+    if not refused:
+        return LibrdkafkaAdmin(cluster, table)
+    if is_connect(spark):
+        raise KdslError(
+            f"{table}: librdkafka cannot log in to this cluster ({refused[0].message}), and a session of Spark Connect "
+            "has no JVM for Java's client; use a classic session"
+        )
+    return JavaAdmin(spark, cluster, table)
+
+
+class JavaAdmin:
+    """The admin client of Java's Kafka client (`kdsl.run.admin.cluster_admin.ClusterAdmin`).
+
+    Args:
+        spark: A classic session.
+        cluster: The cluster.
+        table: The table's name, for messages.
+
+    Attributes:
+        servers: The cluster's ``bootstrap.servers``.
+        client: Java's ``AdminClient``.
+        jvm: The JVM that it runs in.
+    """
+
+    def __init__(self, spark: SparkSession, cluster: Cluster, table: str) -> None:
+        attach_connector(spark, everywhere=True)
+        set_system_properties(spark, cluster, table)
+        self.servers = cluster.bootstrap_servers
+        self._table = table
+        self._timeout = cluster.kdsl_settings().api_timeout_ms / 1000
+        self._answered = False
+        self.jvm: Any = jvm_of(spark)
+        self._clients: Any = self.jvm.org.apache.kafka.clients
+        settings = self.jvm.java.util.HashMap()
+        for name, text in kafka_options(cluster, "admin", table).items():
+            settings.put(name.removeprefix("kafka."), text)
+        settings.put("default.api.timeout.ms", str(int(self._timeout * 1000)))
+        self.client: Any = self._call(lambda: self._clients.admin.AdminClient.create(settings), "the cluster")
+        self._closing = weakref.finalize(self, _close, self.client, self.jvm)
+        self._closing.atexit = False  # the client ends with the JVM, which may be gone before Python is
+
+    def close(self) -> None:
+        """Close the client's connections; garbage collection does so as well."""
+        self._closing()
+
+    def topics(self, names: Iterable[str], *, known: bool = False) -> dict[str, Topic]:
+        """Those of the topics that exist (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`)."""
+        return find_topics(self._describe_topics, names, SETTLING if known else 0.0)
+
+    def _describe_topics(self, names: list[str]) -> dict[str, Topic]:
+        futures = self.client.describeTopics(self.java_list(names)).topicNameValues()
+        topics = {}
+        for name in names:
+            try:
+                one = self.result(futures.get(name), f"the topic {name!r}")
+            except TopicMissingError:
+                continue
+            topics[name] = Topic(topic_id(one.topicId().toString()), one.partitions().size())
+        return topics
+
+    def names(self, *, internal: bool = False) -> list[str]:
+        """The names of all topics that this user may see."""
+        options = self._clients.admin.ListTopicsOptions().listInternal(internal)
+        return sorted(self.result(self.client.listTopics(options).names(), "the list of topics"))
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition."""
+        return self._offsets(partitions, self._clients.admin.OffsetSpec.earliest())
+
+    def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition, or the last stable offset where ``committed``."""
+        return self._offsets(partitions, self._clients.admin.OffsetSpec.latest(), committed=committed)
+
+    def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
+        """The offset of each partition's first record that is not older; None where there is none."""
+        offsets = self._offsets(partitions, self._clients.admin.OffsetSpec.forTimestamp(millis))
+        return {partition: None if offset < 0 else offset for partition, offset in offsets.items()}
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets that a consumer group has committed; partitions without one are left out."""
+        wanted = list(partitions)
+        if not wanted:
+            return {}
+        options = self._clients.admin.ListConsumerGroupOffsetsOptions()
+        options = options.topicPartitions(self.java_list([self._java_partition(p) for p in wanted]))
+        future = self.client.listConsumerGroupOffsets(group, options).partitionsToOffsetAndMetadata()
+        offsets = self.result(future, f"the offsets of the group {group!r}")
+        by_partition = {partition: offsets.get(self._java_partition(partition)) for partition in wanted}
+        return {partition: int(one.offset()) for partition, one in by_partition.items() if one is not None}
+
+    def groups(self) -> list[str]:
+        """The ids of all consumer groups that this user may see."""
+        groups = self.result(self.client.listConsumerGroups().valid(), "the list of groups")
+        return sorted(str(group.groupId()) for group in self.elements(groups))
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """All offsets that a consumer group has committed; empty where there is no such group."""
+        future = self.client.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()
+        try:
+            offsets = self.result(future, f"the offsets of the group {group!r}")
+        except GroupMissingError:
+            return {}
+        return {
+            (str(partition.topic()), int(partition.partition())): int(offsets.get(partition).offset())
+            for partition in self.elements(offsets.keySet())
+            if offsets.get(partition) is not None
+        }
+
+    def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Commit the offsets of a consumer group (`kdsl.run.admin.cluster_admin.ClusterAdmin.commit`)."""
+        offsets = self.jvm.java.util.HashMap()
+        for partition, offset in positions.items():
+            offsets.put(self._java_partition(partition), self._clients.consumer.OffsetAndMetadata(offset))
+        future = self.client.alterConsumerGroupOffsets(group, offsets).all()
+        self.result(future, f"the offsets of the group {group!r}", "committed to")
+
+    def _offsets(
+        self, partitions: Iterable[TopicPartition], spec: Any, *, committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        wanted = {partition: self._java_partition(partition) for partition in partitions}
+        if not wanted:
+            return {}
+        specs = self.jvm.java.util.HashMap()
+        for java_partition in wanted.values():
+            specs.put(java_partition, spec)
+        levels = self.jvm.org.apache.kafka.common.IsolationLevel
+        level = levels.READ_COMMITTED if committed else levels.READ_UNCOMMITTED
+        result = self.client.listOffsets(specs, self._clients.admin.ListOffsetsOptions(level))
+        return {
+            partition: int(self.result(result.partitionResult(java), f"the topic {partition[0]!r}").offset())
+            for partition, java in wanted.items()
+        }
+
+    def _java_partition(self, partition: TopicPartition) -> Any:
+        return self.jvm.org.apache.kafka.common.TopicPartition(*partition)
+
+    def elements(self, collection: Any) -> list[Any]:
+        """The elements of any Java collection; py4j iterates over lists and sets only."""
+        return list(self.jvm.java.util.ArrayList(collection))
+
+    def java_list(self, values: Iterable[Any]) -> Any:
+        """A Java list of some values."""
+        java = self.jvm.java.util.ArrayList()
+        for value in values:
+            java.add(value)
+        return java
+
+    def result(self, future: Any, what: str, action: str = "read from") -> Any:
+        """The result of a ``KafkaFuture``.
+
+        Args:
+            future: The future.
+            what: What was requested, for messages.
+            action: What was to be done with it: a participle and its preposition.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer in time.
+        """
+        seconds = self._timeout if self._answered else min(FIRST_ANSWER, self._timeout)
+        unit = self.jvm.java.util.concurrent.TimeUnit.MILLISECONDS
+        result = self._call(lambda: future.get(int(seconds * 1000), unit), what, action, seconds)
+        self._answered = True
+        return result
+
+    def _call(self, call: Callable[[], Any], what: str, action: str = "read from", seconds: float = 0) -> Any:
+        try:
+            return call()
+        except JavaError as e:
+            raise self._read_error(root_cause(e), what, action, seconds) from None
+
+    def _read_error(self, error: Any, what: str, action: str, seconds: float) -> KafkaReadError:
+        name = error.getClass().getName()
+        # While the client is created, the error's message may quote a setting.
+        text = str(error.getMessage() or name) if seconds else name
+        kind = name.removeprefix(_ERRORS)
+        if kind in ("UnknownTopicOrPartitionException", "UnknownTopicIdException"):
+            return TopicMissingError(f"{self._table}: {what} does not exist any more ({text})")
+        if kind == "GroupIdNotFoundException":
+            return GroupMissingError(f"{self._table}: {what} does not exist ({text})")
+        if kind in ("SaslAuthenticationException", "SslAuthenticationException", "UnsupportedSaslMechanismException"):
+            return errors.login_refused(self._table, self.servers, text)
+        if "Timeout" in kind:
+            return errors.unreachable(self._table, self.servers, seconds, None)
+        if kind.endswith("AuthorizationException"):
+            return NotAllowedError(
+                f"{self._table}: this user may not read {what} ({text}); grant READ and DESCRIBE on it"
+            )
+        return KafkaReadError(f"{self._table}: {what} cannot be {action} {self.servers}: {text} ({kind})")
+
+
+def _close(client: Any, jvm: Any) -> None:
+    with suppress(Exception):  # the JVM may be gone
+        client.close(jvm.java.time.Duration.ofSeconds(1))

@@ -1,0 +1,531 @@
+"""The admin client of librdkafka.
+
+All partitions go in one request. Every call takes a limited time: `FIRST_ANSWER` seconds until the cluster has answered
+once, ``default.api.timeout.ms`` from then on. Within that time retriable errors (a new leader, a broker that restarts)
+are retried.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+import attrs
+from confluent_kafka import (
+    OFFSET_INVALID,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition as ClientPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from kdsl.callbacks import TopicPartition
+from kdsl.cluster import Cluster
+from kdsl.errors import KafkaReadError, TopicMissingError, UnreachableError
+from kdsl.retry import Deadline, retry
+from kdsl.run.admin import errors
+from kdsl.run.admin.cluster_admin import FIRST_ANSWER, SETTLING, Topic, find_topics, topic_id
+from kdsl.run.admin.errors import RETRIABLE
+from kdsl.run.admin.group_offsets import GroupOffsets, asks_former_coordinator
+from kdsl.run.reachability import login
+
+log = logging.getLogger("kdsl.brokers")
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_FIRST_ATTEMPT = 3.0
+_FRESH = 30.0
+"""For how many seconds the client's view of leaders and connections is trusted.
+
+A request for offsets neither reconnects nor looks for new leaders: without a connection it may wait without end, and
+after a change of leaders it fails without end. Therefore topics are described first when the view is older than this,
+and after errors.
+"""
+_REFRESH_INTERVAL = 1.0
+"""How many seconds to trust what a broker has answered after an error, while errors go on."""
+_REFRESH_TIMEOUT = 3.0
+"""How many seconds a broker may take to list the brokers after an error."""
+_LISTING = 15.0
+"""How many seconds unreachable brokers may be missing from a list of groups."""
+
+_EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+OFFSETS_TOPIC = "__consumer_offsets"
+_INTERNAL = frozenset({OFFSETS_TOPIC, "__transaction_state", "__share_group_state", "__cluster_metadata"})
+
+
+@attrs.frozen
+class Member:
+    """A member of a consumer group: a client that subscribes with the group's id.
+
+    Attributes:
+        client: Its client id.
+        host: Where it runs, as the broker sees it.
+        id: The group's name for it.
+    """
+
+    client: str
+    host: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.client} at {self.host.lstrip('/')} (member id {self.id})"
+
+
+@attrs.frozen
+class _Outcome(Generic[V]):
+    """What one attempt of a request gave: a value, or a retriable error."""
+
+    value: V | None = None
+    error: KafkaError | None = None
+
+
+class _MetadataView:
+    """How fresh the client's knowledge of brokers and leaders is."""
+
+    def __init__(self) -> None:
+        self._described = self._refreshed = float("-inf")
+        self._invalid = False
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether topics must be described before a request goes to their leaders."""
+        return time.monotonic() - self._described > _FRESH
+
+    @property
+    def needs_refresh(self) -> bool:
+        """Whether to ask any broker for the list of brokers, after an error."""
+        return self._invalid and time.monotonic() - self._refreshed > _REFRESH_INTERVAL
+
+    def note_description(self) -> None:
+        self._described = time.monotonic()
+
+    def note_refresh(self) -> None:
+        self._invalid, self._refreshed = False, time.monotonic()
+
+    def note_success(self) -> None:
+        self._invalid = False
+
+    def expire(self) -> None:
+        self._described = float("-inf")
+
+    def note_error(self) -> None:
+        self._invalid = True
+
+
+class LibrdkafkaAdmin:
+    """The admin client of librdkafka (`kdsl.run.admin.cluster_admin.ClusterAdmin`).
+
+    Args:
+        cluster: The cluster.
+        table: The table's name, for messages.
+        answered: Whether the cluster is known to answer: then its first answer may take as long as any other.
+
+    Attributes:
+        servers: The cluster's ``bootstrap.servers``.
+    """
+
+    def __init__(self, cluster: Cluster, table: str, *, answered: bool = False) -> None:
+        self.servers = cluster.bootstrap_servers
+        self._cluster = cluster
+        self._table = table
+        self._timeout = cluster.kdsl_settings().api_timeout_ms / 1000
+        self._view = _MetadataView()
+        self._answered = answered
+        self._last_error: KafkaError | None = None
+        self._login_error: KafkaError | None = None
+        self._examined_port = False
+        self._connect()
+
+    def _connect(self) -> None:
+        settings: dict[str, Any] = {**self._cluster.admin({"log_level": 0}), "error_cb": self._on_error}
+        self._login = login.public_settings(settings)
+        self._admin = AdminClient(settings)
+        self._connected_at = time.monotonic()
+
+    def topics(self, names: Iterable[str], *, known: bool = False) -> dict[str, Topic]:
+        """Those of the topics that exist (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`)."""
+        return find_topics(self._existing_topics, names, min(SETTLING, self._timeout) if known else 0.0)
+
+    def names(self, *, internal: bool = False) -> list[str]:
+        """The names of all topics that this user may see."""
+        metadata = self._retry(lambda timeout: self._admin.list_topics(timeout=timeout))
+        return sorted(name for name in metadata.topics if internal or name not in _INTERNAL)
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the first record of each partition."""
+        return self._offsets(dict.fromkeys(partitions, _EARLIEST))
+
+    def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition, or the last stable offset where ``committed``."""
+        return self._offsets(dict.fromkeys(partitions, _LATEST), committed=committed)
+
+    def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
+        """The offset of each partition's first record that is not older; None where there is none."""
+        offsets = self._offsets(dict.fromkeys(partitions, OffsetSpec.for_timestamp(millis)))
+        return {partition: None if offset < 0 else offset for partition, offset in offsets.items()}
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offsets that a consumer group has committed; partitions without one are left out.
+
+        Raises:
+            NotAllowedError: This user may not see one of the topics.
+        """
+        wanted = frozenset(partitions)
+        offsets = self._group_offsets(group, {topic for topic, _ in wanted}) if wanted else {}
+        return {partition: offset for partition, offset in offsets.items() if partition in wanted}
+
+    def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Commit the offsets of a consumer group (`kdsl.run.admin.cluster_admin.ClusterAdmin.commit`)."""
+        if not positions:
+            return
+        wanted = [ClientPartition(topic, partition, at) for (topic, partition), at in sorted(positions.items())]
+
+        def commit_once(timeout: float) -> list[ClientPartition] | KafkaError:
+            request = [ConsumerGroupTopicPartitions(group, wanted)]
+            futures = self._admin.alter_consumer_group_offsets(request, request_timeout=timeout)
+            result = self._results(futures, timeout)[group]
+            return result if isinstance(result, KafkaError) else list(result.topic_partitions)
+
+        result = self._retry(commit_once, _retriable_commit_error)
+        failed = [result] if isinstance(result, KafkaError) else [p.error for p in result if p.error]
+        if failed:
+            raise self._read_error(failed[0], f"the offsets of the group {group!r}", "committed to")
+
+    def groups(self) -> list[str]:
+        """The ids of all consumer groups that this user may see."""
+
+        def ask(_: float) -> tuple[list[Any], KafkaError | None]:
+            """The groups, and the error of a broker whose groups are missing."""
+            listing = self._ask(lambda timeout: {"": self._admin.list_consumer_groups(request_timeout=timeout)})[""]
+            if isinstance(listing, KafkaError):
+                raise self._read_error(listing, "the list of groups")
+            missing = next(filter(None, (_if_retriable(errors.kafka_error(e)) for e in listing.errors)), None)
+            if missing is not None:
+                self._view.note_error()
+            return listing.valid, missing
+
+        deadline = Deadline(min(_LISTING, self._timeout))
+        groups, missing = retry(ask, lambda result: result[1] is None, deadline)
+        if missing is not None:
+            log.warning("%s: the groups of a broker are missing from the list: %s", self._table, missing.str())
+        return sorted(group.group_id for group in groups)
+
+    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """All offsets that a consumer group has committed; empty where there is no such group."""
+        return self._group_offsets(group, ())
+
+    def members(self, group: str, timeout: float | None = None) -> tuple[Member, ...]:
+        """The members that a consumer group has now.
+
+        Args:
+            group: The group.
+            timeout: How many seconds to wait for an answer; ``default.api.timeout.ms`` if None.
+        """
+        result = self._ask(
+            lambda seconds: self._admin.describe_consumer_groups([group], request_timeout=seconds), timeout=timeout
+        )[group]
+        if isinstance(result, KafkaError):
+            if result.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return ()
+            raise self._read_error(result, f"the group {group!r}")
+        return tuple(Member(m.client_id or "", m.host or "", m.member_id or "") for m in result.members)
+
+    def _existing_topics(self, names: list[str]) -> dict[str, Topic]:
+        topics = {}
+        for name, result in self._describe_topics(names).items():
+            if not isinstance(result, KafkaError):
+                topics[name] = result
+            elif not errors.is_unknown_topic(result):
+                raise self._read_error(result, f"the topic {name!r}")
+        return topics
+
+    def _describe_topics(self, names: list[str]) -> dict[str, Topic | KafkaError]:
+        if not names:
+            return {}
+        described = self._ask(
+            lambda timeout: self._admin.describe_topics(TopicCollection(names), request_timeout=timeout)
+        )
+        return {
+            name: one if isinstance(one, KafkaError) else Topic(topic_id(one.topic_id), len(one.partitions))
+            for name, one in described.items()
+        }
+
+    def _group_offsets(self, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
+        """The offsets of a group.
+
+        Args:
+            group: The group.
+            topics: Topics that this user must be allowed to see: the brokers leave out others without an error.
+        """
+        names = TopicCollection(sorted(set(topics)))
+
+        def ask(timeout: float) -> tuple[KafkaError | None, dict[TopicPartition, int]]:
+            stale = self._refresh_view(names, timeout)
+            if stale is not None:
+                return stale, {}
+            code, offsets = self._offset_reader.positions(group, timeout)
+            return KafkaError(code) if code else None, offsets
+
+        error, offsets = self._retry(ask, lambda result: _if_retriable(result[0]))
+        if error is not None and error.code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise self._read_error(error, f"the offsets of the group {group!r}")
+        return offsets
+
+    def _offsets(
+        self, wanted: Mapping[TopicPartition, OffsetSpec], *, committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        if not wanted:
+            return {}
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        specs = {ClientPartition(topic, partition): spec for (topic, partition), spec in wanted.items()}
+        names = {topic for topic, _ in wanted}
+
+        def ask(_: float) -> dict[ClientPartition, Any]:
+            return self._ask(
+                lambda timeout: self._admin.list_offsets(specs, isolation_level=level, request_timeout=timeout),
+                names,
+                _offset_or_error,
+            )
+
+        def is_final(results: Mapping[ClientPartition, Any]) -> bool:
+            unknown = [p for p, r in results.items() if isinstance(r, KafkaError) and errors.is_unknown_topic(r)]
+            return not unknown or not self._do_exist(unknown)
+
+        results = retry(ask, is_final, Deadline(min(SETTLING, self._timeout)))
+        offsets = {}
+        for partition, result in results.items():
+            if isinstance(result, KafkaError):
+                if errors.is_unknown_topic(result):
+                    raise TopicMissingError(
+                        f"{self._table}: partition {partition.partition} of the topic {partition.topic!r} does not "
+                        f"exist any more ({result.str()})"
+                    )
+                raise self._read_error(result, f"the topic {partition.topic!r}")
+            offsets[partition.topic, partition.partition] = result.offset
+        return offsets
+
+    def _ask(
+        self,
+        send: Callable[[float], Mapping[K, Future[Any]]],
+        topics: Iterable[str] = (),
+        read: Callable[[Any], Any] = lambda result: result,
+        timeout: float | None = None,
+    ) -> dict[K, Any]:
+        """Send a request until none of its results is a retriable error.
+
+        Args:
+            send: Sends the request; its argument is the seconds that it may take.
+            topics: The topics to whose leaders the request goes.
+            read: Turns a result into a value or a KafkaError.
+            timeout: For how many seconds; ``default.api.timeout.ms`` if None.
+
+        Returns:
+            The result of each future, or its KafkaError.
+        """
+        names = TopicCollection(sorted(set(topics)))
+
+        def ask(seconds: float) -> dict[K, Any]:
+            stale = self._refresh_view(names, seconds)
+            if stale is not None:
+                return {"": stale}  # type: ignore[dict-item]  # a retriable error
+            return {key: read(result) for key, result in self._results(send(seconds), seconds).items()}
+
+        return self._retry(ask, _retriable_error, timeout)
+
+    def _do_exist(self, partitions: Iterable[ClientPartition]) -> bool:
+        """Whether the cluster has partitions that a leader does not know, as after they were created."""
+        topics = self.topics({partition.topic for partition in partitions})
+        return all(p.topic in topics and p.partition < topics[p.topic].partitions for p in partitions)
+
+    def _refresh_brokers(self, timeout: float) -> None:
+        """After an error, ask any broker that runs for the list of brokers.
+
+        The client asks the controller that it has last heard of for topics, and while that one is down, it asks nobody
+        else who the controller is.
+        """
+        if self._view.needs_refresh:
+            with suppress(KafkaException):  # the next request says what is wrong
+                # The answer for any topic lists all brokers.
+                self._admin.list_topics(OFFSETS_TOPIC, timeout=min(_REFRESH_TIMEOUT, timeout))
+            self._view.note_refresh()
+
+    def _refresh_view(self, names: TopicCollection, timeout: float) -> KafkaError | None:
+        """Describe topics again when the view of them is stale; gives the retriable error with which that failed."""
+        self._refresh_brokers(timeout)
+        if names.topic_names and self._view.is_stale:
+            results = self._results(self._admin.describe_topics(names, request_timeout=timeout), timeout)
+            error = _retriable_error(results)
+            if error is not None:
+                return error
+            self._view.note_description()
+            self._answered |= any(not isinstance(r, KafkaError) or _is_from_broker(r) for r in results.values())
+        return None
+
+    @cached_property
+    def _offset_reader(self) -> GroupOffsets:
+        # An AdminClient does the same, and librdkafka crashes when the coordinator has just moved.
+        return GroupOffsets(self._cluster)
+
+    def _results(self, futures: Mapping[K, Future[Any]], timeout: float) -> dict[K, Any]:
+        deadline = Deadline(timeout + 1)
+        pending = set(futures.values())
+        while pending and not deadline.has_passed:
+            pending = wait(pending, timeout=0.2).not_done
+            if pending:
+                self._raise_if_hopeless()
+        return {key: _result(future) for key, future in futures.items()}
+
+    def _retry(
+        self,
+        ask: Callable[[float], V],
+        retriable_error: Callable[[V], KafkaError | None] = lambda _: None,
+        timeout: float | None = None,
+    ) -> V:
+        """Repeat a request, with longer and longer timeouts, as long as its error is retriable.
+
+        Args:
+            ask: Sends the request; its argument is the seconds that it may take.
+            retriable_error: The retriable error in a result.
+            timeout: For how many seconds; ``default.api.timeout.ms`` if None.
+
+        Raises:
+            UnreachableError: No final answer came in time.
+            KafkaReadError: The brokers refuse.
+        """
+        most = self._timeout if timeout is None else timeout
+        deadline = Deadline(most if self._answered else min(FIRST_ANSWER, most))
+
+        def attempt(seconds: float) -> _Outcome[V]:
+            try:
+                result = ask(seconds)  # the client goes on connecting between attempts
+            except Exception as e:
+                error = errors.kafka_error(e)
+                if error is None:
+                    raise
+                if error.code() not in RETRIABLE:
+                    raise self._read_error(error, "the cluster") from e
+            else:
+                error = retriable_error(result)
+                if error is None:
+                    self._answered, self._last_error = True, None
+                    self._view.note_success()
+                    return _Outcome(result)
+            self._note_retriable(error)
+            deadline.timeout = most if self._answered else min(FIRST_ANSWER, most)
+            return _Outcome(error=error)
+
+        outcome = retry(attempt, lambda result: result.error is None, deadline, first_timeout=_FIRST_ATTEMPT)
+        if outcome.error is not None:
+            raise self._timeout_error(outcome.error, deadline.timeout)
+        return outcome.value  # type: ignore[return-value]  # a value that may be None itself
+
+    def _note_retriable(self, error: KafkaError) -> None:
+        self._view.note_error()
+        self._view.expire()
+        if asks_former_coordinator(error.code(), self._connected_at):
+            self._connect()
+        self._answered |= _is_from_broker(error)
+        if self._last_error is None:
+            self._last_error = error
+        self._raise_if_hopeless()
+        self._examine_port()
+
+    def _timeout_error(self, error: KafkaError, seconds: float) -> UnreachableError:
+        last = self._last_error
+        if not self._answered:
+            return errors.unreachable(self._table, self.servers, seconds, last.str() if last else None)
+        last = error if _is_from_broker(error) else last
+        return errors.no_answer(self._table, self.servers, seconds, last.str() if last else None)
+
+    def _on_error(self, error: KafkaError) -> None:
+        if errors.is_login_error(error):
+            self._login_error = error
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._last_error = error
+
+    def _raise_if_hopeless(self) -> None:
+        """Raise when the client has reported an error after which waiting does not help."""
+        self._admin.poll(0)
+        if self._answered:
+            return
+        if self._login_error is not None:
+            self._examined_port = False  # the client's error says more than a port that was examined before
+            self._examine_port()
+            raise errors.login_refused(self._table, self.servers, self._login_error.str())
+        if self._last_error is not None and login.is_final_error(self._last_error.str()):
+            self._examine_port()
+
+    def _examine_port(self) -> None:
+        """Examine the first broker's port, once, and raise if that shows why no broker accepts the client."""
+        if self._answered or self._examined_port:
+            return
+        self._examined_port = True
+        error = self._login_error or self._last_error
+        reason = login.explain_refusal(self.servers, self._login, error.str() if error else None)
+        if reason is not None:
+            raise errors.not_accepted(self._table, self.servers, reason)
+
+    def _read_error(self, error: KafkaError, what: str, action: str = "read from") -> KafkaReadError:
+        """The exception for an error that is not retriable.
+
+        Args:
+            error: The error.
+            what: What was requested.
+            action: What was to be done with it: a participle and its preposition.
+        """
+        if errors.is_not_allowed(error):
+            return errors.not_allowed(self._table, what, error)
+        if errors.is_login_error(error):
+            return errors.login_refused(self._table, self.servers, error.str())
+        return KafkaReadError(
+            f"{self._table}: {what} cannot be {action} {self.servers}: {error.str()} ({error.name()})"
+        )
+
+
+def _retriable_error(results: Mapping[Any, Any]) -> KafkaError | None:
+    """A retriable error among the results."""
+    return next((r for r in results.values() if isinstance(r, KafkaError) and r.code() in RETRIABLE), None)
+
+
+def _retriable_commit_error(result: list[ClientPartition] | KafkaError) -> KafkaError | None:
+    """A retriable error of a request or of one of its partitions."""
+    commit_errors = [result] if isinstance(result, KafkaError) else [partition.error for partition in result]
+    return next((error for error in commit_errors if _if_retriable(error) is not None), None)
+
+
+def _is_from_broker(error: KafkaError) -> bool:
+    """Whether an error is a broker's answer; the client's own errors have codes below zero."""
+    return error.code() > 0
+
+
+def _if_retriable(error: KafkaError | None) -> KafkaError | None:
+    return error if error is not None and error.code() in RETRIABLE else None
+
+
+def _offset_or_error(result: Any) -> Any:
+    """A partition's result; librdkafka gives one without an offset when one leader among several hangs."""
+    unset = not isinstance(result, KafkaError) and result.offset == OFFSET_INVALID
+    return KafkaError(KafkaError._TIMED_OUT) if unset else result  # noqa: SLF001
+
+
+def _result(future: Future[Any]) -> Any:
+    """A future's result, or its KafkaError."""
+    try:
+        return future.result(0)
+    except TimeoutError:
+        return KafkaError(KafkaError._TIMED_OUT)  # noqa: SLF001
+    except Exception as e:
+        error = errors.kafka_error(e)
+        if error is None:
+            raise
+        return error

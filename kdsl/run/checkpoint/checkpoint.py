@@ -1,0 +1,159 @@
+"""The checkpoint of a streaming query: Spark's offset log and commit log, and kdsl's manifest beside them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from kdsl.errors import CheckpointError
+from kdsl.plan.changes import AllowedChanges
+from kdsl.plan.model import WritePlan
+from kdsl.run.checkpoint.folder import Folder, explain_failure, open_folder
+from kdsl.run.checkpoint.manifest import Manifest, read_manifest
+from kdsl.run.offsets.stored import VERSION, Offsets, offset_document
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOLDER = "kdsl"
+"""The folder in a checkpoint that is kdsl's own."""
+MANIFEST = f"{FOLDER}/write.json"
+
+
+class Checkpoint:
+    """The checkpoint of a streaming query.
+
+    Args:
+        folder: Its folder.
+
+    Attributes:
+        folder: Its folder.
+        manifest: What kdsl has stored about the query; None before its first start. It is read when the checkpoint is
+            checked.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder = folder
+        self.manifest: Manifest | None = None
+
+    @classmethod
+    def open(cls, spark: SparkSession, location: str) -> Checkpoint:
+        """Open the checkpoint at a location, which need not exist yet.
+
+        Raises:
+            CheckpointError: Its file system cannot be reached.
+        """
+        return cls(open_folder(spark, location))
+
+    @property
+    def location(self) -> str:
+        """Where it is."""
+        return self.folder.location
+
+    def check(self, plan: WritePlan, allow: AllowedChanges) -> list[str]:
+        """Check that a query with a plan may continue from it.
+
+        Args:
+            plan: What the query writes.
+            allow: The unsafe changes of the plan that are allowed, or True for all.
+
+        Returns:
+            The lines by which the stored plan and this one differ; empty where they are equal.
+
+        Raises:
+            CheckpointError: The offset log is incomplete or of a newer kdsl, the manifest cannot be read, or the plan
+                has unsafe changes that are not allowed.
+            ValueError: ``allow`` names an unknown change.
+        """
+        self._check_offsets(plan.table)
+        self.manifest = self._read_manifest()
+        return [] if self.manifest is None else self.manifest.check_change(plan, self.location, allow)
+
+    def _read_manifest(self) -> Manifest | None:
+        location = self.folder.path(MANIFEST)
+        with explain_failure(location, "read"):
+            text = self.folder.read(MANIFEST)
+        return None if text is None else read_manifest(text, location)
+
+    def store(self, manifest: Manifest) -> None:
+        """Store a manifest.
+
+        Raises:
+            CheckpointError: It cannot be written.
+        """
+        with explain_failure(self.folder.path(MANIFEST), "written"):
+            self.folder.write(MANIFEST, manifest.text())
+        self.manifest = manifest
+
+    def last_batches(self) -> tuple[int, int]:
+        """The last batch in Spark's offset log, and the last one in its commit log; -1 where there is none.
+
+        Raises:
+            CheckpointError: The checkpoint cannot be read.
+        """
+        with explain_failure(self.location, "read"):
+            planned, done = (_last_number(self.folder.names(name)) for name in ("offsets", "commits"))
+        return planned, done
+
+    def batch_digest(self, batch: int) -> str:
+        """A digest of a batch's entry in the offset log; empty where there is no such entry.
+
+        It distinguishes batches of the same number: when an older copy of a checkpoint was restored, Spark gives the
+        numbers to other batches.
+        """
+        text = self.folder.read(f"offsets/{batch}")
+        return "" if text is None else hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def batch_offsets(self, batch: int) -> list[Offsets]:
+        """Where a batch ends in each source of kdsl, as the offset log says; empty where there is no such entry."""
+        documents = source_offsets(self.folder.read(f"offsets/{batch}") or "")
+        return [Offsets.from_json(document) for document in documents if {"version", "topics"} <= document.keys()]
+
+    def _check_offsets(self, table: str) -> None:
+        """Check that a query may continue from the offset log.
+
+        Spark's planning process, which reads the offsets later, does not know their file and could not name it.
+
+        Raises:
+            CheckpointError: The offset log ends before the commit log does, as when it was deleted; or its last entry
+                was written by a newer kdsl. The message names the path and both versions.
+        """
+        planned, done = self.last_batches()
+        if planned < done:
+            end = f"ends with batch {planned}" if planned >= 0 else "is missing"
+            raise CheckpointError(
+                f"{table}: the checkpoint {self.location} is incomplete: batch {done} is done "
+                f"({self.folder.path('commits')}), but the offset log {end} ({self.folder.path('offsets')}); restore "
+                "it from a copy, or use a new checkpoint"
+            )
+        name = f"offsets/{planned}"
+        for document in self._offset_entry(name) if planned >= 0 else ():
+            if {"version", "topics"} <= document.keys() and document["version"] != VERSION:
+                raise CheckpointError(
+                    f"{table}: the offsets in {self.folder.path(name)} have version {document['version']}, and this "
+                    f"kdsl reads version {VERSION}; use the kdsl that wrote them, or a new checkpoint"
+                )
+
+    def _offset_entry(self, name: str) -> Iterator[dict[str, Any]]:
+        text = None
+        with suppress(Exception):  # Spark reads the same file, and reports what is wrong with it
+            text = self.folder.read(name)
+        return source_offsets(text or "")
+
+
+def source_offsets(entry: str) -> Iterator[dict[str, Any]]:
+    """The offsets of the sources in an entry of the offset log: a version, metadata, then a line for each source.
+
+    Args:
+        entry: The text of the entry. Lines that are not JSON documents, of sources other than Kafka, are left out.
+    """
+    for line in entry.splitlines()[2:]:
+        document = offset_document(line)
+        if document is not None:
+            yield document
+
+
+def _last_number(names: Iterable[str]) -> int:
+    return max((int(name) for name in names if name.isdigit()), default=-1)

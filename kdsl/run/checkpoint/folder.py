@@ -1,0 +1,150 @@
+"""The folder of a checkpoint, on whatever file system it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kdsl.errors import CheckpointError, KdslError
+from kdsl.spark_internals.errors import java_exception
+from kdsl.spark_internals.hadoop import HadoopFolder
+from kdsl.spark_internals.session import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Folder(Protocol):
+    """A folder with text files.
+
+    Attributes:
+        location: Where it is.
+    """
+
+    location: str
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None where it does not exist."""
+        ...
+
+    def write(self, name: str, text: str) -> None:
+        """Replace the text of a file, completely or not at all."""
+        ...
+
+    def names(self, name: str) -> list[str]:
+        """The names in a folder; empty where the folder does not exist."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a folder."""
+        ...
+
+    def path(self, name: str) -> str:
+        """The location of a file or folder inside."""
+        ...
+
+
+def open_folder(spark: SparkSession, location: str) -> Folder:
+    """Open a folder through Hadoop, or, for Spark Connect, through Spark's own reads and writes.
+
+    Raises:
+        CheckpointError: The file system cannot be reached.
+    """
+    if is_connect(spark):
+        return ConnectFolder(spark, location)
+    with explain_failure(location, "reached"):
+        return HadoopFolder(spark, location)
+
+
+@contextmanager
+def explain_failure(location: str, action: str) -> Iterator[None]:
+    """Raise what a file system raises as a `CheckpointError`.
+
+    Args:
+        location: The file or folder.
+        action: What was to be done with it, as a participle.
+    """
+    try:
+        yield
+    except KdslError:
+        raise
+    except Exception as e:
+        java = java_exception(e)
+        reason = (str(e) if java is None else str(java.toString())).splitlines()[0]
+        raise CheckpointError(
+            f"{location} cannot be {action}: {reason}; kdsl stores there what a restart needs, so the folder of the "
+            "checkpoint must be readable and writable"
+        ) from e
+
+
+class ConnectFolder:
+    """A folder that only the server of a Spark Connect session can reach: small jobs read and write it.
+
+    Args:
+        spark: The session.
+        location: The folder.
+
+    Attributes:
+        location: The folder.
+    """
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        self._spark, self.location = spark, location.rstrip("/")
+
+    def path(self, name: str) -> str:
+        """The location of a file or folder inside."""
+        return f"{self.location}/{name}"
+
+    def read(self, name: str) -> str | None:
+        """The text of a document; None where it does not exist."""
+        versions = self._versions(name)
+        return versions[max(versions)] if versions else None
+
+    def write(self, name: str, text: str) -> None:
+        """Replace a document, which is a folder with a folder for each version; the last version counts.
+
+        Therefore a complete version exists at any time. An equal text is not written.
+        """
+        versions = self._versions(name)
+        last = max(versions, default=-1)
+        if versions and versions[last] == text:
+            return
+        row = self._spark.createDataFrame([(text.rstrip("\n"),)], "text string")
+        writer = row.coalesce(1).write.mode("overwrite").option("lineSep", "\n")
+        writer.text(self.path(f"{name}/{last + 1}"))
+        for version in versions:
+            if version >= 0:
+                self.remove(f"{name}/{version}")
+
+    def _versions(self, name: str) -> dict[int, str]:
+        """The content of a document by version; -1 for the single one that an earlier kdsl wrote."""
+        texts: dict[int, str] = {}
+        for path, content in sorted(self._files(name, "content")):
+            version, _, file = path.rpartition(f"/{name}/")[2].rpartition("/")
+            number = int(version) if file and version.isdigit() else -1
+            texts[number] = texts.get(number, "") + bytes(content).decode()
+        return texts
+
+    def names(self, name: str) -> list[str]:
+        """The names in a folder; empty where the folder does not exist."""
+        inside = [path.rpartition(f"/{name}/")[2] for path, _ in self._files(name, None)]
+        return sorted({path.partition("/")[0] for path in inside})
+
+    def remove(self, name: str) -> None:
+        """Remove everything in a folder."""
+        self._spark.createDataFrame([], "text string").write.mode("overwrite").text(self.path(name))
+
+    def _files(self, name: str, content: str | None) -> list[tuple[str, Any]]:
+        from pyspark.errors import AnalysisException
+        from pyspark.sql import functions as F
+
+        value = F.col(content) if content else F.lit(None)
+        try:
+            reader = self._spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+            files = reader.load(self.path(name)).where("length > 0").select("path", value)
+            return [(str(path), value) for path, value in files.collect()]
+        except AnalysisException as e:
+            if "PATH_NOT_FOUND" in str(e):
+                return []
+            raise

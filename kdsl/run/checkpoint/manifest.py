@@ -1,0 +1,154 @@
+"""The manifest beside a query's checkpoint: what the query writes, and how its rows are routed to writers.
+
+Spark's own checkpoint stores offsets and state, and nothing about the sink. The folder ``kdsl`` in the checkpoint holds
+the manifest, which is written at the first start and read at each later one, so that a restart can be checked.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any, Literal
+
+import attrs
+from cattrs import structure
+
+from kdsl.errors import CheckpointError
+from kdsl.plan.changes import UNSAFE_CHANGES, AllowedChanges, difference_lines, unsafe_changes
+from kdsl.plan.model import WritePlan
+from kdsl.plan.text import plan_text, read_plan_text
+
+VERSION = 1
+
+
+@attrs.frozen
+class RowRouting:
+    """How the rows of an exactly-once query are routed to writers, which must be the same when a batch is repeated.
+
+    Attributes:
+        prefix: The prefix of the transactional ids.
+        writers: The number of writers.
+        by: What rows are routed by: the ``tasks`` of the source, ``columns``, or ``staged`` files; ``one`` where there
+            is one writer.
+        basis: The maximal number of tasks of the source and what else determines them, or the names of the columns.
+        digest: How the columns are computed (`kdsl.run.exactly_once.column_digest.digest_columns`); empty where rows
+            are not routed by columns, and in manifests of a version of kdsl that did not record this.
+    """
+
+    prefix: str
+    writers: int
+    by: Literal["tasks", "columns", "staged", "one"]
+    basis: tuple[str, ...] = ()
+    digest: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Its JSON document."""
+        return {
+            "prefix": self.prefix,
+            "writers": self.writers,
+            "by": self.by,
+            "of": list(self.basis),
+            "made": self.digest,
+        }
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> RowRouting:
+        """Read its JSON document."""
+        names = {"of": "basis", "made": "digest"}
+        return structure({names.get(name, name): value for name, value in document.items()}, cls)
+
+
+@attrs.frozen
+class Manifest:
+    """What kdsl stores about a query.
+
+    Attributes:
+        id: The id of the query's checkpoint; commit tokens carry it.
+        plan: The write plan, as `kdsl.plan.text.plan_text` gives it.
+        routing: How an exactly-once query routes its rows; None for other queries.
+    """
+
+    id: str = attrs.field(factory=lambda: uuid.uuid4().hex)
+    plan: str = ""
+    routing: RowRouting | None = None
+
+    def text(self) -> str:
+        """It as JSON, indented for people who read it."""
+        document = {
+            "version": VERSION,
+            "id": self.id,
+            "plan": json.loads(self.plan),
+            "distribution": None if self.routing is None else self.routing.document(),
+        }
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+    def check_change(self, plan: WritePlan, location: str, allow: AllowedChanges) -> list[str]:
+        """Check that a query may continue with a plan.
+
+        Args:
+            plan: What is written from now on.
+            location: The checkpoint, for messages.
+            allow: The unsafe changes that are allowed, or True for all.
+
+        Returns:
+            The lines by which both plans differ; empty where they are equal.
+
+        Raises:
+            CheckpointError: There are unsafe changes that are not allowed; names all of them, and how the plans differ.
+            ValueError: ``allow`` names an unknown change.
+        """
+        if json.loads(self.plan) == json.loads(plan_text(plan)):
+            unsafe_changes(plan, plan, allow)  # a misspelled change is an error all the same
+            return []
+        try:
+            before = read_plan_text(self.plan, WritePlan)
+        except Exception as e:
+            raise _broken(location, f"its plan cannot be read ({e})") from e
+        lines = difference_lines(before, plan)
+        unsafe = unsafe_changes(before, plan, allow)
+        if unsafe:
+            effects = "".join(f"\n  {change}: {UNSAFE_CHANGES[change]}" for change in unsafe)
+            names = "{" + ", ".join(f'"{change}"' for change in unsafe) + "}"
+            raise CheckpointError(
+                f"{plan.table}: the checkpoint {location} was written by another plan, and not every change is safe:"
+                f"{effects}\n" + "\n".join(f"    {line}" for line in lines) + "\nstart with a new checkpoint, undo the "
+                f"change, or pass allow={names} if it is intended"
+            )
+        return lines
+
+
+def read_manifest(text: str, location: str) -> Manifest:
+    """Read a manifest.
+
+    Args:
+        text: What `Manifest.text` gave.
+        location: Its file, for messages.
+
+    Raises:
+        CheckpointError: The document is broken, or was written by a newer kdsl.
+    """
+    try:
+        document = json.loads(text)
+        version = document.pop("version")
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise _broken(location, "it is not a document of kdsl") from None
+    if version != VERSION:
+        raise CheckpointError(
+            f"{location} has version {version}, and this kdsl reads version {VERSION}; use the kdsl that wrote it, or "
+            "a newer one"
+        )
+    try:
+        plan = json.dumps(document["plan"], ensure_ascii=False, separators=(",", ":"))
+        routing = document.get("distribution")
+        routing = None if routing is None else RowRouting.from_document(routing)
+        id_ = {"id": str(document["id"])} if "id" in document else {}
+        return Manifest(**id_, plan=plan, routing=routing)
+    except Exception as e:
+        raise _broken(location, f"{type(e).__name__} in its contents") from e
+
+
+def _broken(location: str, reason: str) -> CheckpointError:
+    return CheckpointError(
+        f"{location} cannot be read: {reason}; restore it from a copy, or remove it: an at-least-once query then "
+        "continues from its checkpoint, and an exactly-once query requires adopt=True"
+    )

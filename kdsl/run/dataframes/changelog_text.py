@@ -1,0 +1,97 @@
+"""Rows of a changelog as lines of text, as Flink prints them: ``+I[101, scooter, 3.14]``.
+
+For people to read: what ``kdsl peek`` and the connector ``print`` write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kdsl.formats import ROW_KIND, ROW_KINDS
+from kdsl.run.dataframes.collect import collect_arrow
+from kdsl.types.arrow import plain_values
+from kdsl.types.strings import numbers, temporal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SECOND = 1_000_000_000
+
+
+def changelog_lines(rows: pa.RecordBatch | pa.Table | DataFrame) -> Iterator[str]:
+    """The rows, one line each: the row kind, then the values in brackets.
+
+    The values are written as Flink writes them: strings as they are, ``null``, ``[a, b]`` for arrays, ``{k=v}`` for
+    maps, ``+I[…]`` for nested rows, bytes as signed numbers, ``2024-05-01T12:30`` for timestamps (with ``Z`` for
+    instants).
+
+    Args:
+        rows: Arrow rows, or a batch DataFrame, whose rows are all collected on the driver. Where there is no
+            column `ROW_KIND`, each row is an insert (``+I``).
+    """
+    table: pa.RecordBatch | pa.Table = collect_arrow(rows) if hasattr(rows, "toArrow") else rows
+    names = [name for name in table.schema.names if name != ROW_KIND]
+    columns = [_texts(table.column(name)) for name in names]
+    kinds = table.column(ROW_KIND).to_pylist() if len(names) < table.num_columns else repeat(ROW_KINDS[0])
+    for _, kind, *values in zip(range(table.num_rows), kinds, *columns, strict=False):
+        yield f"{kind}[{', '.join(values)}]"
+
+
+def _texts(column: pa.Array | pa.ChunkedArray) -> list[str]:
+    return [_text(value, column.type) for value in plain_values(column)]
+
+
+def _text(value: Any, kind: pa.DataType) -> str:
+    if value is None:
+        return "null"
+    if pa.types.is_boolean(kind):
+        return "true" if value else "false"
+    if pa.types.is_float32(kind):
+        return numbers.format_float(value)
+    if pa.types.is_float64(kind):
+        return numbers.format_double(value)
+    if pa.types.is_decimal(kind):
+        return f"{value:f}"
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return f"[{', '.join(str(b - 256 if b > 127 else b) for b in value)}]"
+    if pa.types.is_date32(kind):
+        return temporal.format_date(value)
+    if pa.types.is_time64(kind):
+        return _clock(value * (1 if kind.unit == "ns" else 1000))
+    if pa.types.is_timestamp(kind):
+        return _timestamp(value, kind)
+    if pa.types.is_struct(kind):
+        return f"{ROW_KINDS[0]}[{', '.join(_text(value[f.name], f.type) for f in kind)}]"
+    if pa.types.is_map(kind):
+        entries = (f"{_text(k, kind.key_type)}={_text(v, kind.item_type)}" for k, v in value)
+        return f"{{{', '.join(entries)}}}"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"[{', '.join(_text(v, kind.value_type) for v in value)}]"
+    return str(value)
+
+
+def _timestamp(value: int, kind: pa.TimestampType) -> str:
+    nanos = value * {"s": _SECOND, "ms": 1_000_000, "us": 1000, "ns": 1}[kind.unit]
+    days, rest = divmod(nanos, 86400 * _SECOND)
+    clock = _clock(rest)
+    if kind.tz is None:
+        return f"{temporal.format_date(days)}T{clock}"
+    return f"{temporal.format_date(days)}T{clock if len(clock) > 5 else f'{clock}:00'}Z"
+
+
+def _clock(nanos: int) -> str:
+    """A time of day; seconds that are zero are left out, fractions come in threes of digits, as Java has it."""
+    seconds, fraction = divmod(nanos, _SECOND)
+    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
+    if seconds % 60 or fraction:
+        text += f":{seconds % 60:02}"
+    if fraction:
+        digits = f"{fraction:09}"
+        while digits.endswith("000"):
+            digits = digits[:-3]
+        text += f".{digits}"
+    return text

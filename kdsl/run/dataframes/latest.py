@@ -1,0 +1,89 @@
+"""The last change of each key of a changelog, which is all that a table with a key needs of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kdsl.formats import ROW_KIND, UNAVAILABLE
+from kdsl.types.sql import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_ROW, _ORDER, _KEY, _KNOWN = "__kdsl_row", "__kdsl_order", "__kdsl_key", "__kdsl_known"
+
+
+def last_changes(df: DataFrame, keys: Sequence[str], order_by: Sequence[str] = ()) -> DataFrame:
+    """The last change of each key: ``+U`` with the row that it has now, or ``-D``.
+
+    A before-image (``-U``) that is the last change of its key ends the key: the update has given the row another key.
+
+    Args:
+        df: A changelog, not a stream; without the column of the row kind each row is the present row of its key.
+        keys: The columns of the key. A NULL in one of them fails the job.
+        order_by: The columns by which changes are ordered; by default, and for equal values, it is the DataFrame's own
+            order: that of its partitions, and of the rows in each.
+
+    Returns:
+        The columns of the DataFrame, with the row kind first. A delete certainly has values only for its key. A column
+        without a value in the last change (`kdsl.formats.UNAVAILABLE`) has that of the last change with one.
+    """
+    from pyspark.sql import functions as F
+
+    names = [name for name in df.columns if name != ROW_KIND]
+    lacking = [name for name in names if name not in keys and _may_lack(df, name)] if UNAVAILABLE in names else []
+    kind = _kind(F.col(ROW_KIND)) if ROW_KIND in df.columns else F.lit("+U")
+    parts = [_present(df, name).alias(f"{_KEY}{i}") for i, name in enumerate(keys)]
+    row = F.struct(kind.alias(ROW_KIND), *(F.col(quote_name(name)) for name in names))
+    order = (F.col(quote_name(name)).alias(f"order{i}") for i, name in enumerate(order_by))
+    position = F.struct(*order, F.monotonically_increasing_id().alias("row"))
+    marked = df.select(*parts, row.alias(_ROW), position.alias(_ORDER))
+    known = (_last_known(df, name).alias(f"{_KNOWN}{i}") for i, name in enumerate(lacking))
+    last = marked.groupBy(*(f"{_KEY}{i}" for i in range(len(keys)))).agg(F.max_by(_ROW, _ORDER).alias(_ROW), *known)
+    columns = {name: F.col(_ROW).getField(name) for name in (ROW_KIND, *names)}
+    for i, name in enumerate(lacking):
+        value = F.col(f"{_KNOWN}{i}")
+        filled = F.array_contains(F.col(_ROW).getField(UNAVAILABLE), name) & value.isNotNull()
+        columns[name] = F.when(filled, value.getField("value")).otherwise(columns[name])
+        columns[UNAVAILABLE] = F.when(value.isNull(), columns[UNAVAILABLE]).otherwise(
+            F.array_remove(columns[UNAVAILABLE], name)
+        )
+    return last.select(*(column.alias(name) for name, column in columns.items()))
+
+
+def _may_lack(df: DataFrame, name: str) -> bool:
+    """Whether changes may lack a column's value: those of fixed length are always sent."""
+    fixed = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "date", "timestamp", "timestamp_ntz")
+    return name != UNAVAILABLE and df.schema[name].dataType.simpleString() not in fixed
+
+
+def _last_known(df: DataFrame, name: str) -> Column:
+    """The value of a column in the last change that has it, in a struct; NULL if no change has it."""
+    from pyspark.sql import functions as F
+
+    row = F.col(_ROW)
+    has = ~F.array_contains(row.getField(UNAVAILABLE), name)
+    if ROW_KIND in df.columns:
+        has &= row.getField(ROW_KIND) == "+U"  # a delete certainly has values only for its key
+    return F.max_by(F.struct(row.getField(name).alias("value")), F.when(has, F.col(_ORDER)))
+
+
+def _kind(column: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    shown = F.coalesce(column, F.lit("NULL"))
+    unknown = F.raise_error(
+        F.concat(F.lit(f"{ROW_KIND} has '"), shown, F.lit("', which is not one of +I, -U, +U and -D"))
+    )
+    return F.when(column.isin("+I", "+U"), "+U").when(column.isin("-U", "-D"), "-D").otherwise(unknown)
+
+
+def _present(df: DataFrame, name: str) -> Column:
+    from pyspark.sql import functions as F
+
+    column = F.col(quote_name(name))
+    if not df.schema[name].nullable:
+        return column
+    missing = F.raise_error(F.lit(f"the key column {name!r} is NULL in a row, so it is unknown which row it changes"))
+    return F.when(column.isNull(), missing).otherwise(column)

@@ -1,0 +1,52 @@
+"""The number of write tasks that a table declares (rule PAR-3 in docs/rules.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import (
+    functions as F,
+    types as s,
+)
+
+from kdsl.plan.model import WritePlan
+from kdsl.types.sql import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def repartition_for_tasks(rows: DataFrame, plan: WritePlan) -> DataFrame:
+    """Repartition rows into exactly as many partitions as the plan declares tasks; without a declaration, not at all.
+
+    Rows of one message key stay in one task, and those from one partition of the DataFrame stay in their order.
+    Therefore the order of a key is kept in Kafka. Rows without a key are distributed evenly.
+
+    Args:
+        rows: What is written, as `kdsl.run.dataframes.match_columns.match_columns` gives it.
+        plan: What is written.
+    """
+    count = plan.parallelism
+    if count is None:
+        return rows
+    if count == 1:
+        return rows.coalesce(1)  # no shuffle, no new order
+    return rows.repartition(count, *(_hashable(rows, name) for name in plan.key_columns))
+
+
+def _hashable(rows: DataFrame, name: str) -> Column:
+    """A column that Spark can hash: maps become JSON, because Spark cannot hash them."""
+    column = F.col(quote_name(name))
+    return F.to_json(F.struct(column)) if _has_map(rows.schema[name].dataType) else column
+
+
+def _has_map(kind: s.DataType) -> bool:
+    match kind:
+        case s.MapType():
+            return True
+        case s.ArrayType():
+            return _has_map(kind.elementType)
+        case s.StructType():
+            return any(_has_map(f.dataType) for f in kind.fields)
+        case _:
+            return False

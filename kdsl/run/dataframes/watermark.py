@@ -1,0 +1,98 @@
+"""The watermark of a plan on a streaming DataFrame.
+
+Spark's watermark stands on TIMESTAMP columns only, which are Flink's TIMESTAMP_LTZ. For a column of wall-clock time
+(TIMESTAMP, Spark's TIMESTAMP_NTZ) it is taken from an instant beside it that has the same number of microseconds, and
+the column itself is marked as the one of event time: operators compare that number with the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from kdsl.durations import parse_duration
+from kdsl.plan.model import Watermark
+from kdsl.types.sql import microseconds_between, quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+EVENT_TIME_INSTANT = "__kdsl_event_time"
+"""The column of the instants that stand for a wall-clock event time."""
+EVENT_TIME_MARK = "spark.watermarkDelayMs"
+"""The key by which the metadata of a column says that Spark's watermark stands on it."""
+
+
+def instant(name: str) -> str:
+    """The SQL of the instant that has as many microseconds as a wall-clock time, whatever the session's zone.
+
+    Args:
+        name: The SQL of the wall-clock time.
+    """
+    return f"timestamp_micros({microseconds_between(name)})"
+
+
+def with_watermark(df: DataFrame, watermark: Watermark) -> DataFrame:
+    """A stream with a watermark on a column of time.
+
+    Args:
+        df: The stream.
+        watermark: The column, and how late a row may be.
+    """
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import TimestampNTZType
+
+    text = delay_text(watermark)
+    if not isinstance(df.schema[watermark.column].dataType, TimestampNTZType):
+        return df.withWatermark(watermark.column, text)
+    beside = df.withColumn(EVENT_TIME_INSTANT, sf.expr(instant(quote_name(watermark.column)))).withWatermark(
+        EVENT_TIME_INSTANT, text
+    )
+    return mark_event_time(beside, watermark).drop(EVENT_TIME_INSTANT)
+
+
+def with_instants(df: DataFrame, column: str) -> DataFrame:
+    """A stream with an instant beside its wall-clock event time, and the watermark's mark on the instant instead.
+
+    Args:
+        df: The stream.
+        column: Its column of event time, a TIMESTAMP with a watermark.
+    """
+    from pyspark.sql import functions as sf
+
+    delay = delay_of(df, column)
+    plain = sf.col(quote_name(column)).alias(column, metadata={"kdsl": "event time as a wall clock"})
+    beside = sf.expr(instant(quote_name(column))).alias(EVENT_TIME_INSTANT, metadata={EVENT_TIME_MARK: delay})
+    return df.select(*(plain if n == column else sf.col(quote_name(n)) for n in df.columns), beside)
+
+
+def mark_instants(df: DataFrame, delays: Mapping[str, int]) -> DataFrame:
+    """A stream whose columns of event time have the mark that an instant beside them had, see `with_instants`.
+
+    Args:
+        df: The stream.
+        delays: How late a row may be in milliseconds, by the column of event time.
+    """
+    from pyspark.sql import functions as sf
+
+    columns = (
+        sf.col(quote_name(n)).alias(n, metadata={EVENT_TIME_MARK: delays[n]}) if n in delays else sf.col(quote_name(n))
+        for n in df.columns
+    )
+    return df.select(*columns)
+
+
+def delay_of(df: DataFrame, column: str) -> int:
+    """How late a row may be in milliseconds, as the mark of a column of event time says."""
+    return int(df.schema[column].metadata[EVENT_TIME_MARK])
+
+
+def delay_text(watermark: Watermark) -> str:
+    """How late a row may be, as Spark reads it."""
+    return f"{parse_duration(watermark.delay) // timedelta(microseconds=1)} microseconds"
+
+
+def mark_event_time(df: DataFrame, watermark: Watermark) -> DataFrame:
+    """A stream whose watermark is made from something beside: its column is marked as the one of event time."""
+    return mark_instants(df, {watermark.column: parse_duration(watermark.delay) // timedelta(milliseconds=1)})

@@ -1,0 +1,299 @@
+"""How the rows of an exactly-once stream are routed to writers: the same way whenever a batch is computed again.
+
+A writer does not write again what it has committed, but another writer would. A row that is routed to another writer in
+the second attempt would therefore be lost or duplicated. Three ways of routing are stable, whatever else changes in the
+rows from one attempt to the next:
+
+- ``tasks``: the plan is narrow over one Kafka table of kdsl. Its tasks follow from what Spark's offset log stores about
+  the batch: the offsets, and how they are packed into tasks. A record stays in its task, no row is shuffled, and
+  the contents of rows do not matter.
+- ``one`` writer for all rows.
+- ``columns``: rows are shuffled by the message key, or by all columns; Spark's plan must show that these columns are
+  computed deterministically.
+
+Other queries must be staged (`kdsl.run.exactly_once.staged`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import attrs
+from pyspark.sql import (
+    functions as F,
+    types as s,
+)
+
+from kdsl.cluster import Cluster
+from kdsl.errors import KdslError
+from kdsl.plan.model import ReadPlan, WritePlan
+from kdsl.run.checkpoint.manifest import RowRouting
+from kdsl.run.exactly_once.column_digest import digest_columns
+from kdsl.run.exactly_once.determinism import nondeterministic_columns
+from kdsl.run.librdkafka.task_packing import PIECE_RECORDS, TASK_RECORDS
+from kdsl.run.offsets.stored import Packing
+from kdsl.run.session import available_cores
+from kdsl.spark_internals.plans import Expression, PlanNode, plan_of
+from kdsl.types.sql import quote_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROW_BY_ROW = frozenset(
+    (
+        "CollectMetrics",
+        "DeserializeToObject",
+        "EventTimeWatermark",
+        "Filter",
+        "Generate",
+        "MapElements",
+        "MapInArrow",
+        "MapInPandas",
+        "MapPartitions",
+        "Project",
+        "ResolvedHint",
+        "SerializeFromObject",
+        "SubqueryAlias",
+        "TypedFilter",
+        "View",
+    )
+)
+"""Nodes of Spark's plans that compute each output row from one input row."""
+_ORDER_INDEPENDENT = ROW_BY_ROW | {"Union", "Join", "Aggregate", "Expand"}
+_SUBQUERIES = ("Exists", "FunctionTableSubqueryArgumentExpression", "LateralSubquery", "ListQuery", "ScalarSubquery")
+_CONSTANT = frozenset(("LocalRelation", "OneRowRelation", "Range"))
+ADVICE = 'write exactly_once="staged", which stores each batch before it is sent, or sink_parallelism=1'
+
+
+@attrs.frozen
+class Lineage:
+    """Where the rows of a query come from, according to Spark's plan.
+
+    Attributes:
+        tasks: The maximal number of tasks of the one Kafka table of kdsl over which the plan is narrow; None for other
+            plans.
+        risk: Why the rows may change when they are computed again; empty where they do not.
+        nondeterministic: The columns that may change when they are computed again, with the reason for each.
+    """
+
+    tasks: int | None = None
+    risk: str = ""
+    nondeterministic: Mapping[str, str] = attrs.field(factory=dict)
+
+
+def route_rows(
+    rows: DataFrame, plan: WritePlan, before: RowRouting | None = None, packing: Packing | None = None
+) -> tuple[DataFrame, RowRouting]:
+    """Choose a stable routing, and partition the rows by it: one partition for each writer.
+
+    Args:
+        rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
+        plan: The plan of an exactly-once write.
+        before: The routing of earlier batches; its number of writers stays where the table declares none.
+        packing: How the open batch is packed into tasks, which may be more than later batches have; None where no batch
+            is open, or the packing is not recorded.
+
+    Raises:
+        KdslError: Nothing shows that the rows will be routed to the same writers again.
+    """
+    assert plan.transactions is not None
+    prefix, parallelism = plan.transactions.prefix, plan.parallelism
+    lineage = trace_lineage(rows)
+    if lineage.tasks is not None:
+        most = lineage.tasks if packing is None else max(lineage.tasks, packing.tasks)
+        routing = RowRouting(prefix, min(parallelism or most, most), "tasks", _task_basis(lineage.tasks))
+        return apply_routing(rows, routing, packing), routing
+    if parallelism == 1:
+        routing = RowRouting(prefix, 1, "one")
+        return apply_routing(rows, routing), routing
+    columns = _routing_columns(rows, plan)
+    unstable = next((lineage.nondeterministic[name] for name in columns if name in lineage.nondeterministic), "")
+    risk = lineage.risk or unstable
+    if not columns:
+        risk = risk or "no column is left to route rows by, because floats and maps cannot serve"
+    if risk:
+        raise KdslError(
+            f"{plan.table}: an exactly-once sink must send each row through the same writer again when a batch is "
+            f"written again, and this query may not do so: {risk}; {ADVICE}"
+        )
+    same = before is not None and (before.by, before.basis) == ("columns", columns)
+    count = parallelism or (before.writers if before is not None and same else available_cores(rows.sparkSession))
+    routing = RowRouting(prefix, count, "columns", columns, digest_columns(rows, columns))
+    return apply_routing(rows, routing), routing
+
+
+def apply_routing(rows: DataFrame, routing: RowRouting, packing: Packing | None = None) -> DataFrame:
+    """Partition rows by a routing that is known to be stable for them.
+
+    Args:
+        rows: What is written.
+        routing: The routing.
+        packing: How the open batch is packed into tasks, as for `route_rows`.
+    """
+    match routing.by:
+        case "tasks":  # no shuffle, which keeps the order; the number of tasks determines what a writer gets
+            most = max(int(routing.basis[0]), 0 if packing is None else packing.tasks)
+            return rows if routing.writers >= most else rows.coalesce(routing.writers)
+        case "one":
+            return rows.repartition(1)
+        case "columns":
+            return rows.repartition(routing.writers, *(F.col(quote_name(name)) for name in routing.basis))
+        case "staged":
+            return rows
+
+
+def same_writers(before: RowRouting, now: RowRouting, packing: Packing | None) -> bool:
+    """Whether the rows of an open batch are routed to the same writers as before, by their indexes.
+
+    Args:
+        before: The routing when the batch was first written.
+        now: The routing now.
+        packing: How the batch is packed into tasks; None where that is not recorded, and follows from the routing.
+    """
+    if before.writers == now.writers == 1:
+        return True
+    if before.by != now.by:
+        return False
+    if now.by == "tasks" and packing is not None:  # if there are fewer tasks than writers, each has its own writer
+        return min(before.writers, packing.tasks) == min(now.writers, packing.tasks)
+    same_digest = not before.digest or before.digest == now.digest
+    return same_digest and (before.writers, before.basis) == (now.writers, now.basis)
+
+
+def explain_difference(before: RowRouting, now: RowRouting) -> str:
+    """Why rows would be routed to other writers than before, and how to start the query so that they are not."""
+    if before.by != now.by:
+        return f"rows were routed to writers by {_basis(before)}, and are now routed by {_basis(now)}; undo that change"
+    if before.by == "tasks":
+        return (
+            "the batch was planned by a version of kdsl that did not record its tasks; there were up to "
+            f"{before.basis[0]} tasks, and now there are up to {now.basis[0]}; start with "
+            f"scan_parallelism={before.basis[0]} ('scan.parallelism') on the table that is read"
+        )
+    if before.basis != now.basis:
+        return f"rows were routed to writers by {_basis(before)}, and are now routed by {_basis(now)}; undo that change"
+    return (
+        f"{_basis(before)} are computed differently than when the batch was started, perhaps in another session time "
+        "zone; undo that change"
+    )
+
+
+def _basis(routing: RowRouting) -> str:
+    match routing.by:
+        case "tasks":
+            return "the tasks of the source"
+        case "columns":
+            return f"the columns {', '.join(routing.basis)}"
+        case "staged":
+            return "the staged files"
+        case "one":
+            return "one writer alone"
+
+
+def _task_basis(tasks: int) -> tuple[str, ...]:
+    """What determines the tasks of new batches, beside their offsets (`kdsl.run.librdkafka.task_packing`)."""
+    return str(tasks), str(TASK_RECORDS), str(PIECE_RECORDS)
+
+
+def _routing_columns(rows: DataFrame, plan: WritePlan) -> tuple[str, ...]:
+    """The columns of the message key; without a key, all columns whose values compare exactly."""
+    keys = plan.key_columns
+    names = [name for name in keys or rows.columns if _is_exact(rows.schema[name].dataType)]
+    return () if keys and len(names) < len(keys) and not names else tuple(names)
+
+
+def _is_exact(kind: s.DataType) -> bool:
+    """Whether Spark can hash the values of a type, and sums and the like do not differ in the last bit."""
+    match kind:
+        case s.FloatType() | s.DoubleType() | s.MapType() | s.VariantType():
+            return False
+        case s.ArrayType():
+            return _is_exact(kind.elementType)
+        case s.StructType():
+            return all(_is_exact(f.dataType) for f in kind.fields)
+        case _:
+            return True
+
+
+def trace_lineage(rows: DataFrame) -> Lineage:
+    """Find out where rows come from, and whether they stay the same when they are computed again."""
+    plan = plan_of(rows)
+    if plan is None:
+        return Lineage(risk="over Spark Connect the plan of the rows cannot be seen")
+    nodes = list(plan.walk())
+    subqueries = [query for node in nodes for query in _subqueries(node)]
+    leaves = [node for node in nodes if node.is_leaf]
+    inner = [node for node in nodes if not node.is_leaf]
+    if len(leaves) == 1 and all(node.name in ROW_BY_ROW for node in inner) and not any(map(_becomes_join, subqueries)):
+        source = kdsl_source(leaves[0])
+        if source is not None:
+            return Lineage(source.tasks)
+    leaves += [leaf for query in subqueries for leaf in query.subquery.leaves()]
+    unstable = next((node.name for node in inner if not _is_order_independent(node)), None)
+    if unstable is not None:
+        return Lineage(risk=f"the result of {unstable} may depend on the order in which rows arrive")
+    for leaf in leaves:
+        if not leaf.is_streaming and leaf.name not in _CONSTANT:
+            return Lineage(risk=f"{leaf.name} is read again, and may have changed by then")
+    if not plan.is_deterministic:
+        return Lineage(risk="the rows are computed with a nondeterministic expression such as rand() or uuid()")
+    return Lineage(nondeterministic=nondeterministic_columns(plan))
+
+
+def _is_order_independent(node: PlanNode) -> bool:
+    """Whether a node gives the same rows for the same input, in whatever order it arrives."""
+    from kdsl.run.upsert.state import OPERATOR_MARK
+
+    if node.name in _ORDER_INDEPENDENT:
+        return True
+    if node.name != "TransformWithStateInPySpark":
+        return False
+    return any(
+        column.has_metadata(OPERATOR_MARK) for column in node.output
+    )  # kdsl's own operator sorts its input first
+
+
+def _subqueries(node: PlanNode) -> Iterator[Expression]:
+    """The subqueries in a node's expressions, and those inside them."""
+    if node.has_subqueries:
+        for part in (part for expression in node.expressions for part in expression.walk()):
+            if part.class_name in _SUBQUERIES:
+                yield part
+                yield from (inner for below in part.subquery.walk() for inner in _subqueries(below))
+
+
+def _becomes_join(subquery: Expression) -> bool:
+    """Whether Spark turns a subquery into a join; otherwise it is one value, the same for all rows."""
+    return subquery.class_name != "ScalarSubquery" or subquery.is_correlated
+
+
+@attrs.frozen
+class KdslSource:
+    """A stream of kdsl's own source.
+
+    Attributes:
+        plan: The read plan.
+        cluster: The cluster.
+        tasks: The maximal number of tasks of a batch.
+    """
+
+    plan: ReadPlan
+    cluster: Cluster
+    tasks: int
+
+
+def kdsl_source(leaf: PlanNode) -> KdslSource | None:
+    """What a leaf of Spark's plan reads; None unless it is a stream of kdsl's own source."""
+    from kdsl.run.librdkafka.datasource import FORMAT
+    from kdsl.run.librdkafka.options import CLUSTER, LITERALS, PLAN, read_options
+    from kdsl.run.librdkafka.source import PARALLELISM, max_tasks
+
+    if leaf.name != "StreamingRelationV2" or leaf.source_name != FORMAT:
+        return None
+    names = (PLAN, CLUSTER, LITERALS, PARALLELISM)
+    options = {name: value for name in names if (value := leaf.source_option(name)) is not None}
+    if PLAN not in options or CLUSTER not in options or PARALLELISM not in options:
+        return None
+    plan, cluster = read_options(options, ReadPlan)
+    return KdslSource(plan, cluster, max_tasks(options, plan))

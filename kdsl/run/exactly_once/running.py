@@ -1,0 +1,130 @@
+"""Exactly-once queries that run in this process: their tokens are refreshed, and their prefix is held."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import attrs
+
+from kdsl.cluster import Cluster
+from kdsl.errors import ExactlyOnceError
+from kdsl.plan.model import WritePlan
+from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.exactly_once.acquire import TokenRefresh, abort_transactions, refresh_tokens
+from kdsl.run.leases.lease import Lease
+from kdsl.run.librdkafka.transactions.spec import TransactionSpec
+from kdsl.run.librdkafka.transactions.token import LogProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_INTERVAL = 1
+_TIMEOUT = 60.0
+
+_running: dict[tuple[str, str], QueryWatch] = {}  # by bootstrap servers and prefix
+_lock = threading.Lock()
+
+
+@attrs.frozen
+class PreparedStream:
+    """A stream that is ready to start.
+
+    Attributes:
+        rows: The rows, with a partition for each writer.
+        work: What its tasks need to know.
+        checkpoint: Its checkpoint.
+        retention: For how many seconds the brokers keep tokens.
+        lease: The lease of the prefix.
+        half_written: The batch that is half written; None where there is none.
+    """
+
+    rows: DataFrame
+    work: TransactionSpec
+    checkpoint: Checkpoint
+    retention: float
+    lease: Lease
+    half_written: int | None = None
+
+
+class QueryWatch:
+    """A thread beside an exactly-once query: it refreshes the query's tokens, which the brokers would forget.
+
+    When the query has ended in the middle of a batch, it aborts the open transactions, so that readers of the topic can
+    go on. Then it releases the lease.
+
+    Args:
+        query: The query.
+        prepared: What it writes.
+        cluster: The cluster.
+    """
+
+    def __init__(self, query: StreamingQuery, prepared: PreparedStream, cluster: Cluster) -> None:
+        self.query, self._prepared, self._cluster = query, prepared, cluster
+        self._tokens = TokenRefresh(prepared.retention, prepared.work.writer, self._is_busy, self._refresh)
+        self._key = cluster.bootstrap_servers, prepared.work.prefix
+        with _lock:
+            _running[self._key] = self
+        self.thread = threading.Thread(target=self._run, name=f"kdsl-{prepared.work.prefix}", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._wait_for_end():
+                self._tokens.tick(_INTERVAL)
+            if self._prepared.lease.lost_to is None and self._is_in_batch():
+                abort_transactions(self._prepared.work, self._cluster)
+        finally:
+            with _lock:
+                if _running.get(self._key) is self:
+                    del _running[self._key]
+            self._prepared.lease.release()
+
+    def _wait_for_end(self) -> bool:
+        """Wait a moment; whether the query has ended."""
+        try:
+            return bool(self.query.awaitTermination(_INTERVAL))
+        except Exception:  # noqa: BLE001  # it has failed, or the session has ended
+            return True
+
+    def _is_busy(self) -> bool:
+        """Whether the query is in a batch."""
+        try:
+            status = self.query.status
+            return bool(status["isTriggerActive"] and status["isDataAvailable"])
+        except Exception:  # noqa: BLE001  # it has ended, as the next check shows
+            return True
+
+    def _is_in_batch(self) -> bool:
+        """Whether the last batch in the checkpoint is not done."""
+        try:
+            return LogProgress(*self._prepared.checkpoint.last_batches()).open
+        except Exception:  # noqa: BLE001  # the session has ended, and the checkpoint cannot be reached
+            return True
+
+    def _refresh(self, older_than: float) -> None:
+        if self._prepared.lease.lost_to is not None:
+            return  # it would fence off the process that has the ids now
+        refresh_tokens(self._prepared.work, self._cluster, older_than)
+
+
+def wait_for_previous_query(plan: WritePlan, cluster: Cluster) -> None:
+    """Wait until a query of this process with the plan's prefix, which has just ended, has released it.
+
+    Raises:
+        ExactlyOnceError: Such a query is running.
+    """
+    assert plan.transactions is not None
+    prefix = plan.transactions.prefix
+    with _lock:
+        watch = _running.get((cluster.bootstrap_servers, prefix))
+    if watch is None:
+        return
+    if watch.query.isActive:
+        holder = watch.query.name or watch.query.id
+        raise ExactlyOnceError(
+            f"{plan.table}: the transactional_id_prefix {prefix!r} is held by the query {holder} of this process; each "
+            "running query needs its own prefix"
+        )
+    watch.thread.join(_TIMEOUT)

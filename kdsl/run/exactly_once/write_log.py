@@ -1,0 +1,231 @@
+"""The writes that are done under a prefix: a compacted topic with a record for each ``write_id``.
+
+Tokens are stored as offsets, which the brokers forget some time after the last commit (``offsets.retention.minutes``),
+and a token describes only the last write. A scheduler may repeat a write after weeks, or after later writes. The record
+of a write is in the transaction of its rows: either both exist or neither does. Compaction keeps it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from kdsl.cluster import Cluster
+from kdsl.errors import ExactlyOnceError, KafkaReadError
+from kdsl.retry import Deadline, retry
+from kdsl.run.admin import errors
+from kdsl.run.admin.errors import RETRIABLE, NotAllowedError, StalledError
+from kdsl.run.librdkafka.transactions.spec import RECORD_VERSION
+from kdsl.run.librdkafka.transactions.token_store import TokenAdmin
+
+POLICY = "cleanup.policy"
+_REPLICAS = "default.replication.factor"
+_ENDING = ".kdsl-writes"
+_LONGEST = 249
+_ILLEGAL = re.compile(r"[^A-Za-z0-9._-]")
+_SECONDS = 30.0
+_log = logging.getLogger(__name__)
+
+
+def log_topic(prefix: str) -> str:
+    """The topic that records the writes of a prefix: the prefix with illegal characters of topic names replaced."""
+    name = _ILLEGAL.sub("_", prefix)
+    if name != prefix or len(name) + len(_ENDING) > _LONGEST:
+        name = f"{name[:200]}-{zlib.crc32(prefix.encode()):08x}"
+    return name + _ENDING
+
+
+def writes_group(prefix: str) -> str:
+    """The group that reads the topic: it begins with the prefix, for whose groups the user has rights."""
+    return prefix + _ENDING
+
+
+def replicas_of_log(target: int, default: int | None) -> int:
+    """The number of replicas of the topic: at least as many as the target topic has; -1 for the brokers' default.
+
+    Args:
+        target: The number of replicas of the target topic; 0 where that is not known.
+        default: The brokers' default; None where this user may not see it.
+    """
+    return target if target and (default is None or default < target) else -1
+
+
+@attrs.frozen
+class DoneWrite:
+    """A write that is done.
+
+    Attributes:
+        table: The table's name.
+        plan: The digest of its records (`kdsl.run.librdkafka.transactions.spec.records_digest`).
+        time: When it was made, in milliseconds since the epoch.
+        topics: The ids of the topics that it wrote to, by name; empty where an earlier version of kdsl recorded it.
+    """
+
+    table: str
+    plan: str
+    time: int
+    topics: dict[str, str] = attrs.field(factory=dict)
+
+    def missing_topics(self, now: Mapping[str, str]) -> list[str]:
+        """The topics that were deleted since, or created again; empty where the brokers have no topic ids.
+
+        Args:
+            now: The ids that topics have now, by name.
+        """
+        return [name for name, id_ in self.topics.items() if id_ and now.get(name) != id_]
+
+
+class WriteLog:
+    """The record of the writes under a prefix.
+
+    Args:
+        cluster: Where they are.
+        prefix: The prefix of their transactional ids.
+        table: The table's name, for messages.
+    """
+
+    def __init__(self, cluster: Cluster, prefix: str, table: str) -> None:
+        self.topic = log_topic(prefix)
+        self._cluster, self._prefix, self._table = cluster, prefix, table
+        self._brokers = TokenAdmin(cluster, table)
+
+    def prepare(self, target: str) -> None:
+        """Check that the topic exists and keeps its records; create it if it is missing.
+
+        Args:
+            target: The topic that is written; the records of writes have at least as many replicas as its own.
+
+        Raises:
+            ExactlyOnceError: It cannot be created, or would delete records.
+            KafkaReadError: The brokers cannot be asked for it.
+        """
+        created = not self._brokers.topics([self.topic]) and self._create(target)
+        if not created:
+            self._check_policy()
+        # Not every broker knows at once about a topic that was created.
+        if not retry(lambda _: self._brokers.topics([self.topic]), bool, Deadline(_SECONDS)):
+            raise errors.missing_topics(self._table, [self.topic], ())
+
+    def _create(self, target: str) -> bool:
+        """Create the topic; False where another process was faster."""
+        default = self._brokers.settings([_REPLICAS]).get(_REPLICAS)
+        replicas = replicas_of_log(self._brokers.replicas(target), default)
+        new = NewTopic(self.topic, 1, replicas, config={POLICY: "compact"})
+        admin = AdminClient({**self._cluster.admin({"log_level": 0})})
+        error = _error_of(admin.create_topics([new], operation_timeout=_SECONDS)[self.topic])
+        if error is None:
+            _log.info("%s: created the topic %s, which records the writes that are done", self._table, self.topic)
+        elif error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            factor = f" --replication-factor {replicas}" if replicas > 0 else ""
+            raise ExactlyOnceError(
+                f"{self._table}: the topic {self.topic!r}, which records the writes under the "
+                f"transactional_id_prefix {self._prefix!r} that are done, cannot be created: {error.str()}; create "
+                f"it (kafka-topics.sh --create --topic {self.topic} --partitions 1{factor} --config {POLICY}=compact), "
+                "and grant READ, WRITE and DESCRIBE on it to this user"
+            )
+        return error is None
+
+    def _check_policy(self) -> None:
+        try:
+            policy = self._brokers.topic_settings(self.topic)[POLICY]
+        except NotAllowedError as e:
+            _log.warning(
+                "%s: kdsl cannot check whether the topic %s keeps the record of done writes (%s); make sure that "
+                "its %s is 'compact', or grant DESCRIBE_CONFIGS on the topic %r to this user",
+                self._table, self.topic, e, POLICY, self.topic,
+            )  # fmt: skip
+            return
+        if policy != "compact":
+            raise ExactlyOnceError(
+                f"{self._table}: the topic {self.topic!r} records the writes that are done, and must keep them "
+                f"forever, but its {POLICY} is {policy!r}; set it to 'compact' (kafka-configs.sh --alter --topic "
+                f"{self.topic} --add-config {POLICY}=compact)"
+            )
+
+    def find(self, write_ids: Iterable[str]) -> dict[str, DoneWrite]:
+        """The done writes among some ids. No process may write under the prefix at the same time.
+
+        Raises:
+            KafkaReadError: The topic cannot be read; `NotAllowedError` where this user may not read it.
+            ExactlyOnceError: The record was written by a newer kdsl.
+        """
+        partitions = self._brokers.topics([self.topic])[self.topic].partitions
+        settings: dict[str, Any] = {
+            **self._cluster.consumer(),
+            "group.id": writes_group(self._prefix),
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+        consumer = Consumer(settings)
+        try:
+            consumer.assign([TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in range(partitions)])
+            return self._read(consumer, {id_.encode() for id_ in write_ids}, set(range(partitions)))
+        finally:
+            consumer.close()
+
+    def _what(self, error: KafkaError) -> str:
+        """What this user may not read, for a message."""
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return f"through the group {writes_group(self._prefix)!r}"
+        return f"the topic {self.topic!r}, which records the writes that are done"
+
+    def _read(self, consumer: Consumer, keys: set[bytes], open_ones: set[int]) -> dict[str, DoneWrite]:
+        done_writes = {}
+        deadline = Deadline(_SECONDS)
+        while open_ones:
+            messages = consumer.consume(1_000, 0.5)
+            if messages:
+                deadline = Deadline(_SECONDS)
+            elif deadline.has_passed:
+                raise StalledError(
+                    f"{self._table}: the topic {self.topic!r}, which records the writes that are done, sent nothing "
+                    f"within {_SECONDS:g} s; check that its partitions have leaders and that no transaction hangs"
+                )
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    key = message.key()
+                    if key in keys:
+                        done_writes[key.decode()] = read_done_write(message.value() or b"", self.topic)
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                    open_ones.discard(message.partition() or 0)
+                elif errors.is_not_allowed(error):
+                    raise errors.not_allowed(self._table, self._what(error), error)
+                elif error.code() not in RETRIABLE:
+                    raise KafkaReadError(f"{self._table}: the topic {self.topic!r} cannot be read: {error.str()}")
+        return done_writes
+
+
+def read_done_write(value: bytes, topic: str) -> DoneWrite:
+    """Read a record of the topic (`kdsl.run.librdkafka.transactions.spec.done_record` makes it).
+
+    Raises:
+        ExactlyOnceError: It was written by a newer kdsl.
+    """
+    document = json.loads(value)
+    version = document.pop("version")
+    if version not in (1, RECORD_VERSION):
+        raise ExactlyOnceError(
+            f"a record of the topic {topic!r} has version {version}, this kdsl reads version {RECORD_VERSION}; use the "
+            "newer kdsl"
+        )
+    return DoneWrite(document["table"], document["plan"], document["time"], document.get("topics", {}))
+
+
+def _error_of(future: Any) -> KafkaError | None:
+    try:
+        future.result(_SECONDS)
+    except KafkaException as e:
+        error: KafkaError = e.args[0]
+        return error
+    return None

@@ -1,0 +1,76 @@
+"""Client settings as options of Spark's Kafka connector: ``kafka.*``, with secrets that Spark does not show.
+
+The connector's clients run in the driver and in executors, and take their settings from the options. Therefore the
+options contain secrets, which the driver resolves. Spark shows options in plans, in its UI and in event logs, and hides
+those whose names or values match a regular expression; `hide_secrets` adds Kafka's names to it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from kdsl.client_settings.machine import ThisMachine
+from kdsl.client_settings.model import Client
+from kdsl.client_settings.to_java import java_settings
+from kdsl.cluster import Cluster
+from kdsl.errors import fail_on
+from kdsl.secrets import resolve
+from kdsl.secrets.hiding import SECRET_SETTINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_REDACTED = "spark.sql.redaction.options.regex"
+_EVERYTHING = ".*"
+
+
+def _disguise(name: str) -> str:
+    """A regular expression for a name that does not contain the name itself: ``[p]assword``.
+
+    Spark Connect returns no setting whose value contains ``password``, ``secret`` or ``token`` (since Spark 4.3), and
+    `hide_secrets` must be able to read what it has set.
+    """
+    return re.sub("[a-z]+", lambda word: f"[{word[0][0]}]{word[0][1:]}", re.escape(name))
+
+
+HIDDEN_NAMES = r"(?i:kafka\.(?:" + "|".join(map(_disguise, sorted(SECRET_SETTINGS))) + "))"
+"""A regular expression for the options whose values must not be shown."""
+
+
+def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str]:
+    """The options ``kafka.*`` for a kind of client, with resolved secrets: never print or store them.
+
+    Args:
+        cluster: The cluster.
+        client: The kind of client.
+        table: The table's name, for messages.
+
+    Raises:
+        ResolveError: The settings have errors, or a reference cannot be resolved here.
+    """
+    java = java_settings(cluster.settings(), client, resolve, ThisMachine())
+    fail_on(java.problems, f"{table}: the cluster {cluster.name or cluster.bootstrap_servers!r}")
+    return {f"kafka.{name}": text for name, text in java.settings.items()}
+
+
+def java_pattern(pattern: str) -> str:
+    """A pattern that the whole name of a topic must match, for Java's searches, which also match a part of it."""
+    named = re.sub(r"\(\?P=(\w+)\)", r"\\k<\1>", pattern.replace("(?P<", "(?<"))
+    return f"^(?:{named})$"
+
+
+def hide_secrets(spark: SparkSession) -> None:
+    """Let a session hide Kafka's secrets wherever it shows options; what it hides already stays hidden.
+
+    If the session has its own regular expression but does not return it, nothing can be added to it, and the session
+    hides the values of all options.
+    """
+    try:
+        current = spark.conf.get(_REDACTED) or ""
+    except PySparkException:  # every Spark has a default: this one is set, and Spark Connect redacts it
+        current = _EVERYTHING
+    if HIDDEN_NAMES not in current:
+        spark.conf.set(_REDACTED, "|".join(part for part in (current, HIDDEN_NAMES) if part))

@@ -1,0 +1,86 @@
+"""Records of given offset ranges through Spark's own Kafka source, as the raw batches that the decoder takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from kdsl.cluster import Cluster
+from kdsl.run.dataframes.collect import collect_arrow
+from kdsl.run.java_clients.jars import attach_connector
+from kdsl.run.java_clients.options import hide_secrets, kafka_options
+from kdsl.run.java_clients.system_properties import set_system_properties
+from kdsl.run.offsets.stored import Range
+from kdsl.run.records.metadata import RAW
+from kdsl.run.records.spark_records import raw_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ALWAYS = ("topic", "partition", "offset")
+_TOGETHER = 200_000
+"""How many offsets are read at a time; their records are in the driver's memory at once."""
+
+
+class RangeReader:
+    """Reads ranges as `kdsl.run.librdkafka.fetch.Fetcher` does, for clusters that only Java's clients can log in to.
+
+    Args:
+        spark: A classic session.
+        cluster: The cluster.
+        table: The table's name, for messages.
+        needs: The fields of a raw batch that are needed; topic, partition and offset are always there.
+
+    Attributes:
+        schema: The schema of the raw batches.
+    """
+
+    def __init__(self, spark: SparkSession, cluster: Cluster, table: str, needs: Collection[str]) -> None:
+        attach_connector(spark)
+        hide_secrets(spark)
+        set_system_properties(spark, cluster, table)
+        fields = (*_ALWAYS, *(name for name in RAW if name in needs and name not in _ALWAYS))
+        self.schema = pa.schema([(name, RAW[name]) for name in fields])
+        self._spark = spark
+        self._options = {
+            **kafka_options(cluster, "consumer", table),
+            "groupIdPrefix": f"kdsl-{table}",
+            "includeHeaders": str("headers" in needs).lower(),
+        }
+        self._options.pop("kafka.group.id", None)  # a reader for people must not join the job's group
+
+    def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+        """The records of some ranges, those of each partition in the order of their offsets."""
+        for group in _groups(ranges):
+            begins: dict[str, dict[str, int]] = {}
+            ends: dict[str, dict[str, int]] = {}
+            for r in group:
+                begins.setdefault(r.topic, {})[str(r.partition)] = r.start
+                ends.setdefault(r.topic, {})[str(r.partition)] = r.end
+            assigned = {topic: sorted(map(int, places)) for topic, places in begins.items()}
+            places = {"assign": assigned, "startingOffsets": begins, "endingOffsets": ends}
+            reader = self._spark.read.format("kafka").options(**self._options)
+            df = reader.options(**{name: json.dumps(value) for name, value in places.items()}).load()
+            for batch in collect_arrow(df.orderBy("topic", "partition", "offset")).to_batches():
+                yield raw_batch(batch).select(self.schema.names)
+
+
+def _groups(ranges: Sequence[Range]) -> Iterator[list[Range]]:
+    """Ranges that are read together: each partition once in a group, and no group too large for the memory."""
+    group: list[Range] = []
+    left = _TOGETHER
+    for whole in ranges:
+        at = whole.start
+        while at < whole.end:
+            end = min(whole.end, at + left)
+            group.append(Range(whole.topic, whole.partition, at, end))
+            left -= end - at
+            at = end
+            if not left:
+                yield group
+                group, left = [], _TOGETHER
+    if group:
+        yield group

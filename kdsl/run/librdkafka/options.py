@@ -1,0 +1,69 @@
+"""The options of the data source ``kdsl``, which carry a plan and a cluster to the executors as strings.
+
+They hold the plan, the cluster without literal secrets, and the literals under a name that Spark redacts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from kdsl.client_settings.properties import Properties
+from kdsl.cluster import Cluster, Registry
+from kdsl.errors import fail_on
+from kdsl.plan.model import ReadPlan, WritePlan
+from kdsl.plan.text import plan_text, read_plan_text, split_secrets, with_secrets
+from kdsl.run.records.registry import format_problems, registry_of
+
+P = TypeVar("P", ReadPlan, WritePlan)
+
+PLAN = "plan"
+CLUSTER = "cluster"
+LITERALS = "cluster.secret"  # Spark redacts the values of options whose names contain "secret"
+
+
+def write_options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str]:
+    """Return the options of a read or write.
+
+    Raises:
+        ResolveError: A format needs a schema registry, but none is declared or its settings are wrong.
+    """
+    fail_on(format_problems(plan, registry_of(cluster, plan)), plan.table)
+    without_literals, literals = cluster.split_literals()
+    literals |= split_secrets(plan)[1]
+    written = {PLAN: plan_text(plan), CLUSTER: json.dumps(_cluster_document(without_literals), separators=(",", ":"))}
+    return {**written, LITERALS: json.dumps(literals)} if literals else written
+
+
+def read_options(options: Mapping[str, str], kind: type[P]) -> tuple[P, Cluster]:
+    """Read the plan and the cluster back from options, in any process.
+
+    Args:
+        options: What `write_options` returned.
+        kind: ReadPlan or WritePlan.
+    """
+    literals = json.loads(options.get(LITERALS, "{}"))
+    plan = with_secrets(read_plan_text(options[PLAN], kind), literals)
+    return plan, _read_cluster(json.loads(options[CLUSTER]), literals)
+
+
+def _cluster_document(cluster: Cluster) -> dict[str, Any]:
+    registry = cluster.registry
+    return {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "properties": dict(cluster.properties),
+        "name": cluster.name,
+        "registry": None if registry is None else {"url": registry.url, "properties": dict(registry.properties)},
+    }
+
+
+def _read_cluster(document: Mapping[str, Any], literals: Mapping[str, str]) -> Cluster:
+    registry = document["registry"]
+    cluster = Cluster(
+        document["bootstrap_servers"],
+        properties=Properties(document["properties"]),
+        name=document["name"],
+        registry=None if registry is None else Registry(registry["url"], Properties(registry["properties"])),
+    )
+    return cluster.with_literals(literals)

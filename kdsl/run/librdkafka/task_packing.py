@@ -1,0 +1,151 @@
+"""Packs offset ranges into tasks: small ranges share a task, large ones are split.
+
+One task for each topic partition would cost more than the work of most micro-batches, and one large partition would
+keep a single core busy. All functions are pure: a batch that is planned again has the same tasks.
+
+An exactly-once sink relies on that, because the index of a task decides which transactional id writes its records. A
+change of what `pack` returns therefore needs a new `PackingKind`; the results of the present ones must never change.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from kdsl.run.offsets.stored import Packing, Range
+
+TASK_RECORDS = 1_000
+"""The fewest records of a task: below this, starting a task costs more than reading the records."""
+
+PIECE_RECORDS = 20_000
+"""The fewest records of a piece of a partition: each piece costs one fetch request more."""
+
+
+def choose_packing(tasks: int, *, ordered: bool) -> Packing:
+    """Choose how new batches are packed.
+
+    Args:
+        tasks: The maximum number of tasks of a batch.
+        ordered: Whether the tasks must keep the order of the records of each partition.
+    """
+    return Packing("order" if ordered else "size", tasks, TASK_RECORDS, PIECE_RECORDS)
+
+
+def pack(ranges: Iterable[Range], packing: Packing) -> list[tuple[Range, ...]]:
+    """Pack ranges into tasks.
+
+    Args:
+        ranges: What is to be read; empty ranges are left out.
+        packing: How to pack; for a batch that is planned again, the packing that was stored with it.
+
+    Returns:
+        The tasks; each offset of each range belongs to exactly one of them.
+    """
+    function = {"size": pack_by_size, "order": pack_in_order}[packing.kind]
+    return function(ranges, packing.tasks, packing.task_records, packing.piece_records)
+
+
+def clip(tasks: Iterable[Sequence[Range]], remaining: Iterable[Range]) -> list[tuple[Range, ...]]:
+    """Cut packed ranges to what remains after records at the beginning of partitions were deleted.
+
+    Args:
+        tasks: The tasks as they were planned.
+        remaining: The remaining range of each partition; nothing remains of a partition that is missing.
+
+    Returns:
+        The same number of tasks in the same order; a task is empty if nothing of it remains.
+    """
+    starts = {(r.topic, r.partition): r.start for r in remaining}
+
+    def clip_task(task: Sequence[Range]) -> tuple[Range, ...]:
+        clipped = (
+            Range(r.topic, r.partition, max(r.start, starts.get((r.topic, r.partition), r.end)), r.end) for r in task
+        )
+        return tuple(r for r in clipped if len(r) > 0)
+
+    return [clip_task(task) for task in tasks]
+
+
+def pack_by_size(
+    ranges: Iterable[Range], parallelism: int, task_records: int = TASK_RECORDS, piece_records: int = PIECE_RECORDS
+) -> list[tuple[Range, ...]]:
+    """Pack ranges into tasks of about equal numbers of records.
+
+    Args:
+        ranges: What is to be read; empty ranges are left out.
+        parallelism: The maximum number of tasks, usually twice the number of cores.
+        task_records: The approximate minimum of records of a task.
+        piece_records: The minimum of records of a piece into which a partition is split.
+
+    Returns:
+        The tasks, largest first; each offset of each range belongs to exactly one of them.
+    """
+    nonempty = [r for r in ranges if len(r) > 0]
+    total = sum(map(len, nonempty))
+    count = max(1, min(parallelism, total // task_records))
+    pieces = [piece for r in nonempty for piece in _split(r, -(-total // count), piece_records)]
+    pieces.sort(key=lambda r: (-len(r), r.topic, r.partition, r.start))
+    tasks: list[list[Range]] = [[] for _ in range(min(count, len(pieces)))]
+    loads = [(0, i) for i in range(len(tasks))]
+    for piece in pieces:
+        load, lightest = loads[0]
+        tasks[lightest].append(piece)
+        heapq.heapreplace(loads, (load + len(piece), lightest))
+    return [_merge_adjacent(sorted(task, key=lambda r: (r.topic, r.partition, r.start))) for task in tasks]
+
+
+def pack_in_order(
+    ranges: Iterable[Range], parallelism: int, task_records: int = TASK_RECORDS, piece_records: int = PIECE_RECORDS
+) -> list[tuple[Range, ...]]:
+    """Pack ranges into tasks that keep the order of the records of each partition.
+
+    Of two changes of a row, the later one is in a later task or further on in the same task. A changelog needs that:
+    it is read in the order of the DataFrame's rows.
+
+    Args:
+        ranges: What is to be read; empty ranges are left out.
+        parallelism: The maximum number of tasks.
+        task_records: The approximate minimum of records of a task.
+        piece_records: The minimum of records of a piece into which a partition is split.
+
+    Returns:
+        The tasks; each offset of each range belongs to exactly one of them.
+    """
+    nonempty = sorted((r for r in ranges if len(r) > 0), key=lambda r: (r.topic, r.partition, r.start))
+    total = sum(map(len, nonempty))
+    size = -(-total // max(1, min(parallelism, total // task_records)))
+    tasks: list[list[Range]] = []
+    room = 0
+    for r in nonempty:
+        start = r.start
+        while start < r.end:
+            if room <= 0:
+                tasks.append([])
+                room = size
+            end = start + max(room, piece_records)
+            if r.end - end < piece_records:
+                end = r.end
+            tasks[-1].append(Range(r.topic, r.partition, start, end))
+            room -= end - start
+            start = end
+    return [tuple(task) for task in tasks]
+
+
+def _split(whole: Range, size: int, minimum: int) -> list[Range]:
+    """Split a range into equal pieces of at most about ``size`` and at least ``minimum`` records."""
+    count = max(1, min(-(-len(whole) // size), len(whole) // minimum))
+    cuts = [whole.start + len(whole) * i // count for i in range(count + 1)]
+    return [Range(whole.topic, whole.partition, a, b) for a, b in pairwise(cuts)]
+
+
+def _merge_adjacent(ranges: Sequence[Range]) -> tuple[Range, ...]:
+    """Merge pieces of a partition that follow one another in one task."""
+    merged: list[Range] = []
+    for r in ranges:
+        previous = merged[-1] if merged else None
+        if previous and (previous.topic, previous.partition, previous.end) == (r.topic, r.partition, r.start):
+            merged[-1] = Range(r.topic, r.partition, previous.start, r.end)
+        else:
+            merged.append(r)
+    return tuple(merged)

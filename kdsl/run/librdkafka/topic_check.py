@@ -1,0 +1,134 @@
+"""Checks that the topics of a task are still the ones for which its offsets were planned.
+
+librdkafka fetches by name: when a topic is deleted and created again, it silently continues with the new topic. Topic
+ids are never reused, so a topic that has its planned id *after* some records were fetched had it while they were
+fetched. One metadata request for each batch of records (some 20,000) is therefore enough, and it runs while the records
+are decoded. A consumer of librdkafka does not expose topic ids, so an admin client asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from kdsl.cluster import Cluster
+from kdsl.errors import KdslError, TopicMissingError, TopicRecreatedError, UnreachableError
+from kdsl.run.admin import errors
+from kdsl.run.admin.cluster_admin import Topic
+from kdsl.run.admin.errors import NotAllowedError
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.librdkafka.client_pool import ClientPool
+
+T = TypeVar("T")
+
+POOL_SIZE = 4
+"""For how many clusters and tables a Python worker keeps an admin client."""
+
+
+class _TopicLookup:
+    """An admin client with a thread of its own."""
+
+    def __init__(self, cluster: Cluster, table: str) -> None:
+        self._admin = LibrdkafkaAdmin(cluster, table, answered=True)  # the records have just come from it
+        self._thread = ThreadPoolExecutor(1, "kdsl topic ids")
+
+    def ask(self, names: Iterable[str]) -> Future[dict[str, Topic]]:
+        return self._thread.submit(self._admin.topics, names, known=True)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False)
+
+
+_pool = ClientPool(POOL_SIZE, _TopicLookup.close)
+
+
+class TopicCheck:
+    """Compares the topics of one task with the planned ones.
+
+    Args:
+        cluster: Where the topics are.
+        cluster_key: Distinguishes clusters and tables: the options from which the cluster was read.
+        table: The table's name, for error messages.
+        ids: The planned id of each topic that the task reads. It is empty if the brokers have no ids (Kafka before
+            2.8), and then nothing is checked.
+    """
+
+    def __init__(self, cluster: Cluster, cluster_key: str, table: str, ids: Mapping[str, str]) -> None:
+        self._cluster, self._key, self._table = cluster, cluster_key, table
+        self._ids = {name: id_ for name, id_ in ids.items() if id_}
+        self._recreated = False
+
+    @contextmanager
+    def during(self) -> Iterator[None]:
+        """Ask for the topic ids on entry and compare them on exit, so that no record of another topic passes.
+
+        If the body fails because its records belong to another topic, that is the error that is raised.
+
+        Raises:
+            TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
+            TopicMissingError: A topic no longer exists.
+        """
+        answer = self._ask()
+        try:
+            yield
+        except KdslError as e:
+            self._explain(answer, e)
+            raise
+        self._compare(answer)
+
+    def each(self, batches: Iterable[T]) -> Iterator[T]:
+        """Yield the batches of the task, then verify the topics once more.
+
+        A single batch needs no further check, because `during` has made it.
+        """
+        count = 0
+        for batch in batches:
+            count += 1
+            yield batch
+        if count != 1:
+            self.verify()
+
+    def verify(self) -> None:
+        """Ask for the topic ids now and compare them.
+
+        Raises:
+            TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
+            TopicMissingError: A topic no longer exists.
+        """
+        self._compare(self._ask())
+
+    def explain(self, error: KdslError) -> None:
+        """Raise `TopicRecreatedError` from another error if a topic was created again; otherwise do nothing."""
+        if self._recreated or isinstance(error, UnreachableError | NotAllowedError):
+            return  # the error says so already, or the brokers do not answer anyway
+        self._explain(self._ask(), error)
+
+    def _ask(self) -> Future[dict[str, Topic]] | None:
+        if not self._ids:
+            return None
+        lookup = _pool.take(self._key) or _TopicLookup(self._cluster, self._table)
+        _pool.put(self._key, lookup)
+        return lookup.ask(self._ids)
+
+    def _explain(self, answer: Future[dict[str, Topic]] | None, error: KdslError) -> None:
+        try:
+            self._compare(answer)
+        except TopicRecreatedError as e:
+            raise e from error
+        except KdslError:  # the original error is the one to report
+            pass
+
+    def _compare(self, answer: Future[dict[str, Topic]] | None) -> None:
+        topics = {} if answer is None else answer.result()
+        for name, planned in self._ids.items():
+            if name not in topics:
+                raise TopicMissingError(
+                    f"{self._table}: the topic {name!r} (id {planned}) was deleted while it was read; its unread "
+                    "records are lost"
+                )
+            present = topics[name].id
+            if present and present != planned:
+                self._recreated = True
+                raise errors.topic_recreated(self._table, name, planned, present, "its offsets were planned")

@@ -1,0 +1,58 @@
+"""Checks that all rows of a task have arrived.
+
+Spark sends the rows to a Python worker as an Arrow stream through a socket. If the JVM's side of the task fails, is
+stopped or dies, it closes the socket, and Arrow takes that for the end of the rows. For an at-least-once write this is
+harmless, because Spark repeats the task. But a transaction would commit some of the rows, and the next attempt would
+find its token and leave out the rest. Spark 4.2 and 4.3 send an end mark after the last row, and only then. Before
+kdsl supports another version, tests must show that a stopped task lacks the mark there, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+from pyspark import TaskContext
+
+from kdsl.errors import ExactlyOnceError, KdslError
+
+T = TypeVar("T")
+
+
+def check_complete(rows: Iterator[T]) -> Iterator[T]:
+    """Yield the rows of a task, then check that they are complete. Outside Spark there is no check.
+
+    Raises:
+        ExactlyOnceError: The rows ended because Spark's side of the task ended early.
+        KdslError: This version of pyspark does not allow the check.
+    """
+    yield from rows
+    if TaskContext.get() is not None and not _has_end_mark(_task_input()):
+        raise ExactlyOnceError(
+            "Spark's side of the task ended before all rows were sent, as when it fails or is stopped; nothing of the "
+            "task is visible"
+        )
+
+
+def _has_end_mark(stream: Any) -> bool:
+    try:
+        return bool(stream.peek(1))
+    except OSError:  # the JVM has reset the connection
+        return False
+
+
+def _task_input() -> Any:
+    """Return the stream from which Spark's Python worker, which has called this function, reads."""
+    frame = sys._getframe()  # noqa: SLF001  # a writer gets only the rows
+    while (caller := frame.f_back) is not None:
+        frame = caller
+        if frame.f_code.co_name == "main" and PurePath(frame.f_code.co_filename).name == "worker.py":
+            stream = frame.f_locals.get("infile")
+            if hasattr(stream, "peek"):
+                return stream
+    raise KdslError(
+        "with this version of pyspark, a task cannot check that it has received all its rows, which an exactly-once "
+        "write needs; use a version of pyspark that kdsl is tested with"
+    )

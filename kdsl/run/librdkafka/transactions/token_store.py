@@ -1,0 +1,98 @@
+"""Reads the last tokens of transactional ids, which the group coordinators store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, TopicCollection
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+from kdsl.cluster import Cluster
+from kdsl.retry import Backoff, Deadline, retry
+from kdsl.run.admin.errors import RETRIABLE, NotAllowedError
+from kdsl.run.admin.group_offsets import GroupOffsets
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.librdkafka.transactions.token import Token, read_token
+
+_SETTLING = 60.0
+"""How long to wait for the end of a transaction that is ending, in seconds, until its token can be read."""
+
+_RETRIABLE = RETRIABLE | {KafkaError.UNSTABLE_OFFSET_COMMIT}
+
+TIMEOUT, RETENTION = "transaction.max.timeout.ms", "offsets.retention.minutes"
+
+
+class TokenAdmin(LibrdkafkaAdmin):
+    """An admin client that also reads tokens, and the settings of topics and brokers that limit transactions.
+
+    Args:
+        cluster: The cluster.
+        table: The table's name, for error messages.
+    """
+
+    def __init__(self, cluster: Cluster, table: str) -> None:
+        super().__init__(cluster, table)
+        self._offsets_of = GroupOffsets(cluster)
+
+    def token(self, id_: str, *, stable: bool = True) -> Token | None:
+        """Read the last token of a transactional id from the group of the same name; None if there is none.
+
+        Args:
+            id_: The transactional id.
+            stable: Whether to wait for the end of a transaction that is ending; without that, the token may be the last
+                but one.
+
+        Raises:
+            KafkaReadError: The token cannot be read.
+            ExactlyOnceError: The token was written by a newer version of kdsl.
+        """
+        code, offsets = retry(
+            lambda timeout: self._offsets_of.read(id_, min(10.0, max(1.0, timeout)), stable=stable),
+            lambda result: result[0] not in _RETRIABLE,
+            Deadline(_SETTLING),
+            pause=Backoff(0.02, 1.0),
+        )
+        if code == KafkaError.GROUP_ID_NOT_FOUND:
+            return None
+        if code != KafkaError.NO_ERROR:
+            raise self._read_error(KafkaError(code), f"the token in the group {id_!r}")
+        tokens = [read_token(text, offset) for offset, text in offsets]
+        return max((t for t in tokens if t is not None), key=lambda t: t.number, default=None)
+
+    def ids(self, prefix: str) -> list[str]:
+        """List the transactional ids of a prefix that have tokens, as far as this user may see them."""
+        own = re.compile(re.escape(prefix) + "-(0|[1-9][0-9]*)")
+        try:
+            return [id_ for id_ in self.groups() if own.fullmatch(id_)]
+        except NotAllowedError:
+            return []
+
+    def replicas(self, topic: str) -> int:
+        """Return how many replicas each partition of a topic has; 0 if the topic is missing or not visible."""
+        names = TopicCollection([topic])
+        description = self._ask(lambda timeout: self._admin.describe_topics(names, request_timeout=timeout))[topic]
+        return 0 if isinstance(description, KafkaError) else min(len(p.replicas) for p in description.partitions)
+
+    def topic_settings(self, topic: str) -> dict[str, str]:
+        """Return the settings of a topic.
+
+        Raises:
+            NotAllowedError: This user may not read the settings.
+            KafkaReadError: The settings cannot be read.
+        """
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        config = self._ask(lambda timeout: self._admin.describe_configs([resource], request_timeout=timeout))[resource]
+        if isinstance(config, KafkaError):
+            raise self._read_error(config, f"the settings of the topic {topic!r}")
+        return {name: entry.value for name, entry in config.items()}
+
+    def settings(self, names: Iterable[str]) -> dict[str, int]:
+        """Return some numeric settings of a broker, without those that this user may not see."""
+        metadata = self._retry(lambda seconds: self._admin.list_topics(timeout=seconds))
+        broker = next(iter(metadata.brokers))
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        config = self._ask(lambda seconds: self._admin.describe_configs([resource], request_timeout=seconds))[resource]
+        if isinstance(config, KafkaError):
+            return {}
+        return {name: int(config[name].value) for name in names if name in config}

@@ -1,0 +1,82 @@
+"""The end of bounded streams: a query whose sources have all reached their ends is stopped.
+
+A source of kdsl only stops giving records (`kdsl.run.librdkafka.stream`), which to Spark looks like waiting for more.
+When every source of a query has reached its stopping offsets, kdsl waits for the batches without data that a watermark
+may need, and stops the query; ``awaitTermination`` returns as after any other end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from threading import Thread
+from typing import Any
+
+from kdsl.run.listeners.events import Progress, Query, ReadProgress
+from kdsl.run.listeners.listener import reads_now
+from kdsl.run.listeners.reads import may_end_unseen
+
+log = logging.getLogger("kdsl.queries")
+
+
+class Endings:
+    """Stops the queries that have read everything up to their ends (an observer)."""
+
+    def __init__(self) -> None:
+        self._ending: set[str] = set()
+        self._progressed: set[str] = set()
+
+    def on_start(self, query: Query) -> None:
+        """Do nothing: what the query reads is not known yet."""
+
+    def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
+        """Stop the query if all its sources have reached their ends."""
+        run = progress.query.run_id
+        self._progressed.add(run)
+        if run in self._ending or not reads or len(reads) < progress.sources or not has_ended(reads):
+            return
+        self._ending.add(run)
+        # Only operators with state may need batches without data.
+        stateful = bool(progress.document.get("stateOperators"))
+        Thread(target=_stop, args=(progress.query, stateful), name=f"end of {run}", daemon=True).start()
+
+    def on_idle(self, query: Query) -> None:
+        """Stop a query that began with nothing left to read: Spark's own source reports no batch then."""
+        if query.run_id not in self._progressed and query.run_id not in self._ending and may_end_unseen():
+            sources, reads = reads_now(query)
+            if reads and len(reads) == sources and has_ended(reads):
+                self._ending.add(query.run_id)
+                Thread(target=_stop, args=(query, False), name=f"end of {query.run_id}", daemon=True).start()
+
+    def on_end(self, query: Query) -> None:
+        """Forget the run."""
+        self._ending.discard(query.run_id)
+        self._progressed.discard(query.run_id)
+
+
+def has_ended(reads: Iterable[ReadProgress]) -> bool:
+    """Whether all reads have an end and have reached it in each partition."""
+    return all(_is_bounded(one) and has_reached(one.end.positions, one.end.stop) for one in reads)
+
+
+def _is_bounded(one: ReadProgress) -> bool:
+    """Whether a read ends by itself; one whose pattern matches no topic has no partition to say so."""
+    return bool(one.end.stop) or (one.read.plan.stop.mode != "unbounded" and not one.end.positions)
+
+
+def has_reached(positions: Mapping[Any, int], stop: Mapping[Any, int]) -> bool:
+    """Whether positions have reached the stopping offsets; other partitions do not count."""
+    return all(positions.get(partition, -1) >= at for partition, at in stop.items())
+
+
+def _stop(query: Query, stateful: bool) -> None:
+    try:
+        running = query.session.streams.get(query.id)
+        if running is None or str(running.runId) != query.run_id:
+            return
+        if stateful:
+            running.processAllAvailable()
+        log.info("the query %s has read everything up to its end, and is stopped", query.name or query.id)
+        running.stop()
+    except Exception as e:  # noqa: BLE001  # it has ended by itself, or failed
+        log.debug("the query %s had ended already: %s", query.id, e)

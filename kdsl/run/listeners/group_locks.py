@@ -1,0 +1,53 @@
+"""The duplicate-group check of reads over Spark's own Kafka source.
+
+A source of kdsl holds the lease of its group in the process that plans its query. Spark's source does not check groups,
+so the process that made the read holds the lease: from then on, until a query that reads it has ended.
+"""
+
+from __future__ import annotations
+
+from threading import Lock, Thread
+
+from kdsl.run.leases.group import acquire_group_lease
+from kdsl.run.leases.lease import Lease
+from kdsl.run.listeners.events import Progress, Query, ReadProgress
+from kdsl.run.listeners.reads import Read
+
+
+class GroupLocks:
+    """Holds the leases of the groups of reads that check them (an observer)."""
+
+    def __init__(self) -> None:
+        self._leases: dict[str, Lease] = {}
+        self._runs: dict[str, set[str]] = {}
+        self._lock = Lock()
+
+    def acquire(self, read: Read) -> None:
+        """Acquire the lease of a read's group; that of a read whose query has not begun is used again.
+
+        Raises:
+            LeaseHeldError: The group is in use, perhaps by a query of this process.
+        """
+        with self._lock:
+            used = any(read.id in ids for ids in self._runs.values())
+            if read.id not in self._leases or used:
+                self._leases[read.id] = acquire_group_lease(read.plan, read.cluster)
+
+    def on_start(self, query: Query) -> None:
+        """Do nothing: what the query reads is not known yet."""
+
+    def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
+        """Note which reads a query has."""
+        leased = {one.read.id for one in reads if one.read.id in self._leases}
+        if leased:
+            self._runs[progress.query.run_id] = leased
+
+    def on_idle(self, query: Query) -> None:
+        """Do nothing: the query goes on."""
+
+    def on_end(self, query: Query) -> None:
+        """Release the groups of the query's reads."""
+        for id_ in self._runs.pop(query.run_id, ()):
+            lease = self._leases.pop(id_, None)
+            if lease is not None:
+                Thread(target=lease.release, name=f"release {lease.name}", daemon=True).start()

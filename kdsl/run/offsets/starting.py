@@ -1,0 +1,226 @@
+"""Where a read without a checkpoint starts, and what to do about an offset that does not exist any more.
+
+`decide_start` is a pure function of what the brokers answer (rules ST-9 and ST-12 to ST-15 in docs/rules.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kdsl.callbacks import TopicPartition
+from kdsl.client_settings.kdsl_settings import Reset
+from kdsl.errors import OffsetError
+from kdsl.plan.model import ReadPlan, Start, Stop
+from kdsl.run.admin.errors import join_some
+
+MARKS = {-1: "latest", -2: "earliest"}
+"""The attributes of `Known` by the protocol's numbers for the ends of a log, which may stand for an offset."""
+
+
+@attrs.frozen
+class Known:
+    """What the brokers answer about some partitions.
+
+    Attributes:
+        earliest: The offset of the first record of each.
+        latest: The offset after the last record that may be read.
+        high: The offset after the last record, where that differs: open transactions may lie between.
+        committed: The offsets that the group has committed, where the read starts or ends at them.
+        at_time: For a start at a time: the offset of the first record that is not older; None where there is none.
+        stop_at_time: The same for an end at a time.
+    """
+
+    earliest: Mapping[TopicPartition, int]
+    latest: Mapping[TopicPartition, int]
+    high: Mapping[TopicPartition, int] | None = None
+    committed: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    at_time: Mapping[TopicPartition, int | None] = attrs.field(factory=dict)
+    stop_at_time: Mapping[TopicPartition, int | None] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class Begin:
+    """Where a read begins in each partition.
+
+    Attributes:
+        offsets: The offset of the first record to read.
+        lost: How many records are skipped, because the requested offset has expired and the reset policy allows that.
+        notes: Decisions that were not declared, a sentence each, for the log.
+    """
+
+    offsets: Mapping[TopicPartition, int]
+    lost: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def describe(moment: Start | Stop, stop: Stop | None = None) -> str:
+    """A start, with the end where there is one, or an end alone, as a string that is stored with the offsets."""
+    if stop is not None and stop.mode != "unbounded":
+        return f"{describe(moment)} until {describe(stop)}"
+    match moment.mode:
+        case "timestamp":
+            return f"timestamp {moment.timestamp}"
+        case "specific-offsets" if moment.function:
+            return f"the offsets of {moment.function}"
+        case "specific-offsets":
+            return "specific-offsets " + ",".join(f"{t}:{p}:{offset}" for t, p, offset in moment.offsets)
+        case mode:
+            return mode
+
+
+def decide_start(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int] | None = None) -> Begin:
+    """The first offset of each partition.
+
+    Args:
+        plan: What is read, and where it starts.
+        known: What the brokers answer about its partitions.
+        reset: What to do about an offset that is missing or has expired.
+        stop: Where the read ends, in partitions where it does. Where everything that was to be read has expired, the
+            partition begins at its end, whatever the policy (rule BD-14 in docs/rules.md).
+
+    Raises:
+        OffsetError: A partition has no offset to start at, or the declared one does not exist.
+    """
+    match plan.start.mode:
+        case "earliest":
+            return Begin(dict(known.earliest))
+        case "latest":
+            return Begin(dict(known.latest))
+        case "timestamp":
+            return Begin(
+                {
+                    partition: end if known.at_time.get(partition) is None else known.at_time[partition]  # type: ignore[misc]
+                    for partition, end in known.latest.items()
+                }
+            )
+        case "specific-offsets":
+            return _start_at_specific(plan, known, reset, stop or {})
+        case _:
+            return _start_at_committed(plan, known, reset, stop or {})
+
+
+def _start_at_committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int]) -> Begin:
+    missing = sorted(known.latest.keys() - known.committed.keys())
+    if missing and reset == "none":
+        where = join_some(f"{topic}[{partition}]" for topic, partition in missing)
+        raise OffsetError(
+            f"{plan.table}: the consumer group {plan.group_id!r} has no committed offset for {where}, where "
+            "the read should start; start at the earliest or latest offsets or at a time, or set the client property "
+            "auto.offset.reset, which says what to do without an offset"
+        )
+    begin = {partition: (known.earliest if reset == "earliest" else known.latest)[partition] for partition in missing}
+    committed = {partition: offset for partition, offset in known.committed.items() if partition in known.latest}
+    return resolve_expired(plan, {**begin, **committed}, known, reset, stop, begins=True)
+
+
+def check_partitions(table: str, moment: str, offsets: Mapping[TopicPartition, int], known: Known) -> None:
+    """Refuse offsets of partitions that are not read.
+
+    Raises:
+        OffsetError: Names them, and the partitions that are read.
+    """
+    unknown = sorted(offsets.keys() - known.latest.keys())
+    if not unknown:
+        return
+    topics = dict.fromkeys(topic for topic, _ in unknown)
+    existing = join_some(_partitions(topic, [p for name, p in known.latest if name == topic]) for topic in topics)
+    raise OffsetError(
+        f"{table}: the {moment} has an offset for {join_some(f'{t}[{p}]' for t, p in unknown)}, but {existing}; "
+        "remove it"
+    )
+
+
+def _partitions(topic: str, partitions: list[int]) -> str:
+    if not partitions:
+        return f"{topic} is not read"
+    if len(partitions) <= max(partitions):  # the user has chosen some of them
+        return f"only the partitions {', '.join(map(str, sorted(partitions)))} of {topic} are read"
+    return f"{topic} has the partitions 0 to {len(partitions) - 1}"
+
+
+def _start_at_specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int]) -> Begin:
+    declared = {(topic, partition): offset for topic, partition, offset in plan.start.offsets}
+    check_partitions(plan.table, "start", declared, known)
+    wanted: dict[TopicPartition, int] = {}
+    notes = []
+    for partition in known.latest:
+        offset = declared.get(partition)
+        if offset is None:
+            at = "latest" if reset == "latest" else "earliest"
+            notes.append(f"the start has no offset for {partition[0]}[{partition[1]}], which starts at its {at} record")
+            offset = getattr(known, at)[partition]
+        elif offset in MARKS:
+            offset = getattr(known, MARKS[offset])[partition]
+        wanted[partition] = offset
+    begin = resolve_expired(plan, wanted, known, reset, stop, begins=True)
+    return attrs.evolve(begin, notes=tuple(notes))
+
+
+def resolve_expired(
+    plan: ReadPlan,
+    wanted: Mapping[TopicPartition, int],
+    known: Known,
+    reset: Reset,
+    stop: Mapping[TopicPartition, int] | None = None,
+    *,
+    begins: bool = False,
+) -> Begin:
+    """Replace expired offsets as the reset policy says, and refuse offsets beyond the end of a partition.
+
+    Args:
+        plan: What is read.
+        wanted: The requested offsets by partition.
+        known: What the brokers answer about these partitions.
+        reset: The policy.
+        stop: Where the read ends, in partitions where it does; the policy does not skip beyond it.
+        begins: Whether the read begins here. Then a partition whose whole range has expired is at its end at once.
+
+    Raises:
+        OffsetError: Names topic, partition, the requested and the existing offsets, and how many records are lost.
+    """
+    high = known.latest if known.high is None else known.high
+    beyond = [partition for partition, offset in wanted.items() if offset > high[partition]]
+    if beyond:
+        details = join_some(
+            f"{t}[{p}] has the offsets {known.earliest[t, p]} to {high[t, p]}, but {wanted[t, p]} is requested"
+            for t, p in sorted(beyond)
+        )
+        raise OffsetError(
+            f"{plan.table}: cannot start beyond the end of a partition: {details}; the log was truncated or the "
+            "offsets belong to another topic; start at existing records, with a new checkpoint if the query has one"
+        )
+    expired = {partition: offset for partition, offset in wanted.items() if offset < known.earliest[partition]}
+    ends = stop or {}
+    whole = {
+        partition
+        for partition in expired
+        if begins and partition in ends and ends[partition] <= known.earliest[partition]
+    }
+    begin = {partition: max(at, ends[partition]) for partition, at in expired.items() if partition in whole}
+    reset_ones = {partition: at for partition, at in expired.items() if partition not in begin}
+    if reset_ones and reset == "none":
+        raise OffsetError(describe_expired(plan.table, reset_ones, known.earliest, known.latest))
+    target = known.earliest if reset == "earliest" else known.latest
+    begin |= {partition: min(target[partition], ends.get(partition, target[partition])) for partition in reset_ones}
+    lost = {partition: begin[partition] - at for partition, at in expired.items() if begin[partition] > at}
+    return Begin({**wanted, **begin}, lost)
+
+
+def describe_expired(
+    table: str,
+    wanted: Mapping[TopicPartition, int],
+    earliest: Mapping[TopicPartition, int],
+    latest: Mapping[TopicPartition, int],
+) -> str:
+    """The message of an error about offsets whose records were deleted."""
+    details = join_some(
+        f"{t}[{p}]: offset {offset} is requested, but the earliest is {earliest[t, p]} (the end is {latest[t, p]}), "
+        f"and {earliest[t, p] - offset} offsets are lost"
+        for (t, p), offset in sorted(wanted.items())
+    )
+    return (
+        f"{table}: records were deleted before they were read: {details}; to continue after the gap, which is counted, "
+        "set the client property auto.offset.reset to earliest or latest"
+    )

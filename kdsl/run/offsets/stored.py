@@ -1,0 +1,210 @@
+"""The offsets of a stream as Spark stores them: canonical, sorted, versioned JSON.
+
+Spark compares offsets as strings. It may ask for the plan of a batch again, even after a restart, when only the offsets
+of the batch's start and end are left. Therefore the end of a batch also says where the batch begins, in partitions
+where that is not where the previous one ended: at a first start, in new partitions, and after a counted gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+import attrs
+import orjson
+
+from kdsl.callbacks import TopicPartition
+from kdsl.errors import KdslError
+
+VERSION = 1
+LOST_LEASE = "lost_lease"
+"""The key in a source's latest offsets that says to whom the lease of its group was lost."""
+
+
+PackingKind = Literal["size", "order"]
+
+
+class OffsetFormatError(KdslError):
+    """Offsets in a checkpoint that this version cannot read."""
+
+
+@attrs.frozen
+class Packing:
+    """How the ranges of a batch are packed into tasks (`kdsl.run.librdkafka.task_packing.pack`).
+
+    It is stored with the offsets of each batch. A batch that is planned again then has the same tasks, however many
+    cores the session has, and whatever the table or a newer kdsl would choose. Another algorithm is another ``kind``.
+
+    Attributes:
+        kind: By the sizes of ranges, or in the order of the records of each partition.
+        tasks: The maximal number of tasks of the batch.
+        task_records: About how many records a task has at least.
+        piece_records: How many records a piece of a split partition has at least.
+    """
+
+    kind: PackingKind
+    tasks: int
+    task_records: int
+    piece_records: int
+
+
+@attrs.frozen
+class Range:
+    """Consecutive offsets of a partition: from ``start`` up to, not including, ``end``."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return max(0, self.end - self.start)
+
+    def __str__(self) -> str:
+        return f"topic {self.topic}, partition {self.partition}, offsets {self.start} to {self.end}"
+
+
+@attrs.frozen
+class Offsets:
+    """How far a stream has read, or where it starts.
+
+    Attributes:
+        positions: For each partition the offset of the next record.
+        ids: The id of each topic, by which a topic that was created again is noticed.
+        startup: The declared start of the query's first run, as a string.
+        begin: Where the batch that ends here begins, in partitions where that is not the end of the previous batch.
+        lost: For each partition how many records were skipped so far, because they were deleted before they could be
+            read and the reset policy allows that.
+        read: The id of the read that wrote them (`kdsl.run.listeners.reads.read_id`); observers of queries recognize
+            the read by it.
+        stop: Where the read ends by itself, in each partition; computed once, at a first start.
+        initial: Whether no batch has ended yet: the start of a query without a checkpoint. It is computed again when
+            the first batch is planned again, so the first batch's end contains all of its ``begin``.
+        again: How often a query was restarted that had nothing left to read. It makes offsets with equal positions
+            differ, so Spark reports them, and observers of the query see that it is at its end.
+        packing: How the batch that ends here is packed into tasks; None where no batch ends, or a version of kdsl
+            planned it that did not record this.
+        compared: Whether the query compares change data with the rows in its state.
+    """
+
+    positions: Mapping[TopicPartition, int]
+    ids: Mapping[str, str]
+    startup: str = ""
+    begin: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    lost: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    read: str = ""
+    stop: Mapping[TopicPartition, int] = attrs.field(factory=dict)
+    initial: bool = False
+    again: int = 0
+    packing: Packing | None = None
+    compared: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The document that Spark stores; equal offsets give equal JSON."""
+        by_topic = nest_by_topic(self.positions)
+        topics = {name: {"id": self.ids[name], "offsets": by_topic.get(name, {})} for name in sorted(self.ids)}
+        document: dict[str, Any] = {"version": VERSION, "startup": self.startup, "topics": topics}
+        if self.begin:
+            document["begin"] = nest_by_topic(self.begin)
+        if self.initial:
+            document["initial"] = True
+        if self.again:
+            document["again"] = self.again
+        if self.read:
+            document["read"] = self.read
+        if self.stop:
+            document["stop"] = nest_by_topic(self.stop)
+        if any(self.lost.values()):
+            document["lost"] = nest_by_topic({partition: count for partition, count in self.lost.items() if count})
+        if self.packing is not None:
+            document["packing"] = attrs.asdict(self.packing)
+        if self.compared:
+            document["compared"] = True
+        return document
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Offsets:
+        """Read the offsets from a document.
+
+        Raises:
+            OffsetFormatError: The checkpoint was written by another source, or by a newer version of kdsl.
+        """
+        version, packing = document.get("version"), document.get("packing")
+        if version != VERSION or "topics" not in document:
+            what = "was not written by kdsl" if version is None else f"has version {version}"
+            raise OffsetFormatError(
+                f"the offsets in the checkpoint cannot be read: the document {what}, and this kdsl reads "
+                f"version {VERSION}; use the checkpoint of this query and the kdsl that wrote it, or a new checkpoint"
+            )
+        if packing is not None and packing["kind"] not in get_args(PackingKind):
+            raise OffsetFormatError(
+                f"the offsets in the checkpoint cannot be read: their batch is packed into tasks by "
+                f"{packing['kind']!r}, and this kdsl packs by {' or '.join(get_args(PackingKind))}; use the kdsl that "
+                "wrote them, or a newer one"
+            )
+        topics = document["topics"]
+        return cls(
+            positions=by_partition({name: topic["offsets"] for name, topic in topics.items()}),
+            ids={name: topic["id"] for name, topic in topics.items()},
+            startup=document.get("startup", ""),
+            begin=by_partition(document.get("begin", {})),
+            lost=by_partition(document.get("lost", {})),
+            read=document.get("read", ""),
+            stop=by_partition(document.get("stop", {})),
+            initial=document.get("initial", False),
+            again=document.get("again", 0),
+            packing=None if packing is None else Packing(**packing),
+            compared=document.get("compared", False),
+        )
+
+    def ranges_from(self, start: Offsets) -> tuple[Range, ...]:
+        """The offset ranges of a batch that starts at ``start`` and ends here, without empty ones.
+
+        A pure function: a batch that is planned again reads the same.
+        """
+        if start == self:
+            return ()
+        began = {**start.positions, **self.begin}
+        ranges = (Range(*partition, began[partition], end) for partition, end in sorted(self.positions.items()))
+        return tuple(r for r in ranges if r.end > r.start)
+
+
+def nest_by_topic(numbers: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Numbers by topic and by partition as a string, sorted, for JSON."""
+    nested: dict[str, dict[str, int]] = {}
+    for (topic, partition), value in sorted(numbers.items()):
+        nested.setdefault(topic, {})[str(partition)] = value
+    return nested
+
+
+def by_partition(nested: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """Numbers by topic partition, from JSON that has them by topic and by partition as a string."""
+    return {(topic, int(partition)): value for topic, parts in nested.items() for partition, value in parts.items()}
+
+
+def offset_document(offset: Any) -> dict[str, Any] | None:
+    """Offsets as Spark reports them, as a document or as its JSON string; None where there are none."""
+    if isinstance(offset, str | bytes):
+        try:
+            offset = orjson.loads(offset)
+        except orjson.JSONDecodeError:
+            return None
+    return offset if isinstance(offset, dict) else None
+
+
+def positions_of(document: Mapping[str, Any]) -> dict[TopicPartition, int] | None:
+    """The positions in offsets of either transport: of kdsl's own source, or of Spark's (``{"topic": {"0": 123}}``).
+
+    None where the source is not Kafka.
+
+    Raises:
+        OffsetFormatError: They were written by a newer version of kdsl.
+    """
+    if isinstance(document.get("version"), int) and "topics" in document:
+        return dict(Offsets.from_json(document).positions)
+    for partitions in document.values():
+        if not isinstance(partitions, dict):
+            return None
+        if not all(partition.isdigit() and isinstance(at, int) for partition, at in partitions.items()):
+            return None
+    return by_partition(document)

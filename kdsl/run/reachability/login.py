@@ -1,0 +1,176 @@
+"""Why a cluster does not accept a client: from the client's error, and from an examination of the port.
+
+librdkafka reports every bad certificate as one that "could not be verified", and a listener of another protocol as a
+timeout. Therefore, after a first failure, kdsl examines the first broker's port itself: whether it speaks TLS, what is
+wrong with its certificate, whether it requires a login, and which mechanisms it accepts.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+
+import attrs
+
+from kdsl.client_settings.bootstrap import Address, AddressError, parse_address
+from kdsl.run.reachability.port import CHECK_NAME, Fault, asks_for_login, connect, fault_of, trusting, verifying
+
+_SECONDS = 2.0
+_CREDENTIALS = re.compile(r"invalid username or password|invalid credentials|authentication failed", re.IGNORECASE)
+_MECHANISMS = re.compile(r"broker's supported mechanisms: ([\w, -]+?)(?: \(|$)")
+_TELLING = re.compile(r"SSL handshake failed|alert|incorrect security\.protocol", re.IGNORECASE)
+_PLAIN = (
+    "security.protocol",
+    "sasl.mechanism",
+    CHECK_NAME,
+    "enable.ssl.certificate.verification",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+)
+_TOKEN = re.compile(r"Failed to acquire SASL OAUTHBEARER token: (.*)", re.DOTALL)
+
+
+@attrs.frozen
+class Port:
+    """What an examination of a port has shown.
+
+    Attributes:
+        tls: Whether it speaks TLS; None where nothing answers.
+        certificate: What is wrong with its certificate; empty if nothing is wrong.
+        asks_for_certificate: Whether it requires one of the client.
+        sasl: Whether it requires a login; None where that is unknown.
+    """
+
+    tls: bool | None = None
+    certificate: str = ""
+    asks_for_certificate: bool = False
+    sasl: bool | None = None
+
+
+def public_settings(settings: Mapping[str, object]) -> dict[str, str]:
+    """The settings of librdkafka that `explain_refusal` needs; none of them is a secret."""
+    return {name: str(settings[name]) for name in _PLAIN if name in settings}
+
+
+def is_final_error(error: str) -> bool:
+    """Whether waiting does not help after an error of the client, and the port should be examined."""
+    return _TELLING.search(error) is not None
+
+
+def explain_refusal(servers: str, settings: Mapping[str, str], error: str | None) -> str | None:
+    """Explain why the brokers refuse a client, and what to write instead; None where that is unknown.
+
+    Args:
+        servers: ``bootstrap.servers``; the first one is examined, which takes two seconds at most.
+        settings: librdkafka's settings, as `public_settings` returns them.
+        error: The client's last error.
+    """
+    protocol = settings.get("security.protocol", "plaintext").upper()
+    error = error or ""
+    if explanation := _explain_error(error, settings):
+        return explanation
+    port = examine_port(servers.split(",")[0], settings)
+    return None if port.tls is None else _explain_port(port, protocol, settings, error)
+
+
+def _explain_error(error: str, settings: Mapping[str, str]) -> str | None:
+    mechanism = settings.get("sasl.mechanism", "")
+    if token := _TOKEN.search(error):
+        return (
+            f"the identity provider returned no token ({token[1].strip()}); check "
+            "sasl.oauthbearer.token.endpoint.url and the client's id and secret"
+        )
+    if "Unsupported SASL mechanism" in error:
+        known = _MECHANISMS.search(error)
+        others = f", but {known[1].strip()}" if known else ""
+        return f"they do not accept sasl.mechanism={mechanism}{others}; write one that they accept"
+    if "not valid in current SASL state" in error:
+        return (
+            "this listener does not require a login; write security.protocol=PLAINTEXT or SSL, or the port of its SASL "
+            "listener"
+        )
+    if "SASL authentication error" in error and mechanism == "OAUTHBEARER":
+        return "they do not accept the token; check its issuer, audience and lifetime against the brokers' settings"
+    if _CREDENTIALS.search(error):
+        return f"the user name or the password is wrong (sasl.mechanism={mechanism}); check sasl.jaas.config"
+    return None
+
+
+def _explain_port(port: Port, protocol: str, settings: Mapping[str, str], error: str) -> str | None:
+    wants_tls, wants_login = protocol.endswith("SSL"), protocol.startswith("SASL")
+    if wants_tls and not port.tls:
+        other = "SASL_PLAINTEXT" if port.sasl or wants_login else "PLAINTEXT"
+        return f"the port does not speak TLS, but security.protocol is {protocol}; write {other}, or the TLS port"
+    if not wants_tls and port.tls:
+        other = "SASL_SSL" if wants_login else "SSL or SASL_SSL"
+        return f"the port speaks TLS, but security.protocol is {protocol}; write {other}"
+    if port.certificate:
+        return f"the brokers' certificate is not accepted: {port.certificate}"
+    has_own = any(settings.get(f"ssl.{name}") for name in ("certificate.location", "certificate.pem"))
+    if port.asks_for_certificate and not has_own:
+        return "they require a certificate of the client; write ssl.keystore.location with the key and its chain"
+    if has_own and "alert" in error:
+        return "they do not accept the client's certificate; check that its chain leads to an authority they trust"
+    if port.sasl and not wants_login:
+        other = "SASL_SSL" if wants_tls else "SASL_PLAINTEXT"
+        return f"the listener requires a login, but security.protocol is {protocol}; write {other} and sasl.mechanism"
+    return None
+
+
+def examine_port(server: str, settings: Mapping[str, str]) -> Port:
+    """Examine a port: whether it speaks TLS, its certificate, and whether it requires a login."""
+    try:
+        address = parse_address(server)
+    except AddressError:
+        return Port()
+    try:
+        with connect(address, _SECONDS) as raw:
+            return _tls(raw, address, settings)
+    except ssl.SSLCertVerificationError as e:
+        return Port(tls=True, certificate=_certificate(e, address.host))
+    except (ssl.SSLError, ConnectionError, TimeoutError):
+        return _without_tls(address)
+    except (OSError, ValueError):
+        return Port()
+
+
+def _tls(raw: socket.socket, address: Address, settings: Mapping[str, str]) -> Port:
+    ours = settings.get("security.protocol", "plaintext").upper().endswith("SSL")
+    context = verifying(settings) if ours else trusting()
+    with context.wrap_socket(raw, server_hostname=address.host) as secured:
+        try:
+            return Port(tls=True, sasl=asks_for_login(secured))
+        except ssl.SSLError as e:
+            return Port(tls=True, asks_for_certificate="CERTIFICATE" in (e.reason or ""))
+        except OSError:
+            return Port(tls=True)
+
+
+def _without_tls(address: Address) -> Port:
+    try:
+        with connect(address, _SECONDS) as raw:
+            sasl = asks_for_login(raw)
+            return Port(tls=False, sasl=sasl) if sasl is not None else Port()
+    except OSError:
+        return Port()
+
+
+def _certificate(error: ssl.SSLCertVerificationError, host: str) -> str:
+    match fault_of(error):
+        case Fault.EXPIRED:
+            return "it has expired; the brokers need a new one (and is this machine's clock right?)"
+        case Fault.NOT_YET:
+            return "it is not valid yet; is this machine's clock right?"
+        case Fault.OTHER_NAME:
+            return (
+                f"it is not valid for the host {host!r}; write one of its names in bootstrap.servers, or "
+                f"{CHECK_NAME}= (empty) to disable the check"
+            )
+        case Fault.UNKNOWN_ISSUER:
+            return "its authority is not in ssl.truststore.location (or .certificates)"
+        case Fault.OTHER:
+            return error.verify_message

@@ -1,0 +1,164 @@
+"""Examines a broker's port without Kafka's client: its protocol, its certificate, whether it requires a login.
+
+librdkafka reports most of this only as a failure. `kdsl.run.reachability.login` uses it to explain why a cluster
+refuses a login, and ``kdsl doctor`` uses it for each bootstrap server.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Literal
+
+from kdsl.client_settings.bootstrap import Address
+from kdsl.client_settings.key_files import load_key, pem_blocks
+
+TIMEOUT = 3.0
+"""How many seconds a connection, or an answer, may take."""
+CHECK_NAME = "ssl.endpoint.identification.algorithm"
+
+Spoken = Literal["kafka", "tls", "silence", "something else"]
+
+_API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)  # the request ApiVersions, version 0, without a client id
+_SASL_HANDSHAKE, _NO_SASL_HERE = 17, 34
+_TLS = (0x15, 0x16)  # a record of TLS is an alert, or a handshake
+_LARGEST_ANSWER = 1 << 20
+
+
+class Fault(Enum):
+    """What is wrong with a certificate, by OpenSSL's error codes."""
+
+    EXPIRED = (10,)
+    NOT_YET = (9,)
+    OTHER_NAME = (62, 64)
+    UNKNOWN_ISSUER = (2, 18, 19, 20, 21)
+    OTHER = ()
+
+
+def fault_of(error: ssl.SSLCertVerificationError) -> Fault:
+    """What is wrong with a certificate that was refused."""
+    return next((fault for fault in Fault if error.verify_code in fault.value), Fault.OTHER)
+
+
+def connect(address: Address, seconds: float | None = None) -> socket.socket:
+    """Open a connection to a port.
+
+    Args:
+        address: The port.
+        seconds: How long it may take, and how long each answer may take; `TIMEOUT` if None.
+
+    Raises:
+        OSError: The port accepts no connection.
+    """
+    timeout = TIMEOUT if seconds is None else seconds
+    return socket.create_connection((address.host, address.port), timeout=timeout)
+
+
+def detect_protocol(address: Address) -> Spoken:
+    """Detect what a port answers to a request of Kafka's protocol without TLS.
+
+    Raises:
+        OSError: It accepts no connection.
+    """
+    with connect(address) as connection:
+        try:
+            connection.sendall(_API_VERSIONS)
+            head = connection.recv(8)
+        except OSError:
+            return "silence"
+    if not head:
+        return "silence"
+    if head[0] in _TLS and head[1:2] == b"\x03":
+        return "tls"
+    if len(head) >= 4 and 4 < struct.unpack(">i", head[:4])[0] < _LARGEST_ANSWER:
+        return "kafka"
+    return "something else"
+
+
+def speaks_tls(address: Address) -> bool:
+    """Whether a port answers a TLS handshake, whatever its certificate."""
+    try:
+        with connect(address) as connection:
+            trusting().wrap_socket(connection, server_hostname=address.host).close()
+    except ssl.SSLError as e:
+        return "ALERT" in (e.reason or "")
+    except OSError:
+        return False
+    return True
+
+
+def trusting() -> ssl.SSLContext:
+    """A client's context that accepts any certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def verifying(settings: Mapping[str, str]) -> ssl.SSLContext:
+    """A client's context that trusts what librdkafka's settings trust, without a client certificate.
+
+    Args:
+        settings: librdkafka's settings.
+
+    Raises:
+        OSError: The trusted certificates cannot be read.
+    """
+    context = trusting()
+    if settings.get("enable.ssl.certificate.verification", "true") == "false":
+        return context
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.check_hostname = settings.get(CHECK_NAME, "https") == "https"
+    path, text = settings.get("ssl.ca.location", "probe"), settings.get("ssl.ca.pem")
+    if path != "probe":
+        context.load_verify_locations(**{"capath" if Path(path).is_dir() else "cafile": path})
+    elif text:
+        context.load_verify_locations(cadata=text)
+    else:
+        context.load_default_certs()
+    return context
+
+
+def show_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:
+    """Add the client certificate of librdkafka's settings to a context, if there is one.
+
+    Args:
+        context: The context.
+        settings: librdkafka's settings, secrets resolved.
+
+    Raises:
+        OSError: The certificate or its key cannot be read, or do not match.
+    """
+    parts = {"certificate": "CERTIFICATE", "key": "PRIVATE KEY"}
+    texts = []
+    for what, ending in parts.items():
+        text, path = settings.get(f"ssl.{what}.pem"), settings.get(f"ssl.{what}.location")
+        if text is None and path is not None:
+            text = Path(path).read_text(encoding="utf-8", errors="replace")
+        texts += [] if text is None else [pem_blocks(text, ending)]
+    if texts:
+        load_key(context, "".join(texts), settings.get("ssl.key.password"))
+
+
+def asks_for_login(connection: socket.socket) -> bool | None:
+    """Whether a listener requires a login; None where it does not answer.
+
+    The request names an unknown mechanism: a listener with logins answers with its own, another one refuses it.
+
+    Args:
+        connection: A connection to it, in TLS where it speaks that.
+    """
+    name = b"?"
+    request = struct.pack(">hhihh", _SASL_HANDSHAKE, 1, 1, -1, len(name)) + name
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    answer = b""
+    while len(answer) < 10:
+        part = connection.recv(64)
+        if not part:
+            return None
+        answer += part
+    (code,) = struct.unpack_from(">h", answer, 8)
+    return bool(code != _NO_SASL_HERE)

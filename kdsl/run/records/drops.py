@@ -1,0 +1,137 @@
+"""What a read leaves out without an error: reasons, counts, and the lines in the log.
+
+Records and single values are counted by `Reason`. Values of undeclared columns are also counted by column, under the
+keys of `key_of_undeclared`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from enum import StrEnum
+from threading import Lock, Timer
+
+log = logging.getLogger("kdsl.read")
+
+
+class Reason(StrEnum):
+    """Why a record or a value is left out."""
+
+    PARSE_ERROR = "parse-error"
+    NOT_NULL = "not-null"
+    TOMBSTONE = "tombstone"
+    NO_ROW = "no-row"
+    INFINITE = "infinite"
+    UNAVAILABLE = "unavailable"
+    UNDECLARED = "undeclared"
+
+    @property
+    def doc(self) -> str:
+        """The reason as the end of a sentence "3 records …" or, for `VALUES`, "3 values …"."""
+        return _DOCS[self]
+
+
+_DOCS = {
+    Reason.PARSE_ERROR: "that cannot be read, or contain no row of the table, in a format that ignores parse errors",
+    Reason.NOT_NULL: "without a value for a NOT NULL column, in a format that ignores parse errors",
+    Reason.TOMBSTONE: "without a message value",
+    Reason.NO_ROW: "whose value has no row of the table",
+    Reason.INFINITE: "that are infinite, which their types cannot represent, and became NULL",
+    Reason.UNAVAILABLE: "that the change events did not contain, and became NULL",
+    Reason.UNDECLARED: "of columns that the table does not declare",
+}
+VALUES = frozenset((Reason.INFINITE, Reason.UNAVAILABLE, Reason.UNDECLARED))
+"""The reasons why single values are left out, and not records."""
+_UNDECLARED = "undeclared:"
+_warned: set[tuple[str, str]] = set()
+_EXPECTED = frozenset((Reason.TOMBSTONE, Reason.NO_ROW))  # such records are valid
+
+
+def key_of_undeclared(column: str) -> str:
+    """Return the key under which the values of an undeclared column are counted."""
+    return f"{_UNDECLARED}{column}"
+
+
+def count_undeclared_columns(dropped: Mapping[str, int]) -> dict[str, int]:
+    """Return the undeclared columns, with the number of rows that have them."""
+    return {
+        key.removeprefix(_UNDECLARED): count for key, count in dropped.items() if key.startswith(_UNDECLARED) and count
+    }
+
+
+def level_of(dropped: Mapping[str, int]) -> int:
+    """Return the log level for dropped records and values: WARNING if some are invalid, else INFO."""
+    reasons = {reason for reason in Reason if dropped.get(reason)}
+    return logging.INFO if _EXPECTED.issuperset(reasons) else logging.WARNING
+
+
+def describe_drops(dropped: Mapping[str, int]) -> str:
+    """Describe the dropped records and values, without those of undeclared columns, as part of a sentence.
+
+    Args:
+        dropped: How many, by reason.
+    """
+    records = [reason for reason in Reason if dropped.get(reason) and reason not in VALUES]
+    parts = []
+    if records:
+        total = sum(dropped[reason] for reason in records)
+        each = ", ".join(f"{dropped[reason]} {reason.doc}" for reason in records)
+        parts.append(f"{total} {'record was' if total == 1 else 'records were'} left out: {each}")
+    parts += [
+        f"{count} {'value was' if count == 1 else 'values were'} left out {reason.doc}"
+        for reason in (Reason.INFINITE, Reason.UNAVAILABLE)
+        if (count := dropped.get(reason))
+    ]
+    return "; ".join(parts)
+
+
+class DropLog:
+    """Logs what the tasks of batch reads leave out: one line per table, after a pause without further reports.
+
+    Spark does not report the end of a read's last task. Pending counts are logged when the process ends.
+    """
+
+    def __init__(self, pause: float = 2.0) -> None:
+        self._pause = pause
+        self._waiting: dict[str, Counter[str]] = {}
+        self._timer: Timer | None = None
+        self._lock = Lock()
+        atexit.register(self.flush)
+
+    def add(self, table: str, dropped: Mapping[str, int]) -> None:
+        """Add what a task has left out."""
+        with self._lock:
+            self._waiting.setdefault(table, Counter()).update(dropped)
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = Timer(self._pause, self.flush)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def flush(self) -> None:
+        """Log the pending counts."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        for table, dropped in waiting.items():
+            log_drops(table, dropped)
+
+
+def log_drops(table: str, dropped: Mapping[str, int], where: str = "") -> None:
+    """Log what was left out, if anything. Undeclared columns are logged once per process.
+
+    Args:
+        table: The table's name.
+        dropped: How many, by reason.
+        where: A prefix that says where, such as "of batch 7 ".
+    """
+    if text := describe_drops(dropped):
+        log.log(level_of({**dropped, Reason.UNDECLARED: 0}), "%s: %s%s", table, where, text)
+    if columns := [name for name in count_undeclared_columns(dropped) if (table, name) not in _warned]:
+        _warned.update((table, name) for name in columns)
+        log.warning(
+            "%s: the messages have columns that the table does not declare and that are not read: %s",
+            table,
+            ", ".join(map(repr, sorted(columns))),
+        )

@@ -1,0 +1,283 @@
+"""Chunks: the rows of one bucket as one value, the form in which they travel through Spark.
+
+Spark moves chunks and not rows: one value of bytes for some thousand rows costs it almost nothing, while each single
+row would be copied and converted at each step. The bytes are a record batch in Arrow's IPC format, without the schema,
+which both ends know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.plan.model import Upserts
+from kdsl.run.records.decode import RecordDecoder, RowsOfRecords
+from kdsl.run.upsert.changes import KeyedRows, Unavailable, take_rows
+from kdsl.run.upsert.keys import assign_buckets
+from kdsl.types import model as t
+from kdsl.types.arrays import Integers, Mask
+from kdsl.types.arrow import arrow_schema
+
+DELETE = "__kdsl_delete"
+TIME = "__kdsl_time"
+UNAVAILABLE = "__kdsl_lacks"
+"""For change data: the offset of a row's record, and the indices of the columns whose values its message does not
+contain; NULL for a row with all its values. The offset alone marks that the table was emptied there; each bucket gets
+such a row."""
+MAX_ROWS = 262_144
+MAX_BYTES = 64 << 20
+"""How many rows, and bytes of rows, a task collects before it builds chunks."""
+
+CHUNK_COLUMNS = t.Row(
+    (
+        t.Field("bucket", t.Int(nullable=False)),
+        t.Field("topic", t.STRING.as_nullable(False)),
+        t.Field("partition", t.Int(nullable=False)),
+        t.Field("offset", t.BigInt(nullable=False)),
+        t.Field("time", t.TimestampLtz(6)),
+        t.Field("rows", t.BYTES.as_nullable(False)),
+    ),
+    nullable=False,
+)
+"""The columns of chunks; ``offset`` is that of the first row, ``time`` the latest event time if there is one."""
+
+_CHUNK_SCHEMA = arrow_schema(CHUNK_COLUMNS)
+_TIME_TYPE = _CHUNK_SCHEMA.field("time").type
+_UNAVAILABLE_TYPE = pa.list_(pa.int64())
+_NEVER = np.iinfo(np.int64).min
+
+SETTINGS = -1
+"""The bucket of chunks without rows, one per task and batch: its state stores and checks the settings of the state."""
+
+
+def chunk_row_schema(rows: pa.Schema, *, events: bool = False) -> pa.Schema:
+    """Return the schema of the rows in a chunk.
+
+    Args:
+        rows: The schema of the rows.
+        events: Whether they come from change data.
+    """
+    own = [pa.field(DELETE, pa.bool_(), False), pa.field(TIME, pa.int64(), False)]
+    if events:
+        own.append(pa.field(UNAVAILABLE, _UNAVAILABLE_TYPE))
+    return pa.schema([*rows, *own])
+
+
+class ChunkOutput:
+    """Decodes the records of a task and groups them into chunks.
+
+    Args:
+        decoder: Decodes the records.
+        upserts: The key and the number of buckets.
+        time: The event-time column of the watermark; None if there is no watermark.
+    """
+
+    def __init__(self, decoder: RecordDecoder, upserts: Upserts, time: str | None = None) -> None:
+        self._decoder, self._upserts, self._time = decoder, upserts, time
+        self._gathered: list[RowsOfRecords] = []
+        self._rows = self._bytes = 0
+
+    def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Add records, and yield chunks when there are enough.
+
+        Args:
+            raw: The records, those of each partition in the order of their offsets.
+        """
+        decoded = self._decoder.decode_with_records(raw)
+        if decoded.rows.num_rows or decoded.truncates:
+            self._gathered.append(decoded)
+            self._rows += decoded.rows.num_rows
+            self._bytes += decoded.rows.nbytes
+        if self._rows >= MAX_ROWS or self._bytes >= MAX_BYTES:
+            yield from self.finish()
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield the chunks of the remaining records."""
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._rows = self._bytes = 0
+            yield _build_chunks(gathered, self._upserts, self._time)
+
+
+def _build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str | None) -> pa.RecordBatch:
+    rows = _concat_rows(decoded, upserts)
+    bucket_of = assign_buckets([rows.column(name) for name in upserts.keys], upserts.buckets)
+    records = [_row_records(p) for p in decoded]
+    emptied = [p for p in decoded if p.truncates]
+    for some in emptied:  # each bucket gets them
+        count = len(some.truncates)
+        rows = pa.concat_batches([rows, *[_truncate_rows(some, rows.schema)] * upserts.buckets])
+        bucket_of = np.append(bucket_of, np.repeat(np.arange(upserts.buckets, dtype=bucket_of.dtype), count))
+        records += [_raw_records(some.raw.take(pa.array(some.truncates)))] * upserts.buckets
+    topics = pa.concat_arrays([topic for topic, _, _ in records]).dictionary_encode()
+    topic_of = topics.indices.to_numpy()
+    partitions = np.concatenate([partition for _, partition, _ in records])
+    offsets = np.concatenate([offset for _, _, offset in records])
+    single = len(topics.dictionary) == 1 and bool((partitions == partitions[0]).all()) and not emptied
+    order = np.argsort(bucket_of, kind="stable") if single else np.lexsort((offsets, partitions, topic_of, bucket_of))
+    begins = np.zeros(len(order), dtype=bool)
+    begins[0] = True
+    for numbers in (bucket_of[order], topic_of[order], partitions[order]):
+        begins[1:] |= numbers[1:] != numbers[:-1]
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], len(order))
+    arranged = take_rows(rows, order)
+    parts = [arranged.slice(start, end - start).serialize() for start, end in zip(starts, ends, strict=True)]
+    first = np.append(order[0], order[starts])
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.append(SETTINGS, bucket_of[order[starts]]).astype(np.int32)),
+            topics.dictionary.take(pa.array(topic_of[first])),
+            pa.array(partitions[first].astype(np.int32)),
+            pa.array(offsets[first]),
+            pa.nulls(len(first), _TIME_TYPE) if time is None else _latest_times(arranged.column(time), starts),
+            _binaries([pa.py_buffer(b""), *parts]),
+        ],
+        schema=_CHUNK_SCHEMA,
+    )
+
+
+def _row_records(decoded: RowsOfRecords) -> tuple[pa.Array, Integers, Integers]:
+    """Return the topic, partition and offset of each row."""
+    return decoded.of("topic"), decoded.of("partition").to_numpy(), decoded.of("offset").to_numpy()
+
+
+def _raw_records(raw: pa.RecordBatch) -> tuple[pa.Array, Integers, Integers]:
+    """Return the topic, partition and offset of each record."""
+    return raw.column("topic"), raw.column("partition").to_numpy(), raw.column("offset").to_numpy()
+
+
+def _truncate_rows(decoded: RowsOfRecords, schema: pa.Schema) -> pa.RecordBatch:
+    """Create a row for each record that says that the table was emptied; its columns have no meaning."""
+    count, which = len(decoded.truncates), pa.array(decoded.truncates)
+    offsets = decoded.raw.column("offset").take(which).cast(pa.int64())
+    own = {
+        DELETE: pa.array([True] * count),
+        TIME: decoded.raw.column("timestamp").take(which),
+        UNAVAILABLE: pa.ListArray.from_arrays(pa.array(range(count + 1), pa.int32()), offsets, type=_UNAVAILABLE_TYPE),
+    }
+    columns = [own[f.name] if f.name in own else pa.nulls(count, f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _latest_times(times: pa.Array, starts: Integers) -> pa.Array:
+    """Return the latest time of each chunk, after NULL for the settings; a wall-clock time is taken as UTC."""
+    numbers = pc.fill_null(times.cast(_TIME_TYPE, safe=False).view(pa.int64()), _NEVER).to_numpy()
+    result = np.append(_NEVER, np.maximum.reduceat(numbers, starts))
+    return pa.array(result, mask=result == _NEVER).view(_TIME_TYPE)
+
+
+def _binaries(values: Sequence[pa.Buffer]) -> pa.Array:
+    ends = np.cumsum([0, *(value.size for value in values)])
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(values))]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
+
+
+def _concat_rows(decoded: Sequence[RowsOfRecords], upserts: Upserts) -> pa.RecordBatch:
+    """Concatenate the rows with their own columns (`chunk_row_schema`), without the row kind."""
+    batches = []
+    for some in decoded:
+        kinds, *columns = some.rows.columns
+        rows = some.rows.schema.remove(0)
+        own = [pc.equal(kinds, "-D"), some.of("timestamp")]
+        if upserts.events:
+            own.append(_unavailable_values(some, rows.names))
+        schema = chunk_row_schema(rows, events=upserts.events)
+        batches.append(pa.RecordBatch.from_arrays([*columns, *own], schema=schema))
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _unavailable_values(decoded: RowsOfRecords, names: Sequence[str]) -> pa.Array:
+    """Encode the unavailable values of each row (`UNAVAILABLE`)."""
+    if not decoded.unavailable:
+        return pa.nulls(decoded.rows.num_rows, _UNAVAILABLE_TYPE)
+    flags = np.column_stack(list(decoded.unavailable.values()))
+    rows, which = np.nonzero(flags)  # by row
+    columns = np.array([names.index(name) for name in decoded.unavailable])[which]
+    lacking, first = np.unique(rows, return_index=True)
+    offsets = decoded.of("offset").to_numpy()[lacking]
+    values = np.insert(columns, first, offsets)
+    counts = np.zeros(decoded.rows.num_rows, dtype=np.int64)
+    np.add.at(counts, rows, 1)
+    counts[lacking] += 1
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(
+        pa.array(ends), pa.array(values), type=_UNAVAILABLE_TYPE, mask=pa.array(counts == 0)
+    )
+
+
+@attrs.frozen
+class Chunk:
+    """One chunk, as it arrives from Spark."""
+
+    topic: str
+    partition: int
+    offset: int
+    rows: bytes
+
+
+def read_chunks(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool = False) -> KeyedRows | None:
+    """Read the rows of one bucket's chunks, grouped by partition and in order; None if there are none.
+
+    Args:
+        chunks: The chunks, in any order.
+        schema: The schema of the rows.
+        events: Whether they come from change data.
+    """
+    ordered = sorted((p for p in chunks if p.rows), key=lambda p: (p.topic, p.partition, p.offset))
+    if not ordered:
+        return None
+    whole = chunk_row_schema(schema, events=events)
+    batches = [pa.ipc.read_record_batch(pa.py_buffer(p.rows), whole) for p in ordered]
+    numbers: dict[tuple[str, int], int] = {}
+    parts = [numbers.setdefault((p.topic, p.partition), len(numbers)) for p in ordered]
+    rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    deletes: Mask = rows.column(DELETE).to_numpy(zero_copy_only=False)
+    times: Integers = rows.column(TIME).to_numpy()
+    part_of = np.repeat(np.array(parts, dtype=np.int64), [b.num_rows for b in batches])
+    lacks = rows.column(UNAVAILABLE) if events else None
+    return KeyedRows(
+        pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema),
+        deletes,
+        times,
+        part_of,
+        None if lacks is None else _read_unavailable(lacks, schema, part_of, list(numbers)),
+        None if lacks is None else _find_truncates(lacks),
+    )
+
+
+def _find_truncates(lacks: pa.ListArray) -> Mask | None:
+    """Return which rows mark that the table was emptied; None if there are none."""
+    if lacks.null_count == len(lacks):
+        return None
+    result: Mask = pc.fill_null(pc.equal(pc.list_value_length(lacks), 1), False).to_numpy(zero_copy_only=False)
+    return result if result.any() else None
+
+
+def _read_unavailable(
+    lacks: pa.ListArray, schema: pa.Schema, part_of: Integers, partitions: Sequence[tuple[str, int]]
+) -> Unavailable | None:
+    """Decode the unavailable values of rows (`UNAVAILABLE`)."""
+    if lacks.null_count == len(lacks):
+        return None
+    rows = np.flatnonzero(lacks.is_valid().to_numpy(zero_copy_only=False))
+    marked = lacks.take(pa.array(rows))
+    counts = marked.value_lengths().to_numpy() - 1
+    values = marked.flatten().to_numpy()
+    first = np.concatenate([[0], np.cumsum(counts + 1)[:-1]])
+    columns, row_of = np.delete(values, first), np.repeat(rows, counts)
+    if not len(columns):
+        return None
+    flags = {}
+    for column in np.unique(columns).tolist():
+        flags[schema.names[column]] = np.zeros(len(lacks), dtype=bool)
+        flags[schema.names[column]][row_of[columns == column]] = True
+    records = {
+        row: (*partitions[part], offset)
+        for row, part, offset in zip(rows.tolist(), part_of[rows].tolist(), values[first].tolist(), strict=True)
+    }
+    return Unavailable(flags, records)

@@ -1,0 +1,75 @@
+"""What a source task returns: rows, or chunks of rows if records are upserts; and the columns of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import pyarrow as pa
+
+from kdsl.plan.model import ReadPlan
+from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.upsert.chunks import CHUNK_COLUMNS, ChunkOutput
+from kdsl.types import model as t
+
+
+class TaskOutput(Protocol):
+    """Turns raw records into the batches that a source task returns."""
+
+    def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Add raw records, and yield the batches that are complete."""
+        ...
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield the remaining batches."""
+        ...
+
+
+class _RowOutput:
+    def __init__(self, decoder: RecordDecoder) -> None:
+        self._decoder = decoder
+
+    def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        rows = self._decoder.decode(raw)
+        if rows.num_rows:
+            yield rows
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        yield from ()
+
+
+def create_task_output(decoder: RecordDecoder, plan: ReadPlan) -> TaskOutput:
+    """Create the output of one task of a plan: rows or chunks."""
+    if plan.upserts is None:
+        return _RowOutput(decoder)
+    return ChunkOutput(decoder, plan.upserts, event_time_column(plan))
+
+
+def event_time_column(plan: ReadPlan) -> str | None:
+    """Return the event-time column whose latest value chunks contain; None if the watermark does not need it.
+
+    It is a column of the records: planning refuses another one (`kdsl.resolve.upserts.event_time`).
+    """
+    return None if plan.watermark is None or plan.upserts is None or not plan.upserts.images else plan.watermark.column
+
+
+def source_row(plan: ReadPlan) -> t.Row:
+    """Return the columns that a source returns."""
+    return plan.columns if plan.upserts is None else CHUNK_COLUMNS
+
+
+def record_row(plan: ReadPlan) -> t.Row:
+    """Return the columns of single records: for upserts, a delete has only its key and its metadata."""
+    return plan.columns if plan.upserts is None else _relax_nullability(plan.columns, plan.upserts.keys)
+
+
+def change_row(plan: ReadPlan) -> t.Row:
+    """Return the columns of the changes that upserts cause."""
+    upserts = plan.upserts
+    return plan.columns if upserts is None or upserts.images else _relax_nullability(plan.columns, upserts.keys)
+
+
+def _relax_nullability(row: t.Row, keys: tuple[str, ...]) -> t.Row:
+    kind, *fields = row.fields
+    free = (f if f.name in keys else t.Field(f.name, f.type.as_nullable(), f.comment) for f in fields)
+    return t.Row((kind, *free), nullable=False)

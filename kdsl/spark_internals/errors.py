@@ -1,0 +1,31 @@
+"""What py4j raises when a call into the JVM fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+
+GatewayError: type[Exception] = Py4JError
+"""A call into the JVM failed: Java raised an exception, or the JVM is gone."""
+JavaError: type[Exception] = Py4JJavaError
+"""Java raised an exception; the subclass of `GatewayError` for it."""
+
+
+def java_exception(error: BaseException) -> Any:
+    """Java's exception behind an error of Python's; None where there is none."""
+    return getattr(error, "java_exception", None)
+
+
+def root_cause(error: BaseException) -> Any:
+    """The innermost Java exception behind a `JavaError`."""
+    exception = java_exception(error)
+    while exception.getCause() is not None:
+        exception = exception.getCause()
+    return exception
+
+
+def java_message(error: BaseException) -> str:
+    """The message of Java's exception, or of Python's where there is none."""
+    exception = java_exception(error)
+    return str(error) if exception is None else str(exception.getMessage() or exception)

@@ -1,0 +1,106 @@
+"""A folder on a file system of Hadoop, through the JVM of a classic session."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from kdsl.spark_internals.session import gateway_of, java_session, jvm_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class HadoopFolder:
+    """A folder on a file system of Hadoop: local, hdfs, s3a, abfss and so on.
+
+    Args:
+        spark: A classic session.
+        location: The folder; the scheme may be left out.
+
+    Attributes:
+        location: The folder with its scheme.
+    """
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        self._jvm = jvm_of(spark)
+        self._gateway = gateway_of(spark)
+        self._conf = java_session(spark).sessionState().newHadoopConf()
+        root = self._jvm.org.apache.hadoop.fs.Path(location)
+        self._fs = root.getFileSystem(self._conf)
+        self._root = self._fs.makeQualified(root)
+        self.location: str = self._root.toString()
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._root, name)
+
+    def path(self, name: str) -> str:
+        """The location of a file or folder inside."""
+        return f"{self.location}/{name}"
+
+    def read(self, name: str) -> str | None:
+        """The text of a file; None where it does not exist."""
+        document = self._path(name)
+        # It may be renamed from the spare name between the first two checks.
+        candidates = (document, self._path(_spare_name(name)), document)
+        path = next((path for path in candidates if self._fs.exists(path)), None)
+        if path is None:
+            return None
+        stream = self._fs.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Replace the text of a file, so that a reader always finds a complete one. An equal text is not written.
+
+        Only HDFS replaces a file by a rename in one step: on other file systems `FileContext.rename` with ``OVERWRITE``
+        is a delete and a rename (`AbstractFileSystem.renameInternal`). There the new text gets a spare name first,
+        under which it is read while the file itself is missing.
+        """
+        path, spare = self._path(name), self._path(_spare_name(name))
+        if not self._fs.exists(path) and self._fs.exists(spare):  # a driver died between the last two steps
+            self._rename(spare, path)
+        if self.read(name) == text:
+            return
+        hidden = self._path(f"{name.rpartition('/')[0]}/.{uuid.uuid4().hex}.tmp")
+        self._fs.mkdirs(path.getParent())
+        stream = self._fs.create(hidden, True)
+        try:
+            self._jvm.org.apache.commons.io.IOUtils.write(text, stream, "UTF-8")
+        finally:
+            stream.close()
+        if self._renames_atomically():
+            rename = getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename")
+            overwrite = self._gateway.new_array(rename, 1)
+            overwrite[0] = rename.OVERWRITE
+            context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(self._root.toUri(), self._conf)
+            context.rename(hidden, path, overwrite)
+            return
+        for source, target in ((hidden, spare), (spare, path)):
+            self._fs.delete(target, False)
+            self._rename(source, target)
+
+    def _renames_atomically(self) -> bool:
+        """Whether a rename replaces a file in one step here."""
+        return str(self._root.toUri().getScheme()) == "hdfs"
+
+    def _rename(self, source: Any, target: Any) -> None:
+        if not self._fs.rename(source, target):
+            raise OSError(f"{source} cannot be renamed to {target}")
+
+    def names(self, name: str) -> list[str]:
+        """The names in a folder; empty where the folder does not exist."""
+        if not self._fs.exists(self._path(name)):
+            return []
+        return [status.getPath().getName() for status in self._fs.listStatus(self._path(name))]
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a folder."""
+        self._fs.delete(self._path(name), True)
+
+
+def _spare_name(name: str) -> str:
+    folder, _, file = name.rpartition("/")
+    return f"{folder}/.{file}.new"

@@ -1,0 +1,95 @@
+"""Jars in a classic session that runs: class loading in the driver, and Spark's own resolver of Maven packages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kdsl.spark_internals.errors import JavaError, java_message
+from kdsl.spark_internals.session import jvm_of, scala_none
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kdsl.spark_versions import Package
+
+
+class ResolveJarsError(Exception):
+    """Ivy could not fetch a package.
+
+    Attributes:
+        output: What Ivy has printed.
+    """
+
+    def __init__(self, message: str, output: str) -> None:
+        super().__init__(message)
+        self.output = output
+
+
+def scala_version(spark: SparkSession) -> str:
+    """The version of Scala that a session runs on, such as ``2.13``."""
+    return ".".join(jvm_of(spark).scala.util.Properties.versionNumberString().split(".")[:2])
+
+
+def has_class(spark: SparkSession, name: str) -> bool:
+    """Whether the driver's threads can load a class; True where their class loader is not Spark's."""
+    loader = _driver_loader(spark)
+    if loader is None:
+        return True  # kdsl cannot change it; Java reports a missing class
+    try:
+        loader.loadClass(name)
+    except JavaError:
+        return False
+    return True
+
+
+def add_to_driver(spark: SparkSession, paths: Iterable[str]) -> None:
+    """Let the driver's threads load classes from jars."""
+    loader = _driver_loader(spark)
+    if loader is not None:
+        for path in paths:
+            loader.addURL(jvm_of(spark).java.io.File(path).toURI().toURL())
+
+
+def _driver_loader(spark: SparkSession) -> Any:
+    """The class loader of the application: the parent of the sessions' loaders, and the one of Spark's threads."""
+    loader = jvm_of(spark).java.lang.Thread.currentThread().getContextClassLoader()
+    driver_loader = None
+    while loader is not None:
+        if loader.getClass().getName() == "org.apache.spark.util.MutableURLClassLoader":
+            driver_loader = loader
+        loader = loader.getParent()
+    return driver_loader
+
+
+def resolve_package(spark: SparkSession, package: Package, folder: Path, repositories: str | None) -> list[str]:
+    """Fetch a package and its dependencies with the Ivy inside Spark, which does not look into ``~/.m2``.
+
+    Args:
+        spark: The session.
+        package: The package.
+        folder: Ivy's folder.
+        repositories: Further repositories, separated by commas.
+
+    Returns:
+        The paths of the jars.
+
+    Raises:
+        ResolveJarsError: It cannot be fetched.
+    """
+    jvm = jvm_of(spark)
+    maven, nothing = jvm.org.apache.spark.util.MavenUtils, scala_none(jvm)
+    output = jvm.java.io.ByteArrayOutputStream()
+    printer = jvm.java.io.PrintStream(output)
+    try:
+        settings = maven.buildIvySettings(
+            jvm.scala.Some(repositories) if repositories else nothing, jvm.scala.Some(str(folder)), False, printer
+        )
+        excluded = jvm.PythonUtils.toSeq(list(package.without))
+        jars = maven.resolveMavenCoordinates(
+            package.coordinate, settings, nothing, not package.alone, excluded, False, printer
+        )
+    except JavaError as e:
+        raise ResolveJarsError(java_message(e), output.toString()) from None
+    return [jars.apply(i) for i in range(jars.size())]

@@ -1,0 +1,177 @@
+"""Streaming queries that run, as the JVM knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import orjson
+
+from kdsl.spark_internals.errors import GatewayError
+from kdsl.spark_internals.session import is_connect, java_dataframe, java_session, jvm_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class RunningQuery:
+    """A query of a classic session that runs, by its id.
+
+    Args:
+        spark: The session.
+        query_id: The id of the query.
+    """
+
+    def __init__(self, spark: SparkSession, query_id: str) -> None:
+        self.id = query_id
+        self._uuid = jvm_of(spark).java.util.UUID.fromString(query_id)
+        self._active = java_session(spark).sharedState().activeStreamingQueries()
+
+    @property
+    def run_id(self) -> str:
+        """The id of its run, which each start changes."""
+        return str(self._active.get(self._uuid).runId().toString())
+
+    @property
+    def checkpoint(self) -> str:
+        """The folder of its checkpoint."""
+        return str(self._active.get(self._uuid).resolvedCheckpointRoot())
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+        try:
+            return bool(self._active.containsKey(self._uuid))
+        except (GatewayError, OSError):  # the session has ended, and the query with it
+            return False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is in a batch; True when it has ended."""
+        try:
+            status = self._active.get(self._uuid).status()
+            return bool(status.isTriggerActive() and status.isDataAvailable())
+        except (GatewayError, OSError, AttributeError):  # it has ended
+            return True
+
+    def has_done_batch_before(self, batch: int) -> bool:
+        """Whether this run has done an earlier batch than the given one."""
+        return any(progress.batchId() < batch for progress in self._active.get(self._uuid).recentProgress())
+
+
+def belongs_to_stream(df: DataFrame) -> bool:
+    """Whether a DataFrame of a classic session belongs to a batch of a query that runs."""
+    session = java_dataframe(df).sparkSession()
+    queries = session.sharedState().activeStreamingQueries().values()
+    return any(query.sparkSessionForStream().equals(session) for query in queries)
+
+
+@attrs.frozen
+class QuerySource:
+    """A source of a query that runs.
+
+    Attributes:
+        description: What Spark calls it.
+        offset: The JSON of its last committed offset; None where it has none.
+        option: The value of the option that was asked for; empty where the source does not have it.
+    """
+
+    description: str
+    offset: str | None
+    option: str
+
+
+def java_query(spark: SparkSession, query_id: str) -> Any:
+    """Java's object of a query, a ``StreamExecution``; None where it has ended, and for Spark Connect."""
+    if is_connect(spark):
+        return None
+    query = java_session(spark).streams().get(query_id)
+    return None if query is None else query.streamingQuery()
+
+
+def query_sources(query: Any, option: str) -> list[QuerySource]:
+    """The sources of a query, in the order of its progress reports.
+
+    Args:
+        query: Java's object of the query (`java_query`); None has no sources.
+        option: The option whose value is wanted.
+    """
+    if query is None:
+        return []
+    offsets = query.committedOffsets()
+    sources: dict[str, QuerySource] = {}
+    leaves = query.logicalPlan().collectLeaves()
+    for leaf in (leaves.apply(i) for i in range(leaves.size())):
+        kind = str(leaf.getClass().getSimpleName())
+        if not kind.startswith("Streaming"):
+            continue
+        stream, value, offset = None, "", None
+        if kind in ("StreamingDataSourceV2ScanRelation", "StreamingDataSourceV2Relation"):
+            relation = leaf.relation() if kind == "StreamingDataSourceV2ScanRelation" else leaf
+            stream, value = leaf.stream(), relation.options().getOrDefault(option, "")
+            committed = offsets.get(stream)
+            offset = committed.get().json() if committed.isDefined() else None
+        key = leaf.toString() if stream is None else str(stream.hashCode())
+        sources.setdefault(key, QuerySource(str(stream), offset, value))
+    return list(sources.values())
+
+
+def fail_on_stop(spark: SparkSession, query: StreamingQuery, message: str) -> bool:
+    """Let Spark report a query as failed when it is stopped; Spark has no public call for that.
+
+    Args:
+        spark: The session of the query.
+        query: The query, which runs.
+        message: The message of the error.
+
+    Returns:
+        Whether that is possible: not for Spark Connect.
+
+    Raises:
+        GatewayError: These are parts inside Spark, which may change.
+        TypeError: The same.
+        AttributeError: The same.
+    """
+    java: Any = getattr(query, "_jsq", None)
+    if java is None:
+        return False
+    jvm = jvm_of(spark)
+    parameters = jvm.java.util.HashMap()
+    for name, value in (("id", query.id), ("runId", query.runId), ("message", message)):
+        parameters.put(name, str(value))
+    exception = jvm.org.apache.spark.sql.streaming.StreamingQueryException(
+        message,
+        jvm.java.lang.IllegalStateException(message),
+        "STREAM_FAILED",
+        jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(parameters),
+    )
+    getattr(java.streamingQuery(), "streamDeathCause_$eq")(exception)
+    return True
+
+
+def recent_progress(query: StreamingQuery) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    """The recent progress reports of a query.
+
+    Returns:
+        Each report as Spark's JSON, and Java's object of it; None for Spark Connect.
+    """
+    java: Any = getattr(query, "_jsq", None)
+    if java is None:
+        yield from ((progress_document(progress), None) for progress in query.recentProgress)
+    else:
+        yield from ((orjson.loads(progress.json()), progress) for progress in java.recentProgress())
+
+
+def progress_document(progress: Any) -> Mapping[str, Any]:
+    """A progress report as Spark's JSON has it.
+
+    Args:
+        progress: PySpark's object of it.
+    """
+    received: Mapping[str, Any] | None = getattr(progress, "_jdict", None)  # what came over Spark Connect
+    if received is not None:
+        return received
+    document: Mapping[str, Any] = orjson.loads(progress.json)
+    return document

@@ -1,0 +1,132 @@
+"""A session's JVM, and what only the JVM knows about the session."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.datasource import DataSource
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, which has neither a Spark context nor a JVM in this process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def jvm_of(spark: SparkSession) -> Any:
+    """The JVM of a classic session."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
+    assert jvm is not None
+    return jvm
+
+
+def gateway_of(spark: SparkSession) -> Any:
+    """The py4j gateway of a classic session."""
+    return spark.sparkContext._gateway  # noqa: SLF001
+
+
+def java_session(spark: SparkSession) -> Any:
+    """Java's object of a classic session; None for Spark Connect."""
+    return getattr(spark, "_jsparkSession", None)
+
+
+def java_dataframe(df: DataFrame) -> Any:
+    """Java's object of a DataFrame; None for Spark Connect."""
+    return getattr(df, "_jdf", None)
+
+
+def session_id(spark: SparkSession) -> str:
+    """The id of a session."""
+    session: Any = spark
+    return str(session.session_id if is_connect(spark) else java_session(spark).sessionUUID())
+
+
+def register_data_source(spark: SparkSession, name: str, source: type[DataSource]) -> None:
+    """Register a Python data source, unless the session has it: Spark warns about a second registration.
+
+    Args:
+        spark: The session, classic or Connect.
+        name: The name of the source.
+        source: The source.
+    """
+    session = java_session(spark)
+    if session is None or not session.sessionState().dataSourceManager().dataSourceExists(name):
+        spark.dataSource.register(source)
+
+
+def parse_expression(spark: SparkSession, text: str) -> None:
+    """Parse an SQL expression with the parser of a classic session; Spark Connect has none.
+
+    Raises:
+        ParseException: Spark refuses it.
+    """
+    session = java_session(spark)
+    if session is not None:
+        session.sessionState().sqlParser().parseExpression(text)
+
+
+def set_active_session(spark: SparkSession) -> None:
+    """Make a classic session the active one of the JVM's current thread, where Spark looks for data sources."""
+    session = java_session(spark)
+    if session is not None:
+        _sessions(jvm_of(spark)).setActiveSession(session)
+
+
+@contextmanager
+def active_session(jvm: Any, session: Any) -> Iterator[None]:
+    """Make a Java session the active one of the JVM's current thread.
+
+    Args:
+        jvm: The JVM.
+        session: Java's object of the session.
+    """
+    sessions = _sessions(jvm)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+def _sessions(jvm: Any) -> Any:
+    return jvm.org.apache.spark.sql.classic.SparkSession
+
+
+def wait_for_listeners(spark: SparkSession, milliseconds: int) -> None:
+    """Wait until the listeners of a classic session have received all events so far."""
+    context: Any = spark.sparkContext
+    if context._jsc is not None:  # noqa: SLF001
+        context._jsc.sc().listenerBus().waitUntilEmpty(milliseconds)  # noqa: SLF001
+
+
+def scala_none(jvm: Any) -> Any:
+    """Scala's ``None``."""
+    return getattr(getattr(jvm.scala, "None$"), "MODULE$")
+
+
+def explain_text(df: DataFrame) -> str:
+    """The text of ``explain("extended")``, which Spark Connect has in place of a plan."""
+    explain: Any = getattr(df, "_explain_string")  # noqa: B009
+    return str(explain(extended=True))
+
+
+def open_jdbc_connection(spark: SparkSession, url: str, table: str, options: Mapping[str, str]) -> Any:
+    """A Java ``Connection`` to a database, opened in the driver as Spark's JDBC source does.
+
+    Args:
+        spark: A classic session.
+        url: The JDBC address.
+        table: The table.
+        options: The options of Spark's JDBC source: ``driver``, ``user`` and so on.
+    """
+    jvm = jvm_of(spark)
+    scala_options = jvm.PythonUtils.toScalaMap(dict(options))
+    jdbc_options = jvm.org.apache.spark.sql.execution.datasources.jdbc.JDBCOptions(url, table, scala_options)
+    return jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(url).createConnectionFactory(jdbc_options).apply(-1)

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from kdsl.client_settings.bootstrap import check_servers, normalize_servers
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a:1", "a:1"),
+        (" a:1 ,, b_2.example-x:65535,", "a:1,b_2.example-x:65535"),
+        ("PLAINTEXT://a:1,SASL_SSL://b:2", "a:1,b:2"),
+        ("[::1]:9092,fe80::1:9092", "[::1]:9092,[fe80::1]:9092"),
+        ("${env:KAFKA}", "${env:KAFKA}"),
+    ],
+)
+def test_entries_are_written_in_one_form(text: str, expected: str) -> None:
+    assert normalize_servers(text) == expected
+    assert list(check_servers(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "messages"),
+    [
+        ("", ["'bootstrap.servers' contains no broker; "]),
+        (" , ", ["'bootstrap.servers' contains no broker; "]),
+        ("kafka", ["the entry 'kafka' of 'bootstrap.servers' has no port; write 'kafka:9092'"]),
+        ("a b:1", ["the entry 'a b:1' of 'bootstrap.servers' is not of the form host:port; "]),
+        ("a:1;b:2", ["the entry 'a:1;b:2' of 'bootstrap.servers' is not of the form host:port; "]),
+        ("a:0", ["the entry 'a:0' of 'bootstrap.servers' has a port outside 1 to 65535; "]),
+        ("a:x,b:65536,c:1", ["the entry 'a:x' of", "the entry 'b:65536' of"]),
+    ],
+)
+def test_each_wrong_entry_is_told(text: str, messages: list[str]) -> None:
+    found = [str(problem) for problem in check_servers(text)]
+
+    assert len(found) == len(messages)
+    assert [f.startswith(m) for f, m in zip(found, messages, strict=True)] == [True] * len(messages)

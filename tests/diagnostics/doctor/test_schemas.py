@@ -1,0 +1,185 @@
+"""`kdsl.diagnostics.doctor.schemas` on a real registry, and on what stands in its place."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from typing import Any
+
+import pytest
+
+from kdsl import AvroConfluent, Col, KafkaTable, ProtobufConfluent
+from kdsl.cluster import Cluster, Registry
+from kdsl.diagnostics.doctor.schemas import check_schemas
+from kdsl.registry import RegisteredSchema
+from kdsl.table import Table
+from kdsl.testing import LocalRegistry
+from tests.registry.front import Answer, Front, Request, forwarded
+
+PROTO = 'syntax = "proto3"; message Order { int64 id = 1; string note = 2; }'
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"doctor-{uuid.uuid4().hex[:8]}"
+
+
+def orders(topic: str, value: Any = None) -> Table:
+    class Orders(KafkaTable, topic=topic, value=value or AvroConfluent(), startup="earliest"):
+        id: Col[int]
+        note: Col[str | None]
+
+    return Table(Orders.definition())
+
+
+def cluster(registry: str | Registry) -> Cluster:
+    return Cluster("nobody:9092", registry=registry)
+
+
+def read(table: Table, where: Cluster) -> list[tuple[str, str, str]]:
+    return [(f.check, f.state, f.message) for f in check_schemas(where, [table.read_plan(cluster=where)])]
+
+
+def write(table: Table, where: Cluster) -> list[tuple[str, str, str]]:
+    return [(f.check, f.state, f.message) for f in check_schemas(where, [table.write_plan(where)])]
+
+
+def record(**fields: Any) -> RegisteredSchema:
+    members = [{"name": name, "type": kind} for name, kind in fields.items()]
+    return RegisteredSchema(json.dumps({"type": "record", "name": "record", "fields": members}))
+
+
+class TestSubjects:
+    def test_a_sink_registers_its_schema_later_and_nothing_is_registered_now(
+        self, kdsl_registry: LocalRegistry, topic: str
+    ) -> None:
+        here = cluster(kdsl_registry.url)
+
+        found = write(orders(topic), here)
+
+        assert [state for _, state, _ in found] == ["ok", "ok", "ok"]
+        assert found[-1] == (f"subject {topic}-value", "ok", "the first write of Orders will register its schema there")
+        assert f"{topic}-value" not in kdsl_registry.client().subjects()
+
+    def test_a_schema_that_stands_there_already(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+        number = kdsl_registry.client().register(f"{topic}-value", self.schema(topic, kdsl_registry))
+
+        found = write(orders(topic), cluster(kdsl_registry.url))[-1]
+
+        assert found[1:] == ("ok", f"the schema of Orders is registered there (version 1, id {number})")
+
+    def test_a_schema_that_the_subject_does_not_take(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+        kdsl_registry.client().register(f"{topic}-value", record(id="string"))
+
+        _, state, message = write(orders(topic), cluster(kdsl_registry.url))[-1]
+
+        assert state == "error"
+        assert "the registry would refuse the schema of Orders: " in message
+
+    def test_a_schema_that_is_not_registered_and_must_be(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+        found = write(orders(topic, AvroConfluent(auto_register=False)), cluster(kdsl_registry.url))[-1]
+
+        assert found[:2] == (f"subject {topic}-value", "error")
+        assert "does not have this schema under the subject" in found[2]
+
+    def test_the_latest_schema_must_be_there_and_hold_the_rows(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+        table, here = orders(topic, AvroConfluent(use_latest_version=True)), cluster(kdsl_registry.url)
+
+        missing = write(table, here)[-1]
+        kdsl_registry.client().register(f"{topic}-value", record(id="long"))
+        unfit = write(table, here)[-1]
+
+        assert missing[:2] == unfit[:2] == (f"subject {topic}-value", "error")
+        assert "does not have the version latest" in missing[2]
+        assert "does not fit the rows of Orders: " in unfit[2]
+
+    def test_a_source_without_a_subject_is_warned(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+        found = read(orders(topic), cluster(kdsl_registry.url))[-1]
+
+        assert found[:2] == (f"subject {topic}-value", "warning")
+
+    def test_a_source_reads_the_latest_schema_or_cannot(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+        client, here = kdsl_registry.client(), cluster(kdsl_registry.url)
+        number = client.register(f"{topic}-value", record(id="int", more="string"))
+        client.register(f"{topic}-other", record(id="string"))
+
+        fine = read(orders(topic), here)[-1]
+        unfit = read(orders(topic, AvroConfluent(subject=f"{topic}-other")), here)[-1]
+
+        assert fine[1:] == ("ok", f"the latest schema (version 1, id {number}) fits the columns of Orders")
+        assert unfit[:2] == (f"subject {topic}-other", "error")
+        assert "cannot be read into the rows of Orders: id" in unfit[2]
+
+    def test_protobuf(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+        here = cluster(kdsl_registry.url)
+        kdsl_registry.client().register(f"{topic}-value", RegisteredSchema(PROTO, "PROTOBUF"))
+
+        named = read(orders(topic, ProtobufConfluent(message_class_name="Order")), here)[-1]
+        other = read(orders(topic, ProtobufConfluent(message_class_name="Payment")), here)[-1]
+        avro = read(orders(topic), here)[-1]
+
+        assert named[1] == "ok"
+        assert (other[1], avro[1]) == ("error", "error")
+        assert "it has no message Payment, but Order" in other[2]
+        assert "of the type PROTOBUF" in avro[2]
+
+    def test_a_pattern_of_topics_names_no_subjects(self, kdsl_registry: LocalRegistry) -> None:
+        class Orders(KafkaTable, topic_pattern="orders-.*", value=AvroConfluent(), startup="earliest"):
+            id: Col[int]
+
+        assert read(Table(Orders.definition()), cluster(kdsl_registry.url))[-1][1] == "skipped"
+
+    def schema(self, topic: str, registry: LocalRegistry) -> RegisteredSchema:
+        part = orders(topic).write_plan(cluster(registry.url)).value
+        assert part is not None
+        assert isinstance(part.format, AvroConfluent)
+        return part.format.sink_schema(part.row, registry.client())[1]
+
+
+class TestRegistries:
+    def test_nobody_listens(self, topic: str) -> None:
+        (found,) = read(orders(topic), cluster("http://127.0.0.1:1"))
+
+        assert found[:2] == ("registry http://127.0.0.1:1", "error")
+        assert "asked once" in found[2]
+
+    @pytest.mark.parametrize(
+        ("answer", "states", "message"),
+        [
+            ((401, {"error_code": 401, "message": "who?"}), ["ok", "error"], "does not know who asks"),
+            ((500, {"error_code": 50001, "message": "store"}), ["error"], "does not answer, asked once .*store"),
+            ((200, b"<html>Sign in</html>"), ["error"], "check that this is the address of a schema registry"),
+            ((302, b""), ["error"], "HTTP 302"),
+        ],
+    )
+    def test_what_is_wrong_is_told_apart(self, answer: Answer, states: list[str], message: str, topic: str) -> None:
+        with Front(lambda _: answer) as front:
+            found = read(orders(topic), cluster(front.url))
+
+        assert [state for _, state, _ in found] == states
+        assert re.search(message, found[-1][2])
+
+    def test_who_may_not_list_subjects_may_still_have_one(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+        def allows(request: Request) -> int:
+            return 403 if request.path == "/subjects" else 200
+
+        with Front(forwarded(kdsl_registry.url, allows)) as front:
+            found = write(orders(topic), cluster(front.url))
+
+        assert [state for _, state, _ in found] == ["ok", "ok", "ok"]
+
+    def test_a_subject_that_this_user_may_not_see(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+        with Front(forwarded(kdsl_registry.url, lambda r: 403 if "value" in r.path else 200)) as front:
+            found = read(orders(topic), cluster(front.url))
+
+        assert [state for _, state, _ in found] == ["ok", "ok", "error"]
+        assert found[-1][0] == f"subject {topic}-value"
+
+    def test_settings_that_are_wrong(self, topic: str) -> None:
+        where = cluster(Registry("http://localhost:1", {"basic-auth.credentials-source": "USER_INFO"}))
+
+        assert [(f.check, f.state) for f in check_schemas(where, [])] == [("registry", "error")]
+
+    def test_without_a_registry_nothing_is_looked_at(self) -> None:
+        assert list(check_schemas(Cluster("nobody:9092"), [])) == []

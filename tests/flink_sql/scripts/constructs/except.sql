@@ -1,0 +1,1 @@
+SELECT bidder FROM bids EXCEPT SELECT customer FROM orders WHERE amount > 9

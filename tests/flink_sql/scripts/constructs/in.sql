@@ -1,0 +1,1 @@
+SELECT id, customer FROM orders WHERE id IN (SELECT order_id FROM shipments)

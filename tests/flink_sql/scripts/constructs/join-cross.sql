@@ -1,0 +1,1 @@
+SELECT o.id, r.currency FROM orders o CROSS JOIN (VALUES ('EUR'), ('YEN')) AS r (currency)

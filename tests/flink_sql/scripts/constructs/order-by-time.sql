@@ -1,0 +1,1 @@
+SELECT id, ts FROM orders ORDER BY ts

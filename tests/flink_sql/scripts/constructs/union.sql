@@ -1,0 +1,1 @@
+SELECT customer FROM orders UNION SELECT bidder FROM bids

@@ -1,0 +1,3 @@
+SELECT window_start, window_end, SUM(price) AS total
+FROM TABLE(CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '2' MINUTES, INTERVAL '10' MINUTES))
+GROUP BY window_start, window_end

@@ -1,0 +1,3 @@
+SELECT window_start, window_end, bidder, SUM(price) AS total
+FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
+GROUP BY window_start, window_end, GROUPING SETS ((bidder), ())

@@ -1,0 +1,118 @@
+"""Change data in scripts: what ``SET`` and the option say of events that come again, without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from kdsl.cluster import Cluster
+from kdsl.errors import Problem
+from kdsl.flink_sql.ddl.script_reader import read_script
+from kdsl.flink_sql.scripts.planner import check_script, plan_script
+from kdsl.flink_sql.scripts.script_plan import ScriptPlan
+from kdsl.plan.model import Upserts
+
+CLUSTER = Cluster("broker:9092")
+OPTIONS = (
+    "'connector' = 'kafka', 'topic' = 't', 'format' = 'debezium-json', 'scan.startup.mode' = 'earliest-offset', "
+    "'scan.bounded.mode' = 'latest-offset'"
+)
+TABLES = f"""
+CREATE TABLE changes (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ({OPTIONS});
+CREATE TABLE without_key (id BIGINT, name STRING) WITH ({OPTIONS});
+CREATE TABLE normalized (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
+  {OPTIONS}, 'cdc-events-duplicate' = 'true');
+CREATE TABLE rows (id BIGINT, name STRING) WITH (
+  'connector' = 'kafka', 'topic' = 'r', 'format' = 'json', 'scan.startup.mode' = 'earliest-offset');
+CREATE TABLE shown (name STRING, total BIGINT) WITH ('connector' = 'print');
+"""
+SET = "SET 'table.exec.source.cdc-events-duplicate' = 'true';"
+
+
+def planned(text: str) -> ScriptPlan:
+    return plan_script(read_script(TABLES + text, file="job.sql"), CLUSTER)
+
+
+def told(text: str) -> list[Problem]:
+    return list(check_script(read_script(TABLES + text, file="job.sql"), CLUSTER)[1])
+
+
+def kept(plan: ScriptPlan) -> list[Upserts | None]:
+    """How each table that is read keeps rows."""
+    return [t.topic.read_plan().upserts for job in plan.jobs for t in job.tables.values() if t.topic is not None]
+
+
+KEPT = Upserts(("id",), events=True)
+
+
+def test_set_holds_for_the_statements_below_it() -> None:
+    plan = planned(f"SELECT * FROM changes; {SET} SELECT * FROM changes; RESET; SELECT * FROM changes")
+
+    assert kept(plan) == [None, KEPT, None]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM normalized",
+        f"{SET} SELECT * FROM changes",
+        f"{SET} SELECT * FROM changes /*+ OPTIONS('scan.parallelism' = '2') */",
+        f"CREATE VIEW v AS SELECT * FROM changes; {SET} SELECT * FROM v",
+        f"{SET} CREATE VIEW v AS SELECT * FROM changes; SELECT * FROM v",
+        "SELECT * FROM changes /*+ OPTIONS('cdc-events-duplicate' = 'true') */",
+    ],
+)
+def test_a_table_is_compared_with_state_however_it_is_said(query: str) -> None:
+    assert kept(planned(query)) == [KEPT]
+
+
+def test_the_primary_key_is_not_null_then() -> None:
+    (job,) = planned(f"{SET} SELECT id, name FROM changes").jobs
+
+    assert [str(c.type) for c in job.columns] == ["BIGINT NOT NULL", "STRING"]
+
+
+def test_a_table_that_says_otherwise_is_left_as_it_is() -> None:
+    plan = planned(f"{SET} SELECT * FROM without_key /*+ OPTIONS('cdc-events-duplicate' = 'false') */")
+
+    assert kept(plan) == [None]
+
+
+def test_tables_of_new_rows_are_left_as_they_are() -> None:
+    assert kept(planned(f"{SET} SELECT * FROM rows")) == [None]
+
+
+def test_a_table_of_change_data_without_a_primary_key_is_refused() -> None:
+    """As in Flink, where it is read; a table that nobody reads is none of it."""
+    (found,) = told(f"{SET} SELECT * FROM without_key")
+
+    assert (found.code, found.severity) == ("cdc-duplicate-key", "error")
+    assert "'table.exec.source.cdc-events-duplicate' is true" in found.message
+    assert found.message.endswith("PRIMARY KEY, and without_key declares none")
+    assert "PRIMARY KEY (...) NOT ENFORCED" in found.fix
+    assert told(f"{SET} SELECT * FROM changes") == []
+
+
+class TestGroups:
+    """A group over change data counts each event, also those that come again."""
+
+    @pytest.mark.parametrize("table", ["changes", "without_key"])
+    def test_it_is_warned_of_once_with_what_to_declare(self, table: str) -> None:
+        query = f"INSERT INTO shown SELECT name, COUNT(*) FROM {table} GROUP BY name;"
+        found = [p for p in told(query + query) if p.code == "cdc-duplicate"]
+
+        assert [p.severity for p in found] == ["warning"]
+        assert found[0].where.line is not None
+        assert "are counted twice" in found[0].message
+        assert ("declare a PRIMARY KEY" in found[0].fix) == (table == "without_key")
+        assert "'cdc-events-duplicate' = 'true'" in found[0].fix
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "INSERT INTO shown SELECT name, COUNT(*) FROM normalized GROUP BY name",
+            f"{SET} INSERT INTO shown SELECT name, COUNT(*) FROM changes GROUP BY name",
+            "INSERT INTO shown SELECT name, id FROM changes",
+        ],
+    )
+    def test_nothing_is_said_where_rows_are_compared_or_not_counted(self, query: str) -> None:
+        assert [p for p in told(query) if p.code == "cdc-duplicate"] == []

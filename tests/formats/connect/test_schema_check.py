@@ -1,0 +1,132 @@
+"""Schemas inside messages that contradict a table's columns are told, and no value is read as another one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kdsl.formats import Decoded
+from kdsl.types import model as t
+from kdsl_formats._connect import schema_check
+from kdsl_formats.cdc_json import DebeziumJson
+from kdsl_formats.json import Json
+
+SETTINGS: dict[str, Any] = {
+    "schema_include": True,
+    "decimal_handling_mode": "precise",
+    "time_precision_mode": "adaptive",
+}
+ROW = t.row(
+    total=t.Decimal(10, 2),
+    at=t.Timestamp(6),
+    seen=t.TimestampLtz(6),
+    inner=t.row(prices=t.Array(t.Decimal(5, 1))),
+)
+
+
+def decimal(scale: int) -> dict[str, Any]:
+    name = "org.apache.kafka.connect.data.Decimal"
+    return {"type": "bytes", "name": name, "parameters": {"scale": str(scale)}}
+
+
+def schema(*, scale: int = 2, unit: str = "MicroTimestamp", prices: int = 1) -> dict[str, Any]:
+    inner = {"type": "struct", "fields": [{"type": "array", "items": decimal(prices), "field": "prices"}]}
+    fields = [
+        {**decimal(scale), "field": "total"},
+        {"type": "int64", "name": f"io.debezium.time.{unit}", "field": "at"},
+        {"type": "string", "name": "io.debezium.time.ZonedTimestamp", "field": "seen"},
+        {**inner, "field": "inner"},
+    ]
+    return {"type": "struct", "fields": fields, "optional": False}
+
+
+PAYLOAD = {"total": "AegB", "at": 1_000, "seen": "1970-01-01T00:00:01Z", "inner": {"prices": ["Bw=="]}}
+
+
+def message(of: Any, payload: Any = None) -> bytes:
+    return json.dumps({"schema": of, "payload": payload or PAYLOAD}, separators=(",", ":")).encode()
+
+
+def decode(chosen: Json | DebeziumJson, *messages: bytes | None) -> Decoded:
+    return chosen.decoder(ROW).decode(pa.array(messages, pa.binary()))
+
+
+def test_a_schema_that_fits_is_read() -> None:
+    found = decode(Json(**SETTINGS), *[message(schema())] * 100, None, b"")
+    assert (len(found.rows), found.bad) == (100, ())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"scale": 4}, "'total' has the scale 4, but the column is DECIMAL(10, 2); declare DECIMAL(p, 4)"),
+        ({"prices": 2}, "'inner.prices[]' has the scale 2, but the column is DECIMAL(5, 1)"),
+        ({"unit": "Timestamp"}, "'at' is a io.debezium.time.Timestamp, but the column TIMESTAMP(6) with"),
+        ({"unit": "NanoTimestamp"}, "declare TIMESTAMP(9), or set the mode of the connector"),
+        ({"unit": "Date"}, "'at' is a io.debezium.time.Date, but the column is TIMESTAMP(6); declare DATE"),
+    ],
+)
+@pytest.mark.parametrize("blank", ["", " "])
+def test_one_that_does_not_is_told(wrong: dict[str, Any], told: str, blank: str) -> None:
+    bad = message(schema(**wrong)).replace(b'"schema":', f'"schema":{blank}'.encode())
+    bad = bad.replace(b',"payload":', f',{blank}"payload":'.encode())
+    found = decode(Json(**SETTINGS), *[message(schema())] * 60, bad, *[message(schema())] * 60)
+    assert [b.index for b in found.bad] == [60]
+    assert told in found.bad[0].reason
+    assert len(found.rows) == 120
+    ignoring = decode(Json(**SETTINGS, ignore_parse_errors=True), *[message(schema())] * 60, bad)
+    assert (len(ignoring.rows), ignoring.bad) == (60, ())
+
+
+def test_of_changes_both_images_are_looked_at() -> None:
+    def envelope(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+        fields = [{**before, "field": "before"}, {**after, "field": "after"}, {"type": "string", "field": "op"}]
+        return {"type": "struct", "fields": fields}
+
+    change = {"before": None, "after": PAYLOAD, "op": "c"}
+    good = message(envelope(schema(), schema()), change)
+    bad = message(envelope(schema(), schema(scale=0)), change)
+    found = decode(DebeziumJson(**SETTINGS), good, bad, good)
+    assert [b.index for b in found.bad] == [1]
+    assert "'total' has the scale 0" in found.bad[0].reason
+    assert found.messages is not None
+    assert found.messages.to_pylist() == [0, 2]
+
+
+def test_a_schema_with_a_member_called_payload_is_cut_where_it_ends() -> None:
+    odd = schema()
+    odd["parameters"] = {"a": "b", "payload": "c"}
+    found = decode(Json(**SETTINGS), *[message(odd)] * 3, *[message({**odd, **schema(scale=3)})] * 3)
+    assert [b.index for b in found.bad] == [3, 4, 5]
+
+
+def test_a_schema_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Any] = []
+    before = schema_check.find_contradictions
+
+    def look(*given: Any) -> Any:
+        if len(given) == 3:  # of the whole schema, and not of a part
+            looked.append(given)
+        return before(*given)
+
+    monkeypatch.setattr(schema_check, "find_contradictions", look)
+    decoder = Json(**SETTINGS).decoder(ROW)
+    for _ in range(3):
+        assert decoder.decode(pa.array([message(schema())] * 100, pa.binary())).bad == ()
+    assert len(looked) == 1
+
+
+def test_more_schemas_than_are_remembered_are_judged_alike() -> None:
+    many = [{**schema(scale=2 + i % 2), "version": i} for i in range(40)]
+    decoder = Json(**SETTINGS).decoder(ROW)
+    for _ in range(2):
+        found = decoder.decode(pa.array([message(one) for one in many], pa.binary()))
+        assert [b.index for b in found.bad] == list(range(1, 40, 2))
+
+
+def test_without_settings_nothing_is_looked_at() -> None:
+    decoder = Json(schema_include=True).decoder(ROW)
+    assert not isinstance(decoder, schema_check.SchemaCheckingDecoder)

@@ -1,0 +1,390 @@
+"""What the driver asks the brokers, and what it says when they do not answer, or say no."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import KafkaError
+
+from kdsl.cluster import Cluster
+from kdsl.errors import KafkaReadError, TopicMissingError, UnreachableError
+from kdsl.run import ffi as native
+from kdsl.run.admin import librdkafka_admin as asking
+from kdsl.run.admin.cluster_admin import Topic
+from kdsl.run.admin.errors import NotAllowedError
+from kdsl.run.admin.group_offsets import GroupOffsets
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard
+from kdsl.run.offsets.stored import Range
+from kdsl.run.offsets.subscription import Subscription
+from kdsl.run.reachability import login
+from kdsl.testing import LocalKafka, Record, RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.mock_cluster import LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, MockCluster
+from tests.run.listeners.queries import until
+from tests.run.read_plans import fetch, read_plan
+
+PATIENT = {"default.api.timeout.ms": "300000"}
+
+
+def test_topics_offsets_and_times(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    topic = kdsl_topic(partitions=2)
+    at = 1_700_000_000_000
+    kdsl_kafka.produce(topic, *(Record("x", None, [], 0, at + n) for n in range(5)))
+    kdsl_kafka.delete_records(topic, {0: 2})
+    brokers = LibrdkafkaAdmin(Cluster(kdsl_kafka.bootstrap_servers), "Orders")
+    a, b = (topic, 0), (topic, 1)
+
+    assert brokers.topics([topic, "no-such-topic"]) == {topic: Topic(kdsl_kafka.topic_id(topic), 2)}
+    assert topic in brokers.names()
+    assert brokers.earliest([a, b]) == {a: 2, b: 0}
+    assert brokers.latest([a, b], committed=False) == {a: 5, b: 0}
+    assert brokers.at_time([a, b], at + 3) == {a: 3, b: None}
+    assert brokers.committed("nobody", [a, b]) == {}
+    brokers.commit(f"group-of-{topic}", {a: 3, b: 0})
+    assert brokers.committed(f"group-of-{topic}", [a]) == {a: 3}
+    assert brokers.group_offsets(f"group-of-{topic}") == {a: 3, b: 0}
+    assert brokers.group_offsets("nobody") == {}
+    assert (brokers.topics([]), brokers.earliest([]), brokers.committed("g", [])) == ({}, {}, {})
+
+
+def test_metadata_of_another_tool_need_not_be_text(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, "a")
+    group, lib = f"group-of-{topic}", native.library()
+    settings = {"bootstrap.servers": kdsl_kafka.bootstrap_servers, "group.id": group}
+    handle = ctypes.c_void_p(native.new_client(native.CONSUMER, settings))
+    places = lib.rd_kafka_topic_partition_list_new(1)
+    place = lib.rd_kafka_topic_partition_list_add(places, topic.encode(), 0).contents
+    place.offset, metadata = 1, ctypes.create_string_buffer(b"\xff\x00\xfe")
+    place.metadata, place.metadata_size = ctypes.addressof(metadata), 3
+    assert lib.rd_kafka_commit(handle, ctypes.c_void_p(places), 0) == 0
+    place.metadata, place.metadata_size = None, 0
+    lib.rd_kafka_topic_partition_list_destroy(places)
+    lib.rd_kafka_destroy(handle)
+
+    offsets = GroupOffsets(Cluster(kdsl_kafka.bootstrap_servers))
+
+    assert offsets.read(group, 60, stable=False) == (0, [(1, "\ufffd\x00\ufffd")])
+    assert offsets.positions(group, 60) == (0, {(topic, 0): 1})
+
+
+@pytest.fixture
+def mock_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockCluster]:
+    monkeypatch.setattr(asking, "_FRESH", float("inf"))  # the mock does not know the request for topics
+    monkeypatch.setattr(LibrdkafkaAdmin, "_examine_port", lambda _: None)  # nor the one that tells logins apart
+    cluster = MockCluster("orders")
+    yield cluster
+    cluster.close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS],
+)
+def test_a_coordinator_that_has_just_moved_is_asked_again(mock_cluster: MockCluster, error: int) -> None:
+    brokers = LibrdkafkaAdmin(Cluster(mock_cluster.servers[0]), "Orders")
+
+    mock_cluster.fail_any(OFFSET_COMMIT, error)
+    brokers.commit("group", {("orders", 0): 7})
+    for _ in range(2):
+        mock_cluster.fail_any(OFFSET_FETCH, error)
+        assert brokers.committed("group", [("orders", 0)]) == {}  # the mock keeps no list of a group's offsets
+
+
+def test_a_leader_that_does_not_know_a_partition_yet_is_asked_again(
+    mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brokers = LibrdkafkaAdmin(Cluster(mock_cluster.servers[0]), "Orders")
+    assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 0}
+
+    mock_cluster.fail_any(LIST_OFFSETS, KafkaError.UNKNOWN_TOPIC_OR_PART)
+    monkeypatch.setattr(LibrdkafkaAdmin, "topics", lambda *_: {"orders": Topic("", 1)})
+    assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 0}
+    mock_cluster.fail_any(LIST_OFFSETS, KafkaError.UNKNOWN_TOPIC_OR_PART)
+    monkeypatch.setattr(LibrdkafkaAdmin, "topics", lambda *_: {})
+    with pytest.raises(TopicMissingError, match="partition 0 of the topic 'orders' does not exist any more"):
+        brokers.latest([("orders", 0)], committed=False)
+
+
+def test_a_topic_that_was_seen_and_that_a_broker_does_not_know_yet_is_asked_for_again(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When brokers learn of a topic cannot be chosen: here the broker learns of it after it has answered once."""
+    known, topic = kdsl_topic(), f"late-{uuid.uuid4().hex[:8]}"
+    brokers = LibrdkafkaAdmin(Cluster(kdsl_kafka.bootstrap_servers), "Orders")
+    ask, requests = brokers._describe_topics, list[list[str]]()
+
+    def ask_then_create(names: list[str]) -> dict[str, Topic | KafkaError]:
+        answer = ask(names)
+        requests.append(sorted(names))
+        if len(requests) == 2:
+            kdsl_kafka.create_topic(topic, 3)
+        return answer
+
+    monkeypatch.setattr(brokers, "_describe_topics", ask_then_create)
+
+    assert brokers.topics([known, topic]).keys() == {known}
+    found = brokers.topics([known, topic], known=True)
+
+    assert found[topic] == Topic(kdsl_kafka.topic_id(topic), 3)
+    assert found.keys() == {known, topic}
+    assert requests[:3] == [sorted([known, topic]), sorted([known, topic]), [topic]]
+
+
+def test_a_topic_that_was_seen_and_stays_unknown_is_left_out_in_the_end(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "SETTLING", 0.3)
+    known = kdsl_topic()
+
+    found = LibrdkafkaAdmin(Cluster(kdsl_kafka.bootstrap_servers), "Orders").topics([known, "gone"], known=True)
+
+    assert found.keys() == {known}
+
+
+@pytest.fixture
+def two_brokers() -> Iterator[LocalKafka]:
+    """Two brokers, of which each leads again what it led before, once it is back."""
+    balance = {"leader.imbalance.check.interval.seconds": "1", "leader.imbalance.per.broker.percentage": "0"}
+    with LocalKafka(brokers=2, heap=256, properties=balance) as kafka:
+        yield kafka
+
+
+def two_each(kafka: LocalKafka) -> str:
+    """A topic of four partitions, each on one broker only and with two records."""
+    topic = kafka.create_topic("in", 4, replication=1)
+    kafka.produce(topic, *(Record("x", None, [], n % 4, 1_700_000_000_000 + n) for n in range(8)))
+    return topic
+
+
+def leaders(kafka: LocalKafka, topic: str) -> dict[int, int]:
+    """Who leads each partition, as the first broker has it; -1 where nobody does."""
+    first = kafka.client_of(f"127.0.0.1:{kafka.port(1)}")
+    described = first.admin().list_topics(topic, timeout=60).topics[topic]
+    return {n: partition.leader for n, partition in described.partitions.items()}
+
+
+def refusal(ask: Callable[[], object]) -> str:
+    """What a question that cannot be answered is answered with."""
+    with pytest.raises(KafkaReadError) as caught:
+        ask()
+    return str(caught.value)
+
+
+@pytest.mark.kafka
+def test_a_leader_that_stands_still_is_waited_for_and_not_taken_for_an_empty_partition(two_brokers: LocalKafka) -> None:
+    """librdkafka then gives the partitions of the other leaders, and those of this one without an offset."""
+    topic = two_each(two_brokers)
+    places = [(topic, n) for n in range(4)]
+    brokers = LibrdkafkaAdmin(Cluster(two_brokers.bootstrap_servers, properties=PATIENT), "Orders")
+    assert brokers.latest(places, committed=False) == dict.fromkeys(places, 2)
+    consumer = borrow_consumer(
+        Cluster(two_brokers.bootstrap_servers), "test", choose_size(8), {"group.id": "g", "client.id": "c"}
+    )
+    ranges = [Range(*place, 0, 2) for place in places]
+    assert consumer.latest(ranges, 240) == [2] * 4
+
+    asks: tuple[Callable[[], bool], ...] = (
+        lambda: brokers.latest(places, committed=False) == dict.fromkeys(places, 2),
+        lambda: brokers.at_time(places, 1_700_000_000_004) == dict.fromkeys(places, 1),
+        lambda: consumer.latest(ranges, 240) == [2] * 4,
+    )
+    for ask in asks:
+        two_brokers.pause(2)
+        again = threading.Timer(3, two_brokers.resume, [2])
+        again.start()
+        assert ask()
+        again.join()
+    discard(consumer)
+
+
+@pytest.mark.kafka
+def test_a_client_that_begins_while_a_partition_has_no_leader_waits_for_one(two_brokers: LocalKafka) -> None:
+    """librdkafka keeps for minutes that there is none, and calls partitions unknown that all have none."""
+    topic = two_each(two_brokers)
+    places = [(topic, n) for n, leader in leaders(two_brokers, topic).items() if leader == 2]
+    ranges = [Range(topic, n, 0, 2) for n in range(4)]
+    two_brokers.pause(2)
+    try:
+        until(lambda: -1 in leaders(two_brokers, topic).values())
+        cluster = Cluster(two_brokers.bootstrap_servers, properties=PATIENT)
+        consumer = borrow_consumer(cluster, "test", choose_size(8), {"group.id": "g", "client.id": "c"})
+        until(lambda: "within 1 s: Broker: Leader not available" in refusal(lambda: consumer.latest(ranges, 1)))
+        led_by_none = [ranges[n] for _, n in places]
+        until(lambda: "(_UNKNOWN_PARTITION)" in refusal(lambda: consumer.latest(led_by_none, 1)))
+        with pytest.raises(
+            KafkaReadError, match=r"offsets of topic .*, partition 9, offsets 0 to 2 from [\d.:,]*: .*Unknown"
+        ):
+            consumer.latest([*ranges, Range(topic, 9, 0, 2)], 240)
+        impatient = LibrdkafkaAdmin(
+            Cluster(cluster.bootstrap_servers, properties={"default.api.timeout.ms": "2000"}), "Orders"
+        )
+        told = "did not answer within 2 s, and had answered before; the client's last error: "
+        until(lambda: told in refusal(lambda: impatient.latest(places, committed=False)))
+    finally:
+        two_brokers.resume(2)
+    assert consumer.latest(ranges, 240) == [2] * 4
+    assert LibrdkafkaAdmin(cluster, "Orders").latest(places, committed=False) == dict.fromkeys(places, 2)
+    discard(consumer)
+
+
+@pytest.mark.kafka
+def test_a_coordinator_that_moves_while_its_broker_lives_is_found_anew(two_brokers: LocalKafka) -> None:
+    """As after a rolling restart, when leaders go back to where they were. A client of librdkafka asks the old one."""
+    topic = two_each(two_brokers)
+    places = [(topic, n) for n in range(4)]
+    cluster = Cluster(two_brokers.bootstrap_servers, properties=PATIENT)
+    brokers, offsets = LibrdkafkaAdmin(cluster, "Orders"), GroupOffsets(cluster)
+    brokers.commit("any", dict.fromkeys(places, 0))  # after which there is a topic of offsets
+    led = leaders(two_brokers, "__consumer_offsets")
+    # The hash of one letter, which says where its group is kept, is its number.
+    group = next(letter for letter in "abcde" if led[ord(letter) % len(led)] == 2)
+    kept = ord(group) % len(led)
+
+    def all_tell(offset: int) -> None:
+        assert brokers.committed(group, places) == dict.fromkeys(places, offset)
+        assert brokers.members(group) == ()
+        until(lambda: offsets.read(group, 10, stable=True) == (KafkaError.NO_ERROR, [(offset, "")] * 4))
+
+    two_brokers.stop_broker(2)
+    until(lambda: leaders(two_brokers, "__consumer_offsets")[kept] == 1)
+    brokers.commit(group, dict.fromkeys(places, 1))
+    all_tell(1)
+    two_brokers.start_broker(2)
+    until(lambda: leaders(two_brokers, "__consumer_offsets")[kept] == 2)
+    brokers.commit(group, dict.fromkeys(places, 2))
+    all_tell(2)
+
+
+@pytest.mark.kafka
+def test_a_broker_that_is_gone_is_not_waited_for_where_others_lead_all(two_brokers: LocalKafka) -> None:
+    """A client asks one broker for topics, whom the cluster named at random, and whoever is dead stays the one."""
+    topic = two_brokers.create_topic("in", 4, replication=2)
+    places = [(topic, n) for n in range(4)]
+    cluster = Cluster(two_brokers.bootstrap_servers, properties=PATIENT)
+    clients = [LibrdkafkaAdmin(cluster, "Orders") for _ in range(8)]
+    empty = dict.fromkeys(places, 0)
+    assert [client.latest(places, committed=False) for client in clients] == [empty] * 8
+
+    two_brokers.kill(2)
+    until(lambda: set(leaders(two_brokers, topic).values()) == {1})
+    for client in clients:
+        client._view.expire()  # as after half a minute
+    assert [client.latest(places, committed=False) for client in clients] == [empty] * 8
+
+
+def without_an_answer(servers: str) -> LibrdkafkaAdmin:
+    """Brokers whose client has found out that nobody is there, as it does by itself; how soon is the machine's."""
+    brokers = LibrdkafkaAdmin(Cluster(servers), "Orders")
+    until(lambda: (brokers._admin.poll(1), brokers._last_error)[1] is not None)
+    return brokers
+
+
+def test_no_answer_names_the_servers_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "FIRST_ANSWER", 1.0)
+
+    with pytest.raises(UnreachableError) as raised:
+        without_an_answer("127.0.0.1:1").topics(["orders"])
+    assert str(raised.value).startswith(
+        "Orders: no broker of 127.0.0.1:1 answered within 1 s; the client's last error: "
+    )
+    assert "Connection refused" in str(raised.value)
+
+
+def test_a_name_that_does_not_resolve_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "FIRST_ANSWER", 1.0)
+
+    with pytest.raises(UnreachableError, match=r"Failed to resolve 'no-such-host\.invalid:9092'"):
+        without_an_answer("no-such-host.invalid:9092").names()
+
+
+@pytest.mark.kafka
+class TestSecurity:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def kafka(cls) -> Iterator[LocalKafka]:
+        rules = {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:admin;User:ANONYMOUS",
+        }
+        users = {"admin": "admin-secret", "bob": "bob-secret"}
+        with LocalKafka(security="sasl_plain", users=users, properties=rules, topics=["orders"], heap=256) as kafka:
+            kafka.produce("orders", "a", "b")
+            yield kafka
+
+    def cluster(self, kafka: LocalKafka, user: str, password: str) -> Cluster:
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        return Cluster(
+            kafka.bootstrap_servers,
+            properties={
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": f'{module} required username="{user}" password="{password}";',
+            },
+        )
+
+    def test_the_right_password_reads(self, kafka: LocalKafka) -> None:
+        cluster = self.cluster(kafka, "admin", "admin-secret")
+
+        assert [r["text"] for r in fetch(read_plan("orders"), cluster, [Range("orders", 0, 0, 2)])] == ["a", "b"]
+
+    def test_a_refused_login_is_told_at_once_and_without_the_password(
+        self, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(asking, "FIRST_ANSWER", 600.0)
+        cluster = self.cluster(kafka, "admin", "hunter2")
+
+        for read in (
+            lambda: LibrdkafkaAdmin(cluster, "Orders").topics(["orders"]),
+            lambda: fetch(read_plan("orders"), cluster, [Range("orders", 0, 0, 2)], patience=600),
+        ):
+            with pytest.raises(UnreachableError) as raised:
+                read()
+            text = str(raised.value)
+            assert f"Orders: the brokers {kafka.bootstrap_servers} do not accept the connection: " in text
+            assert "sasl.mechanism" in text
+            assert re.search("password|credentials", text)
+            assert "hunter2" not in text
+
+    def test_plaintext_against_a_login_is_an_error_soon(
+        self, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(asking, "FIRST_ANSWER", 2.0)
+        monkeypatch.setattr(login, "_SECONDS", 60.0)
+
+        with pytest.raises(UnreachableError, match="the listener requires a login, but"):
+            LibrdkafkaAdmin(Cluster(kafka.bootstrap_servers), "Orders").topics(["orders"])
+
+    def test_a_topic_that_may_not_be_read_is_told_as_such(self, kafka: LocalKafka) -> None:
+        bob = self.cluster(kafka, "bob", "bob-secret")
+
+        with pytest.raises(NotAllowedError) as raised:
+            Subscription(read_plan("orders"), bob).topics()
+        assert "Orders: this user may not read the topic 'orders'" in str(raised.value)
+        kafka.allow("bob", "DESCRIBE", topic="orders")
+
+        assert Subscription(read_plan("orders"), bob).topics().keys() == {"orders"}
+        with pytest.raises(NotAllowedError, match="this user may not read the topic 'orders'"):
+            fetch(read_plan("orders"), bob, [Range("orders", 0, 0, 2)])
+        with pytest.raises(NotAllowedError, match="the offsets of the group 'orders-group'"):
+            LibrdkafkaAdmin(bob, "Orders").committed("orders-group", [("orders", 0)])
+
+
+@pytest.mark.kafka
+def test_a_broker_that_restarts_is_waited_for() -> None:
+    with LocalKafka(topics=["orders"], heap=256) as kafka:
+        kafka.produce("orders", "a")
+        brokers = LibrdkafkaAdmin(Cluster(kafka.bootstrap_servers, properties=PATIENT), "Orders")
+        assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 1}
+        kafka.kill()
+        back = threading.Timer(1.0, kafka.start_broker)
+        back.start()
+
+        assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 1}
+        back.join()

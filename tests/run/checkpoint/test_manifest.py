@@ -1,0 +1,198 @@
+"""What is kept beside a checkpoint, and which changes of a table it lets pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from pyspark.sql import SparkSession
+
+from kdsl.errors import CheckpointError
+from kdsl.plan.model import Transactions, WritePlan
+from kdsl.plan.text import plan_text
+from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.checkpoint.folder import open_folder
+from kdsl.run.checkpoint.manifest import Manifest, RowRouting, read_manifest
+from kdsl.spark_internals.hadoop import HadoopFolder
+from tests.run.write_plans import part, write_plan
+
+PLACE = "file:/cp/kdsl/write.json"
+
+
+def keyed(**rest: Any) -> WritePlan:
+    return attrs.evolve(write_plan({"id": "BIGINT", "note": "STRING"}, key={"k": "STRING"}), **rest)
+
+
+class TestDocument:
+    def test_it_comes_back_from_its_text(self) -> None:
+        kept = Manifest("abc", plan_text(keyed()), RowRouting("p", 3, "columns", ("k",)))
+
+        assert read_manifest(kept.text(), PLACE) == kept
+
+    def test_of_a_newer_kdsl_it_is_told_with_path_and_versions(self) -> None:
+        with pytest.raises(CheckpointError, match=rf"{PLACE} has version 99, and this kdsl reads version 1"):
+            read_manifest('{"version": 99}', PLACE)
+
+    @pytest.mark.parametrize(
+        "text", ["", "{", "[]", "{}", '{"version": 1}', '{"version": 1, "plan": {}, "distribution": 5}']
+    )
+    def test_broken_it_is_told_with_its_path(self, text: str) -> None:
+        with pytest.raises(CheckpointError, match=f"{PLACE} cannot be read: .*restore it from a copy"):
+            read_manifest(text, PLACE)
+
+
+class TestChange:
+    def test_the_same_plan_passes(self) -> None:
+        assert Manifest(plan=plan_text(keyed())).check_change(keyed(), PLACE, allow=False) == []
+
+    def test_a_safe_change_passes_and_is_shown(self) -> None:
+        wider = attrs.evolve(
+            write_plan({"id": "BIGINT", "note": "STRING", "more": "INT"}, key={"k": "STRING"}), parallelism=3
+        )
+
+        lines = Manifest(plan=plan_text(keyed())).check_change(wider, PLACE, allow=False)
+
+        assert [line.split()[0] for line in lines] == ["+"] * len(lines)
+        assert any("more" in line for line in lines)
+
+    @pytest.mark.parametrize(
+        ("change", "after"),
+        [
+            ("topic", write_plan({"id": "BIGINT", "note": "STRING"}, key={"k": "STRING"}, topics=("others",))),
+            ("key", write_plan({"id": "BIGINT", "note": "STRING"})),
+            ("format", keyed(value=part("csv", {"id": "BIGINT", "note": "STRING"}))),
+        ],
+    )
+    def test_an_unsafe_change_is_refused_with_the_difference_unless_it_is_meant(
+        self, change: str, after: WritePlan
+    ) -> None:
+        kept = Manifest(plan=plan_text(keyed()))
+
+        with pytest.raises(CheckpointError, match=rf"(?s){PLACE} was .*\n  {change}: .*\n    [-+] .*allow="):
+            kept.check_change(after, PLACE, allow=False)
+
+        assert kept.check_change(after, PLACE, allow=True)
+        assert kept.check_change(after, PLACE, allow={"topic", "key", "format"})
+
+    def test_another_prefix_is_refused(self) -> None:
+        first, second = (keyed(delivery="exactly-once", transactions=Transactions(p)) for p in ("one", "two"))
+
+        with pytest.raises(CheckpointError, match=r'allow=\{"prefix"\}'):
+            Manifest(plan=plan_text(first)).check_change(second, PLACE, allow={"topic"})
+
+    def test_a_change_that_there_is_not_is_told(self) -> None:
+        with pytest.raises(ValueError, match=r"allow= contains 'topics'.*'topic'"):
+            Manifest(plan=plan_text(keyed())).check_change(keyed(), PLACE, allow={"topics"})  # type: ignore[arg-type]
+
+
+class Died(BaseException):
+    """A driver died."""
+
+
+class Dying:
+    """A file system of Hadoop's that a driver uses until it dies, before one of its changes."""
+
+    def __init__(self, files: Any, changes: int) -> None:
+        self._files, self._left = files, changes
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("delete", "rename", "create"):
+            if self._left == 0:
+                raise Died
+            self._left -= 1
+        return getattr(self._files, name)
+
+
+def write_and_die(spark: SparkSession, place: Path, text: str, changes: int) -> bool:
+    """Whether a driver that writes a document dies before it has made so many changes."""
+    folder = HadoopFolder(spark, str(place))
+    folder._fs = Dying(folder._fs, changes)
+    try:
+        folder.write("kdsl/write.json", text)
+    except Died:
+        return True
+    return False
+
+
+class TestFolder:
+    def test_what_is_kept_is_there_again_and_is_replaced(self, spark: SparkSession, tmp_path: Path) -> None:
+        checkpoint = Checkpoint.open(spark, str(tmp_path / "cp"))
+        checkpoint.check(keyed(), allow=False)
+        assert checkpoint.manifest is None
+        first, second = (
+            Manifest("abc", plan_text(keyed())),
+            Manifest("abc", plan_text(keyed()), RowRouting("p", 1, "one")),
+        )
+
+        checkpoint.store(first)
+        checkpoint.check(keyed(), allow=False)
+        assert checkpoint.manifest == first
+        checkpoint.store(second)
+
+        again = Checkpoint.open(spark, f"file:{tmp_path}/cp")
+        again.check(keyed(), allow=False)
+        assert again.manifest == second
+        assert [p.name for p in (tmp_path / "cp" / "kdsl").iterdir() if not p.name.startswith(".")] == ["write.json"]
+
+    @pytest.mark.parametrize("replaces", [False, True])
+    def test_a_document_is_replaced_only_where_it_changes(
+        self, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaces: bool
+    ) -> None:
+        folder = HadoopFolder(spark, str(tmp_path))
+        monkeypatch.setattr(folder, "_renames_atomically", lambda: replaces)  # as on HDFS, which is not there to try
+        folder.write("kdsl/write.json", "first")
+        place = tmp_path / "kdsl" / "write.json"
+        file = place.stat().st_ino
+        folder.write("kdsl/write.json", "first")
+        assert place.stat().st_ino == file
+
+        folder.write("kdsl/write.json", "second")
+
+        assert place.read_text(encoding="utf-8") == "second"
+        assert [p.name for p in place.parent.iterdir() if not p.name.endswith(".crc")] == ["write.json"]
+
+    def test_there_is_a_whole_document_wherever_a_driver_dies_and_the_next_one_too(
+        self, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        steps = []
+        for first in range(100):
+            seconds = 0
+            for second in range(100):
+                place = tmp_path / f"{first}-{second}"
+                HadoopFolder(spark, str(place)).write("kdsl/write.json", "one")
+                died = write_and_die(spark, place, "two", first)
+                assert HadoopFolder(spark, str(place)).read("kdsl/write.json") in (["one", "two"] if died else ["two"])
+                if not write_and_die(spark, place, "three", second):
+                    break
+                seconds += 1
+                assert HadoopFolder(spark, str(place)).read("kdsl/write.json") in ("one", "two", "three")
+            assert (tmp_path / f"{first}-{second}" / "kdsl" / "write.json").read_text(encoding="utf-8") == "three"
+            steps.append(seconds)
+            if not died:
+                break
+
+        assert len(steps) == 6  # before each of five changes, and after the last one
+        assert min(steps) == 5
+
+    def test_the_last_batches_are_those_of_sparks_log(self, spark: SparkSession, tmp_path: Path) -> None:
+        for name, batches in (("offsets", (0, 1, 9, 10)), ("commits", (0, 9))):
+            (tmp_path / name).mkdir()
+            for batch in batches:
+                (tmp_path / name / str(batch)).touch()
+                (tmp_path / name / f".{batch}.crc").touch()
+
+        assert Checkpoint.open(spark, str(tmp_path)).last_batches() == (10, 9)
+        assert Checkpoint.open(spark, str(tmp_path / "none")).last_batches() == (-1, -1)
+
+    def test_a_folder_that_cannot_be_written_is_told_with_its_path(self, spark: SparkSession, tmp_path: Path) -> None:
+        (tmp_path / "cp").mkdir()
+        (tmp_path / "cp" / "kdsl").write_text("no folder", encoding="utf-8")
+
+        with pytest.raises(CheckpointError, match=r"cp/kdsl/write\.json cannot be (read|written): .*must be readable"):
+            Checkpoint.open(spark, str(tmp_path / "cp")).store(Manifest("abc", plan_text(keyed())))
+
+    def test_a_scheme_that_hadoop_does_not_know_is_told(self, spark: SparkSession) -> None:
+        with pytest.raises(CheckpointError, match="oss://bucket/cp cannot be reached"):
+            open_folder(spark, "oss://bucket/cp")

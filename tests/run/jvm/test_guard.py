@@ -1,0 +1,155 @@
+"""Loss and topics that are created again, on the transport jvm, where Spark's source says neither."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from kdsl.cluster import Cluster
+from kdsl.flink_sql.ddl.script_reader import read_script
+from kdsl.flink_sql.scripts.planner import plan_script
+from kdsl.flink_sql.scripts.run import RunOptions, ScriptError, run_script
+from kdsl.flink_sql.scripts.script_plan import Job
+from kdsl.resolve.model import Stop
+from kdsl.run.listeners import spark_source
+from kdsl.run.listeners.spark_source import count_lost_in_batch
+from kdsl.run.metrics.observer import metrics
+from kdsl.run.read import read_stream
+from kdsl.testing import RunningKafka
+from kdsl.testing.pytest_plugin import MakeTopic
+from tests.run.jvm.transports import texts
+from tests.run.listeners.queries import until
+from tests.run.read_plans import read_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+A, B = ("orders", 0), ("orders", 1)
+
+
+@pytest.mark.parametrize(
+    ("earliest", "rows", "lost"),
+    [
+        ({A: 0, B: 0}, 20, {}),
+        ({A: 7, B: 0}, 20, {}),  # deleted after they were read
+        ({A: 7, B: 0}, 13, {A: 7}),
+        ({A: 7, B: 0}, 16, {A: 4}),  # of seven that are gone three were read before
+        ({A: 0, B: 0}, 16, {}),  # markers of transactions, and compacted records
+        ({A: 99, B: 2}, 8, {A: 10, B: 2}),
+        ({A: 5, B: 5}, 40, {}),  # the rows were used twice
+    ],
+)
+def test_what_is_gone_and_did_not_come_was_lost(
+    earliest: dict[tuple[str, int], int], rows: int, lost: dict[tuple[str, int], int]
+) -> None:
+    assert count_lost_in_batch({A: 0, B: 0}, {A: 10, B: 10}, earliest, rows) == lost
+
+
+def test_records_that_are_gone_are_counted_where_a_policy_goes_on(
+    spark: SparkSession,
+    kdsl_kafka: RunningKafka,
+    kdsl_topic: MakeTopic,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, logger="kdsl.read")
+    topic = kdsl_topic()
+    cluster = Cluster(kdsl_kafka.bootstrap_servers, properties={"auto.offset.reset": "earliest"})
+    df = read_stream(spark, read_plan(topic, transport="jvm"), cluster)
+    found: list[str] = []
+
+    def run() -> None:
+        nonlocal found
+        writer = df.writeStream.foreachBatch(lambda rows, _: found.extend(texts(rows)))
+        query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        assert query.awaitTermination(300)
+        until(lambda: metrics(query).batch is not None)
+        runs.append(query)
+
+    runs: list[object] = []
+    kdsl_kafka.produce(topic, *"abc")
+    run()
+    kdsl_kafka.produce(topic, *"defgh")
+    kdsl_kafka.delete_records(topic, {0: 5})
+    run()
+
+    assert found == ["a", "b", "c", "f", "g", "h"]
+    until(lambda: metrics(runs[-1]).source.records_lost == 2)  # type: ignore[arg-type]
+    assert f"up to 2 offsets of topic {topic}, partition 0 were deleted before they were read" in caplog.text
+
+
+def test_a_topic_that_is_created_again_while_the_query_runs_fails_it_with_both_ids(
+    spark: SparkSession,
+    kdsl_kafka: RunningKafka,
+    kdsl_topic: MakeTopic,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, *"abc")
+    old = kdsl_kafka.topic_id(topic)
+    df = read_stream(spark, read_plan(topic, transport="jvm"), Cluster(kdsl_kafka.bootstrap_servers))
+
+    def recreate(rows: DataFrame, batch: int) -> None:
+        texts(rows)
+        if batch == 0:
+            kdsl_kafka.delete_topic(topic)
+            kdsl_kafka.create_topic(topic)
+            kdsl_kafka.produce(topic, *"uvwxyz")
+
+    query = df.writeStream.foreachBatch(recreate).option("checkpointLocation", str(tmp_path)).start()
+
+    with pytest.raises(StreamingQueryException) as raised:
+        query.awaitTermination(300)
+    told = f"it was read for id {old}, the topic now has id {kdsl_kafka.topic_id(topic)}"
+    assert told in str(raised.value)
+    assert "kdsl.errors.TopicRecreatedError: Orders: the topic" in str(query.exception())
+    assert not query.isActive
+    assert told in caplog.text
+
+
+def test_a_query_that_ends_with_the_batch_in_which_its_topic_was_created_again_ends_a_script_with_an_error(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query is left alone, as if it had ended before kdsl looked at the topic: Spark takes it for a success."""
+    monkeypatch.setattr(spark_source, "_end", lambda *_: None)
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, "abc")
+    cluster = Cluster(kdsl_kafka.bootstrap_servers)
+    text = f"""
+        CREATE TABLE Orders (`text` STRING) WITH ('connector' = 'kafka', 'topic' = '{topic}', 'format' = 'raw',
+          'scan.startup.mode' = 'earliest-offset', 'transport' = 'jvm');
+        SELECT * FROM Orders;
+    """
+
+    def recreate(rows: DataFrame, job: Job) -> None:
+        assert texts(rows) == ["abc"]
+        kdsl_kafka.delete_topic(topic)
+        kdsl_kafka.create_topic(topic)
+
+    plan = plan_script(read_script(text), cluster)
+    with pytest.raises(ScriptError, match=f"failed: .*Orders: the topic '{topic}' was deleted and created again"):
+        run_script(plan, spark, RunOptions(cluster, once=True, show=recreate))
+
+
+def test_partitions_that_come_before_the_end_of_a_stream_are_named_at_its_end(
+    spark: SparkSession,
+    kdsl_kafka: RunningKafka,
+    kdsl_topic: MakeTopic,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, *"abc")
+    plan = read_plan(topic, transport="jvm", stop=Stop("latest"))
+    df = read_stream(spark, plan, Cluster(kdsl_kafka.bootstrap_servers))
+    kdsl_kafka.add_partitions(topic, 2)
+
+    query = df.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+
+    assert query.awaitTermination(300)
+    until(lambda: f"the stream ends without the records of {topic}[1]" in caplog.text)

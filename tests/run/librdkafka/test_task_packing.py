@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import attrs
+from hypothesis import given, strategies as st
+
+from kdsl.run.librdkafka.task_packing import (
+    PIECE_RECORDS,
+    TASK_RECORDS,
+    choose_packing,
+    clip,
+    pack,
+    pack_by_size,
+    pack_in_order,
+)
+from kdsl.run.offsets.stored import Range
+
+SIZES = st.one_of(st.integers(0, 50), st.integers(0, 5_000), st.integers(0, 5_000_000))
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> list[Range]:
+    places = draw(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 40)), unique=True, max_size=30))
+    starts = [draw(st.integers(0, 10**9)) for _ in places]
+    return [Range(*place, start, start + draw(SIZES)) for place, start in zip(places, starts, strict=True)]
+
+
+@given(ranges(), st.integers(1, 16))
+def test_every_offset_is_read_exactly_once(given: list[Range], parallelism: int) -> None:
+    pieces = sorted(
+        (r for task in pack_by_size(given, parallelism) for r in task), key=lambda r: (r.topic, r.partition, r.start)
+    )
+
+    joined: list[Range] = []
+    for piece in pieces:
+        before = joined[-1] if joined else None
+        if before and (before.topic, before.partition, before.end) == (piece.topic, piece.partition, piece.start):
+            joined[-1] = Range(piece.topic, piece.partition, before.start, piece.end)
+        else:
+            joined.append(piece)
+    assert joined == sorted((r for r in given if len(r)), key=lambda r: (r.topic, r.partition, r.start))
+
+
+@given(ranges(), st.integers(1, 16))
+def test_there_are_at_most_as_many_tasks_as_asked_for_and_none_is_empty(given: list[Range], parallelism: int) -> None:
+    made = pack_by_size(given, parallelism)
+
+    assert len(made) <= parallelism
+    assert all(len(r) > 0 for task in made for r in task)
+    assert all(task for task in made)
+
+
+@given(ranges(), st.integers(1, 16))
+def test_tasks_depend_on_the_ranges_alone_and_not_on_their_order(given: list[Range], parallelism: int) -> None:
+    assert pack_by_size(list(reversed(given)), parallelism) == pack_by_size(given, parallelism)
+
+
+@given(ranges(), st.integers(1, 16))
+def test_no_task_is_much_larger_than_the_others_need_it_to_be(given: list[Range], parallelism: int) -> None:
+    made = pack_by_size(given, parallelism)
+
+    total = sum(map(len, given))
+    largest = max((sum(map(len, task)) for task in made), default=0)
+    assert largest <= max(TASK_RECORDS, 2 * -(-total // max(1, len(made))) + 2 * PIECE_RECORDS)
+
+
+def test_empty_ranges_make_no_task() -> None:
+    assert pack_by_size([Range("a", p, 5, 5) for p in range(1_000)], 4) == []
+
+
+def test_a_small_batch_over_many_partitions_is_one_task() -> None:
+    many = [Range("a", p, 0, 1) for p in range(999)]
+
+    assert pack_by_size(many, 4) == [tuple(many)]
+
+
+def test_many_small_ranges_are_packed_alike() -> None:
+    made = pack_by_size([Range("a", p, 0, 1_000) for p in range(100)], 4)
+
+    assert Counter(sum(map(len, task)) for task in made) == {25_000: 4}
+
+
+def test_a_big_partition_is_split_between_the_tasks() -> None:
+    assert pack_by_size([Range("a", 0, 10, 2_000_010)], 4) == [
+        (Range("a", 0, 10, 500_010),),
+        (Range("a", 0, 500_010, 1_000_010),),
+        (Range("a", 0, 1_000_010, 1_500_010),),
+        (Range("a", 0, 1_500_010, 2_000_010),),
+    ]
+
+
+def test_a_partition_is_not_split_into_pieces_that_cost_more_than_they_save() -> None:
+    made = pack_by_size([Range("a", 0, 0, 30_000)], 8)
+
+    assert made == [(Range("a", 0, 0, 30_000),)]
+
+
+@given(ranges(), st.integers(1, 16))
+def test_of_changes_the_order_of_tasks_is_that_of_offsets(given: list[Range], parallelism: int) -> None:
+    made = pack_in_order(given, parallelism)
+
+    at: dict[tuple[str, int], int] = {}
+    for r in (r for task in made for r in task):
+        begin = next(g.start for g in given if (g.topic, g.partition) == (r.topic, r.partition))
+        assert r.start == at.get((r.topic, r.partition), begin)
+        at[r.topic, r.partition] = r.end
+    assert at == {(r.topic, r.partition): r.end for r in given if len(r)}
+    assert len(made) <= parallelism
+    assert all(task for task in made)
+
+
+@given(ranges(), st.integers(1, 16))
+def test_of_changes_no_task_is_much_larger_than_it_needs_to_be(given: list[Range], parallelism: int) -> None:
+    total = sum(map(len, given))
+    size = -(-total // max(1, min(parallelism, total // TASK_RECORDS)))
+    largest = max((sum(map(len, task)) for task in pack_in_order(given, parallelism)), default=0)
+    assert largest <= size + 3 * PIECE_RECORDS
+
+
+@given(ranges(), st.integers(1, 16), st.booleans(), st.data())
+def test_tasks_of_which_records_were_deleted_keep_their_places(
+    given: list[Range], parallelism: int, ordered: bool, data: st.DataObject
+) -> None:
+    """The place of a task is the writer of its records, who may have written them before the others were deleted."""
+    packed = pack(given, choose_packing(parallelism, ordered=ordered))
+    left = [Range(r.topic, r.partition, data.draw(st.integers(r.start, r.end)), r.end) for r in given if len(r)]
+
+    rest = clip(packed, [r for r in left if len(r)])
+
+    begins = {(r.topic, r.partition): r.start for r in left}
+    wanted = [
+        tuple(Range(*place, start, r.end) for r, place, start in moved(task, begins) if start < r.end)
+        for task in packed
+    ]
+    assert rest == wanted
+
+
+def moved(task: tuple[Range, ...], begins: dict[tuple[str, int], int]) -> list[tuple[Range, tuple[str, int], int]]:
+    return [(r, (r.topic, r.partition), max(r.start, begins[r.topic, r.partition])) for r in task]
+
+
+@given(ranges(), st.integers(1, 16))
+def test_a_batch_is_packed_as_it_was_planned_whatever_new_batches_are_packed_like(
+    given: list[Range], parallelism: int
+) -> None:
+    """What is recorded with a batch says all; later versions may choose other numbers for theirs."""
+    old = attrs.evolve(choose_packing(parallelism, ordered=False), task_records=10, piece_records=50)
+
+    assert pack(given, old) == pack_by_size(given, parallelism, 10, 50)
+
+
+def test_packed_ranges_are_those_of_version_1() -> None:
+    """The numbers are fixed: checkpoints of other versions rely on them."""
+    some = [Range("a", 0, 0, 61_000), Range("a", 1, 5, 4_005), Range("b", 0, 7, 7), Range("b", 1, 100, 30_100)]
+
+    assert pack(some, choose_packing(4, ordered=False)) == [
+        (Range("b", 1, 100, 30_100),),
+        (Range("a", 0, 40_666, 61_000),),
+        (Range("a", 0, 0, 20_333), Range("a", 1, 5, 4_005)),
+        (Range("a", 0, 20_333, 40_666),),
+    ]
+    assert pack(some, choose_packing(4, ordered=True)) == [
+        (Range("a", 0, 0, 23_750),),
+        (Range("a", 0, 23_750, 61_000),),
+        (Range("a", 1, 5, 4_005), Range("b", 1, 100, 30_100)),
+    ]

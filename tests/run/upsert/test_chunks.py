@@ -1,0 +1,122 @@
+"""Chunks bring rows through Spark as they were, and in the order in which they were."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from kdsl import Col, Json, PrimaryKey, UpsertTable, Virtual, virtual
+from kdsl.errors import RecordError
+from kdsl.formats import ROW_KIND
+from kdsl.plan.build import read_plan
+from kdsl.plan.model import ReadPlan, Upserts as Upserting
+from kdsl.resolve import resolve
+from kdsl.run.records.decode import RecordDecoder, RowsOfRecords
+from kdsl.run.records.metadata import RAW
+from kdsl.run.upsert import chunks
+from kdsl.run.upsert.changes import KeyedRows
+from kdsl.run.upsert.chunks import Chunk, ChunkOutput, read_chunks
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_schema
+from kdsl.types.parse import parse_type
+
+
+class Users(UpsertTable, topic="users", key=Json(), value=Json(), value_fields="EXCEPT_KEY", changelog_buckets=8):
+    """Users by their number."""
+
+    user_id: PrimaryKey[int]
+    name: Col[str]
+    place: Virtual[int] = virtual("offset")
+
+
+def plan() -> ReadPlan:
+    return read_plan(resolve(Users.definition(), "read"))
+
+
+def raw(*records: tuple[int, int, bytes | None, bytes | None]) -> pa.RecordBatch:
+    """Records of partition, offset, key and value."""
+    columns = {
+        "topic": ["users"] * len(records),
+        "partition": [partition for partition, *_ in records],
+        "offset": [offset for _, offset, *_ in records],
+        "timestamp": [1000 + offset for _, offset, *_ in records],
+        "key": [key for *_, key, _ in records],
+        "value": [value for *_, value in records],
+    }
+    return pa.RecordBatch.from_arrays([pa.array(v, RAW[n]) for n, v in columns.items()], list(columns))
+
+
+def packed(*batches: pa.RecordBatch) -> list[pa.RecordBatch]:
+    packer = ChunkOutput(RecordDecoder(plan()), plan().upserts)  # type: ignore[arg-type]
+    return [*(made for batch in batches for made in packer.add(batch)), *packer.finish()]
+
+
+def gathered(made: list[pa.RecordBatch]) -> dict[int, KeyedRows]:
+    schema = arrow_schema(t.Row(plan().columns.fields[1:], nullable=False))
+    by_bucket: dict[int, list[Chunk]] = {}
+    for batch in reversed(made):  # in any order
+        for row in batch.drop_columns(["time"]).to_pylist():
+            by_bucket.setdefault(row.pop("bucket"), []).append(Chunk(**row))
+    found = {bucket: read_chunks(of, schema) for bucket, of in by_bucket.items()}
+    return {bucket: rows for bucket, rows in found.items() if rows is not None}
+
+
+def test_rows_and_deletes_of_a_bucket_come_out_in_the_order_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "MAX_ROWS", 5)
+    records = [
+        (n % 2, n // 2, b'{"user_id":%d}' % (n % 7), None if n % 5 == 4 else b'{"name":"n%d"}' % n) for n in range(40)
+    ]
+
+    made = packed(*(raw(*records[at : at + 3]) for at in range(0, 40, 3)))
+
+    assert len(made) > 5
+    found = gathered(made)
+    seen = [
+        (bucket, row["user_id"], row["name"], bool(delete), int(time) - 1000, row["place"], int(part))
+        for bucket, of in found.items()
+        for row, delete, time, part in zip(of.rows.to_pylist(), of.deletes, of.times, of.partitions, strict=True)
+    ]
+    assert len({(bucket, key) for bucket, key, *_ in seen}) == 7, "a key has one bucket"
+    assert sorted((key, name or "", place) for _, key, name, _, _, place, _ in seen) == sorted(
+        (n % 7, "" if n % 5 == 4 else f"n{n}", n // 2) for n in range(40)
+    )
+    assert all(delete == (name is None) for _, _, name, delete, *_ in seen)
+    for bucket in found:
+        for part in (0, 1):
+            places = [place for b, _, _, _, _, place, p in seen if (b, p) == (bucket, part)]
+            assert places == sorted(places)
+
+
+@pytest.mark.parametrize("kind", ["timestamp_ltz(3)", "timestamp(6)"])
+def test_a_chunk_has_the_latest_event_time_of_its_rows(kind: str) -> None:
+    row = t.Row((t.Field(ROW_KIND, t.STRING), t.Field("k", t.Int()), t.Field("at", parse_type(kind))), nullable=False)
+    schema = arrow_schema(row)
+    times = pa.array([3000, 1000, 2000, None], pa.int64()).cast(pa.timestamp("ms")).cast(schema.field("at").type)
+    rows = pa.RecordBatch.from_arrays([pa.array(["+U"] * 4), pa.array([1, 1, 2, 3], pa.int32()), times], schema=schema)
+    records = raw(*((0, n, b"", b"") for n in range(4)))
+
+    made = chunks._build_chunks([RowsOfRecords(rows, records, None)], Upserting(("k",), buckets=1 << 15), "at")
+
+    found = made.column("time").view(pa.int64()).to_pylist()
+    assert found[0] is None, "settings have no time"
+    assert sorted(found[1:], key=str) == [2_000_000, 3_000_000, None]
+
+
+def test_a_record_without_a_key_is_an_error_that_names_it() -> None:
+    with pytest.raises(
+        RecordError, match=r"'user_id' is NULL, but it is declared NOT NULL, and the message has no key"
+    ) as e:
+        packed(raw((3, 17, None, b'{"name":"a"}')))
+    assert "topic users, partition 3, offset 17" in str(e.value)
+    assert "read the topic with a KafkaTable" in str(e.value)
+
+
+def test_a_value_that_lacks_what_is_declared_is_an_error_and_a_delete_is_none() -> None:
+    assert len(packed(raw((0, 0, b'{"user_id":1}', None)))) == 1
+    with pytest.raises(RecordError, match="column 'name' is NULL, but it is declared NOT NULL"):
+        packed(raw((0, 0, b'{"user_id":1}', None), (0, 1, b'{"user_id":1}', b"{}")))
+
+
+def test_a_key_that_cannot_be_read_is_an_error() -> None:
+    with pytest.raises(RecordError, match="the key cannot be decoded"):
+        packed(raw((0, 0, b"{", None)))

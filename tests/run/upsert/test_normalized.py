@@ -1,0 +1,533 @@
+"""Change data by key: messages become the changes between rows, against a plain model, without Spark and without Kafka.
+
+The model works message by message as Flink's ChangelogNormalize does, with the one difference that is documented: an
+update that gives a row another key deletes the old one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from kdsl import CanalJson, Col, DebeziumJson, Format, Json, KafkaTable, Key, MaxwellJson, OggJson, PrimaryKey
+from kdsl.errors import KdslError, RecordError
+from kdsl.formats import ROW_KINDS
+from kdsl.plan.build import read_plan
+from kdsl.plan.model import ReadPlan
+from kdsl.resolve import resolve
+from kdsl.run.librdkafka.stream import check_state_mode
+from kdsl.run.offsets.stored import Offsets
+from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.metadata import RAW
+from kdsl.run.upsert.changes import KeyedRows, Unavailable, UnavailableError, compute_changes, take_last_changes
+from kdsl.run.upsert.chunks import Chunk, ChunkOutput, read_chunks
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_schema
+
+Row = dict[str, Any]
+Record = tuple[bytes | None, bytes | None]
+FORMATS = [DebeziumJson(truncate="apply"), OggJson(), CanalJson(), MaxwellJson()]
+each_format = pytest.mark.parametrize("value", FORMATS, ids=lambda value: value.identifier)
+
+
+def plan_of(value: Format, **arguments: Any) -> ReadPlan:
+    given: dict[str, Any] = {"cdc_events_duplicate": True, "changelog_buckets": 4, **arguments}
+    if not given["cdc_events_duplicate"]:
+        del given["changelog_buckets"]
+
+    class Users(KafkaTable, topic="users", key=Json(), value=value, **given):
+        id: PrimaryKey[int]
+        name: Col[str]
+        note: Col[str | None]
+
+    return read_plan(resolve(Users.definition(), "read"))
+
+
+def raw(records: list[Record], first: int = 0, partition: int = 0) -> pa.RecordBatch:
+    count = len(records)
+    columns = {
+        "topic": ["users"] * count,
+        "partition": [partition] * count,
+        "offset": [first + n for n in range(count)],
+        "timestamp": [1000 + first + n for n in range(count)],
+        "key": [key for key, _ in records],
+        "value": [value for _, value in records],
+    }
+    return pa.RecordBatch.from_arrays([pa.array(v, RAW[n]) for n, v in columns.items()], list(columns))
+
+
+def written(value: Format, operation: str, before: Row | None, after: Row | None) -> bytes:
+    """A change as the tool of a format writes it.
+
+    Args:
+        value: The format.
+        operation: ``c``, ``u`` or ``d``.
+        before: What the message says of the row before; None is nothing.
+        after: The row after; of a delete None.
+    """
+    document: dict[str, Any]
+    match value:
+        case DebeziumJson():
+            document = {"before": before, "after": after, "op": operation}
+        case OggJson():
+            document = {"before": before, "after": after, "op_type": {"c": "I", "u": "U", "d": "D"}[operation]}
+        case CanalJson():
+            row, old = (before, None) if operation == "d" else (after, before if operation == "u" else None)
+            kind = {"c": "INSERT", "u": "UPDATE", "d": "DELETE"}[operation]
+            document = {"data": [row], "old": None if old is None else [old], "type": kind}
+        case _:
+            row, old = (before, None) if operation == "d" else (after, before if operation == "u" else None)
+            document = {"data": row, "type": {"c": "insert", "u": "update", "d": "delete"}[operation]}
+            document |= {} if old is None else {"old": old}
+    return json.dumps(document).encode()
+
+
+def key_of(number: int) -> bytes:
+    return json.dumps({"id": number}).encode()
+
+
+class State:
+    """The buckets of a table, from one batch to the next."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        assert plan.upserts is not None
+        self._plan, self._upserts = plan, plan.upserts
+        self._decoder = RecordDecoder(plan)
+        self._schema = arrow_schema(t.Row(plan.columns.fields[1:], nullable=False))
+        self.buckets: dict[int, pa.RecordBatch] = {}
+
+    def upserts(self, *batches: pa.RecordBatch) -> dict[int, KeyedRows]:
+        packer = ChunkOutput(self._decoder, self._upserts)
+        made = [*(each for batch in batches for each in packer.add(batch)), *packer.finish()]
+        chunks: dict[int, list[Chunk]] = {}
+        for batch in made:
+            for row in batch.drop_columns(["time"]).to_pylist():
+                chunks.setdefault(row.pop("bucket"), []).append(Chunk(**row))
+        found = {bucket: read_chunks(of, self._schema, events=True) for bucket, of in chunks.items()}
+        return {bucket: rows for bucket, rows in found.items() if rows is not None}
+
+    def run(self, *batches: pa.RecordBatch) -> list[tuple[str, Row]]:
+        """The changes of a batch."""
+        shown: list[tuple[str, Row]] = []
+        for bucket, upserts in self.upserts(*batches).items():
+            found = compute_changes(self.buckets.get(bucket), upserts, self._upserts.keys)
+            self.buckets[bucket] = found.state
+            shown += [(ROW_KINDS[k], row) for k, row in zip(found.kinds, found.rows.to_pylist(), strict=True)]
+        return shown
+
+    def rows(self) -> dict[int, Row]:
+        return {row["id"]: row for state in self.buckets.values() for row in state.to_pylist()}
+
+
+def by_key(changed: list[tuple[str, Row]]) -> dict[int, list[tuple[str, Row]]]:
+    found: dict[int, list[tuple[str, Row]]] = {}
+    for kind, row in changed:
+        found.setdefault(row["id"], []).append((kind, row))
+    return found
+
+
+class Model:
+    """The rows of keys, changed one message after the other."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, Row] = {}
+        self.changes: list[tuple[str, Row]] = []
+
+    def set(self, row: Row) -> None:
+        before = self.rows.get(row["id"])
+        if before is None:
+            self.changes.append(("+I", row))
+        elif before != row:
+            self.changes += [("-U", before), ("+U", row)]
+        self.rows[row["id"]] = row
+
+    def delete(self, number: int) -> None:
+        before = self.rows.pop(number, None)
+        if before is not None:
+            self.changes.append(("-D", before))
+
+    def taken(self) -> list[tuple[str, Row]]:
+        changed, self.changes = self.changes, []
+        return changed
+
+
+def row(number: int, name: str, note: str | None = None) -> Row:
+    return {"id": number, "name": name, "note": note}
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["c", "u", "u", "u", "d", "tombstone", "key change", "again", "truncate"]),
+        st.integers(0, 3),
+        st.sampled_from(["a", "b"]),
+        st.sampled_from([None, "n"]),
+        st.sampled_from(["full", "key", "none"]),
+        st.integers(0, 3),
+    ),
+    max_size=25,
+)
+
+
+@each_format
+@settings(deadline=None, max_examples=60)
+@given(batches=st.lists(EVENTS, min_size=1, max_size=3))
+def test_messages_become_the_changes_between_rows(value: Format, batches: list[Any]) -> None:
+    """Whatever they say of rows before, and however often they come."""
+    state, model, offset = State(plan_of(value)), Model(), 0
+    full_only = isinstance(value, CanalJson | MaxwellJson)
+    for events in batches:
+        records: list[Record] = []
+        for what, number, name, note, image, other in events:
+            new, old = row(number, name, note), model.rows.get(number, row(number, "?"))
+            before: Row | None = {"full": old, "key": {"id": number}, "none": None}[image]
+            match what:
+                case "tombstone":
+                    records.append((key_of(number), None))
+                    model.delete(number)
+                case "d":
+                    shown = old if full_only or image == "full" else {"id": number}
+                    records.append((key_of(number), written(value, "d", shown, None)))
+                    model.delete(number)
+                case "key change":
+                    said = {"id": number} if image == "key" and not full_only else old
+                    records.append((key_of(other), written(value, "u", said, new | {"id": other})))
+                    if other != number:
+                        model.delete(number)
+                    model.set(new | {"id": other})
+                case "truncate" if isinstance(value, DebeziumJson):
+                    records.append((None, TRUNCATE))
+                    for gone in list(model.rows):
+                        model.delete(gone)
+                case "again" if records:
+                    records.append(records[-1])
+                    # an insert or a delete that comes again changes nothing; an update sets its row once more
+                    continue
+                case _:
+                    records.append((key_of(number), written(value, "u" if what == "u" else "c", before, new)))
+                    model.set(new)
+        if not records:
+            continue
+        found = state.run(raw(records, offset))
+        offset += len(records)
+
+        assert by_key(found) == by_key(model.taken())
+        assert state.rows() == model.rows
+
+
+@each_format
+def test_events_that_come_again_change_nothing(value: Format) -> None:
+    state = State(plan_of(value))
+    records: list[Record] = [
+        (key_of(1), written(value, "c", None, row(1, "a"))),
+        (key_of(1), written(value, "u", row(1, "a"), row(1, "b"))),
+        (key_of(2), written(value, "c", None, row(2, "x"))),
+        (key_of(2), written(value, "d", row(2, "x"), None)),
+    ]
+
+    first, again = state.run(raw(records)), state.run(raw(records[2:], 4))
+
+    assert by_key(first) == {
+        1: [("+I", row(1, "a")), ("-U", row(1, "a")), ("+U", row(1, "b"))],
+        2: [("+I", row(2, "x")), ("-D", row(2, "x"))],
+    }
+    assert by_key(again) == {2: [("+I", row(2, "x")), ("-D", row(2, "x"))]}
+    assert state.run(raw(records[1:2], 6)) == []
+
+
+def test_a_row_before_with_another_key_is_deleted_by_the_update() -> None:
+    """Flink leaves it: its ChangelogNormalize drops rows before updates (docs/differences-cdc.md)."""
+    state = State(plan_of(DebeziumJson()))
+    state.run(raw([(key_of(1), written(DebeziumJson(), "c", None, row(1, "a")))]))
+
+    found = state.run(raw([(key_of(2), written(DebeziumJson(), "u", {"id": 1}, row(2, "a")))], 1))
+
+    assert sorted(found, key=str) == [("+I", row(2, "a")), ("-D", row(1, "a"))]
+
+
+def test_for_a_delete_only_the_key_counts() -> None:
+    """`name` is NOT NULL, and the delete has no name."""
+    state = State(plan_of(DebeziumJson()))
+    state.run(raw([(key_of(1), written(DebeziumJson(), "c", None, row(1, "a")))]))
+
+    assert state.run(raw([(key_of(1), written(DebeziumJson(), "d", {"id": 1}, None))], 1)) == [("-D", row(1, "a"))]
+
+
+@each_format
+def test_a_row_that_lacks_what_is_declared_is_an_error(value: Format) -> None:
+    with pytest.raises(RecordError, match=r"offset 7.*column 'name' is NULL, but it is declared NOT NULL"):
+        State(plan_of(value)).run(raw([(key_of(1), written(value, "c", None, {"id": 1}))], 7))
+
+
+def test_a_row_before_without_the_key_is_an_error_that_says_which_key_is_needed() -> None:
+    message = b'{"op":"u","before":{"id":null,"name":"a"},"after":{"id":1,"name":"b"}}'
+
+    with pytest.raises(RecordError) as told:
+        State(plan_of(DebeziumJson())).run(raw([(key_of(1), message)], 3))
+
+    assert "topic users, partition 0, offset 3" in str(told.value)
+    assert "column 'id' is NULL" in str(told.value)
+    assert "set the REPLICA IDENTITY to FULL" in str(told.value)
+
+
+def test_a_tombstone_whose_message_key_is_another_says_what_to_declare() -> None:
+    with pytest.raises(RecordError) as told:
+        RecordDecoder(plan_of(DebeziumJson())).decode(raw([(b'{"schema":{},"payload":{"id":1}}', None)], 5))
+
+    assert "offset 5: column 'id' is NULL" in str(told.value)
+    assert "a message without a value deletes the row of its message key" in str(told.value)
+
+
+def test_a_delete_that_names_no_row_is_an_error() -> None:
+    with pytest.raises(RecordError, match="the member 'before' of a DELETE message is null"):
+        State(plan_of(DebeziumJson())).run(raw([(key_of(1), b'{"op":"d","before":null,"after":null}')]))
+
+
+def test_a_tombstone_without_a_message_key_is_left_out_and_counted() -> None:
+    decoder = RecordDecoder(plan_of(DebeziumJson()))
+
+    assert decoder.decode(raw([(None, None), (key_of(1), None)])).column("id").to_pylist() == [1]
+    assert decoder.dropped == {"tombstone": 1}
+
+
+def test_a_tombstone_is_left_out_where_the_message_key_does_not_say_the_row() -> None:
+    class Users(
+        KafkaTable, topic="users", key=Json(), value=DebeziumJson(), cdc_events_duplicate=True, primary_key=["id"]
+    ):
+        id: Col[int]
+        region: Key[str | None]
+
+    decoder = RecordDecoder(read_plan(resolve(Users.definition(), "read")))
+
+    assert decoder.decode(raw([(b'{"region":"x"}', None)])).num_rows == 0
+    assert decoder.dropped == {"tombstone": 1}
+
+
+def test_the_primary_key_may_stand_in_the_message_key_alone() -> None:
+    plan = plan_of(DebeziumJson(), value_fields="EXCEPT_KEY")
+    state = State(plan)
+    state.run(raw([(key_of(1), b'{"op":"c","after":{"name":"a"}}'), (key_of(2), b'{"op":"c","after":{"name":"b"}}')]))
+
+    updated = state.run(raw([(key_of(1), b'{"op":"u","before":{"name":"a"},"after":{"name":"c"}}')], 2))
+    deleted = state.run(raw([(key_of(2), b'{"op":"d","before":null}'), (key_of(1), None)], 3))
+
+    assert updated == [("-U", row(1, "a")), ("+U", row(1, "c"))]
+    assert by_key(deleted) == {2: [("-D", row(2, "b"))], 1: [("-D", row(1, "c"))]}
+
+
+def test_the_mode_without_state_gives_the_last_change_of_each_key() -> None:
+    value = DebeziumJson()
+    records: list[Record] = [
+        (key_of(1), written(value, "c", None, row(1, "a"))),
+        (key_of(2), written(value, "u", {"id": 1}, row(2, "b"))),
+        (key_of(2), written(value, "u", None, row(2, "c"))),
+    ]
+    shown = []
+    for upserts in State(plan_of(value, changelog="upsert")).upserts(raw(records)).values():
+        last, deletes, _ = take_last_changes(upserts, ["id"])
+        shown += [(delete, each["id"], each["name"]) for delete, each in zip(deletes, last.to_pylist(), strict=True)]
+
+    assert sorted(shown, key=str) == [(False, 2, "c"), (True, 1, None)]
+
+
+TRUNCATE = b'{"op":"t","before":null,"after":null}'
+
+
+def inserted(*numbers: int) -> list[Record]:
+    return [(key_of(n), written(DebeziumJson(), "c", None, row(n, f"n{n}"))) for n in numbers]
+
+
+class TestTruncates:
+    """A message that the table was emptied reaches every bucket, at its place among the others."""
+
+    def state(self) -> State:
+        return State(plan_of(DebeziumJson(truncate="apply")))
+
+    @pytest.mark.parametrize("many", [False, True], ids=["alone", "among many"])
+    def test_each_row_that_is_there_is_deleted(self, many: bool) -> None:
+        state = self.state()
+        state.run(raw(inserted(*range(50))))
+        more = inserted(*range(100, 160)) if many else []
+
+        found = state.run(raw([*more, (None, TRUNCATE), *inserted(1, 2)], 50))
+
+        deleted = [row["id"] for kind, row in found if kind == "-D"]
+        assert sorted(deleted) == [*range(50), *(range(100, 160) if many else ())]
+        assert by_key(found)[1] == [("-D", row(1, "n1")), ("+I", row(1, "n1"))]
+        assert state.rows() == {1: row(1, "n1"), 2: row(2, "n2")}
+
+    def test_several_in_one_batch(self) -> None:
+        state = self.state()
+
+        found = state.run(raw([*inserted(1), (None, TRUNCATE), *inserted(1, 2), (None, TRUNCATE), (None, TRUNCATE)]))
+
+        assert by_key(found) == {
+            1: [("+I", row(1, "n1")), ("-D", row(1, "n1"))] * 2,
+            2: [("+I", row(2, "n2")), ("-D", row(2, "n2"))],
+        }
+        assert state.rows() == {}
+
+    def test_between_partitions_the_timestamps_say_what_came_before(self) -> None:
+        state = self.state()
+
+        found = state.run(raw(inserted(1), 0, 0), raw([(None, TRUNCATE)], 5, 1), raw(inserted(2), 9, 2))
+
+        assert by_key(found) == {1: [("+I", row(1, "n1")), ("-D", row(1, "n1"))], 2: [("+I", row(2, "n2"))]}
+
+    def test_a_value_that_a_message_lacks_does_not_come_from_before(self) -> None:
+        state = self.state()
+        state.run(raw(inserted(1)))
+        update = (key_of(1), written(DebeziumJson(), "u", None, row(1, "a", "__debezium_unavailable_value")))
+
+        with pytest.raises(UnavailableError) as told:
+            state.run(raw([(None, TRUNCATE), update], 1))
+        assert told.value.record == ("users", 0, 2)
+        assert state.run(raw([update], 2)) == [("-U", row(1, "n1")), ("+U", row(1, "a"))]
+
+    def test_it_is_no_record_that_was_left_out(self) -> None:
+        decoder = RecordDecoder(plan_of(DebeziumJson(truncate="apply")))
+        placed = decoder.decode_with_records(raw([*inserted(1), (None, TRUNCATE)]))
+
+        assert (placed.truncates, placed.rows.num_rows, dict(decoder.dropped)) == ((1,), 1, {})
+
+    def test_it_is_an_error_by_default_and_may_be_skipped(self) -> None:
+        with pytest.raises(RecordError, match="the table was emptied"):
+            RecordDecoder(plan_of(DebeziumJson())).decode(raw([(None, TRUNCATE)]))
+        decoder = RecordDecoder(plan_of(DebeziumJson(truncate="skip")))
+        assert decoder.decode_with_records(raw([(None, TRUNCATE)])).truncates == ()
+        assert decoder.dropped == {"no-row": 1}
+
+
+class TestCheckpoints:
+    """The offsets say whether a query compares changes with rows in its state."""
+
+    def test_a_checkpoint_of_the_other_mode_is_refused_with_what_to_do(self) -> None:
+        compared = plan_of(DebeziumJson())
+        check_state_mode(compared, compared=True)
+        with pytest.raises(KdslError, match=r"Users: the table compares each change.*start with a new checkpoint"):
+            check_state_mode(compared, compared=False)
+
+    @pytest.mark.parametrize("arguments", [{"cdc_events_duplicate": False}, {"changelog": "upsert"}])
+    def test_and_the_other_way_round(self, arguments: dict[str, Any]) -> None:
+        plain = plan_of(DebeziumJson(), **arguments)
+        check_state_mode(plain, compared=False)
+        with pytest.raises(KdslError, match=r"Users: the checkpoint stores the last row of each key.*undo the change"):
+            check_state_mode(plain, compared=True)
+
+    def test_offsets_keep_it(self) -> None:
+        offsets = Offsets({("users", 0): 7}, {"users": "id"}, compared=True)
+
+        assert Offsets.from_json(offsets.to_json()) == offsets
+        assert not Offsets.from_json(Offsets({("users", 0): 7}, {"users": "id"}).to_json()).compared
+
+
+SCHEMA = pa.schema([pa.field("k", pa.int64(), False), ("a", pa.string()), pa.field("b", pa.string(), False)])
+
+
+def lacking(rows: list[tuple[int, str | None, str | None]], parts: list[int] | None = None, **times: Any) -> KeyedRows:
+    """Upserts where None in a column is a value that the message does not have; a row of None alone is a delete."""
+    deletes = np.array([a is None and b is None for _, a, b in rows])
+    flags = {
+        name: np.array([row[i] is None for row in rows]) & ~deletes
+        for i, name in ((1, "a"), (2, "b"))
+        if any(row[i] is None for row in rows)
+    }
+    lacks: Any = np.flatnonzero(np.any(list(flags.values()), axis=0)) if flags else []
+    columns = [pa.array(values, f.type) for values, f in zip(zip(*rows, strict=True), SCHEMA, strict=True)]
+    return KeyedRows(
+        pa.RecordBatch.from_arrays(columns, schema=SCHEMA),
+        deletes,
+        np.array(times.get("times") or range(len(rows)), dtype=np.int64),
+        np.array(parts or [0] * len(rows), dtype=np.int64),
+        Unavailable(flags, {int(n): ("t", 0, 100 + int(n)) for n in lacks}),
+    )
+
+
+class TestUnavailable:
+    """Values that messages do not have are those of the rows before."""
+
+    def test_the_value_in_state_stays(self) -> None:
+        state = compute_changes(None, lacking([(1, "a1", "b1"), (2, "a2", "b2")]), ["k"]).state
+
+        found = compute_changes(
+            state, lacking([(2, None, "B2"), (1, "A1", None), (1, None, "B1"), (2, None, "B2")]), ["k"]
+        )
+
+        shown = [
+            (ROW_KINDS[k], tuple(row.values())) for k, row in zip(found.kinds, found.rows.to_pylist(), strict=True)
+        ]
+        assert [one for one in shown if one[0] != "-U"] == [
+            ("+U", (2, "a2", "B2")),
+            ("+U", (1, "A1", "b1")),
+            ("+U", (1, "A1", "B1")),
+        ]
+        assert sorted(map(tuple, (row.values() for row in found.state.to_pylist()))) == [
+            (1, "A1", "B1"),
+            (2, "a2", "B2"),
+        ]
+
+    def test_one_of_the_same_batch_stays_too(self) -> None:
+        found = compute_changes(
+            None, lacking([(1, "a", "b"), (1, None, "B"), (1, None, None), (1, "A", "c")][:2]), ["k"]
+        )
+
+        assert found.state.to_pylist() == [{"k": 1, "a": "a", "b": "B"}]
+
+    def test_of_a_deleted_row_nothing_stays(self) -> None:
+        upserts = lacking([(1, "a", "b"), (1, None, None), (1, None, "c")])
+
+        with pytest.raises(UnavailableError) as told:
+            compute_changes(None, upserts, ["k"])
+        assert (told.value.column, told.value.record, told.value.required) == ("a", ("t", 0, 102), False)
+
+    def test_without_a_row_before_the_value_may_be_null_and_is_counted(self) -> None:
+        upserts = lacking([(1, None, "b"), (1, None, "c"), (2, "a", "b")])
+        found = compute_changes(None, upserts, ["k"], allow_nulls=True)
+
+        assert found.nulls == 2
+        assert {row["k"]: row["a"] for row in found.state.to_pylist()} == {1: None, 2: "a"}
+        last, _, nulls = take_last_changes(upserts, ["k"], allow_nulls=True)
+        assert (last.column("a").to_pylist(), nulls) == ([None, "a"], 1)
+
+    def test_of_the_last_rows_alone_no_other_needs_its_values(self) -> None:
+        again = [
+            (1, None, "c"),
+            (1, None, None),
+            (2, None, "b"),
+            (2, "a", "b"),
+        ]  # sent again when 1 was deleted already
+
+        last, deletes, nulls = take_last_changes(lacking([(1, None, None), *again]), ["k"])
+
+        assert list(zip(last.column("k").to_pylist(), deletes.tolist(), strict=True)) == [(1, True), (2, False)]
+        assert (last.column("a").to_pylist()[1], nulls) == ("a", 0)
+        with pytest.raises(UnavailableError) as told:
+            take_last_changes(lacking([*again, (1, None, "d")]), ["k"])
+        assert told.value.record == ("t", 0, 104)
+
+    def test_a_column_that_is_not_null_cannot_be_null(self) -> None:
+        with pytest.raises(UnavailableError) as told:
+            compute_changes(None, lacking([(1, "a", None)]), ["k"], allow_nulls=True)
+        assert told.value.required
+
+    def test_what_came_before_from_another_partition_is_what_came_before_in_time(self) -> None:
+        rows: list[tuple[int, str | None, str | None]] = [(1, None, "late"), (1, "first", "b"), (2, "x", "y")]
+        upserts = lacking(rows, parts=[0, 1, 1], times=[9, 1, 2])
+
+        found = compute_changes(None, upserts, ["k"])
+
+        assert {row["k"]: (row["a"], row["b"]) for row in found.state.to_pylist()} == {
+            1: ("first", "late"),
+            2: ("x", "y"),
+        }
+
+    def test_the_record_is_told_in_any_order(self) -> None:
+        upserts = lacking([(1, "z", "y"), (2, None, "b"), (1, "y", "z")], parts=[0, 0, 1], times=[5, 6, 1])
+
+        with pytest.raises(UnavailableError) as told:
+            compute_changes(None, upserts, ["k"])
+        assert told.value.record == ("t", 0, 101)

@@ -1,0 +1,102 @@
+"""Columns that may be nested are cast by `kdsl.types.arrow.cast_array` alone, whose docstring says why."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.test_layers import modules
+
+SIMPLE = {
+    "binary",
+    "date32",
+    "decimal128",
+    "float64",
+    "int32",
+    "int64",
+    "int8",
+    "string",
+    "time64",
+    "timestamp",
+    "uint8",
+}
+"""Constructors of `pyarrow` types that have no members, so that only columns without members can be cast to them."""
+
+CASTS = {
+    "kdsl.types.arrow.cast_array": "the helper: it casts the columns that have no members",
+    "kdsl.run.dataframes.collect.collect_arrow": "a Spark column",
+    "kdsl.run.read._add_computed": "a Spark column",
+    "kdsl.run.records.encode._parse_instant": "a scalar",
+    "kdsl.run.records.metadata.convert_metadata": "integers to floats and strings, for which a safe cast would fail",
+    "kdsl.run.upsert.chunks._latest_times": "a column of timestamps",
+    "kdsl_formats._text.reading": "texts to numbers, dates and times",
+    "kdsl_formats._text.writing": "numbers, dates and times to texts",
+    "kdsl_formats.json.columns": "texts to floating numbers",
+}
+COLLECTS = {"kdsl.run.dataframes.collect.collect_arrow": "the helper, for a DataFrame without such members"}
+
+
+def calls(tree: ast.Module, *names: str) -> Iterator[tuple[str, ast.Call]]:
+    """The calls of methods with some names, each with the outermost function or class that it is in."""
+    for statement in tree.body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in names:
+                yield getattr(statement, "name", ""), node
+
+
+def is_simple(kind: ast.expr | None, tree: ast.Module) -> bool:
+    """Whether the source shows that a type has no members: it is named there, or is a Spark or Polars type."""
+    match kind:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="pa"), attr=name)):
+            return name in SIMPLE
+        case ast.Attribute(value=ast.Name(id="pl")) | ast.Constant():
+            return True
+        case ast.Name(id=name):
+            return any(
+                isinstance(s, ast.Assign) and ast.unparse(s.targets[0]) == name and is_simple(s.value, tree)
+                for s in tree.body
+            )
+        case _:
+            return False
+
+
+def unexplained(found: Iterator[str], reasons: dict[str, str]) -> list[str]:
+    return [place for place in found if place not in reasons and place.rpartition(".")[0] not in reasons]
+
+
+def casts(module: str, tree: ast.Module) -> Iterator[str]:
+    imported = {alias.asname or alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
+    if not imported & {"pa", "pc"}:
+        return
+    for place, call in calls(tree, "cast"):
+        by_function = ast.unparse(call.func) == "pc.cast"
+        if not is_simple(next(iter(call.args[by_function:]), None), tree):
+            yield f"{module}.{place}"
+
+
+@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else "")
+def test_columns_that_may_be_nested_are_cast_by_the_helper(module: str, path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+
+    assert unexplained(casts(module, tree), CASTS) == []
+    assert unexplained((f"{module}.{place}" for place, _ in calls(tree, "toArrow", "toPandas")), COLLECTS) == []
+
+
+def test_every_exception_is_still_needed() -> None:
+    places = {
+        place for module, path in modules() for place in casts(module, ast.parse(path.read_text(encoding="utf-8")))
+    }
+
+    assert [name for name in CASTS if not any(place == name or place.startswith(f"{name}.") for place in places)] == []
+
+
+@pytest.mark.parametrize(
+    "source", ["a.cast(b.type)", "t.cast(schema)", "pc.cast(a, kind)", "a.cast(pa.struct([]))", "a.cast(target_type=k)"]
+)
+def test_a_cast_to_a_type_that_may_have_members_is_seen(source: str) -> None:
+    tree = ast.parse(f"import pyarrow as pa\n{source}")
+
+    assert list(casts("m", tree)) == ["m."]

@@ -1,0 +1,177 @@
+"""Which versions of Spark kdsl supports; others are refused in a sentence that names the supported ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kdsl.cluster import Cluster
+from kdsl.declare.connector import Transport
+from kdsl.diagnostics.doctor import Finding, examine
+from kdsl.flink_sql.load import sql
+from kdsl.plan.build import read_plan
+from kdsl.resolve import resolve
+from kdsl.run.session import check_spark
+from kdsl.spark_versions import SUPPORTED_RANGE, TESTED, SparkVersionError, spark_version
+
+ROOT = Path(__file__).parents[1]
+SENTENCE = "kdsl supports Spark 4.2 and 4.3, and PySpark is {}; install 'pyspark>=4.2,<4.4'"
+
+
+def test_pip_takes_the_versions_that_the_table_supports() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (developed_with,) = (d for d in project["dependency-groups"]["dev"] if isinstance(d, str) and "pyspark" in d)
+
+    assert f"pyspark{SUPPORTED_RANGE}" in project["project"]["dependencies"]
+    assert developed_with.partition("==")[2] in [tested.version for tested in TESTED]
+
+
+@pytest.mark.parametrize(
+    ("version", "tested"),
+    [
+        ("4.2.0", "4.2.0"),
+        ("4.2.1", "4.2.1"),
+        ("4.2.9", "4.2.1"),
+        ("4.3.0", "4.3.0"),
+        ("4.3.1-amzn-0", "4.3.0"),
+        ("4.2.1.dev0", "4.2.1"),
+    ],
+)
+def test_a_patch_release_that_is_not_tested_counts_as_the_newest_that_is(version: str, tested: str) -> None:
+    found = spark_version(version)
+
+    assert found is not None
+    assert found.version == tested
+
+
+@pytest.mark.parametrize("version", ["3.5.8", "4.0.2", "4.1.1", "4.20.0", "4.4.0", "5.2.0", "4", ""])
+def test_other_versions_are_not_supported(version: str) -> None:
+    assert spark_version(version) is None
+
+
+def session_of(version: str) -> Any:
+    """What stands for a session of another version: a second Spark beside that of the tests cannot run here."""
+    return SimpleNamespace(version=version)
+
+
+@pytest.mark.parametrize("version", ["3.5.8", "4.1.1", "4.4.0"])
+def test_an_unsupported_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr("pyspark.version.__version__", version)
+
+    with pytest.raises(SparkVersionError) as raised:
+        check_spark(session_of(version))
+    assert str(raised.value) == SENTENCE.format(version)
+
+
+def test_an_unsupported_spark_below_a_supported_pyspark_is_refused() -> None:
+    check_spark(session_of(TESTED[0].version))
+    with pytest.raises(SparkVersionError) as raised:
+        check_spark(session_of("4.1.1"))
+    assert str(raised.value) == (
+        "kdsl supports Spark 4.2 and 4.3, and the session's JVM is 4.1.1; see the variable SPARK_HOME"
+    )
+
+
+class TestDoctor:
+    def finding(self, transport: Transport = "librdkafka") -> Finding:
+        table = sql(
+            "CREATE TABLE t (id INT) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json', "
+            f"'transport' = '{transport}')"
+        )
+        plan = read_plan(resolve(table.definition, "read"))
+        (found,) = (f for f in examine(Cluster("127.0.0.1:1"), [plan]) if f.check == "Spark")
+        return found
+
+    def test_it_tells_that_a_version_is_tested(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("pyspark.version.__version__", "4.3.0")
+
+        assert self.finding() == Finding("Spark", "ok", "kdsl is tested with 4.3.0")
+
+    def test_it_tells_the_jars_of_a_table_that_needs_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("pyspark.version.__version__", "4.3.0")
+
+        assert self.finding("jvm").message.startswith(
+            "kdsl is tested with 4.3.0, the transport jvm with org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+        )
+
+    def test_it_warns_of_a_patch_release_that_is_not_tested(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("pyspark.version.__version__", "4.2.9")
+        found = self.finding()
+
+        assert (found.state, found.message) == ("warning", "kdsl supports 4.2.9, but is tested with 4.2.1")
+
+    def test_an_unsupported_version_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("pyspark.version.__version__", "4.1.1")
+        found = self.finding()
+
+        assert found.state == "error"
+        assert f"{found.message}; {found.fix}" == SENTENCE.format("4.1.1")
+
+
+OLD = "4.1.1"
+TABLE = """
+from kdsl import Cluster, Col, Json, KafkaTable, KdslError
+
+
+class Orders(KafkaTable, topic="orders", value=Json()):
+    id: Col[int]
+"""
+PROGRAM = (
+    TABLE
+    + """
+import pyspark
+from pyspark.sql import SparkSession
+
+cluster = Cluster("127.0.0.1:1")
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.driver.bindAddress", "127.0.0.1")
+    .getOrCreate()
+)
+print("Spark", spark.version)
+for use in (
+    lambda: Orders.read(spark, cluster),
+    lambda: Orders.read_stream(spark, cluster),
+    lambda: Orders.write(spark.range(1), cluster),
+    lambda: Orders.decode(spark.range(1)),
+):
+    try:
+        use()
+    except KdslError as e:
+        print(e)
+"""
+)
+
+
+@pytest.mark.reliability
+def test_a_real_older_spark_is_refused_at_its_first_use(tmp_path: Path) -> None:
+    """Tables are declared, checked and planned with it, and doctor tells its version."""
+    older, file = tmp_path / "older", tmp_path / "orders.py"
+    file.write_text(TABLE, encoding="utf-8")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(older), f"pyspark=={OLD}"]
+    subprocess.run(pip, check=True, timeout=580)
+    path = [str(older), str(ROOT), str(ROOT / "formats")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment.pop("SPARK_HOME", None)
+
+    def run(*arguments: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, *arguments], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
+        )
+        assert done.stdout, done.stderr[-3000:]
+        return done.stdout.splitlines()
+
+    assert run("-c", PROGRAM) == [f"Spark {OLD}", *[SENTENCE.format(OLD)] * 4]
+    assert run("-m", "kdsl", "check", str(file))[-1] == "1 table checked: no problems"
+    doctor = run("-m", "kdsl", "doctor", "--bootstrap", "127.0.0.1:1")
+    assert f"pyspark {OLD}" in doctor[0]
+    assert doctor[1] == f"error   Spark: {SENTENCE.format(OLD).partition(';')[0]}"
