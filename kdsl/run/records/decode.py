@@ -23,10 +23,12 @@ from kdsl.formats import (
     BadRecord,
     Decoded,
     Decoder,
+    Side,
     Use,
     keeps_unavailable,
 )
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan
+from kdsl.run.dead_letters.model import DeadLetterOutput, RejectedSide, Rejection
 from kdsl.run.records.drops import Reason, key_of_undeclared
 from kdsl.run.records.header_filter import filter_records
 from kdsl.run.records.metadata import BadMetadataError, build_metadata_column, convert_metadata, field_of
@@ -91,6 +93,22 @@ class RowsOfRecords:
         return _take(self.raw.column(field), self.messages)
 
 
+RowCheck = Callable[[RowsOfRecords], Sequence[Rejection]]
+"""Finds decoded rows that must not be used, and returns the records that they come from.
+
+Each record is named at most once, by its index in `RowsOfRecords.raw`, in ascending order. A rejected record loses all
+its rows; the other records of the batch are decoded and checked again.
+"""
+
+
+class _RejectedError(Exception):
+    """Some records of a batch are rejected; the others are decoded again without them."""
+
+    def __init__(self, rejections: Sequence[Rejection]) -> None:
+        super().__init__()
+        self.rejections = rejections
+
+
 MAX_RETRY_BYTES = 1 << 16
 """The largest message, in bytes, for which other format options are tried: its error should not take seconds."""
 
@@ -112,8 +130,11 @@ class RecordDecoder:
         plan: What is read.
         zone: The time zone in which the record's timestamp is converted to a wall-clock time, a date or a string.
         registry: The schema registry of the cluster.
+        checks: Rules of rows, which are applied in this order to the rows of each batch.
 
     Attributes:
+        dead_letters: Takes the records that cannot be decoded or that a check rejects, which are then left out. Each
+            task sets its own; None (the default) means that such records are errors.
         schema: The schema of the rows: exactly that of ``plan.columns``.
         needs: The fields of the raw batch that the plan reads (`kdsl.run.records.metadata.RAW`).
         filtered: How many records the header filter has left out so far.
@@ -121,7 +142,15 @@ class RecordDecoder:
             `Reason`; values of undeclared columns also by column (`kdsl.run.records.drops.key_of_undeclared`).
     """
 
-    def __init__(self, plan: ReadPlan, zone: str = "UTC", registry: Registry | None = None) -> None:
+    def __init__(
+        self,
+        plan: ReadPlan,
+        zone: str = "UTC",
+        registry: Registry | None = None,
+        checks: Sequence[RowCheck] = (),
+    ) -> None:
+        self.dead_letters: DeadLetterOutput | None = None
+        self._checks = tuple(checks)
         self.schema = arrow_schema(plan.columns)
         self.filtered = 0
         self.dropped: Counter[str] = Counter()
@@ -171,7 +200,29 @@ class RecordDecoder:
 
     def decode_with_records(self, raw: pa.RecordBatch) -> RowsOfRecords:
         """Decode a batch of records as `decode` does, and also return the record of each row."""
-        raw = self._replace_json_nulls(self._filter(raw))
+        records, rejections = self._filter(raw), dict[int, Rejection]()
+        remaining = records
+        indices: Indices = np.arange(records.num_rows)
+        counted = Counter(self.dropped)
+        while True:
+            try:
+                rows = self._decode_all(remaining)
+                break
+            except _RejectedError as e:
+                self.dropped = Counter(counted)
+                for one in e.rejections:
+                    index = int(indices[one.index])
+                    rejections.setdefault(index, attrs.evolve(one, index=index))
+                indices = np.setdiff1d(indices, list(rejections), assume_unique=True)
+                remaining = records.take(pa.array(indices))
+        if rejections:
+            assert self.dead_letters is not None
+            self.dead_letters(records, [rejections[index] for index in sorted(rejections)])
+        return rows
+
+    def _decode_all(self, raw: pa.RecordBatch) -> RowsOfRecords:
+        """Decode records that the header filter has let through, and apply the checks to their rows."""
+        raw = self._replace_json_nulls(raw)
         value = self._decode_part(raw, "value", self._value)
         key = self._decode_part(raw, "key", self._key)
         self._count_undeclared(value)
@@ -188,9 +239,22 @@ class RecordDecoder:
         arrays, aligned, unavailable = self._enforce_not_null(
             raw, arrays, aligned, self._find_unavailable(value, aligned)
         )
-        return RowsOfRecords(
+        rows = RowsOfRecords(
             pa.RecordBatch.from_arrays(arrays, schema=self.schema), raw, aligned.messages, unavailable, truncates
         )
+        self._check_rows(rows)
+        return rows
+
+    def _check_rows(self, rows: RowsOfRecords) -> None:
+        """Apply the checks; records that they reject become dead letters or an error."""
+        for check in self._checks:
+            rejections = check(rows)
+            if not rejections:
+                continue
+            if self.dead_letters is not None:
+                raise _RejectedError(rejections)
+            first = rejections[0]
+            raise self._record_error(rows.raw, None, BadRecord(first.index, first.reason), len(rejections) - 1)
 
     def _value_rows(self, raw: pa.RecordBatch, value: Decoded | None) -> tuple[Indices | None, pa.Array | None]:
         """Return the message of each row and, if rows are read by key, its value row."""
@@ -267,14 +331,15 @@ class RecordDecoder:
         every = np.unique(np.concatenate(list(rows.values())))
         messages = every if value.messages is None else np.unique(value.messages.to_numpy()[every])
         column = self._plan.value.columns[self._plan.value.row.names.index(name)]
+        reason = (
+            f"column {column!r} has no value: the change did not touch a large value (TOAST), and the message contains "
+            "a placeholder for it"
+        )
+        self._reject(messages, reason, "value", column)
         raise self._record_error(
             raw,
             None,
-            BadRecord(
-                int(messages[0]),
-                f"column {column!r} has no value: the change did not touch a large value (TOAST), and the message "
-                "contains a placeholder for it",
-            ),
+            BadRecord(int(messages[0]), reason),
             len(messages) - 1,
             f"write {type(chosen).__name__}(unavailable='keep') and declare the primary key, so that delta(...) and "
             "jdbc(...) leave the column unchanged, or 'null' for NULL (in SQL and YAML "
@@ -297,12 +362,23 @@ class RecordDecoder:
             masks = {name: mask & ~aligned.deletes for name, mask in masks.items()}
         return {name: mask for name, mask in masks.items() if mask.any()}
 
-    def _decode_part(self, raw: pa.RecordBatch, name: str, decoder: Decoder | None) -> Decoded | None:
+    def _reject(self, messages: Iterable[int], reason: str, side: RejectedSide, column: str | None = None) -> None:
+        """Reject some records for the same reason if they can become dead letters; otherwise do nothing.
+
+        Raises:
+            _RejectedError: They can.
+        """
+        if self.dead_letters is not None:
+            raise _RejectedError([Rejection(index, reason, side, column) for index in sorted(set(map(int, messages)))])
+
+    def _decode_part(self, raw: pa.RecordBatch, name: Side, decoder: Decoder | None) -> Decoded | None:
         if decoder is None:
             return None
         messages = raw.column(name)
         decoded = decoder.decode(messages)
         if decoded.bad:
+            if self.dead_letters is not None:
+                raise _RejectedError([Rejection(bad.index, bad.reason, name) for bad in decoded.bad])
             first = min(decoded.bad, key=lambda bad: bad.index)
             raise self._record_error(raw, name, first, len(decoded.bad) - 1)
         if decoded.infinite:
@@ -356,9 +432,10 @@ class RecordDecoder:
         try:
             array = build_metadata_column(raw.column(field_of(shown.key)), shown, self._zone)
         except BadMetadataError as e:
-            raise self._record_error(
-                raw, None, BadRecord(e.row, f"column {column!r}: {e.reason}"), e.more, "declare a wider type"
-            ) from None
+            reason = f"column {column!r}: {e.reason}"
+            self._reject(e.rows, reason, "record", column)
+            bad = BadRecord(e.rows[0], reason)
+            raise self._record_error(raw, None, bad, len(e.rows) - 1, "declare a wider type") from None
         return _take(array, messages)
 
     def _format_metadata(self, raw: pa.RecordBatch, value: Decoded, shown: MetadataColumn) -> pa.Array:
@@ -367,9 +444,11 @@ class RecordDecoder:
         try:
             return convert_metadata(value.metadata[key], self._plan.value.format.metadata[key], shown.type, self._zone)
         except BadMetadataError as e:
-            message = e.row if value.messages is None else value.messages[e.row].as_py()
-            bad = BadRecord(message, f"column {shown.column!r}: {e.reason}")
-            raise self._record_error(raw, None, bad, e.more, "declare a wider type") from None
+            messages = e.rows if value.messages is None else [value.messages[row].as_py() for row in e.rows]
+            reason = f"column {shown.column!r}: {e.reason}"
+            self._reject(messages, reason, "value", shown.column)
+            bad = BadRecord(messages[0], reason)
+            raise self._record_error(raw, None, bad, len(messages) - 1, "declare a wider type") from None
 
     def _enforce_not_null(
         self, raw: pa.RecordBatch, arrays: list[pa.Array], aligned: _Aligned, unavailable: Mapping[str, Mask]
@@ -406,12 +485,13 @@ class RecordDecoder:
         self, raw: pa.RecordBatch, field: t.Field, path: str, rows: Indices, aligned: _Aligned
     ) -> RecordError:
         messages = rows if aligned.messages is None else aligned.messages[rows]
-        of = "value" if self._plan.value and field.name in self._plan.value.columns else "key"
+        of: Side = "value" if self._plan.value and field.name in self._plan.value.columns else "key"
         tombstone = self._events and not raw.column("value")[int(messages[0])].is_valid
         if tombstone:
             of = "key"
-        source = None if field.name in self._metadata else of
+        source: Side | None = None if field.name in self._metadata else of
         what = f"column {path!r} is NULL, but it is declared NOT NULL"
+        self._reject(messages, what, source or "record", field.name)
         if source == "key" and not raw.column("key")[int(messages[0])].is_valid:
             what += ", and the message has no key"
         fix = f"declare it nullable: {field.name}: … | None (in SQL without NOT NULL)"
