@@ -41,6 +41,10 @@ from kdsl.declare.dsl.computed import (
     computed as computed,
     expression as expression,
 )
+from kdsl.declare.dsl.expectations import (
+    Expectation as Expectation,
+    expect as expect,
+)
 from kdsl.declare.dsl.ref import (
     Ref as Ref,
     ref as ref,

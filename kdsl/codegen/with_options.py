@@ -5,6 +5,7 @@ from __future__ import annotations
 from kdsl.codegen.model import CodegenError
 from kdsl.codegen.secret import Placeholders
 from kdsl.declare.definition import TableDef
+from kdsl.declare.row_rules import rule_options
 from kdsl.errors import fail_on, listing
 
 
@@ -23,6 +24,7 @@ def with_clause_options(table: TableDef, placeholders: Placeholders) -> dict[str
     fail_on([*table.problems, *(p for g in groups for p in g.problems(table.option_name))], table.name)
     options = {"connector": table.options.connector}
     options.update(table.options.to_strings())
+    options.update(rule_options(table.rules))
     options.update({f"properties.{key}": value for key, value in placeholders.properties(table.properties).items()})
     if table.key_format is not None:
         options["key.format"] = table.key_format.identifier

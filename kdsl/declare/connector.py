@@ -22,6 +22,7 @@ Transport = Literal["librdkafka", "jvm"]
 Latency = Literal["micro-batch", "realtime"]
 EmitStrategy = Literal["on-periodic", "on-event"]
 ChangelogMode = Literal["full", "upsert"]
+NotNullEnforcer = Literal["error", "drop"]
 
 MOST_BUCKETS = 65_536
 _ALWAYS_ALL = "an upsert table is always read from the beginning, because only all records give its current rows"
@@ -121,6 +122,13 @@ class KafkaOptions(Options):
         default=None,
         check=_some_text,
     )
+    scan_not_null_enforcer: NotNullEnforcer = option(
+        "scan.not-null-enforcer",
+        "What a read does with a row that has NULL in a NOT NULL column: error (or a dead letter, if the table has a "
+        "dead-letter topic), or drop, which leaves it out and counts it.",
+        default="error",
+        ignore_case=True,
+    )
     check_group: bool = option(
         "scan.check.duplicated.group.id",
         "Refuse to start a stream while another consumer, or another stream that checks, uses the consumer group.",
@@ -213,6 +221,13 @@ class KafkaOptions(Options):
         "How many tasks write; by default as many as the DataFrame has partitions.",
         default=None,
         check=_positive,
+    )
+    sink_not_null_enforcer: NotNullEnforcer = option(
+        "sink.not-null-enforcer",
+        "What a write does with a row that has NULL in a NOT NULL column: error, or drop, which leaves it out and "
+        "counts it; as Flink's table.exec.sink.not-null-enforcer.",
+        default="error",
+        ignore_case=True,
     )
     delivery: Delivery = option(
         "sink.delivery-guarantee",

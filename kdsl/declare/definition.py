@@ -13,6 +13,7 @@ from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
 from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.decrypted import with_secret_references
+from kdsl.declare.row_rules import RowRuleDef
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where
 from kdsl.formats import Format
@@ -122,6 +123,7 @@ class TableDef:
         key_fields: The key columns in the order of the message key; None means those marked as key, in their order.
         primary_key: The columns of the declared primary key, in order.
         watermarks: The declared watermarks; more than one is a problem that the resolver reports.
+        rules: The row rules, in their order.
         properties: The settings of the Kafka client, by Java's names, without the prefix ``properties.``; those
             whose values are keys of a secrets service contain references.
         comment: What the table means.
@@ -145,6 +147,7 @@ class TableDef:
     key_fields: tuple[str, ...] | None = attrs.field(default=None, eq=False)
     primary_key: tuple[str, ...] = ()
     watermarks: tuple[WatermarkDef, ...] = ()
+    rules: tuple[RowRuleDef, ...] = ()
     properties: Properties = attrs.field(factory=Properties, converter=Properties)
     comment: str | None = None
     spelling: Spelling = attrs.field(default=Spelling.PYTHON, eq=False)

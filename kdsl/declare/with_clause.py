@@ -8,6 +8,7 @@ import attrs
 
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.connector_names import AVAILABLE, CONNECTORS, NAMES
+from kdsl.declare.row_rules import PREFIX as RULES, RowRuleDef, read_rule_options
 from kdsl.errors import Problem, Where, closest, nearest
 from kdsl.formats import Format, UnknownFormatError, format_class, format_names
 
@@ -39,6 +40,7 @@ class WithClause:
         properties: The client properties without their prefix.
         problems: The mistakes.
         unread: The sides, ``"key"`` or ``"value"``, whose named format is unknown.
+        rules: The row rules.
     """
 
     options: KafkaOptions
@@ -48,6 +50,7 @@ class WithClause:
     properties: Mapping[str, str]
     problems: tuple[Problem, ...]
     unread: frozenset[str]
+    rules: tuple[RowRuleDef, ...] = ()
 
 
 def read_with_clause(options: Mapping[str, str], places: Mapping[str, Where]) -> WithClause:
@@ -79,6 +82,10 @@ class _Reader:
             return self._unread(properties)
         upserts = self.kind is UpsertOptions
         self.rest.pop(VERSION, None)
+        rules, wrong = read_rule_options(
+            {key: self.rest.pop(key) for key in self.options if key.startswith(RULES)}, self.places
+        )
+        self.problems.extend(wrong)
         if SEMANTIC in self.rest:  # the one option that also accepts the names of Flink's constants
             self.rest[SEMANTIC] = self.rest[SEMANTIC].replace("_", "-")
         key_fields = None if upserts else self.rest.pop("key.fields", None)
@@ -95,6 +102,7 @@ class _Reader:
             properties=properties,
             problems=tuple(self.problems),
             unread=frozenset(self.unread),
+            rules=rules,
         )
 
     def _problem(self, code: str, key: str, message: str, fix: str) -> None:

@@ -13,7 +13,7 @@ import attrs
 
 from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import Delivery, Latency, Transport
-from kdsl.resolve.model import HeaderCondition, Part, Start, Stop, Topics, Transactions
+from kdsl.resolve.model import HeaderCondition, Part, RowRule, Start, Stop, Topics, Transactions
 from kdsl.types import model as t
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "MetadataColumn",
     "Part",
     "ReadPlan",
+    "RowRule",
     "Start",
     "Stop",
     "Topics",
@@ -138,6 +139,8 @@ class ReadPlan:
         value: How the message value is read; None if no column is decoded from it.
         metadata: The metadata columns.
         columns: The columns of the source, in the table's order: physical and metadata columns.
+        rules: The row rules, which are checked before columns are computed.
+        drops_nulls: Whether rows with NULL in a NOT NULL column are left out.
         computed: The columns computed from those, in order.
         watermark: The watermark, or None.
         output: The columns of the resulting DataFrame.
@@ -170,6 +173,8 @@ class ReadPlan:
     key: Part | None = None
     value: Part | None = None
     metadata: tuple[MetadataColumn, ...] = ()
+    rules: tuple[RowRule, ...] = ()
+    drops_nulls: bool = False
     computed: tuple[Computed, ...] = ()
     watermark: Watermark | None = None
     properties: Properties = attrs.field(factory=Properties)
@@ -186,6 +191,8 @@ class WritePlan:
         key: How the message key is written; None: no key (or ``__raw_key__``).
         value: How the message value is written; None: ``__raw_value__``, or an empty table.
         metadata: The writable metadata columns.
+        rules: The row rules.
+        drops_nulls: Whether rows with NULL in a NOT NULL column are left out.
         defaults: SQL literals for columns that a DataFrame may leave out.
         delivery: The delivery guarantee.
         transactions: How an exactly-once sink writes; None for the other guarantees.
@@ -206,6 +213,8 @@ class WritePlan:
     key: Part | None = None
     value: Part | None = None
     metadata: tuple[MetadataColumn, ...] = ()
+    rules: tuple[RowRule, ...] = ()
+    drops_nulls: bool = False
     defaults: Mapping[str, str] = attrs.field(factory=dict)
     delivery: Delivery = "at-least-once"
     transactions: Transactions | None = None

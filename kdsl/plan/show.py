@@ -59,6 +59,7 @@ def _read(plan: ReadPlan) -> Iterator[str]:
     yield from _part("key", plan.key, "=", names)
     yield from _part("value", plan.value, "=", names)
     yield from _optional_step("metadata", _metadata(plan.metadata, "="))
+    yield from _optional_step("rules", _rules(plan))
     if plan.upserts:
         yield _step("changes", list(_upserts(plan.upserts)))
     yield from _optional_step("compute", [f"{c.column} {c.type} = {' '.join(c.text.split())}" for c in plan.computed])
@@ -70,6 +71,7 @@ def _read(plan: ReadPlan) -> Iterator[str]:
 def _write(plan: WritePlan) -> Iterator[str]:
     yield _step("input", _columns(plan.columns))
     yield from _optional_step("defaults", [f"{name} = {text}" for name, text in plan.defaults.items()])
+    yield from _optional_step("rules", _rules(plan))
     yield from _part("key", plan.key, "<-")
     yield from _part("value", plan.value, "<-")
     yield from _optional_step("metadata", _metadata(plan.metadata, "->"))
@@ -176,6 +178,19 @@ def _header_filter(conditions: Iterable[HeaderCondition]) -> Iterator[str]:
     for i, c in enumerate(conditions):
         joined = {"&": "and ", "|": "or "}[c.joined] if i else ""
         yield f"{joined}{'no ' if c.negated else ''}{c.name} = {c.value!r}"
+
+
+def _rules(plan: ReadPlan | WritePlan) -> Iterator[str]:
+    if plan.drops_nulls:
+        yield "no NULL in a NOT NULL column, otherwise left out"
+    for rule in plan.rules:
+        action = {
+            "warn": "otherwise counted",
+            "drop": "otherwise left out",
+            "fail": "otherwise an error",
+            "dead_letter": "otherwise a dead letter",
+        }[rule.on_fail]
+        yield f"{rule.name}: {' '.join(rule.condition.split())}, {action}"
 
 
 def _watermark(watermark: Watermark) -> str:

@@ -10,6 +10,7 @@ import attrs
 from kdsl.client_settings.kdsl_settings import Reset
 from kdsl.declare.connector import Delivery
 from kdsl.declare.definition import ColumnDef, TableDef, WatermarkDef
+from kdsl.declare.row_rules import OnFail
 from kdsl.errors import Problem
 from kdsl.formats import Direction, Format
 from kdsl.types import model as t
@@ -117,6 +118,23 @@ class HeaderCondition:
 
 
 @attrs.frozen
+class RowRule:
+    """A row rule.
+
+    Attributes:
+        name: Its name.
+        condition: The condition, an expression of Flink SQL; a row for which it is false violates the rule.
+        on_fail: What happens to such rows.
+        columns: The columns that the condition uses.
+    """
+
+    name: str
+    condition: str
+    on_fail: OnFail = "warn"
+    columns: tuple[str, ...] = ()
+
+
+@attrs.frozen
 class Transactions:
     """How an exactly-once sink writes.
 
@@ -151,6 +169,7 @@ class ResolvedTable:
         computed: The computed columns (none on a write).
         watermark: The watermark, or None.
         changelog: Whether the rows are changes.
+        rules: The row rules.
         warnings: Problems that are not errors.
     """
 
@@ -170,4 +189,5 @@ class ResolvedTable:
     transactions: Transactions | None = None
     commits: bool = True
     changelog: bool = False
+    rules: tuple[RowRule, ...] = ()
     warnings: tuple[Problem, ...] = attrs.field(default=(), eq=False)

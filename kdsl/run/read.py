@@ -93,7 +93,11 @@ def read_stream(
     with explain_missing_module():
         source_rows = spark.readStream.format(_source(spark)).options(**stream_options).load()
     watch(spark, plan, cluster)
-    rows = on_rows.observe_reports(source_rows, name) if name is not None and is_connect(spark) else source_rows
+    rows = (
+        on_rows.observe_reports(source_rows, name, plan.rules)
+        if name is not None and is_connect(spark)
+        else source_rows
+    )
     return _add_computed(_changes(rows, plan, cluster), plan, computed or {})
 
 

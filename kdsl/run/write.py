@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -33,13 +34,16 @@ from kdsl.run.exactly_once.batch import write_batch
 from kdsl.run.exactly_once.stream import NO_ADAPTIVE_PLAN, abort_open_transactions, start_stream
 from kdsl.run.listeners.listener import listen, observe
 from kdsl.run.listeners.start import start_query
+from kdsl.run.metrics import accumulated
 from kdsl.run.metrics.observer import METRICS, note_write
 from kdsl.run.metrics.sink_reports import OPTION, Spool
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import check_partitioner
 from kdsl.run.records.registry import without_literal_secrets
+from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.session import check_runtime
 from kdsl.run.upsert.write import convert_to_upserts
+from kdsl.spark_internals.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -272,16 +276,18 @@ def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) 
     sent = without_literal_secrets(plan, registry)
     names = dict.fromkeys(["key", "value", "topic", *RecordEncoder(plan).schema.names])
     schema = s.StructType([s.StructField(name, _SPARK[name]) for name in names])
-    return rows.mapInArrow(partial(_encode_batches, plan_text(plan), sent), schema)
+    accumulator = None if is_connect(df.sparkSession) else accumulated.accumulator(df.sparkSession)
+    return rows.mapInArrow(partial(_encode_batches, plan_text(plan), sent, accumulator), schema)
 
 
 def _encode_batches(
-    text: str, registry: Registry | None, batches: Iterator[pa.RecordBatch]
+    text: str, registry: Registry | None, accumulator: int | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     plan = read_plan_text(text, WritePlan)
     encoder = RecordEncoder(plan, registry)
     rows = 0
-    for batch in convert_to_upserts(batches, plan):
+    violations: Counter[str] = Counter()
+    for batch in convert_to_upserts(keep_valid_rows(batches, plan, violations), plan):
         records = encoder.encode(batch, rows)
         rows += batch.num_rows
         arrays = dict(zip(records.schema.names, records.columns, strict=True))
@@ -291,6 +297,7 @@ def _encode_batches(
             arrays["timestamp"] = pc.multiply(arrays["timestamp"], 1000).view(_INSTANT)
         names = [name for name in _SPARK if name in arrays]
         yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names)
+    accumulated.report_written(accumulator, plan.table, rows, violations)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from kdsl.declare.connector import (
     ExactlyOnce,
     Latency,
     Naming,
+    NotNullEnforcer,
     Transport,
     ValueFields,
 )
@@ -43,6 +44,7 @@ class CommonKeywords(TypedDict, total=False):
         group_id: The consumer group; by default ``KafkaSource-<table>``.
         check_group: Refuse to start a stream while another consumer uses the group.
         header_filter: Keep only records whose headers match, such as ``"depart:toy|depart:book&!env:test"``.
+        scan_not_null_enforcer: What a read does with NULL in a NOT NULL column: ``error``, or ``drop`` the row.
         scan_parallelism: The most tasks of a read; by default twice the cores.
         discovery: How often a stream looks for new partitions and topics; never if zero or negative.
         max_records_per_trigger: The most records of one micro-batch, over all partitions.
@@ -59,6 +61,7 @@ class CommonKeywords(TypedDict, total=False):
         changelog_buckets: The number of buckets that the keys are distributed over; fixed when the checkpoint is
             created. A `KafkaTable` takes it with ``cdc_events_duplicate``.
         sink_parallelism: The number of tasks that write; by default the number of the DataFrame's partitions.
+        sink_not_null_enforcer: What a write does with NULL in a NOT NULL column: ``error``, or ``drop`` the row.
         delivery: The delivery guarantee of a write.
         transactional_id_prefix: The prefix of the transactional ids of an exactly-once sink.
         transaction_naming: A Flink option without effect in Spark.
@@ -86,6 +89,7 @@ class CommonKeywords(TypedDict, total=False):
     group_id: str
     check_group: bool
     header_filter: str
+    scan_not_null_enforcer: NotNullEnforcer
     scan_parallelism: int
     discovery: timedelta | str
     max_records_per_trigger: int
@@ -98,6 +102,7 @@ class CommonKeywords(TypedDict, total=False):
     changelog: ChangelogMode
     changelog_buckets: int
     sink_parallelism: int
+    sink_not_null_enforcer: NotNullEnforcer
     delivery: Delivery
     transactional_id_prefix: str
     transaction_naming: Naming

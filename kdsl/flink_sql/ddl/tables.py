@@ -94,6 +94,7 @@ class DeclaredTable:
             key_fields=clause.key_fields or (),
             primary_key=() if key is None else key.columns,
             watermarks=self.watermarks,
+            rules=clause.rules,
             properties=clause.properties,
             comment=statement.comment,
             spelling=Spelling.DDL,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, 
 from kdsl.run.librdkafka.transactions.task import check_no_later_run
 from kdsl.run.records.encode import RecordEncoder
 from kdsl.run.records.registry import registry_of, without_literal_secrets
+from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.spark_internals.plans import plan_of
 from kdsl.types.spark import spark_type
 from kdsl.types.sql import quote_name
@@ -85,10 +87,12 @@ def keeps_state(rows: DataFrame) -> bool:
 
 def _check_rows(text: str, registry: Registry | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows unchanged; one that cannot be encoded is an error before its batch is stored."""
-    encoder = RecordEncoder(read_plan_text(text, WritePlan), registry)
+    plan = read_plan_text(text, WritePlan)
+    encoder = RecordEncoder(plan, registry)
     rows = 0
     for batch in batches:
-        encoder.encode(batch, rows)
+        for valid in keep_valid_rows([batch], plan, Counter(), rows):  # the task that sends them counts
+            encoder.encode(valid, rows)
         rows += batch.num_rows
         yield batch
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -31,9 +32,11 @@ from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, 
 from kdsl.run.librdkafka.transactions.task import write_transactionally
 from kdsl.run.metrics.sink_reports import OPTION, append_report
 from kdsl.run.metrics.statistics import INTERVAL, client_id
+from kdsl.run.records.drops import log_drops
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import PartitionChooser
 from kdsl.run.records.registry import registry_of
+from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.types.arrays import Indices
 
@@ -58,6 +61,7 @@ class TaskResult(WriterCommitMessage):
         lost: How many records failed; always 0 for a write with a delivery guarantee.
         send_time: Milliseconds between sending the last record and the acknowledgement of all.
         client: librdkafka's statistics of the producer, by its client id.
+        dropped: How many rows were left out or violated rules, under the keys of `kdsl.run.records.drops`.
     """
 
     records: int
@@ -65,6 +69,7 @@ class TaskResult(WriterCommitMessage):
     lost: int = 0
     send_time: float = 0.0
     client: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -260,7 +265,9 @@ class _TaskWriter:
     def run(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
         """Send all rows and wait until they are acknowledged."""
         rows = size = 0
-        for batch in _merge_small_batches(convert_to_upserts(batches, self._plan)):
+        violations: Counter[str] = Counter()
+        valid = keep_valid_rows(batches, self._plan, violations)
+        for batch in _merge_small_batches(convert_to_upserts(valid, self._plan)):
             for piece in _split(batch):
                 records = self._encoder.encode(piece, rows)
                 self._send(records, piece, np.arange(rows, rows + records.num_rows, dtype=np.int64))
@@ -282,7 +289,7 @@ class _TaskWriter:
             )
         statistics = self._producer.take_statistics()
         client = {self._producer.client_id: statistics} if statistics else {}
-        return TaskResult(rows - lost, size, lost, send_time * 1000, client)
+        return TaskResult(rows - lost, size, lost, send_time * 1000, client, dict(violations))
 
     def _send(self, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices) -> None:
         for topic, topic_records, topic_rows in self._split_by_topic(records, rows):
@@ -449,4 +456,6 @@ def _report(options: Mapping[str, str], messages: Sequence[WriterCommitMessage |
     records, size, lost = (sum(getattr(m, name) for m in results) for name in ("records", "bytes", "lost"))
     _log.info("%s: wrote %s records, %s bytes to %s (%s, %s tasks, %s lost)",
               plan.table, records, size, plan.topics, batch, len(results), lost)  # fmt: skip
+    if OPTION not in options:  # otherwise the query's metrics log it
+        log_drops(plan.table, sum((Counter(m.dropped) for m in results), Counter()), f"of {batch} ")
     append_report(options.get(OPTION), results)

@@ -13,6 +13,7 @@ import itertools
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -49,6 +50,11 @@ class TaskReport(Protocol):
         ...
 
     @property
+    def dropped(self) -> Mapping[str, int]:
+        """How many rows were left out or violated rules, under the keys of `kdsl.run.records.drops`."""
+        ...
+
+    @property
     def client(self) -> Mapping[str, Mapping[str, float]]:
         """The statistics that librdkafka emitted for the producer."""
         ...
@@ -63,6 +69,7 @@ class SinkCounts:
     lost: int = 0
     send_time: float | None = None
     client: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
+    dropped: Mapping[str, int] = attrs.field(factory=dict)
 
 
 class Spool:
@@ -100,6 +107,7 @@ class Spool:
                 self.total.lost + one.lost,
                 self.total.send_time if one.send_time is None else one.send_time,
                 {**self.total.client, **one.client},
+                Counter(self.total.dropped) + Counter(one.dropped),
             )
         return bool(whole)
 
@@ -115,14 +123,17 @@ def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:
         return
     reports = list(tasks)
     client: dict[str, Mapping[str, float]] = {}
+    dropped: Counter[str] = Counter()
     for one in reports:
         client |= one.client
+        dropped.update(one.dropped)
     batch = SinkCounts(
         sum(one.records for one in reports),
         sum(one.bytes for one in reports),
         sum(one.lost for one in reports),
         max((one.send_time for one in reports if one.records), default=None),
         client,
+        dict(dropped),
     )
     try:
         handle = os.open(path, os.O_WRONLY | os.O_APPEND)

@@ -33,6 +33,7 @@ from kdsl.run.records.drops import Reason, key_of_undeclared
 from kdsl.run.records.header_filter import filter_records
 from kdsl.run.records.metadata import BadMetadataError, build_metadata_column, convert_metadata, field_of
 from kdsl.run.records.nulls import find_null_violations, forbids_null
+from kdsl.run.records.row_rules import RowRules, Violation, read_error, select_rows
 from kdsl.types import model as t
 from kdsl.types.arrays import Indices, Mask, compare_values
 from kdsl.types.arrow import arrow_schema, arrow_type
@@ -93,14 +94,6 @@ class RowsOfRecords:
         return _take(self.raw.column(field), self.messages)
 
 
-RowCheck = Callable[[RowsOfRecords], Sequence[Rejection]]
-"""Finds decoded rows that must not be used, and returns the records that they come from.
-
-Each record is named at most once, by its index in `RowsOfRecords.raw`, in ascending order. A rejected record loses all
-its rows; the other records of the batch are decoded and checked again.
-"""
-
-
 class _RejectedError(Exception):
     """Some records of a batch are rejected; the others are decoded again without them."""
 
@@ -130,11 +123,10 @@ class RecordDecoder:
         plan: What is read.
         zone: The time zone in which the record's timestamp is converted to a wall-clock time, a date or a string.
         registry: The schema registry of the cluster.
-        checks: Rules of rows, which are applied in this order to the rows of each batch.
 
     Attributes:
-        dead_letters: Takes the records that cannot be decoded or that a check rejects, which are then left out. Each
-            task sets its own; None (the default) means that such records are errors.
+        dead_letters: Takes the records that cannot be decoded, or that violate a row rule with this action, which are
+            then left out. Each task sets its own; None (the default) means that such records are errors.
         schema: The schema of the rows: exactly that of ``plan.columns``.
         needs: The fields of the raw batch that the plan reads (`kdsl.run.records.metadata.RAW`).
         filtered: How many records the header filter has left out so far.
@@ -142,15 +134,8 @@ class RecordDecoder:
             `Reason`; values of undeclared columns also by column (`kdsl.run.records.drops.key_of_undeclared`).
     """
 
-    def __init__(
-        self,
-        plan: ReadPlan,
-        zone: str = "UTC",
-        registry: Registry | None = None,
-        checks: Sequence[RowCheck] = (),
-    ) -> None:
+    def __init__(self, plan: ReadPlan, zone: str = "UTC", registry: Registry | None = None) -> None:
         self.dead_letters: DeadLetterOutput | None = None
-        self._checks = tuple(checks)
         self.schema = arrow_schema(plan.columns)
         self.filtered = 0
         self.dropped: Counter[str] = Counter()
@@ -177,6 +162,7 @@ class RecordDecoder:
             UNAVAILABLE in plan.columns.names and plan.value is not None and keeps_unavailable(plan.value.format)
         )
         self._required = tuple(f for f in _columns_as_declared(plan) if forbids_null(f.type))
+        self._rules = RowRules(plan.rules, plan.columns, by_key=plan.upserts is not None, whole_deletes=not plan.keyed)
         parts = [name for name, part in (("key", plan.key), ("value", plan.value)) if part is not None]
         self.needs: frozenset[str] = frozenset(
             [
@@ -206,7 +192,7 @@ class RecordDecoder:
         counted = Counter(self.dropped)
         while True:
             try:
-                rows = self._decode_all(remaining)
+                rows, letters = self._apply_rules(*self._decode_all(remaining))
                 break
             except _RejectedError as e:
                 self.dropped = Counter(counted)
@@ -215,13 +201,16 @@ class RecordDecoder:
                     rejections.setdefault(index, attrs.evolve(one, index=index))
                 indices = np.setdiff1d(indices, list(rejections), assume_unique=True)
                 remaining = records.take(pa.array(indices))
+        for one in letters:
+            index = int(indices[one.index])
+            rejections[index] = attrs.evolve(one, index=index)
         if rejections:
             assert self.dead_letters is not None
             self.dead_letters(records, [rejections[index] for index in sorted(rejections)])
         return rows
 
-    def _decode_all(self, raw: pa.RecordBatch) -> RowsOfRecords:
-        """Decode records that the header filter has let through, and apply the checks to their rows."""
+    def _decode_all(self, raw: pa.RecordBatch) -> tuple[RowsOfRecords, Mask | None]:
+        """Decode records that the header filter has let through; also return which rows are left out for a NULL."""
         raw = self._replace_json_nulls(raw)
         value = self._decode_part(raw, "value", self._value)
         key = self._decode_part(raw, "key", self._key)
@@ -236,25 +225,34 @@ class RecordDecoder:
         truncates = () if value is None else value.truncates
         self._count_without_row(raw, aligned.messages, truncates)
         arrays = self._build_columns(raw, key, value, aligned)
-        arrays, aligned, unavailable = self._enforce_not_null(
-            raw, arrays, aligned, self._find_unavailable(value, aligned)
-        )
-        rows = RowsOfRecords(
-            pa.RecordBatch.from_arrays(arrays, schema=self.schema), raw, aligned.messages, unavailable, truncates
-        )
-        self._check_rows(rows)
-        return rows
+        unavailable = self._find_unavailable(value, aligned)
+        left_out = self._enforce_not_null(raw, arrays, aligned, unavailable)
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return RowsOfRecords(rows, raw, aligned.messages, unavailable, truncates), left_out
 
-    def _check_rows(self, rows: RowsOfRecords) -> None:
-        """Apply the checks; records that they reject become dead letters or an error."""
-        for check in self._checks:
-            rejections = check(rows)
-            if not rejections:
-                continue
-            if self.dead_letters is not None:
-                raise _RejectedError(rejections)
-            first = rejections[0]
-            raise self._record_error(rows.raw, None, BadRecord(first.index, first.reason), len(rejections) - 1)
+    def _apply_rules(self, rows: RowsOfRecords, left_out: Mask | None) -> tuple[RowsOfRecords, list[Rejection]]:
+        """Apply the row rules; return the remaining rows, and the records that become dead letters."""
+        if left_out is None and not self._rules:
+            return rows, []
+
+        def fail(violation: Violation, wrong: Indices) -> Exception:
+            messages = wrong if rows.messages is None else np.unique(rows.messages[wrong])
+            return read_error(self._plan.table, rows.raw, violation, messages)
+
+        remaining = self._rules.apply(rows.rows, rows.messages, self.dropped, fail, left_out)
+        if remaining.kept is None:
+            return rows, []
+        letters = [remaining.letters[index] for index in sorted(remaining.letters)]
+        if letters and self.dead_letters is None:
+            raise self._record_error(rows.raw, None, BadRecord(letters[0].index, letters[0].reason), len(letters) - 1)
+        messages = np.arange(rows.rows.num_rows) if rows.messages is None else rows.messages
+        kept = attrs.evolve(
+            rows,
+            rows=select_rows(rows.rows, remaining),
+            messages=messages[remaining.kept],
+            unavailable={name: flags[remaining.kept] for name, flags in rows.unavailable.items()},
+        )
+        return kept, letters
 
     def _value_rows(self, raw: pa.RecordBatch, value: Decoded | None) -> tuple[Indices | None, pa.Array | None]:
         """Return the message of each row and, if rows are read by key, its value row."""
@@ -452,8 +450,8 @@ class RecordDecoder:
 
     def _enforce_not_null(
         self, raw: pa.RecordBatch, arrays: list[pa.Array], aligned: _Aligned, unavailable: Mapping[str, Mask]
-    ) -> tuple[list[pa.Array], _Aligned, Mapping[str, Mask]]:
-        """Leave out rows with forbidden NULLs if the format ignores parse errors; otherwise raise an error."""
+    ) -> Mask | None:
+        """Return the rows with forbidden NULLs if they are left out, None if there are none; or raise an error."""
         names = [f.name for f in self._plan.columns.fields]
         dropped: list[Indices] = []
         for field in self._required:
@@ -468,16 +466,15 @@ class RecordDecoder:
                     raise self._null_error(raw, field, path, rows, aligned)
                 dropped.append(rows)
         if not dropped:
-            return arrays, aligned, unavailable
-        valid = np.ones(len(arrays[0]), dtype=bool)
-        valid[np.concatenate(dropped)] = False
-        self.dropped[Reason.NOT_NULL] += int(len(valid) - valid.sum())
-        mask = pa.array(valid)
-        messages = np.arange(len(valid)) if aligned.messages is None else aligned.messages
-        aligned = attrs.evolve(aligned, messages=messages[valid])
-        return [a.filter(mask) for a in arrays], aligned, {name: flags[valid] for name, flags in unavailable.items()}
+            return None
+        left_out = np.zeros(len(arrays[0]), dtype=bool)
+        left_out[np.concatenate(dropped)] = True
+        self.dropped[Reason.NOT_NULL] += int(left_out.sum())
+        return left_out
 
     def _is_lenient(self, column: str) -> bool:
+        if self._plan.drops_nulls:
+            return True
         parts = [p for p in (self._plan.value, self._plan.key) if p is not None and column in p.columns]
         return bool(parts) and _ignores_parse_errors(parts[0])
 

@@ -36,7 +36,14 @@ TYPES: Mapping[str, t.DataType] = {
 _NAN, _INF = float("nan"), float("inf")
 _TEXTS = ["", " ", "a", "A", "ab", "abc", "a%", "a_b", "a\\b", "é", "éé", "日本", "😀", "😀a", "a\n", "a\r\n", "\r", "a\u2028",
           "a\x85", "a\nb", "a@b.de", "x@y", "2024-01-01", "12", "-7", "a.b", "^", "$", "  a  ", "ß", "\t", "a\x0b"]  # fmt: skip
-_DATES = [date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(2024, 2, 29), date(2024, 12, 31), date(9999, 12, 31)]
+_DATES = [
+    date(1, 1, 1),
+    date(1969, 12, 31),
+    date(1970, 1, 1),
+    date(2024, 2, 29),
+    date(2024, 12, 31),
+    date(9999, 12, 31),
+]
 _MOMENTS = [datetime(1, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999_000), datetime(1970, 1, 1),
             datetime(2024, 2, 29, 12, 30, 15, 123_000), datetime(2024, 12, 31, 23, 59, 59)]  # fmt: skip
 _WHOLE = [0, 1, -1, 2, 3, 7, 100]
@@ -249,5 +256,3 @@ def _fill(form: str, shift: int) -> str:
             form = form.replace(f"{{{name}}}", columns[(shift + place * 5) % len(columns)], 1)
             place += 1
     return form
-
-
