@@ -114,6 +114,14 @@ def _metadata_table() -> str:
     return "\n".join(metadata)
 
 
+_ROW_RULES = (
+    "## Row rules",
+    "`'scan.expect.<name>'` is a condition that the rows should meet, and `'scan.expect.<name>.on-fail'` what happens "
+    "to the others: `warn` (the default), `drop`, `fail` or `dead_letter`. In a class: `expect(…)`. See "
+    "[row-rules.md](row-rules.md).",
+)
+
+
 def connector_page() -> str:
     """The reference page of the connector's options and of the metadata, in Markdown."""
     parts = [
@@ -127,6 +135,7 @@ def connector_page() -> str:
         "Brokers must run Kafka 2.8 or later.",
         "## Options",
         KafkaOptions.reference(),
+        *_ROW_RULES,
         "## Metadata columns",
         _metadata_table(),
     ]
@@ -146,6 +155,7 @@ def upsert_connector_page() -> str:
         "and no partitioner: a read always starts at the earliest offset, and the key chooses the partition.",
         "## Options",
         UpsertOptions.reference(),
+        *(part.replace("(row-rules.md)", "(../row-rules.md)") for part in _ROW_RULES),
         "## Metadata columns",
         "The primary key cannot contain metadata columns. In a row `-U` or `-D` they are those of the record that "
         "the earlier row came from.",

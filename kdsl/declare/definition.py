@@ -110,6 +110,11 @@ class WatermarkDef:
     where: Where = attrs.field(factory=Where, eq=False)
 
 
+def _rules_by_name(rules: tuple[RowRuleDef, ...]) -> object:
+    """Row rules without their order, which means nothing."""
+    return tuple(sorted(rules, key=lambda rule: (str(rule.name), str(rule.condition))))
+
+
 @attrs.frozen
 class TableDef:
     """A declared table; two are equal if they mean the same, however they were declared.
@@ -147,7 +152,7 @@ class TableDef:
     key_fields: tuple[str, ...] | None = attrs.field(default=None, eq=False)
     primary_key: tuple[str, ...] = ()
     watermarks: tuple[WatermarkDef, ...] = ()
-    rules: tuple[RowRuleDef, ...] = ()
+    rules: tuple[RowRuleDef, ...] = attrs.field(default=(), eq=_rules_by_name)
     properties: Properties = attrs.field(factory=Properties, converter=Properties)
     comment: str | None = None
     spelling: Spelling = attrs.field(default=Spelling.PYTHON, eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kdsl.declare.definition import TableDef
-from kdsl.declare.row_rules import ACTIONS, RowRuleDef
+from kdsl.declare.row_rules import RowRuleDef
 from kdsl.errors import Problem, listing
 from kdsl.flink_sql.conditions.compiler import Condition, ConditionError, compile_condition
 from kdsl.formats import Direction
@@ -65,8 +65,7 @@ def _problem(table: TableDef, rule: RowRuleDef, message: str, fix: str) -> Probl
 def _action_problems(table: TableDef, rule: RowRuleDef, direction: Direction) -> Iterator[Problem]:
     if rule.on_fail == "dead_letter" and direction == "write":
         message = f"the row rule {rule.name!r} has on_fail='dead_letter', but a row that is written has no record yet"
-        others = listing(action for action in ACTIONS if action != "dead_letter")
-        fix = f"use {others}; or declare the rule in a subclass of the table that is only read"
+        fix = "use 'warn', 'drop' or 'fail'; or declare the rule in a subclass of the table that is only read"
         yield _problem(table, rule, message, fix)
     if table.options.latency == "realtime":
         message = f"the row rule {rule.name!r} is checked in Python, which real-time mode does not use"

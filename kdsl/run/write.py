@@ -36,7 +36,7 @@ from kdsl.run.listeners.listener import listen, observe
 from kdsl.run.listeners.start import start_query
 from kdsl.run.metrics import accumulated
 from kdsl.run.metrics.observer import METRICS, note_write
-from kdsl.run.metrics.sink_reports import OPTION, Spool
+from kdsl.run.metrics.sink_reports import OPTION, Spool, log_violations
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import check_partitioner
 from kdsl.run.records.registry import without_literal_secrets
@@ -125,7 +125,9 @@ def write(
                 write_batch(rows, sent, cluster, write_id=write_id, adopt=adopt)
             else:
                 batch_options = write_options(sent, cluster)
-                repartition_for_tasks(rows, sent).write.format(FORMAT).mode("append").options(**batch_options).save()
+                with log_violations(sent) as reporting:
+                    writer = repartition_for_tasks(rows, sent).write.format(FORMAT).mode("append")
+                    writer.options(**batch_options, **reporting).save()
     except PythonException as e:
         error = _TASK_ERROR.search(str(e))
         if error is None:

@@ -101,8 +101,8 @@ def compile_condition(text: str, columns: Mapping[str, t.DataType]) -> Condition
         columns: The columns that it may use, by name.
 
     Raises:
-        ConditionError: It is no condition, uses unknown columns, or something that cannot be computed exactly; all the
-            parts that are wrong.
+        ConditionError: It is not a condition, uses unknown columns, or something that cannot be computed exactly; names
+            all the parts that are wrong.
     """
     try:
         node = read_expression(text)
@@ -176,7 +176,7 @@ class Compiler:
         self._text, self._translate = text, translate
         self._types: dict[int, TypedSql] = {}
 
-    def typed(self, node: n.Node) -> TypedSql:
+    def type_of(self, node: n.Node) -> TypedSql:
         """The translation of a part."""
         if id(node) not in self._types:
             self._types[id(node)] = self._translate(node)
@@ -195,7 +195,7 @@ class Compiler:
         try:
             return self._compile(node)
         except _RefusedError:
-            kind = self.typed(node).type
+            kind = self.type_of(node).type
             return constant(None, kind if kind is not None and not isinstance(kind, Interval) else operators.BOOLEAN)
 
     def _compile(self, node: n.Node) -> Compiled:
@@ -213,7 +213,7 @@ class Compiler:
             case n.Binary(operator=("AND" | "OR") as operator, left=left, right=right):
                 return operators.combine(operator, self.boolean(left), self.boolean(right))
             case n.Binary(operator="||", left=left, right=right):
-                return strict(self.typed(node).type, join, *self.unified((left, right), t.STRING))
+                return strict(self.type_of(node).type, join, *self.unify((left, right), t.STRING))
             case n.Binary(operator=("=" | "<>" | "<" | "<=" | ">" | ">=") as operator, left=left, right=right):
                 return self.comparison(node, operator, left, right)
             case n.Binary():
@@ -232,7 +232,7 @@ class Compiler:
                 return self._cast(node, self(operand), kind, trying=trying)
             case n.Member(operand=operand, name=name):
                 inner = self(operand)
-                return strict(self.typed(node).type, partial(pc.struct_field, indices=name), inner)
+                return strict(self.type_of(node).type, partial(pc.struct_field, indices=name), inner)
             case n.Call():
                 return self._call(node)
         what = {n.Index: "an element of an array or a map", n.Collection: "a constructed ARRAY, MAP or ROW"}
@@ -247,10 +247,10 @@ class Compiler:
                 values = pc.struct_field(values, indices=member)
             return Evaluated(values)
 
-        return Compiled(self.typed(node).type, step)
+        return Compiled(self.type_of(node).type, step)
 
     def _literal(self, node: n.Literal) -> Compiled:
-        kind = self.typed(node).type
+        kind = self.type_of(node).type
         if kind is None:
             null = pa.scalar(None, pa.null())
             return Compiled(None, lambda _: Evaluated(null), null)
@@ -297,7 +297,7 @@ class Compiler:
         return operators.compare(operator, *self._comparable(node, left, right))
 
     def _comparable(self, node: n.Node, left: n.Node, right: n.Node) -> tuple[Compiled, Compiled]:
-        a, b = self.typed(left), self.typed(right)
+        a, b = self.type_of(left), self.type_of(right)
         x, y = self(left), self(right)
         if a.type is None or b.type is None or x.type is None or y.type is None:
             return x, y
@@ -353,19 +353,19 @@ class Compiler:
             return None
         values = pa.array([c.as_py() for c in constants if c is not None], arrow_type(operand.type))  # type: ignore[arg-type]
 
-        def compute(found: Any) -> Any:
-            return pc.if_else(pc.is_valid(found), pc.is_in(found, value_set=values), pa.scalar(None, pa.bool_()))
+        def compute(operands: Any) -> Any:
+            return pc.if_else(pc.is_valid(operands), pc.is_in(operands, value_set=values), pa.scalar(None, pa.bool_()))
 
         return strict(operators.BOOLEAN, compute, operand)
 
     def _like(self, node: n.Like) -> Compiled:
         if node.similar:
             self.refuse(node, "SIMILAR TO", "use LIKE, or REGEXP(text, 'regular expression')")
-        pattern, escape = self.typed(node.pattern).constant, None
+        pattern, escape = self.type_of(node.pattern).constant, None
         if pattern is None or not isinstance(node.pattern, n.Literal):
             self.refuse(node, "LIKE with a pattern that is not a constant", "write the pattern in quotes")
         if node.escape is not None:
-            escape = self.typed(node.escape).constant
+            escape = self.type_of(node.escape).constant
         try:
             find = patterns.like(pattern, escape)
         except patterns.PatternError as e:
@@ -409,25 +409,25 @@ class Compiler:
         return strict(operators.BOOLEAN, compute, value)
 
     def _case(self, node: n.Case) -> Compiled:
-        kind = self.typed(node).type
+        kind = self.type_of(node).type
         if kind is None:
             return constant(None, operators.BOOLEAN)
         null = n.Literal("null", "", at=node.at)
-        *values, otherwise = self.unified([*(then for _, then in node.whens), node.otherwise or null], kind)
+        *values, otherwise = self.unify([*(then for _, then in node.whens), node.otherwise or null], kind)
         conditions = [
             self.boolean(when) if node.operand is None else self.comparison(when, "=", node.operand, when)
             for when, _ in node.whens
         ]
         return operators.choose(kind, list(zip(conditions, values, strict=True)), otherwise)
 
-    def unified(self, nodes: Iterable[n.Node], kind: t.DataType) -> list[Compiled]:
+    def unify(self, nodes: Iterable[n.Node], kind: t.DataType) -> list[Compiled]:
         """Compile expressions and convert them to one type."""
         return [self._cast(node, self(node), kind) for node in nodes]
 
     # arithmetic
 
     def _negative(self, node: n.Unary) -> Compiled:
-        kind = self.typed(node).type
+        kind = self.type_of(node).type
         if kind is None or isinstance(kind, Interval):
             self.refuse(node, "an interval or NULL after -", "write the constant itself")
         value = self(node.operand)
@@ -436,18 +436,18 @@ class Compiler:
         return operators.unary(kind, value, "negate")
 
     def _binary(self, node: n.Binary) -> Compiled:
-        families = {self.typed(node.left).family, self.typed(node.right).family}
+        families = {self.type_of(node.left).family, self.type_of(node.right).family}
         if families & {"interval", "date", "time", "timestamp"}:
-            return self._moved_time(node)
-        compiled = self.arithmetic(node, self.typed(node).type)
+            return self._move_time(node)
+        compiled = self.arithmetic(node, self.type_of(node).type)
         if compiled is None:
-            what = f"{self.typed(node.left).spelling} {node.operator} {self.typed(node.right).spelling}"
+            what = f"{self.type_of(node.left).spelling} {node.operator} {self.type_of(node.right).spelling}"
             self.refuse(node, what, "compare the columns themselves, or declare numbers with fewer digits")
         return compiled
 
     def arithmetic(self, node: n.Binary, kind: t.DataType | None) -> Compiled | None:
         """Compile ``+ - * / %`` of two numbers; None if it cannot be computed exactly."""
-        a, b = self.typed(node.left), self.typed(node.right)
+        a, b = self.type_of(node.left), self.type_of(node.right)
         if a.type is None or b.type is None or kind is None:
             return None
         left, right = self(node.left), self(node.right)
@@ -460,12 +460,12 @@ class Compiler:
             left, right = self._widen(node, left, wide), self._widen(node, right, wide)
         return operators.calculate(node.operator, kind, left, right)
 
-    def _moved_time(self, node: n.Binary) -> Compiled:
+    def _move_time(self, node: n.Binary) -> Compiled:
         """A time plus or minus a constant interval of days, hours, minutes or seconds."""
         moved, span = node.left, node.right
         if isinstance(moved, n.Span) and node.operator == "+":
             moved, span = span, moved
-        kind = self.typed(node).type
+        kind = self.type_of(node).type
         length = interval_microseconds(span) if isinstance(span, n.Span) else None
         fix = "move a DATE by days, or a TIMESTAMP by a constant INTERVAL of days, hours, minutes or seconds"
         if length is None or kind is None or not isinstance(kind, t.Date | t.Timestamp | t.TimestampLtz):
@@ -489,11 +489,11 @@ class Compiler:
             reason = f"it is {NONDETERMINISTIC[name]}, and a row is valid or not whenever it is read"
             self.refuse(node, name, "compare with a column of the record, such as its metadata 'timestamp'", reason)
         for argument in node.arguments:
-            self.typed(argument)
+            self.type_of(argument)
         function = FUNCTIONS.get(name)
-        compiled = None if function is None else function(self, node, self.typed(node).type)
+        compiled = None if function is None else function(self, node, self.type_of(node).type)
         if compiled is None:
-            kinds = ", ".join(self.typed(argument).spelling for argument in node.arguments)
+            kinds = ", ".join(self.type_of(argument).spelling for argument in node.arguments)
             what = name if function is None else f"{name}({kinds})"
             self.refuse(node, what, f"use the operators, or one of {', '.join(sorted(FUNCTIONS))}")
         return compiled

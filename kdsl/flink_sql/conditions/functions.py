@@ -45,7 +45,7 @@ def _simple(compute: Callable[[Any], Any], *families: str) -> Call:
 
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
         (argument,) = call.arguments
-        if kind is None or compiler.typed(argument).family not in families:
+        if kind is None or compiler.type_of(argument).family not in families:
             return None
         return strict(kind, lambda values: pc.cast(compute(values), arrow_type(kind)), compiler(argument))
 
@@ -63,13 +63,13 @@ def _mod(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled 
 
 
 def _coalesce(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    return None if kind is None else operators.first_valid(kind, compiler.unified(call.arguments, kind))
+    return None if kind is None else operators.first_valid(kind, compiler.unify(call.arguments, kind))
 
 
 def _if(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
     if kind is None:
         return None
-    then, otherwise = compiler.unified(call.arguments[1:], kind)
+    then, otherwise = compiler.unify(call.arguments[1:], kind)
     return operators.choose(kind, [(compiler.boolean(call.arguments[0]), then)], otherwise)
 
 
@@ -78,21 +78,21 @@ def _nullif(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compil
         return None
     value, other = call.arguments
     equal = compiler.comparison(call, "=", value, other)
-    null = compiler.unified((n.Literal("null", ""),), kind)[0]
+    null = compiler.unify((n.Literal("null", ""),), kind)[0]
     return operators.choose(kind, [(equal, null)], compiler(value))
 
 
 def _extreme(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
     """``GREATEST`` and ``LEAST``: NULL if one is NULL."""
-    if kind is None or isinstance(kind, FLOATS) or compiler.typed(call).family in ("other", "boolean"):
+    if kind is None or isinstance(kind, FLOATS) or compiler.type_of(call).family in ("other", "boolean"):
         return None
     function = pc.max_element_wise if call.name.upper() == "GREATEST" else pc.min_element_wise
-    return strict(kind, partial(function, skip_nulls=False), *compiler.unified(call.arguments, kind))
+    return strict(kind, partial(function, skip_nulls=False), *compiler.unify(call.arguments, kind))
 
 
 def _trim(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
     side = call.words.get("SIDE", {"LTRIM": "LEADING", "RTRIM": "TRAILING"}.get(call.name.upper(), "BOTH"))
-    signs = " " if len(call.arguments) == 1 else compiler.typed(call.arguments[1]).constant
+    signs = " " if len(call.arguments) == 1 else compiler.type_of(call.arguments[1]).constant
     if not signs:
         return None
     names = {"LEADING": pc.utf8_ltrim, "TRAILING": pc.utf8_rtrim, "BOTH": pc.utf8_trim}
@@ -100,7 +100,7 @@ def _trim(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled
 
 
 def _concat(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    return strict(kind, join, *compiler.unified(call.arguments, t.STRING))
+    return strict(kind, join, *compiler.unify(call.arguments, t.STRING))
 
 
 def join(*texts: Any) -> Any:
@@ -110,11 +110,11 @@ def join(*texts: Any) -> Any:
 
 def _substring(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
     """``SUBSTRING`` from a constant start of 1 or more, and ``LEFT``."""
-    numbers = [compiler.typed(argument).constant for argument in call.arguments[1:]]
+    numbers = [compiler.type_of(argument).constant for argument in call.arguments[1:]]
     if any(number is None or not number.isdecimal() for number in numbers):
         return None
-    given = [int(number) for number in numbers if number is not None]
-    start, *length = [1, *given] if call.name.upper() == "LEFT" else given
+    constants = [int(number) for number in numbers if number is not None]
+    start, *length = [1, *constants] if call.name.upper() == "LEFT" else constants
     if start < 1:
         return None
     stop = start - 1 + length[0] if length else None
@@ -123,7 +123,7 @@ def _substring(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Com
 
 def _regexp(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
     text, pattern = call.arguments
-    constant = compiler.typed(pattern).constant
+    constant = compiler.type_of(pattern).constant
     if constant is None:
         return compiler.refuse(call, "REGEXP with a pattern that is not a constant", "write the pattern in quotes")
     try:
@@ -140,7 +140,7 @@ def _regexp(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compil
 def _with_end(compute: Callable[..., Any]) -> Call:
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
         text, end = call.arguments
-        constant = compiler.typed(end).constant
+        constant = compiler.type_of(end).constant
         return None if constant is None else compiler.match(kind, partial(compute, pattern=constant), text)
 
     return compile_call
@@ -151,7 +151,7 @@ def _cardinality(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> C
         lists = list_of_entries(values) if pa.types.is_map(values.type) else values
         return pc.cast(pc.list_value_length(lists), pa.int32())
 
-    if not isinstance(compiler.typed(call.arguments[0]).type, t.Array | t.Map):
+    if not isinstance(compiler.type_of(call.arguments[0]).type, t.Array | t.Map):
         return None
     return strict(kind, count, compiler(call.arguments[0]))
 
@@ -174,7 +174,7 @@ _OF_DAYS = frozenset(("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DOY", "D
 def _field(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
     """A field of a date, or of a time without a zone."""
     unit = str(call.words.get("UNIT", call.name)).upper()
-    of = compiler.typed(call.arguments[-1]).type
+    of = compiler.type_of(call.arguments[-1]).type
     known = isinstance(of, t.Timestamp) or (isinstance(of, t.Date) and unit in _OF_DAYS)
     if kind is None or not known or unit not in _FIELDS:
         return None

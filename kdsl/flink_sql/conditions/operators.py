@@ -143,12 +143,12 @@ def calculate(operator: str, kind: t.DataType, left: Compiled, right: Compiled) 
     if isinstance(kind, t.Decimal):
         return strict(kind, _DECIMAL[operator], left, right) if _is_exact(operator, left.type, right.type) else None
     if isinstance(kind, FLOATS):
-        return None if operator == "%" else _guarded(kind, left, right, _float_operation(operator), operator)
+        return None if operator == "%" else _with_failures(kind, left, right, _float_operation(operator), operator)
     if not isinstance(left.type, INTEGERS):
         return None
     if operator in ("/", "%"):
-        return _guarded(kind, left, right, _divide if operator == "/" else _remainder, operator)
-    return _guarded(kind, left, right, _CHECKED[operator], operator)
+        return _with_failures(kind, left, right, _divide if operator == "/" else _remainder, operator)
+    return _with_failures(kind, left, right, _CHECKED[operator], operator)
 
 
 _DECIMAL = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
@@ -178,7 +178,7 @@ def _remainder(a: Values, b: Values) -> Values:
     return pc.subtract(a, pc.multiply(pc.divide(a, safe), safe))
 
 
-def _guarded(
+def _with_failures(
     kind: t.DataType, left: Compiled, right: Compiled, compute: Callable[[Values, Values], Values], operator: str
 ) -> Compiled:
     """Arithmetic that fails for some operands."""

@@ -43,15 +43,15 @@ class Regular:
 
     def find(self, texts: pa.Array) -> pa.Array:
         """Say of each string whether a part of it matches."""
-        found = pc.match_substring_regex(texts, self.arrow)
+        matches = pc.match_substring_regex(texts, self.arrow)
         if "$" not in self.python and _JAVA_END not in self.python:
-            return found
+            return matches
         ending = pc.fill_null(pc.match_substring_regex(texts, _ENDS_WITH_TERMINATOR), False)
         if not pc.any(ending).as_py():
-            return found
+            return matches
         compiled = re.compile(self.python)
         few = [compiled.search(text) is not None for text in texts.filter(ending).to_pylist()]
-        return pc.replace_with_mask(found, ending, pa.array(few, pa.bool_()))
+        return pc.replace_with_mask(matches, ending, pa.array(few, pa.bool_()))
 
 
 def like(pattern: str, escape: str | None) -> Match:
@@ -82,7 +82,7 @@ def like(pattern: str, escape: str | None) -> Match:
 
 
 def _like_parts(pattern: str, escape: str | None) -> list[tuple[str, str]]:
-    """Split a pattern into pairs of text and sign, of which one is empty."""
+    """Split a pattern into pairs of text and sign; one of the two is empty."""
     parts: list[tuple[str, str]] = []
     rest = iter(pattern)
     for sign in rest:

@@ -38,6 +38,7 @@ from kdsl.run.librdkafka.transactions.spec import (
 )
 from kdsl.run.librdkafka.transactions.task import take_id, token_admin_of
 from kdsl.run.librdkafka.transactions.token import MAX_WRITE_ID_BYTES, LogProgress, Token, Writer, other_records_error
+from kdsl.run.metrics.sink_reports import log_violations
 from kdsl.run.session import available_cores
 from kdsl.spark_internals.queries import RunningQuery, belongs_to_stream
 from kdsl.spark_internals.session import is_connect
@@ -344,7 +345,8 @@ def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: TransactionS
 
     writer = rows.write.format(FORMAT).mode("append")
     try:
-        writer.options(**write_options(plan, cluster), **{TRANSACTION: write_spec(work)}).save()
+        with log_violations(plan) as reporting:
+            writer.options(**write_options(plan, cluster), **reporting, **{TRANSACTION: write_spec(work)}).save()
     except BaseException:
         abort_transactions(work, cluster)
         raise

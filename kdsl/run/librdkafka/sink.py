@@ -32,7 +32,6 @@ from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, 
 from kdsl.run.librdkafka.transactions.task import write_transactionally
 from kdsl.run.metrics.sink_reports import OPTION, append_report
 from kdsl.run.metrics.statistics import INTERVAL, client_id
-from kdsl.run.records.drops import log_drops
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import PartitionChooser
 from kdsl.run.records.registry import registry_of
@@ -456,6 +455,4 @@ def _report(options: Mapping[str, str], messages: Sequence[WriterCommitMessage |
     records, size, lost = (sum(getattr(m, name) for m in results) for name in ("records", "bytes", "lost"))
     _log.info("%s: wrote %s records, %s bytes to %s (%s, %s tasks, %s lost)",
               plan.table, records, size, plan.topics, batch, len(results), lost)  # fmt: skip
-    if OPTION not in options:  # otherwise the query's metrics log it
-        log_drops(plan.table, sum((Counter(m.dropped) for m in results), Counter()), f"of {batch} ")
     append_report(options.get(OPTION), results)

@@ -14,12 +14,16 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 import attrs
 import orjson
+
+from kdsl.plan.model import WritePlan
+from kdsl.run.records.drops import log_drops
 
 OPTION = "metrics"
 _nth = itertools.count(1)
@@ -110,6 +114,28 @@ class Spool:
                 Counter(self.total.dropped) + Counter(one.dropped),
             )
         return bool(whole)
+
+
+@contextmanager
+def log_violations(plan: WritePlan) -> Iterator[dict[str, str]]:
+    """Log which rows a batch write has left out or counted.
+
+    Args:
+        plan: What is written.
+
+    Yields:
+        The option with which the batch is written.
+    """
+    if not plan.rules and not plan.drops_nulls:
+        yield {}
+        return
+    spool = Spool()
+    try:
+        yield {OPTION: str(spool.path)}
+        spool.read()
+        log_drops(plan.table, spool.total.dropped)
+    finally:
+        spool.path.unlink(missing_ok=True)
 
 
 def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:

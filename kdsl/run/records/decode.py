@@ -240,19 +240,19 @@ class RecordDecoder:
             return read_error(self._plan.table, rows.raw, violation, messages)
 
         remaining = self._rules.apply(rows.rows, rows.messages, self.dropped, fail, left_out)
-        if remaining.kept is None:
+        if remaining.mask is None:
             return rows, []
         letters = [remaining.letters[index] for index in sorted(remaining.letters)]
         if letters and self.dead_letters is None:
             raise self._record_error(rows.raw, None, BadRecord(letters[0].index, letters[0].reason), len(letters) - 1)
         messages = np.arange(rows.rows.num_rows) if rows.messages is None else rows.messages
-        kept = attrs.evolve(
+        valid = attrs.evolve(
             rows,
             rows=select_rows(rows.rows, remaining),
-            messages=messages[remaining.kept],
-            unavailable={name: flags[remaining.kept] for name, flags in rows.unavailable.items()},
+            messages=messages[remaining.mask],
+            unavailable={name: flags[remaining.mask] for name, flags in rows.unavailable.items()},
         )
-        return kept, letters
+        return valid, letters
 
     def _value_rows(self, raw: pa.RecordBatch, value: Decoded | None) -> tuple[Indices | None, pa.Array | None]:
         """Return the message of each row and, if rows are read by key, its value row."""

@@ -35,8 +35,8 @@ class Reason(StrEnum):
 
 _DOCS = {
     Reason.PARSE_ERROR: "that cannot be read, or contain no row of the table, in a format that ignores parse errors",
-    Reason.NOT_NULL: "without a value for a NOT NULL column, in a format that ignores parse errors, or with a "
-    "`not-null-enforcer` that drops them",
+    Reason.NOT_NULL: "without a value for a NOT NULL column, in a format that ignores parse errors or with "
+    "`not-null-enforcer` = `drop`",
     Reason.TOMBSTONE: "without a message value",
     Reason.NO_ROW: "whose value has no row of the table",
     Reason.INFINITE: "that are infinite, which their types cannot represent, and became NULL",

@@ -63,12 +63,12 @@ class Remaining:
     """What remains of the rows of a batch.
 
     Attributes:
-        kept: Which rows remain; None for all.
+        mask: Which rows remain; None for all.
         kinds: The row kinds of all rows, where some have changed; None otherwise.
         letters: The rejections of records, by the number of the record.
     """
 
-    kept: Mask | None = None
+    mask: Mask | None = None
     kinds: pa.Array | None = None
     letters: Mapping[int, Rejection] = attrs.field(factory=dict)
 
@@ -175,7 +175,7 @@ class RowRules:
         counts[key] = counts.get(key, 0) + int(judged.sum())
 
     def _adjust_kinds(self, kinds: Indices | None, gone: Mask, messages: Indices | None) -> pa.Array | None:
-        """The row kinds of updates of which one row remains: a delete or an insert."""
+        """The row kinds of updates that lose one of their two rows: a delete or an insert."""
         if kinds is None or self._by_key or len(kinds) < 2:
             return None
         pairs = (kinds[:-1] == _BEFORE) & (kinds[1:] == _AFTER)
@@ -195,7 +195,7 @@ def select_rows(rows: pa.RecordBatch, remaining: Remaining) -> pa.RecordBatch:
     if remaining.kinds is not None:
         index = rows.schema.get_field_index(ROW_KIND)
         rows = rows.set_column(index, rows.schema.field(index), remaining.kinds)
-    return rows if remaining.kept is None else rows.filter(pa.array(remaining.kept))
+    return rows if remaining.mask is None else rows.filter(pa.array(remaining.mask))
 
 
 def read_error(table: str, raw: pa.RecordBatch, violation: Violation, messages: Indices) -> RecordError:

@@ -61,11 +61,11 @@ def _find_nulls(batch: pa.RecordBatch, plan: WritePlan) -> Mask | None:
     if plan.upserts is not None and ROW_KIND in batch.schema.names:
         kinds = pc.is_in(batch.column(ROW_KIND), value_set=pa.array(["-U", "-D"]))
         deletes = kinds.to_numpy(zero_copy_only=False)
-    found = np.zeros(batch.num_rows, dtype=bool)
+    nulls = np.zeros(batch.num_rows, dtype=bool)
     for field in columns_to_check(plan).fields:
         if field.name not in batch.schema.names:
             continue
         for _, rows in find_null_violations(batch.column(field.name), field.type, field.name):
             in_key = plan.upserts is not None and field.name in plan.upserts.keys
-            found[rows if deletes is None or in_key else rows[~deletes[rows]]] = True
-    return found if found.any() else None
+            nulls[rows if deletes is None or in_key else rows[~deletes[rows]]] = True
+    return nulls if nulls.any() else None
