@@ -40,6 +40,24 @@ def convert(value: Compiled, want: t.DataType, *, trying: bool = False) -> Compi
     return None
 
 
+def convert_exactly(constant: Compiled, want: t.DataType) -> Compiled | None:
+    """Convert a constant to a type that has the same number; None without such a number, or without a constant.
+
+    A column is compared faster in its own type than in the common type of both.
+    """
+    exact = (*INTEGERS, t.Decimal)
+    scalar = constant.constant
+    if scalar is None or not scalar.is_valid or not isinstance(constant.type, exact) or not isinstance(want, exact):
+        return None
+    try:
+        converted = pa.scalar(scalar.as_py(), arrow_type(want))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+        return None
+    if converted.as_py() != scalar.as_py():
+        return None
+    return Compiled(want, lambda _: Evaluated(converted), converted)
+
+
 def _is_unchanged(have: t.DataType, want: t.DataType) -> bool:
     match have, want:
         case ((t.Char() | t.VarChar()), t.VarChar(length=length)):

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.flink_sql.conditions import operators, patterns
-from kdsl.flink_sql.conditions.casts import convert
+from kdsl.flink_sql.conditions.casts import convert, convert_exactly
 from kdsl.flink_sql.conditions.functions import FUNCTIONS, NONDETERMINISTIC, join
 from kdsl.flink_sql.conditions.values import (
     Compiled,
@@ -306,6 +306,10 @@ class Compiler:
         if a.family == b.family:
             if a.family != "number" or same_in_spark(a.type, b.type):
                 return x, y
+            if (exact := convert_exactly(y, x.type)) is not None:
+                return x, exact
+            if (exact := convert_exactly(x, y.type)) is not None:
+                return exact, y
             wide = common_number_type(a.type, b.type)
             return self._widen(node, x, wide), self._widen(node, y, wide)
         if a.family == "text":
@@ -354,7 +358,10 @@ class Compiler:
         values = pa.array([c.as_py() for c in constants if c is not None], arrow_type(operand.type))  # type: ignore[arg-type]
 
         def compute(operands: Any) -> Any:
-            return pc.if_else(pc.is_valid(operands), pc.is_in(operands, value_set=values), pa.scalar(None, pa.bool_()))
+            among = pc.is_in(operands, value_set=values)
+            if isinstance(operands, pa.Array) and not operands.null_count:
+                return among
+            return pc.if_else(pc.is_valid(operands), among, pa.scalar(None, pa.bool_()))
 
         return strict(operators.BOOLEAN, compute, operand)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,26 +32,38 @@ def compare(operator: str, left: Compiled, right: Compiled) -> Compiled:
 
 def comparison(operator: str, kind: t.DataType) -> Callable[[Values, Values], Values]:
     """The function that compares values of a type. NaN equals NaN and is greater than other numbers, as in Spark."""
-    equal, less = (_equal_floats, _less_float) if isinstance(kind, FLOATS) else (pc.equal, _less)
+    if isinstance(kind, FLOATS):
+        return _float_comparison(operator)
+    compare_plain = _PLAIN[operator]
+    if isinstance(kind, t.Boolean):  # Arrow does not order booleans
+        return lambda a, b: compare_plain(pc.cast(a, pa.int8()), pc.cast(b, pa.int8()))
+    return compare_plain
+
+
+_PLAIN: Mapping[str, Callable[[Values, Values], Values]] = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def _float_comparison(operator: str) -> Callable[[Values, Values], Values]:
     match operator:
         case "=":
-            return equal
+            return _equal_floats
         case "<>":
-            return lambda a, b: pc.invert(equal(a, b))
+            return lambda a, b: pc.invert(_equal_floats(a, b))
         case "<":
-            return less
+            return _less_float
         case ">":
-            return lambda a, b: less(b, a)
+            return lambda a, b: _less_float(b, a)
         case "<=":
-            return lambda a, b: pc.invert(less(b, a))
+            return lambda a, b: pc.invert(_less_float(b, a))
         case _:
-            return lambda a, b: pc.invert(less(a, b))
-
-
-def _less(a: Values, b: Values) -> Values:
-    if pa.types.is_boolean(a.type):
-        return pc.and_(pc.invert(a), b)
-    return pc.less(a, b)
+            return lambda a, b: pc.invert(_less_float(a, b))
 
 
 def _equal_floats(a: Values, b: Values) -> Values:

@@ -16,6 +16,7 @@ from kdsl.plan.model import RowRule
 from kdsl.run.metrics.source_reports import OBSERVED, PROGRESS_NUMBERS, Reporter, violations_name
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
+from kdsl.types.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,7 +36,7 @@ def observe_reports(df: DataFrame, name: str, rules: Sequence[RowRule] = ()) -> 
     from pyspark.sql import functions as sf
 
     def total(field: str, how: str) -> str:
-        value = f'cast(get_json_object(x, "$.{field}") as bigint)'
+        value = f"cast(get_json_object(x, {literal(f'$.{field}')[0]}) as bigint)"
         if how == "sum":
             return f"aggregate(reports, 0L, (s, x) -> s + coalesce({value}, 0L))"
         return f"array_max(transform(reports, x -> {value}))"
