@@ -11,6 +11,7 @@ from kdsl.formats import Direction
 from kdsl.resolve import (
     client,
     columns,
+    dead_letters,
     delivery,
     formats,
     header_filter,
@@ -23,6 +24,7 @@ from kdsl.resolve import (
     upserts,
 )
 from kdsl.resolve.model import (
+    DeadLetterTopic,
     HeaderCondition,
     Part,
     ResolvedTable,
@@ -37,6 +39,7 @@ from kdsl.resolve.rule import Rule, problem, value_severity
 
 __all__ = [
     "RULES",
+    "DeadLetterTopic",
     "HeaderCondition",
     "Part",
     "ResolvedTable",
@@ -87,6 +90,7 @@ RULES: tuple[Rule, ...] = (
     metadata.metadata_types,
     metadata.headers_once,
     metadata.raw_key_and_value,
+    dead_letters.dead_letters,
     client.decrypt_fields,
     client.client_properties,
     time.watermark,
@@ -155,5 +159,6 @@ def resolve(table: TableDef, direction: Direction, cluster: Cluster | None = Non
         computed=tuple(c for c in table.columns if c.role == "computed") if direction == "read" else (),
         watermark=table.watermarks[0] if table.watermarks and direction == "read" else None,
         changelog=table.is_changelog,
+        dead_letters=dead_letters.dead_letters_of(table, direction),
         warnings=warnings,
     )

@@ -29,6 +29,7 @@ from kdsl.run.checkpoint.manifest import Manifest
 from kdsl.run.dataframes.match_columns import match_columns
 from kdsl.run.dataframes.output_mode import choose_output_mode as mode_of
 from kdsl.run.dataframes.parallelism import repartition_for_tasks
+from kdsl.run.dead_letters.report import REFUSALS, refusals
 from kdsl.run.exactly_once.batch import write_batch
 from kdsl.run.exactly_once.stream import NO_ADAPTIVE_PLAN, abort_open_transactions, start_stream
 from kdsl.run.listeners.listener import listen, observe
@@ -120,7 +121,7 @@ def write(
             elif plan.transactions is not None:
                 write_batch(rows, sent, cluster, write_id=write_id, adopt=adopt)
             else:
-                batch_options = write_options(sent, cluster)
+                batch_options = {**write_options(sent, cluster), REFUSALS: str(refusals())}
                 repartition_for_tasks(rows, sent).write.format(FORMAT).mode("append").options(**batch_options).save()
     except PythonException as e:
         error = _TASK_ERROR.search(str(e))
@@ -193,7 +194,7 @@ def write_stream(
         _log.warning("%s continues with another plan than before:\n%s", plan.table, "\n".join(lines))
     check_topic_ids(df, opened)
     spool = Spool()
-    reporting = {OPTION: str(spool.path)}
+    reporting = {OPTION: str(spool.path), REFUSALS: str(refusals())}
     observe(METRICS)
     listen(df.sparkSession)
     if plan.transactions is not None:

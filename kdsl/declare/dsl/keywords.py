@@ -16,6 +16,7 @@ from kdsl.declare.connector import (
     Transport,
     ValueFields,
 )
+from kdsl.declare.dead_letters import DeadLetters
 from kdsl.declare.start_and_end import Bounded, Startup
 from kdsl.formats import Format
 
@@ -43,6 +44,8 @@ class CommonKeywords(TypedDict, total=False):
         group_id: The consumer group; by default ``KafkaSource-<table>``.
         check_group: Refuse to start a stream while another consumer uses the group.
         header_filter: Keep only records whose headers match, such as ``"depart:toy|depart:book&!env:test"``.
+        dead_letters: The topic for records that cannot be read, which are then left out; without it such a record is an
+            error.
         scan_parallelism: The most tasks of a read; by default twice the cores.
         discovery: How often a stream looks for new partitions and topics; never if zero or negative.
         max_records_per_trigger: The most records of one micro-batch, over all partitions.
@@ -86,6 +89,7 @@ class CommonKeywords(TypedDict, total=False):
     group_id: str
     check_group: bool
     header_filter: str
+    dead_letters: DeadLetters
     scan_parallelism: int
     discovery: timedelta | str
     max_records_per_trigger: int
