@@ -23,6 +23,7 @@ from kdsl.datastream.schemas import FormatSchema as FormatSchema, SimpleStringSc
 from kdsl.datastream.serializers import KafkaRecordSerializationSchema as KafkaRecordSerializationSchema
 from kdsl.datastream.sink import DeliveryGuarantee as DeliveryGuarantee, KafkaSink as KafkaSink
 from kdsl.datastream.source import KafkaSource as KafkaSource
+from kdsl.declare.dead_letters import DeadLetters as DeadLetters
 from kdsl.declare.dsl.columns import (
     Col as Col,
     Header as Header,
@@ -54,6 +55,7 @@ from kdsl.declare.dsl.rows import row_kind as row_kind, with_row_kind as with_ro
 from kdsl.errors import (
     ChangelogError as ChangelogError,
     CheckpointError as CheckpointError,
+    DeadLetterError as DeadLetterError,
     ExactlyOnceError as ExactlyOnceError,
     KafkaReadError as KafkaReadError,
     KdslError as KdslError,

@@ -6,6 +6,7 @@ A problem is data (code, location, message, fix); ``str()`` and the command line
 KdslError
 ├── ResolveError             every problem of one or more declarations, an ExceptionGroup of ProblemError
 │   └── ProblemError         one of them
+├── DeadLetterError          dead letters cannot be written, or are too many
 ├── RecordError              a record that cannot be read or written: topic, partition, offset, reason
 ├── SecretError              a reference to a secret that cannot be read or resolved
 ├── KafkaReadError           the cluster keeps a read from going on
@@ -216,6 +217,10 @@ class RecordError(KdslError):
 
 def _record_error(action: str, table: str, reason: str, named: dict[str, object]) -> RecordError:
     return RecordError(action, table, reason, **named)  # type: ignore[arg-type]
+
+
+class DeadLetterError(KdslError):
+    """Dead letters cannot be written, or there are more of them than the table allows."""
 
 
 class SecretError(KdslError):

@@ -12,6 +12,7 @@ from kdsl.kafka_table import KafkaTable
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.dataframes.latest import last_changes
 from kdsl.run.dataframes.output_mode import aggregates
+from kdsl.run.dead_letters.counts import check_letters
 from kdsl.run.listeners.start import start_query
 from kdsl.run.session import check_spark
 from kdsl.table import OutputMode, Table, key_of_changes
@@ -181,6 +182,7 @@ class Changelog:
         last = last_changes(rows, self.keys, self.order_by).persist()
         try:
             last.count()  # computes the changes once, however often the target reads them
+            check_letters(rows)
             target.apply(last, self.keys, batch)
         finally:
             last.unpersist()

@@ -23,7 +23,7 @@ def with_clause_options(table: TableDef, placeholders: Placeholders) -> dict[str
     groups = [g for g in (table.options, table.key_format, table.value_format) if g is not None]
     fail_on([*table.problems, *(p for g in groups for p in g.problems(table.option_name))], table.name)
     options = {"connector": table.options.connector}
-    options.update(table.options.to_strings())
+    options.update(placeholders.to_strings(table.options))
     options.update(rule_options(table.rules))
     options.update({f"properties.{key}": value for key, value in placeholders.properties(table.properties).items()})
     if table.key_format is not None:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import ClassVar, Literal
 
+from kdsl.client_settings.properties import Properties, Value
+from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.declare.start_and_end import format_offsets, parse_offsets
 from kdsl.options import Codec, Options, option
 
@@ -40,6 +42,10 @@ def _some_time(value: timedelta | None) -> str | None:
 
 def _some_text(value: str | None) -> str | None:
     return "write a string, or remove the option" if value == "" else None
+
+
+def _some_count(value: int) -> str | None:
+    return None if value >= NO_LIMIT else "use a number from 0 on, or -1 for any number"
 
 
 def _some_buckets(value: int) -> str | None:
@@ -128,6 +134,29 @@ class KafkaOptions(Options):
         "dead-letter topic), or drop, which leaves it out and counts it.",
         default="error",
         ignore_case=True,
+    )
+    dead_letter_topic: str | None = option(
+        "scan.dead-letter.topic",
+        "Where records go that cannot be read: this topic, with the reason as headers. The read leaves them out. "
+        "Without it such a record is an error.",
+        default=None,
+        check=_some_text,
+        side="read",
+    )
+    dead_letter_max_count: int = option(
+        "scan.dead-letter.max-count",
+        "How many dead letters a stream may write in all, and each action of a batch read; with more the read fails. "
+        "-1: any number.",
+        default=NO_LIMIT,
+        check=_some_count,
+        side="read",
+    )
+    dead_letter_properties: Mapping[str, Value] = option(
+        "scan.dead-letter.properties.*",
+        "Settings of the Kafka client that writes the dead letters, by Java's names. With `bootstrap.servers` the "
+        "topic is on that cluster; without it they override the settings of the table's cluster.",
+        default=Properties(),
+        side="read",
     )
     check_group: bool = option(
         "scan.check.duplicated.group.id",

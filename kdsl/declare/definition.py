@@ -208,13 +208,21 @@ class TableDef:
     def option_name(self, attribute: str, key: str | None = None) -> str:
         """An option's name as the user wrote it: ``key_prefix=`` in Python, ``'key.fields-prefix'`` elsewhere."""
         if self.spelling is Spelling.PYTHON:
-            return f"{attribute}="
+            return _ARGUMENTS.get(attribute, f"{attribute}=")
         return repr(key or attrs.fields_dict(type(self.options))[attribute].metadata["key"])
 
     def setting(self, attribute: str, value: object) -> str:
         """An option with a value as the user would write it: ``key_prefix='k_'``, ``'key.fields-prefix' = 'k_'``."""
         between = {Spelling.PYTHON: "", Spelling.DDL: " = ", Spelling.YAML: ": "}[self.spelling]
         return f"{self.option_name(attribute)}{between}{value!r}"
+
+
+_ARGUMENTS = {
+    "dead_letter_topic": "dead_letters=",
+    "dead_letter_max_count": "the max_count of dead_letters=",
+    "dead_letter_properties": "the properties of dead_letters=",
+}
+"""The options that Python spells otherwise than by their names."""
 
 
 def _not_null(column: ColumnDef, key: tuple[str, ...]) -> ColumnDef:

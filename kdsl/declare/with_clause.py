@@ -92,10 +92,12 @@ class _Reader:
         value_key = "value.format" if upserts else self._value_key()
         key_format, value_format = self._format("key.format"), self._format(value_key)
         known = {a.metadata["key"] for a in self.kind.declarations()}
-        for key in [k for k in self.rest if k not in known]:
+        spaces = tuple(key.removesuffix("*") for key in known if key.endswith(".*"))
+        own = {k for k in self.rest if (k in known and not k.endswith(".*")) or k.startswith(spaces)}
+        for key in [k for k in self.rest if k not in own]:
             self._unknown(key, known)
         return WithClause(
-            options=self.kind.from_strings({k: v for k, v in self.rest.items() if k in known}),
+            options=self.kind.from_strings({k: v for k, v in self.rest.items() if k in own}),
             key_format=key_format,
             value_format=value_format,
             key_fields=None if key_fields is None else tuple(f.strip() for f in key_fields.split(";") if f.strip()),

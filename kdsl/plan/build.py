@@ -91,6 +91,7 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
             changelog=changelog,
             last=last,
         ),
+        dead_letters=resolved.dead_letters,
         properties=table.properties,
     )
 

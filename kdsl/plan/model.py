@@ -13,11 +13,12 @@ import attrs
 
 from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import Delivery, Latency, Transport
-from kdsl.resolve.model import HeaderCondition, Part, RowRule, Start, Stop, Topics, Transactions
+from kdsl.resolve.model import DeadLetterTopic, HeaderCondition, Part, RowRule, Start, Stop, Topics, Transactions
 from kdsl.types import model as t
 
 __all__ = [
     "Computed",
+    "DeadLetterTopic",
     "HeaderCondition",
     "MetadataColumn",
     "Part",
@@ -148,6 +149,7 @@ class ReadPlan:
         upserts: How records by key become changes; None if each record stands for itself.
         keyed: The primary key of change data whose before-images and deleted rows are only used for their key, so an
             update may come without its before-image; empty for other tables.
+        dead_letters: Where the records go that cannot be read; None if they are errors.
         properties: Client settings of the table, by Java's names; those of the cluster are added.
     """
 
@@ -177,6 +179,7 @@ class ReadPlan:
     drops_nulls: bool = False
     computed: tuple[Computed, ...] = ()
     watermark: Watermark | None = None
+    dead_letters: DeadLetterTopic | None = None
     properties: Properties = attrs.field(factory=Properties)
 
 

@@ -7,8 +7,10 @@ from datetime import timedelta
 
 from kdsl.client_settings.kerberos import needs_java
 from kdsl.client_settings.properties import Properties
+from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.durations import duration_text
 from kdsl.plan.model import (
+    DeadLetterTopic,
     HeaderCondition,
     MetadataColumn,
     Part,
@@ -55,6 +57,7 @@ def _read(plan: ReadPlan) -> Iterator[str]:
     yield from _optional_step("limits", limits)
     yield from _optional_step("headers", _header_filter(plan.headers))
     yield from _optional_step("client", _properties(plan.properties))
+    yield from _optional_step("letters", _dead_letters(plan.dead_letters))
     names = set(plan.columns.names)
     yield from _part("key", plan.key, "=", names)
     yield from _part("value", plan.value, "=", names)
@@ -104,6 +107,13 @@ def _upsert_write(upserts: UpsertWrite) -> list[str]:
         length = duration_text(timedelta(seconds=upserts.seconds))
         lines.append(f"the last change of each key, of {upserts.rows} keys or {length}")
     return lines
+
+
+def _dead_letters(letters: DeadLetterTopic | None) -> Iterator[str]:
+    if letters is not None:
+        limit = "any number" if letters.max_count == NO_LIMIT else f"at most {letters.max_count:,}"
+        yield f"records that cannot be read, {limit}, to topic {letters.topic}"
+        yield from (f"  {line}" for line in _properties(letters.properties))
 
 
 def _step(name: str, lines: list[str]) -> str:

@@ -11,6 +11,7 @@ from kdsl.formats import Direction
 from kdsl.resolve import (
     client,
     columns,
+    dead_letters,
     delivery,
     formats,
     header_filter,
@@ -24,6 +25,7 @@ from kdsl.resolve import (
     upserts,
 )
 from kdsl.resolve.model import (
+    DeadLetterTopic,
     HeaderCondition,
     Part,
     ResolvedTable,
@@ -39,6 +41,7 @@ from kdsl.resolve.rule import Rule, problem, value_severity
 
 __all__ = [
     "RULES",
+    "DeadLetterTopic",
     "HeaderCondition",
     "Part",
     "ResolvedTable",
@@ -91,6 +94,7 @@ RULES: tuple[Rule, ...] = (
     metadata.headers_once,
     metadata.raw_key_and_value,
     row_rules.row_rules,
+    dead_letters.dead_letters,
     client.decrypt_fields,
     client.client_properties,
     time.watermark,
@@ -160,5 +164,6 @@ def resolve(table: TableDef, direction: Direction, cluster: Cluster | None = Non
         watermark=table.watermarks[0] if table.watermarks and direction == "read" else None,
         changelog=table.is_changelog,
         rules=row_rules.rules_of(table, direction),
+        dead_letters=dead_letters.dead_letters_of(table, direction),
         warnings=warnings,
     )

@@ -8,6 +8,7 @@ from typing import Literal
 import attrs
 
 from kdsl.client_settings.kdsl_settings import Reset
+from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import Delivery
 from kdsl.declare.definition import ColumnDef, TableDef, WatermarkDef
 from kdsl.declare.row_rules import OnFail
@@ -135,6 +136,24 @@ class RowRule:
 
 
 @attrs.frozen
+class DeadLetterTopic:
+    """Where a read writes the records that it cannot read.
+
+    Attributes:
+        topic: The topic.
+        max_count: How many letters a stream may write in all, and each action of a batch read; -1 for any number.
+        keyed: Whether the rows of the table replace each other by key, so that an old record must not come again
+            after a newer one.
+        properties: The settings of the client; with ``bootstrap.servers`` they replace those of the table's cluster.
+    """
+
+    topic: str
+    max_count: int = -1
+    keyed: bool = False
+    properties: Properties = attrs.field(factory=Properties)
+
+
+@attrs.frozen
 class Transactions:
     """How an exactly-once sink writes.
 
@@ -170,6 +189,7 @@ class ResolvedTable:
         watermark: The watermark, or None.
         changelog: Whether the rows are changes.
         rules: The row rules.
+        dead_letters: Where the records go that cannot be read; None if they are errors, and for a write.
         warnings: Problems that are not errors.
     """
 
@@ -190,4 +210,5 @@ class ResolvedTable:
     commits: bool = True
     changelog: bool = False
     rules: tuple[RowRule, ...] = ()
+    dead_letters: DeadLetterTopic | None = None
     warnings: tuple[Problem, ...] = attrs.field(default=(), eq=False)

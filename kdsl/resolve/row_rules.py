@@ -13,6 +13,7 @@ from kdsl.declare.row_rules import RowRuleDef
 from kdsl.errors import Problem, listing
 from kdsl.flink_sql.conditions.compiler import Condition, ConditionError, compile_condition
 from kdsl.formats import Direction
+from kdsl.options import Spelling
 from kdsl.resolve.model import RowRule
 from kdsl.resolve.rule import problem
 from kdsl.types import model as t
@@ -67,6 +68,11 @@ def _action_problems(table: TableDef, rule: RowRuleDef, direction: Direction) ->
         message = f"the row rule {rule.name!r} has on_fail='dead_letter', but a row that is written has no record yet"
         fix = "use 'warn', 'drop' or 'fail'; or declare the rule in a subclass of the table that is only read"
         yield _problem(table, rule, message, fix)
+    if rule.on_fail == "dead_letter" and direction == "read" and table.options.dead_letter_topic is None:
+        message = f"the row rule {rule.name!r} has on_fail='dead_letter', but the table has no dead-letter topic"
+        in_python = table.spelling is Spelling.PYTHON
+        topic = "dead_letters=DeadLetters('orders.dead')" if in_python else "'scan.dead-letter.topic'"
+        yield _problem(table, rule, message, f"declare one with {topic}, or use another action")
     if table.options.latency == "realtime":
         message = f"the row rule {rule.name!r} is checked in Python, which real-time mode does not use"
         yield _problem(table, rule, message, "remove the rule, or set latency='micro-batch'")

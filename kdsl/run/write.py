@@ -30,6 +30,7 @@ from kdsl.run.checkpoint.manifest import Manifest
 from kdsl.run.dataframes.match_columns import match_columns
 from kdsl.run.dataframes.output_mode import choose_output_mode as mode_of
 from kdsl.run.dataframes.parallelism import repartition_for_tasks
+from kdsl.run.dead_letters.report import REFUSALS, refusals
 from kdsl.run.exactly_once.batch import write_batch
 from kdsl.run.exactly_once.stream import NO_ADAPTIVE_PLAN, abort_open_transactions, start_stream
 from kdsl.run.listeners.listener import listen, observe
@@ -124,7 +125,7 @@ def write(
             elif plan.transactions is not None:
                 write_batch(rows, sent, cluster, write_id=write_id, adopt=adopt)
             else:
-                batch_options = write_options(sent, cluster)
+                batch_options = {**write_options(sent, cluster), REFUSALS: str(refusals())}
                 with log_violations(sent) as reporting:
                     writer = repartition_for_tasks(rows, sent).write.format(FORMAT).mode("append")
                     writer.options(**batch_options, **reporting).save()
@@ -199,7 +200,7 @@ def write_stream(
         _log.warning("%s continues with another plan than before:\n%s", plan.table, "\n".join(lines))
     check_topic_ids(df, opened)
     spool = Spool()
-    reporting = {OPTION: str(spool.path)}
+    reporting = {OPTION: str(spool.path), REFUSALS: str(refusals())}
     observe(METRICS)
     listen(df.sparkSession)
     if plan.transactions is not None:

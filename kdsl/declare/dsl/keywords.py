@@ -17,6 +17,7 @@ from kdsl.declare.connector import (
     Transport,
     ValueFields,
 )
+from kdsl.declare.dead_letters import DeadLetters
 from kdsl.declare.start_and_end import Bounded, Startup
 from kdsl.formats import Format
 
@@ -45,6 +46,8 @@ class CommonKeywords(TypedDict, total=False):
         check_group: Refuse to start a stream while another consumer uses the group.
         header_filter: Keep only records whose headers match, such as ``"depart:toy|depart:book&!env:test"``.
         scan_not_null_enforcer: What a read does with NULL in a NOT NULL column: ``error``, or ``drop`` the row.
+        dead_letters: The topic for records that cannot be read, which are then left out; without it such a record is an
+            error.
         scan_parallelism: The most tasks of a read; by default twice the cores.
         discovery: How often a stream looks for new partitions and topics; never if zero or negative.
         max_records_per_trigger: The most records of one micro-batch, over all partitions.
@@ -90,6 +93,7 @@ class CommonKeywords(TypedDict, total=False):
     check_group: bool
     header_filter: str
     scan_not_null_enforcer: NotNullEnforcer
+    dead_letters: DeadLetters
     scan_parallelism: int
     discovery: timedelta | str
     max_records_per_trigger: int

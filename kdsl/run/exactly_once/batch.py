@@ -16,6 +16,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import ExactlyOnceError, KdslError, listing
 from kdsl.plan.model import WritePlan
 from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.dead_letters.report import REFUSALS, refusals
 from kdsl.run.exactly_once.acquire import (
     TokenRefresh,
     abort_transactions,
@@ -344,9 +345,10 @@ def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: TransactionS
     from kdsl.run.librdkafka.options import write_options
 
     writer = rows.write.format(FORMAT).mode("append")
+    more = {TRANSACTION: write_spec(work), REFUSALS: str(refusals())}
     try:
         with log_violations(plan) as reporting:
-            writer.options(**write_options(plan, cluster), **reporting, **{TRANSACTION: write_spec(work)}).save()
+            writer.options(**write_options(plan, cluster), **reporting, **more).save()
     except BaseException:
         abort_transactions(work, cluster)
         raise

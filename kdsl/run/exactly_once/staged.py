@@ -25,6 +25,7 @@ from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
 from kdsl.run.dataframes.match_columns import match_columns
+from kdsl.run.dead_letters.counts import check_letters
 from kdsl.run.exactly_once.row_routing import ROW_BY_ROW
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, write_spec
 from kdsl.run.librdkafka.transactions.task import check_no_later_run
@@ -127,6 +128,7 @@ def _stage_and_send(
         folder.write(marker, marker_text(numbered, rows_folder))
     elif keeps_state:  # Spark stores the state as rows are computed, and the next batch continues from it
         batch.write.format("noop").mode("overwrite").save()
+    check_letters(batch)
     rows = spark.read.parquet(folder.path(f"{STAGED}/{rows_folder}")).repartitionById(work.writers, F.col(_WRITER))
     rows = _match_current_plan(rows.sortWithinPartitions(_ORDER), plan)
     rows.write.format(FORMAT).mode("append").options(**options, **{TRANSACTION: write_spec(numbered)}).save()

@@ -97,7 +97,7 @@ def _options(plan: ReadPlan, cluster: Cluster) -> dict[str, str]:
         options["kafka.group.id"] = settings.group_id
     else:
         options["groupIdPrefix"] = f"kdsl-{plan.table}"
-    if "headers" in RecordDecoder(plan).needs or plan.headers:
+    if "headers" in RecordDecoder(plan).needs or plan.headers or plan.dead_letters is not None:
         options["includeHeaders"] = "true"
     if plan.max_records is not None:
         options["maxOffsetsPerTrigger"] = str(plan.max_records)

@@ -26,6 +26,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, RecordError, ResolveError
 from kdsl.plan.model import WritePlan
 from kdsl.run import ffi as native
+from kdsl.run.dead_letters.report import REFUSALS, BatchId, check_refusal, current_batch
 from kdsl.run.librdkafka.options import read_options
 from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError, borrow_producer
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, read_spec
@@ -61,6 +62,7 @@ class TaskResult(WriterCommitMessage):
         send_time: Milliseconds between sending the last record and the acknowledgement of all.
         client: librdkafka's statistics of the producer, by its client id.
         dropped: How many rows were left out or violated rules, under the keys of `kdsl.run.records.drops`.
+        batch: The batch or action that the task belongs to; None outside of Spark.
     """
 
     records: int
@@ -69,6 +71,7 @@ class TaskResult(WriterCommitMessage):
     send_time: float = 0.0
     client: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
+    batch: BatchId | None = field(default_factory=current_batch)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -82,7 +85,8 @@ class BatchWriter(DataSourceArrowWriter):
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log and report what was written; the records are already in the topic."""
+        """Log and report what was written, unless a read has too many dead letters; the records are in the topic."""
+        _check_letters(self._options, messages)
         _report(self._options, messages, "batch")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -101,7 +105,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log and report what was written; the records are already in the topic."""
+        """Log and report what was written, unless a read has too many dead letters; the records are in the topic."""
+        _check_letters(self._options, messages)
         _report(self._options, messages, f"batch {batchId}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -447,6 +452,17 @@ def _value_bytes(array: pa.Array) -> int:
         return 0
     offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)
     return int(offsets[array.offset + len(array)] - offsets[array.offset])
+
+
+def _check_letters(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Fail if the driver has refused the batch, because a read of it has too many dead letters.
+
+    Raises:
+        DeadLetterError: It has; Spark then does not commit the batch.
+    """
+    batches = {m.batch for m in messages if isinstance(m, TaskResult)}
+    for batch in batches:
+        check_refusal(options.get(REFUSALS), batch)
 
 
 def _report(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None], batch: str) -> None:

@@ -207,6 +207,7 @@ class RecordDecoder:
         if rejections:
             assert self.dead_letters is not None
             self.dead_letters(records, [rejections[index] for index in sorted(rejections)])
+            self.dropped[Reason.DEAD_LETTER] += len(rejections)
         return rows
 
     def _decode_all(self, raw: pa.RecordBatch) -> tuple[RowsOfRecords, Mask | None]:

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     INFINITE = "infinite"
     UNAVAILABLE = "unavailable"
     UNDECLARED = "undeclared"
+    DEAD_LETTER = "dead-letter"
 
     @property
     def doc(self) -> str:
@@ -41,6 +42,7 @@ _DOCS = {
     Reason.NO_ROW: "whose value has no row of the table",
     Reason.INFINITE: "that are infinite, which their types cannot represent, and became NULL",
     Reason.UNAVAILABLE: "that the change events did not contain, and became NULL",
+    Reason.DEAD_LETTER: "that cannot be read, or that a rule rejects, which were written to the dead-letter topic",
     Reason.UNDECLARED: "of columns that the table does not declare",
 }
 VALUES = frozenset((Reason.INFINITE, Reason.UNAVAILABLE, Reason.UNDECLARED))
