@@ -11,6 +11,7 @@ import pytest
 
 from kdsl import (
     Col,
+    DeadLetters,
     DebeziumJson,
     Json,
     KafkaTable,
@@ -204,6 +205,19 @@ class TestProblems:
             "the row rule 'a' has on_fail='dead_letter', but a row that is written has no record yet; use 'warn', "
             "'drop' or 'fail'; or declare the rule in a subclass of the table that is only read"
         ]
+
+    def test_a_read_has_dead_letters_if_there_is_a_topic_for_them(self) -> None:
+        class Letters(KafkaTable, topic="t", value=Json()):
+            a: Col[int] = col(expect=expect("a > 0", on_fail="dead_letter"))
+
+        class WithTopic(Letters, topic="t", dead_letters=DeadLetters("t.dead")):
+            pass
+
+        assert told(Letters) == [
+            "the row rule 'a' has on_fail='dead_letter', but the table has no dead-letter topic; declare one with "
+            "dead_letters=DeadLetters('orders.dead'), or use another action"
+        ]
+        assert told(WithTopic) == []
 
     def test_columns_that_are_not_there(self) -> None:
         class Wrong(KafkaTable, topic="t", value=Json()):

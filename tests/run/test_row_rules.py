@@ -11,7 +11,20 @@ import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 
 import kdsl
-from kdsl import Cluster, Col, DebeziumJson, Json, KafkaTable, PrimaryKey, UpsertTable, Virtual, col, expect, virtual
+from kdsl import (
+    Cluster,
+    Col,
+    DeadLetters,
+    DebeziumJson,
+    Json,
+    KafkaTable,
+    PrimaryKey,
+    UpsertTable,
+    Virtual,
+    col,
+    expect,
+    virtual,
+)
 from kdsl.errors import WriteError
 from kdsl.run.metrics.prometheus import Queries
 from kdsl.testing import Record, RunningKafka
@@ -141,6 +154,35 @@ def test_a_stream_that_fails_reads_the_record_again(
         "+I[1, 5]",
         "+I[3, null]",
     ]
+
+
+@each_transport
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_dead_letter_is_the_record_as_it_was(
+    spark: SparkSession,
+    cluster: Cluster,
+    kdsl_kafka: RunningKafka,
+    kdsl_topic: MakeTopic,
+    tmp_path: Path,
+    transport: str,
+    streaming: bool,
+) -> None:
+    topic, dead = kdsl_topic(), kdsl_topic("dead")
+    table = orders(topic, "dead_letter", transport, dead_letters=DeadLetters(dead))
+    kdsl_kafka.produce(topic, *RECORDS)
+
+    if streaming:
+        rows = Stream(tmp_path).run(table.read_stream(spark, cluster))
+    else:
+        rows = lines(table.read(spark, cluster))
+
+    assert sorted(rows) == ["+I[1, 5]", "+I[3, null]"]
+    letters = {message.value(): dict(message.headers() or []) for message in kdsl_kafka.read(dead)}
+    assert set(letters) == {str(RECORDS[1].value).encode(), str(RECORDS[3].value).encode()}
+    assert all(
+        headers["__connect.errors.exception.message"] == b"the row violates the rule 'amount': amount > 0"
+        for headers in letters.values()
+    )
 
 
 class TestWrites:

@@ -47,7 +47,8 @@ def table_text(connector: str = "kafka", form: str = "json", key: str = "", null
 
 
 def rules(on_fail: str, condition: str = "amount > 0", name: str = "positive") -> dict[str, str]:
-    return {f"scan.expect.{name}": condition, f"scan.expect.{name}.on-fail": on_fail}
+    letters = {"scan.dead-letter.topic": "orders.dead"} if on_fail == "dead_letter" else {}
+    return {f"scan.expect.{name}": condition, f"scan.expect.{name}.on-fail": on_fail, **letters}
 
 
 def reading(text: str) -> ReadPlan:
