@@ -187,6 +187,16 @@ class TestProblems:
             "there are two row rules 'a'; give one of them another name: expect(..., name='...')"
         ]  # fmt: skip
 
+    def test_what_is_not_a_rule(self) -> None:
+        class Wrong(KafkaTable, topic="t", value=Json()):
+            a: Col[int] = col(expect="a > 0")  # type: ignore[call-overload]
+            b: Col[int] = col(expect=[7])  # type: ignore[list-item]
+
+        assert told(Wrong) == [
+            "expect= is 'a > 0', which is not a row rule; write expect=expect('a > 0')",
+            "expect= is 7, which is not a row rule; write expect=expect('amount > 0')",
+        ]
+
     def test_a_name_of_the_class(self) -> None:
         class Wrong(KafkaTable, topic="t", value=Json()):
             a: Col[int]

@@ -171,10 +171,8 @@ def test_a_dead_letter_is_the_record_as_it_was(
     table = orders(topic, "dead_letter", transport, dead_letters=DeadLetters(dead))
     kdsl_kafka.produce(topic, *RECORDS)
 
-    if streaming:
-        rows = Stream(tmp_path).run(table.read_stream(spark, cluster))
-    else:
-        rows = lines(table.read(spark, cluster))
+    stream = Stream(tmp_path)
+    rows = stream.run(table.read_stream(spark, cluster)) if streaming else lines(table.read(spark, cluster))
 
     assert sorted(rows) == ["+I[1, 5]", "+I[3, null]"]
     letters = {message.value(): dict(message.headers() or []) for message in kdsl_kafka.read(dead)}

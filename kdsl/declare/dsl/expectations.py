@@ -49,6 +49,9 @@ def expect(condition: str, *, on_fail: OnFail = "warn", name: str | None = None)
     return Expectation(condition, on_fail, name)
 
 
-def as_expectations(value: Expectation | Sequence[Expectation] | None) -> tuple[Expectation, ...]:
-    """The rules that an argument ``expect=`` contains."""
-    return () if value is None else (value,) if isinstance(value, Expectation) else tuple(value)
+def as_expectations(value: object) -> tuple[object, ...]:
+    """The rules that an argument ``expect=`` contains, and whatever else is in their place."""
+    if value is None:
+        return ()
+    several = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+    return tuple(value) if several else (value,)

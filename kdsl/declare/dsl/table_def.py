@@ -14,6 +14,7 @@ from kdsl.declare.dsl.column_reader import COLUMN_ANNOTATION, ClassColumn, Class
 from kdsl.declare.dsl.columns import Col, ColumnDescriptor, Virtual
 from kdsl.declare.dsl.computed import Computed
 from kdsl.declare.dsl.declaration import ClassDeclaration
+from kdsl.declare.dsl.expectations import Expectation
 from kdsl.declare.dsl.expression_recorder import BodyColumn, record_expression
 from kdsl.declare.dsl.relation import DECLARATION
 from kdsl.declare.dsl.sql_expression import BodyError
@@ -77,6 +78,7 @@ def define_table(cls: type) -> TableDef:
         *arguments.problems,
         *column_problems,
         *expression_problems,
+        *_find_wrong_rules(class_columns),
         *rule_problems(rules),
         *_columns_outside_tables(cls),
         *_conflicting_keys(arguments, marked, merged),
@@ -146,13 +148,24 @@ def _read_rules(cls: type, columns: Mapping[str, ClassColumn]) -> Iterator[RowRu
     for column in columns.values():
         where = attrs.evolve(column.column.where, table=cls.__name__)
         for rule in column.descriptor.expect:
-            yield RowRuleDef(rule.name or column.column.name, rule.condition, rule.on_fail, where)
+            if isinstance(rule, Expectation):
+                yield RowRuleDef(rule.name or column.column.name, rule.condition, rule.on_fail, where)
     for base in _table_bases(cls):
         declaration: ClassDeclaration = vars(base)[DECLARATION]
         for name, rule in declaration.rules.items():
             if _attribute_value(cls, name) is rule:
                 where = attrs.evolve(declaration.where(name), table=cls.__name__, column=None)
                 yield RowRuleDef(rule.name or name, rule.condition, rule.on_fail, where)
+
+
+def _find_wrong_rules(columns: Mapping[str, ClassColumn]) -> Iterator[Problem]:
+    """Problems of arguments ``expect=`` that are not row rules."""
+    for column in columns.values():
+        for value in column.descriptor.expect:
+            if not isinstance(value, Expectation):
+                condition = value if isinstance(value, str) else "amount > 0"
+                message = f"expect= is {value!r}, which is not a row rule"
+                yield Problem("row-rule", message, f"write expect=expect({condition!r})", column.column.where)
 
 
 def _record_expressions(cls: type, columns: Mapping[str, ClassColumn]) -> tuple[dict[str, Expression], list[Problem]]:
