@@ -300,7 +300,7 @@ def _encode_batches(
             arrays["timestamp"] = pc.multiply(arrays["timestamp"], 1000).view(_INSTANT)
         names = [name for name in _SPARK if name in arrays]
         yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names)
-    accumulated.report_written(accumulator, plan.table, rows, violations)
+    accumulated.report_dropped(accumulator, plan.table, violations)
 
 
 @contextmanager

@@ -440,7 +440,10 @@ class Compiler:
         value = self(node.operand)
         if value.constant is not None:
             return constant(-value.constant.as_py(), kind)
-        return operators.unary(kind, value, "negate")
+        negated = operators.unary(kind, value, "negate")
+        if negated is None:
+            self.refuse(node, f"- {kind.spelling}", "declare at most 34 digits, or compare the number itself")
+        return negated
 
     def _binary(self, node: n.Binary) -> Compiled:
         families = {self.type_of(node.left).family, self.type_of(node.right).family}

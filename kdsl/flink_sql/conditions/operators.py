@@ -163,6 +163,7 @@ def calculate(operator: str, kind: t.DataType, left: Compiled, right: Compiled) 
     return _with_failures(kind, left, right, _CHECKED[operator], operator)
 
 
+_NEGATED_DIGITS = 34  # of java.math.MathContext.DECIMAL128
 _DECIMAL = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
 _CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
 
@@ -235,8 +236,13 @@ def _as_decimal256(values: Values) -> Values:
     return pc.cast(pc.cast(pc.cast(values, pa.int64()), pa.decimal128(19, 0)), pa.decimal256(20, 0))
 
 
-def unary(kind: t.DataType, value: Compiled, name: str) -> Compiled:
-    """``-x`` and ``ABS(x)`` (``name`` is ``negate`` or ``abs``), which fail for the smallest integer."""
+def unary(kind: t.DataType, value: Compiled, name: str) -> Compiled | None:
+    """``-x`` and ``ABS(x)`` (``name`` is ``negate`` or ``abs``), which fail for the smallest integer.
+
+    None if the number may have more than 34 digits: Spark rounds it then.
+    """
+    if isinstance(kind, t.Decimal) and kind.precision > _NEGATED_DIGITS:
+        return None
     compute = getattr(pc, name)
     bound = BOUNDS.get(type(kind))
 

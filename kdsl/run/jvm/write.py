@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -152,8 +152,9 @@ def _records(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], regist
     schema = s.StructType([s.StructField(name, _COLUMNS[name]) for name in names])
     spark = rows.sparkSession
     accumulator = None if is_connect(spark) else accumulated.accumulator(spark)
+    report = partial(accumulated.report_written, accumulator, plan.table, of_query=rows.isStreaming)
     sent = without_literal_secrets(plan, registry)
-    run = partial(_encode_batches, plan_text(plan), json.dumps(counts), sent, accumulator)
+    run = partial(_encode_batches, plan_text(plan), json.dumps(counts), sent, report)
     return rows.mapInArrow(run, schema)
 
 
@@ -164,7 +165,11 @@ def _names(plan: WritePlan) -> list[str]:
 
 
 def _encode_batches(
-    text: str, counted: str, registry: Registry | None, accumulator: int | None, batches: Iterator[pa.RecordBatch]
+    text: str,
+    counted: str,
+    registry: Registry | None,
+    report: Callable[[int, Mapping[str, int]], None],
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """What ``mapInArrow`` runs in each task."""
     from pyspark import TaskContext
@@ -186,7 +191,7 @@ def _encode_batches(
             arrays["partition"] = _partitions(plan, chooser, counts, arrays["topic"], records, batch, rows)
         rows += batch.num_rows
         yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names)
-    accumulated.report_written(accumulator, plan.table, rows, violations)
+    report(rows, violations)
 
 
 def _partitions(

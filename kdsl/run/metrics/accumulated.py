@@ -109,7 +109,9 @@ def send_report(accumulator: int, name: str, text: str) -> None:
         Accumulator(accumulator, [], _REPORTS).add([(query, int(batch), name, text)])
 
 
-def report_written(accumulator: int | None, table: str, rows: int, dropped: Mapping[str, int]) -> None:
+def report_written(
+    accumulator: int | None, table: str, rows: int, dropped: Mapping[str, int], *, of_query: bool
+) -> None:
     """Report which rows a writing task has left out or counted; for writes whose commits report nothing.
 
     Args:
@@ -117,9 +119,10 @@ def report_written(accumulator: int | None, table: str, rows: int, dropped: Mapp
         table: The table's name.
         rows: How many rows the task has written.
         dropped: How many rows, under the keys of `kdsl.run.records.drops`.
+        of_query: Whether it is the sink of a query, whose metrics count them; otherwise the driver only logs them.
     """
     task = TaskContext.get()
-    if accumulator is None or task is None or task.getLocalProperty(_QUERY) is None:
+    if accumulator is None or task is None or not of_query:
         report_dropped(accumulator, table, dropped)
     elif any(dropped.values()):
         reporter = Reporter(f"partition {task.partitionId()}")
