@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kdsl.flink_sql.conditions import operators, patterns
 from kdsl.flink_sql.conditions.casts import convert, convert_exactly
-from kdsl.flink_sql.conditions.functions import FUNCTIONS, NONDETERMINISTIC, join
+from kdsl.flink_sql.conditions.functions import FUNCTIONS, NONDETERMINISTIC, OF_NULL, join
 from kdsl.flink_sql.conditions.values import (
     Compiled,
     Evaluated,
@@ -438,9 +438,10 @@ class Compiler:
         if kind is None or isinstance(kind, Interval):
             self.refuse(node, "an interval or NULL after -", "write the constant itself")
         value = self(node.operand)
-        if value.constant is not None:
-            return constant(-value.constant.as_py(), kind)
         negated = operators.unary(kind, value, "negate")
+        if negated is not None and isinstance(node.operand, n.Literal) and value.constant is not None:
+            number = value.constant.as_py()
+            return constant(None if number is None else -number, kind)
         if negated is None:
             self.refuse(node, f"- {kind.spelling}", "declare at most 34 digits, or compare the number itself")
         return negated
@@ -501,7 +502,10 @@ class Compiler:
         for argument in node.arguments:
             self.type_of(argument)
         function = FUNCTIONS.get(name)
-        compiled = None if function is None else function(self, node, self.type_of(node).type)
+        kind = self.type_of(node).type
+        if function is not None and name not in OF_NULL and any(self.type_of(a).type is None for a in node.arguments):
+            return constant(None, kind or operators.BOOLEAN)
+        compiled = None if function is None else function(self, node, kind)
         if compiled is None:
             kinds = ", ".join(self.type_of(argument).spelling for argument in node.arguments)
             what = name if function is None else f"{name}({kinds})"

@@ -182,6 +182,8 @@ def _field(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compile
     return strict(kind, lambda values: pc.cast(compute(values), arrow_type(kind)), compiler(call.arguments[-1]))
 
 
+OF_NULL = frozenset(("COALESCE", "IFNULL", "IF", "NULLIF", "GREATEST", "LEAST"))
+"""The functions whose result may be another one than NULL if an argument is NULL."""
 FUNCTIONS: Mapping[str, Call] = {
     "CHAR_LENGTH": _simple(pc.utf8_length, "text"),
     "CHARACTER_LENGTH": _simple(pc.utf8_length, "text"),

@@ -214,8 +214,8 @@ def expressions(draw: st.DrawFn, family: str, depth: int) -> str:
 
 
 class TestAsSpark:
-    @settings(max_examples=6)
-    @given(st.lists(expressions("boolean", 3), min_size=60, max_size=60))
+    @settings(max_examples=5)
+    @given(st.lists(expressions("boolean", 3), min_size=40, max_size=40))
     def test_conditions_by_chance(self, rows: DataFrame, texts: list[str]) -> None:
         check(rows, texts)
 
