@@ -159,7 +159,7 @@ def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:
         sum(one.lost for one in reports),
         max((one.send_time for one in reports if one.records), default=None),
         client,
-        dict(dropped),
+        {f"{key}": count for key, count in dropped.items()},
     )
     try:
         handle = os.open(path, os.O_WRONLY | os.O_APPEND)

@@ -15,6 +15,7 @@ from kdsl.run.metrics.on_rows import RowReporter
 from kdsl.run.metrics.sink_reports import Spool, append_report
 from kdsl.run.metrics.source_reports import SINK_OBSERVATION, Reporter, new_name, read_of, read_reports
 from kdsl.run.metrics.tracker import NamedRead, Tracker
+from kdsl.run.records.drops import Reason
 from kdsl.types import model as t
 
 READ = "Orders-abc"
@@ -311,7 +312,7 @@ class TestWritten:
         spool = Spool()
         tracker.writes("Out", spool, "run-1")
         for number in (0, 1):
-            dropped = {"rule:drop:positive": 2, "not-null": 1}
+            dropped = {"rule:drop:positive": 2, Reason.NOT_NULL: 1}
             two = [Task(1, 1, dropped=dropped), Task(1, 1, dropped={"rule:warn:big": 1})]
             append_report(str(spool.path), two)
             tracker.add_progress(document(number, 5, 5, sink={"numOutputRows": 99}))
