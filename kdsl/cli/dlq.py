@@ -32,7 +32,7 @@ Topic = Annotated[str, typer.Argument(help="The topic of the dead letters.")]
 OfTable = Annotated[str | None, typer.Option("--table", help="Only letters of this table.")]
 Where = Annotated[
     list[str] | None,
-    typer.Option("--where", help="Only letters that contain a text: reason=…, side=…, column=…; may be repeated."),
+    typer.Option("--where", help="Only letters that contain a string: reason=…, side=…, column=…; may be repeated."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _LONGEST = 400
@@ -60,8 +60,8 @@ def list_letters(
     """Print the letters of a topic: which record, which table, why."""
     chosen = Selection(table, parse_pairs(where, "--where"))
     with progress(f"reading {topic}"):
-        found = (letter for letter in read_letters(_known(cluster), topic) if chosen.matches(letter))
-        letters = list(islice(found, count))
+        matching = (letter for letter in read_letters(_require_cluster(cluster), topic) if chosen.matches(letter))
+        letters = list(islice(matching, count))
     if as_json:
         print_json([_document(letter) for letter in letters])
         return
@@ -87,7 +87,7 @@ def count(
     """Count the rejected records by table, side and reason; several letters of one record count once."""
     chosen = Selection(table, parse_pairs(where, "--where"))
     with progress(f"reading {topic}"):
-        counts = count_letters(letter for letter in read_letters(_known(cluster), topic) if chosen.matches(letter))
+        counts = count_letters(letter for letter in read_letters(_require_cluster(cluster), topic) if chosen.matches(letter))
     if as_json:
         names = ("table", "side", "reason")
         print_json([{**dict(zip(names, key, strict=True)), "records": number} for key, number in counts.items()])
@@ -110,7 +110,7 @@ def show(
 ) -> None:
     """Print one letter with its key, value and headers, which are data of the record."""
     with progress(f"reading {topic}"):
-        letter = find_letter(_known(cluster), topic, record)
+        letter = find_letter(_require_cluster(cluster), topic, record)
     if as_json:
         print_json({**_document(letter), **_contents(letter)})
         return
@@ -118,9 +118,9 @@ def show(
         if value not in (None, ""):
             out.print(f"{name:<10} {value}", markup=False, highlight=False, soft_wrap=True)
     for name, value in letter.headers:
-        out.print(f"{'header':<10} {name} = {_shown(value)}", markup=False, highlight=False, soft_wrap=True)
+        out.print(f"{'header':<10} {name} = {_display(value)}", markup=False, highlight=False, soft_wrap=True)
     for name, value in (("key", letter.key), ("value", letter.value)):
-        out.print(f"{name:<10} {_shown(value)}", markup=False, highlight=False, soft_wrap=True)
+        out.print(f"{name:<10} {_display(value)}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("replay")
@@ -167,7 +167,7 @@ def replay(
     change = None if function is None else import_function(function)
     with progress(f"replaying {topic}"):
         done = send_again(
-            _known(cluster),
+            _require_cluster(cluster),
             topic,
             to,
             target=target,
@@ -190,7 +190,7 @@ def replay(
     raise typer.Exit(1 if done.exhausted or done.truncated or done.outdated else 0)
 
 
-def _known(cluster: Cluster | None) -> Cluster:
+def _require_cluster(cluster: Cluster | None) -> Cluster:
     if cluster is None:
         raise typer.BadParameter(f"name the brokers with {WHERE}", param_hint="--bootstrap")
     return cluster
@@ -217,7 +217,7 @@ def _text(data: bytes | None) -> str | None:
         return f"0x{data.hex()}"
 
 
-def _shown(data: bytes | None) -> str:
+def _display(data: bytes | None) -> str:
     text = _text(data)
     if text is None:
         return "NULL"

@@ -313,8 +313,8 @@ def _find_outdated(cluster: Cluster, letters: Iterable[DeadLetter]) -> set[str]:
         keys = pa.array([key for key, _ in of_partition], pa.binary())
         last: dict[bytes, int] = {}
         for batch in _read(cluster, topic, {"key"}, {partition: first}):
-            found = batch.filter(pc.is_in(batch.column("key"), keys))
-            last.update(zip(found.column("key").to_pylist(), found.column("offset").to_pylist(), strict=True))
+            matching = batch.filter(pc.is_in(batch.column("key"), keys))
+            last.update(zip(matching.column("key").to_pylist(), matching.column("offset").to_pylist(), strict=True))
         outdated |= {letter.id for key, letter in of_partition if last.get(key, -1) > letter.offset}
     return outdated
 
@@ -451,13 +451,13 @@ def find_letter(cluster: Cluster, topic: str, id_: str) -> DeadLetter:
     Raises:
         KdslError: There is no such letter.
     """
-    found = None
+    newest = None
     for letter in read_letters(cluster, topic):
         if letter.id == id_:
-            found = letter
-    if found is None:
+            newest = letter
+    if newest is None:
         raise KdslError(f"the topic {topic!r} has no letter of the record {id_!r}; kdsl dlq list {topic} shows all")
-    return found
+    return newest
 
 
 def time_text(millis: int) -> str:

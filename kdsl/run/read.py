@@ -260,7 +260,7 @@ def _over_jvm(
 
 @attrs.frozen
 class _Letters:
-    """Where the tasks of a read over the JVM write dead letters.
+    """Where tasks on the JVM transport write dead letters.
 
     Attributes:
         cluster: The cluster; its secrets are references.

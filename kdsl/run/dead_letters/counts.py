@@ -124,8 +124,8 @@ class _QueryCounts:
         for read in {*self.stored, *self.letters}:
             counts = self.counts(read)
             old = {batch for batch in counts if batch < number}
-            kept = {batch: count for batch, count in counts.items() if batch >= number}
-            self.stored[read] = {_EARLIER: sum(counts[batch] for batch in old), **kept}
+            recent = {batch: count for batch, count in counts.items() if batch >= number}
+            self.stored[read] = {_EARLIER: sum(counts[batch] for batch in old), **recent}
             self.letters[read] = {b: one for b, one in self.letters.get(read, {}).items() if b >= number}
             gone |= old - {_EARLIER}
         return sorted(gone)
