@@ -87,7 +87,9 @@ def count(
     """Count the rejected records by table, side and reason; several letters of one record count once."""
     chosen = Selection(table, parse_pairs(where, "--where"))
     with progress(f"reading {topic}"):
-        counts = count_letters(letter for letter in read_letters(_require_cluster(cluster), topic) if chosen.matches(letter))
+        counts = count_letters(
+            letter for letter in read_letters(_require_cluster(cluster), topic) if chosen.matches(letter)
+        )
     if as_json:
         names = ("table", "side", "reason")
         print_json([{**dict(zip(names, key, strict=True)), "records": number} for key, number in counts.items()])
