@@ -289,7 +289,9 @@ def _change(letter: DeadLetter, change: Mapper | None) -> DeadLetter | None:
         raise DeadLetterError(
             f"the mapping function failed at the letter of {letter.id}: {type(e).__name__}: {e}"
         ) from e
-    if changed is not None and not isinstance(changed, DeadLetter):
+    if changed is None:
+        return None
+    if not isinstance(changed, DeadLetter):
         raise DeadLetterError(
             f"the mapping function returned {type(changed).__name__} for the letter of {letter.id}; return the letter, "
             "attrs.evolve(letter, value=…), or None"

@@ -91,7 +91,7 @@ def test_the_sum_of_all_tasks_and_batches_is_refused_above_the_limit(settings: d
     letters.receive([of_task(1, 1, "b")])
 
     with pytest.raises(
-        DeadLetterError, match="20 records could not be read, and 19 dead letters are allowed"
+        DeadLetterError, match="20 records could not be read, and the limit of dead letters is 19"
     ) as raised:
         check_refusal(refusals(), BatchId(QUERY, 1))
     assert "\n  reason 0 of a\n" in str(raised.value)

@@ -341,7 +341,7 @@ class TestLimit:
             declare(topic, letters, scan__dead_letter__max_count="19").read(spark, cluster).collect()
 
         error = str(raised.value)
-        assert "DeadLetterError: orders: 20 records could not be read, and 19 dead letters are allowed" in error
+        assert "DeadLetterError: orders: 20 records could not be read, and the limit of dead letters is 19" in error
         assert error.count(f"  topic {topic}, partition 0, offset ") >= 5
         assert "and 15 more" in error
         assert SECRET not in error.partition("DeadLetterError:")[2].partition("Traceback")[0]
@@ -374,7 +374,7 @@ class TestLimit:
             )
 
         for _ in range(2):
-            with pytest.raises(StreamingQueryException, match="20 records could not be read, and 19 dead letters"):
+            with pytest.raises(StreamingQueryException, match="20 records could not be read, and the limit of dead letters is 19"):
                 run(19).awaitTermination()
             assert not list((tmp_path / "checkpoint/commits").glob("0"))
         query = run(20)
@@ -383,7 +383,7 @@ class TestLimit:
         assert query.exception() is None
         assert stored_counts(tmp_path / "checkpoint") == 20
         kdsl_kafka.produce(topic, "bad")
-        with pytest.raises(StreamingQueryException, match="21 records could not be read, and 20 dead letters"):
+        with pytest.raises(StreamingQueryException, match="21 records could not be read, and the limit of dead letters is 20"):
             run(20).awaitTermination()
         assert stored_counts(tmp_path / "checkpoint") <= 21
 
@@ -401,7 +401,7 @@ class TestLimit:
         kdsl_kafka.produce(topic, GOOD % 1)
 
         with pytest.raises(
-            StreamingQueryException, match="4 records could not be read, and 3 dead letters are allowed"
+            StreamingQueryException, match="4 records could not be read, and the limit of dead letters is 3"
         ):
             query.awaitTermination()
         with pytest.raises(StreamingQueryException, match="4 records could not be read") as raised:
