@@ -201,8 +201,8 @@ def too_many(table: str, count: int, limit: int, reasons: Sequence[str]) -> Dead
     each = "".join(f"\n  {reason}" for reason in shown)
     more = f"\n  and {count - len(shown)} more" if count > len(shown) else ""
     return DeadLetterError(
-        f"{table}: {count} records could not be read, and the limit of dead letters is {limit}; correct the table or the "
-        "records, or raise max_count ('scan.dead-letter.max-count') and start again"
+        f"{table}: {count} records could not be read, and the limit of dead letters is {limit}; correct the table or "
+        "the records, or raise max_count ('scan.dead-letter.max-count') and start again"
         + (f"; the first {'reason is' if len(shown) == 1 else 'reasons are'}:{each}{more}" if shown else "")
     )
 
