@@ -374,7 +374,7 @@ class TestLimit:
             )
 
         for _ in range(2):
-            with pytest.raises(StreamingQueryException, match="20 records .*the limit of dead letters is 19"):
+            with pytest.raises(StreamingQueryException, match=r"20 records .*the limit of dead letters is 19"):
                 run(19).awaitTermination()
             assert not list((tmp_path / "checkpoint/commits").glob("0"))
         query = run(20)
@@ -383,7 +383,7 @@ class TestLimit:
         assert query.exception() is None
         assert stored_counts(tmp_path / "checkpoint") == 20
         kdsl_kafka.produce(topic, "bad")
-        with pytest.raises(StreamingQueryException, match="21 records .*the limit of dead letters is 20"):
+        with pytest.raises(StreamingQueryException, match=r"21 records .*the limit of dead letters is 20"):
             run(20).awaitTermination()
         assert stored_counts(tmp_path / "checkpoint") <= 21
 
