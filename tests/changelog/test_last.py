@@ -83,7 +83,7 @@ def test_a_key_of_null_and_a_kind_that_is_none_fail_the_job(spark: SparkSession)
 
 def test_what_does_not_fit_is_told(spark: SparkSession) -> None:
     df = changes(spark, ("+I", 1, "a"))
-    with pytest.raises(KdslError, match=r"the key of the rows is unknown; give the table, or keys="):
+    with pytest.raises(KdslError, match=r"the key of the rows is unknown; pass the table, or keys="):
         Changelog(df)
     with pytest.raises(ChangelogError, match=r"no column 'idd' \(did you mean 'id'\?\)"):
         Changelog(df, keys=["idd"])

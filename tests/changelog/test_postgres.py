@@ -18,15 +18,15 @@ def quoted(name: str) -> str:
 def test_texts_become_what_the_columns_are(postgres: Postgres) -> None:
     postgres.execute(
         """
-        CREATE SCHEMA "Odd";
-        CREATE TYPE "Odd"."Mood" AS ENUM ('sad', 'happy');
+        CREATE SCHEMA "Mixed Case";
+        CREATE TYPE "Mixed Case"."Mood" AS ENUM ('sad', 'happy');
         CREATE TYPE tone AS ENUM ('ok');
         CREATE TABLE kinds (
-            id uuid PRIMARY KEY, doc jsonb, plain json, own tone, other "Odd"."Mood", ids uuid[], words text[], at inet
+            id uuid PRIMARY KEY, doc jsonb, plain json, own tone, other "Mixed Case"."Mood", ids uuid[], words text[], at inet
         );
         """
     )
-    kinds = {"id": "uuid", "doc": "jsonb", "plain": "json", "own": "tone", "other": '"Odd"."Mood"', "at": "inet"}
+    kinds = {"id": "uuid", "doc": "jsonb", "plain": "json", "own": "tone", "other": '"Mixed Case"."Mood"', "at": "inet"}
     lists = {"ids": "_uuid", "words": "_text"}
     casts = {quoted(name): cast_type(URL, "string", kind) for name, kind in kinds.items()}
     casts |= {quoted(name): cast_type(URL, "array<string>", kind) for name, kind in lists.items()}

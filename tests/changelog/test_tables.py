@@ -153,7 +153,7 @@ def test_a_table_of_new_rows_has_no_snapshot(spark: SparkSession, cluster: Clust
     class Clicks(KafkaTable, topic="clicks", value=Json(), startup="earliest"):
         page: Col[str]
 
-    with pytest.raises(KdslError, match="Clicks only inserts rows that would leave a last row"):
+    with pytest.raises(KdslError, match="Clicks only inserts rows, so there is no last row of each key"):
         Clicks.snapshot(spark, cluster)
 
     class Keyless(KafkaTable, topic="clicks", value=DebeziumJson(), startup="earliest"):

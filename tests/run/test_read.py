@@ -485,11 +485,11 @@ class TestDecode:
     @pytest.mark.parametrize(
         ("column", "told"),
         [
-            ("1 as value", "'value' of the DataFrame of raw records is int, but a record has binary or string there"),
+            ("1 as value", "'value' of the DataFrame of raw records is int, but in a record it is binary or string"),
             ("named_struct('n', 1) as value", "'value' of the DataFrame of raw records is struct<n:int>"),
-            ("map('a', binary('1')) as headers", "array<struct<key:string,value:binary>> there; cast it"),
-            ("0L as timestamp", "is bigint, but a record has timestamp or timestamp_ntz there"),
-            ("'7' as offset", "is string, but a record has tinyint or smallint or int or bigint there"),
+            ("map('a', binary('1')) as headers", "array<struct<key:string,value:binary>>; cast it"),
+            ("0L as timestamp", "is bigint, but in a record it is timestamp or timestamp_ntz"),
+            ("'7' as offset", "is string, but in a record it is tinyint or smallint or int or bigint"),
         ],
     )
     def test_a_column_that_no_record_has_so_is_refused_before_anything_runs(

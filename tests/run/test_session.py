@@ -77,7 +77,7 @@ def test_what_keeps_a_python_from_running_the_tasks(bare: Path, monkeypatch: pyt
     other.write_text("#!/bin/sh\necho 2.6\n")
     other.chmod(0o755)
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert _problem_of_python(str(other)) == f"Python 2.6, where the driver has {here}"
+    assert _problem_of_python(str(other)) == f"Python 2.6, but the driver has {here}"
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, sys.executable), ("/opt/python", "/opt/python")])

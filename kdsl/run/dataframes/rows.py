@@ -125,7 +125,7 @@ def _check(cls: type, df: DataFrame, by_column: Mapping[str, ClassColumn]) -> No
         problem = (
             f"{listing(surplus)} {'is not a column' if len(surplus) == 1 else 'are not columns'} of {cls.__name__}"
         )
-        wrong.append(f"{problem}; leave out with df.drop({', '.join(map(repr, surplus))})")
+        wrong.append(f"{problem}; remove them with df.drop({', '.join(map(repr, surplus))})")
     for name, attribute in by_column.items():
         kind = spark_type(attribute.column.type)
         if name not in types:

@@ -57,7 +57,7 @@ def test_a_plain_column_is_told_to_type_checkers_to_be_one() -> None:
     row = Plain(amount=Decimal(1))
 
     assert isinstance(ref(Plain.amount), Ref)
-    with pytest.raises(TypeError, match=r"Decimal\('1'\) is no column of a table class; write ref\(Table.column\)"):
+    with pytest.raises(TypeError, match=r"Decimal\('1'\) is not a column of a table class; write ref\(Table.column\)"):
         ref(row.amount)
 
 
@@ -90,12 +90,12 @@ def test_a_plain_column_is_told_to_type_checkers_to_be_one() -> None:
         ),
         (
             lambda: Orders.name.upper(),
-            "Orders.name is a column, not a text, so it has no upper(); use the functions of pyspark.sql.functions, or "
+            "Orders.name is a column, not a string, so it has no upper(); use the functions of pyspark.sql.functions, or "
             "str(Orders.name) for its name",
         ),
         (
             lambda: Orders.name.replace("a", "b"),
-            "Orders.name is a column, not a text, so it has no replace(); use the functions of pyspark.sql.functions, "
+            "Orders.name is a column, not a string, so it has no replace(); use the functions of pyspark.sql.functions, "
             "or str(Orders.name) for its name",
         ),
     ],
@@ -238,8 +238,8 @@ def test_a_column_is_not_compared_with_itself(spark: SparkSession) -> None:
         Orders.user == Orders.user  # noqa: B015
 
     assert str(told.value) == (
-        "Orders.user is compared with itself, which says nothing; to join the table with itself, compare the columns "
-        "of two aliases, as of aliased(Orders, 'a'); to leave out rows that have no value, use Orders.user.isNotNull()"
+        "Orders.user is compared with itself, which is always true; to join the table with itself, compare the columns "
+        "of two aliases, such as aliased(Orders, 'a'); to leave out rows without a value, use Orders.user.isNotNull()"
     )
 
 
@@ -307,7 +307,7 @@ def test_spark_connect_gives_the_same(spark: SparkSession) -> None:
     expected = json.loads(json.dumps(ref_cases.results(spark)))
     assert {k: v for k, v in told["results"].items() if v != expected[k]} == {}
     assert told["results"].keys() == expected.keys()
-    assert told["refused"] == "Spark Connect would take Orders.limit for a text here; write F.col(Orders.limit)"
+    assert told["refused"] == "Spark Connect would treat Orders.limit as a string here; write F.col(Orders.limit)"
 
 
 def test_what_a_body_or_a_function_captures_travels_to_the_workers(spark: SparkSession) -> None:

@@ -206,7 +206,7 @@ class TestTables:
 
         (message,) = told(list(examine(cluster, [Table(Notes.definition()).write_plan(cluster)])), "error")
 
-        assert message.endswith("the table writes no message key: the broker refuses such records")
+        assert message.endswith("the table writes no message key, and the broker refuses such records")
 
     @pytest.mark.parametrize(
         ("config", "state", "message"),

@@ -696,7 +696,7 @@ class TestDistribution:
 
 class TestRefused:
     def test_a_write_id_of_a_write_that_may_be_written_twice(self, spark: SparkSession, cluster: Cluster) -> None:
-        with pytest.raises(KdslError, match=r"write_id='monday' names an exactly-once write, but .* at-least-once"):
+        with pytest.raises(KdslError, match=r"write_id='monday' names an exactly-once write, but .*at-least-once"):
             write(spark.range(1), write_plan({"id": "BIGINT"}), cluster, write_id="monday")
 
     def test_a_timeout_below_the_clients_minimum(
@@ -707,7 +707,7 @@ class TestRefused:
         with pytest.raises(ResolveError) as told:
             write(spark.range(1), plan_for(kdsl_topic()), hasty)
 
-        assert "'transaction.timeout.ms' is 999, but the client takes 1000 at least" in str(told.value)
+        assert "'transaction.timeout.ms' is 999, but the client requires at least 1000" in str(told.value)
 
     def test_groups_that_only_look_like_those_of_a_prefix_are_left_alone(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster

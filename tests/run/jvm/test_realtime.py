@@ -71,7 +71,7 @@ class TestFlow:
         topic = kdsl_topic(partitions=3)
         plan = read_plan(topic, transport="jvm", latency="realtime")
 
-        with pytest.raises(KdslError, match=r"3 partitions are read .* and the session has 2 cores"):
+        with pytest.raises(KdslError, match=r"reads 3 partitions at the same time.* but the session has 2 cores"):
             read_stream(spark, plan, Cluster(kdsl_kafka.bootstrap_servers))
 
 

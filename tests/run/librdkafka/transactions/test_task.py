@@ -386,7 +386,7 @@ def test_a_topic_that_would_forget_writes_is_refused(
     for future in kdsl_kafka.admin().create_topics([NewTopic(log.topic, 1, 1)]).values():
         future.result()
 
-    with pytest.raises(ExactlyOnceError, match=r"must keep them for good, but its cleanup.policy is 'delete'"):
+    with pytest.raises(ExactlyOnceError, match=r"must keep them forever, but its cleanup.policy is 'delete'"):
         log.prepare(topic)
 
 
