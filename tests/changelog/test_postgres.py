@@ -21,8 +21,9 @@ def test_texts_become_what_the_columns_are(postgres: Postgres) -> None:
         CREATE SCHEMA "Mixed Case";
         CREATE TYPE "Mixed Case"."Mood" AS ENUM ('sad', 'happy');
         CREATE TYPE tone AS ENUM ('ok');
-        CREATE TABLE kinds (
-            id uuid PRIMARY KEY, doc jsonb, plain json, own tone, other "Mixed Case"."Mood", ids uuid[], words text[], at inet
+        CREATE TABLE typed_rows (
+            id uuid PRIMARY KEY, doc jsonb, plain json, own tone, other "Mixed Case"."Mood", ids uuid[], words text[],
+            at inet
         );
         """
     )
@@ -31,7 +32,7 @@ def test_texts_become_what_the_columns_are(postgres: Postgres) -> None:
     casts = {quoted(name): cast_type(URL, "string", kind) for name, kind in kinds.items()}
     casts |= {quoted(name): cast_type(URL, "array<string>", kind) for name, kind in lists.items()}
     known = {name: kind for name, kind in casts.items() if kind is not None}
-    statements = Statements(URL, "on-conflict", "kinds", ['"id"'], [*casts], known)
+    statements = Statements(URL, "on-conflict", "typed_rows", ['"id"'], [*casts], known)
     first, second = "6f1e5b9a-2c3d-4e5f-8a9b-0c1d2e3f4a5b", "00000000-0000-0000-0000-000000000000"
 
     postgres.execute(
@@ -40,7 +41,7 @@ def test_texts_become_what_the_columns_are(postgres: Postgres) -> None:
     staged = ", ".join(f"staged.{name}" for name in statements.columns)
     postgres.execute(
         f"""
-        INSERT INTO kinds (id) VALUES ('{second}');
+        INSERT INTO typed_rows (id) VALUES ('{second}');
         INSERT INTO deleted VALUES ('{second}');
         INSERT INTO upserted SELECT {staged} FROM (VALUES (
             '{first}', '{{"b":2}}', '[1]', 'ok', 'happy', '192.0.2.1', '{{{second}}}'::text[], '{{"x y"}}'::text[]
@@ -55,7 +56,7 @@ def test_texts_become_what_the_columns_are(postgres: Postgres) -> None:
     ):
         postgres.execute(statement)
 
-    shown = postgres.execute("SELECT id, doc->'b', plain->0, own, other, at, ids, words FROM kinds")
+    shown = postgres.execute("SELECT id, doc->'b', plain->0, own, other, at, ids, words FROM typed_rows")
     expected = [first, "2", "1", "ok", "happy", "192.0.2.1", f"{{{second}}}", '{"x y"}']
     assert shown.splitlines() == ["\t".join(expected)]
 

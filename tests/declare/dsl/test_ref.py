@@ -90,13 +90,13 @@ def test_a_plain_column_is_told_to_type_checkers_to_be_one() -> None:
         ),
         (
             lambda: Orders.name.upper(),
-            "Orders.name is a column, not a string, so it has no upper(); use the functions of pyspark.sql.functions, or "
-            "str(Orders.name) for its name",
+            "Orders.name is a column, not a string, so it has no upper(); use the functions of pyspark.sql.functions, "
+            "or str(Orders.name) for its name",
         ),
         (
             lambda: Orders.name.replace("a", "b"),
-            "Orders.name is a column, not a string, so it has no replace(); use the functions of pyspark.sql.functions, "
-            "or str(Orders.name) for its name",
+            "Orders.name is a column, not a string, so it has no replace(); use the functions of "
+            "pyspark.sql.functions, or str(Orders.name) for its name",
         ),
     ],
 )
