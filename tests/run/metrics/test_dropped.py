@@ -81,6 +81,7 @@ def test_a_stream_counts_them_in_its_metrics_its_progress_and_the_log(
     df = read_stream(spark, attrs.evolve(plan, transport=transport), cluster)
     query = df.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     assert query.awaitTermination(300)
+    until(lambda: bool(metrics(query).sources))  # the listener of queries gets the last batch after the query has ended
 
     source = metrics(query).source
 
