@@ -159,5 +159,5 @@ def test_a_table_of_new_rows_has_no_snapshot(spark: SparkSession, cluster: Clust
     class Keyless(KafkaTable, topic="clicks", value=DebeziumJson(), startup="earliest"):
         page: Col[str]
 
-    with pytest.raises(KdslError, match=r"Keyless: nothing says which row .*; declare a PrimaryKey, or give keys="):
+    with pytest.raises(KdslError, match=r"Keyless: the key of the rows is unknown; declare a PrimaryKey, or pass keys="):
         Keyless.snapshot(spark, cluster)
