@@ -177,7 +177,7 @@ def test_a_table_s_properties_win_over_the_cluster_s() -> None:
 def test_the_connector_s_and_java_s_settings_come_from_the_same_properties() -> None:
     cluster = Cluster("a:1", properties={"group.id": "g", "fetch.max.wait.ms": 5, "client.id.prefix": "p"})
 
-    assert cluster.kdsl_settings().client_id_prefix == "p"
+    assert cluster.kdsl_settings.client_id_prefix == "p"
     assert cluster.java("consumer").settings == {"group.id": "g", "fetch.max.wait.ms": "5", "bootstrap.servers": "a:1"}
 
 

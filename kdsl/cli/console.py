@@ -85,10 +85,10 @@ def problem_json(problem: Problem) -> Mapping[str, Any]:
 
 
 def print_problem(problem: Problem) -> None:
-    """Write a problem: its place, what is wrong, what to write instead."""
+    """Write a problem: its location, what is wrong, what to write instead."""
     colour = "red" if problem.severity == "error" else "yellow"
-    place, name = problem.where.place, problem.where.name
-    line = Text.assemble((place, "bold"), ": " if place else "", (problem.severity, colour))
+    location, name = problem.where.location, problem.where.name
+    line = Text.assemble((location, "bold"), ": " if location else "", (problem.severity, colour))
     line.append(f" {name}: {problem.message}" if name else f": {problem.message}")
     fix = Text.assemble("    ", ("fix:", "green"), f" {problem.fix} ", (f"[{problem.code}]", "dim"))
     excerpt = problem.where.excerpt

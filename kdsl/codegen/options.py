@@ -73,7 +73,11 @@ class Arguments:
                 self.notes += [note] if note else []
             if a.name == "delivery" and value == a.default and options.semantic is not None:
                 value = options.semantic  # its old name, which no class has
-            if a.name in ("semantic", "topic") or (side in _BOUNDARIES and a.name != side):
+            if a.name == "topic" or (side in _BOUNDARIES and a.name != side):
+                continue
+            if a.metadata["sql_only"]:
+                if a.name != "semantic" and value != a.default:
+                    self.notes.append(f"{a.metadata['key']} has no effect in Spark, and was omitted")
                 continue
             if value is not None and value != a.default:
                 yield f"{a.name}={self._value(value)}"

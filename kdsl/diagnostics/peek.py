@@ -77,8 +77,8 @@ def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
 
 def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> RowsOfRecords:
     subscription = subscribe(plan, cluster)
-    places = subscription.partitions(subscription.topics())
-    first, ends = subscription.admin.earliest(places), subscription.ends(places)
+    partitions = subscription.partitions(subscription.topics())
+    first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
     decoder = RecordDecoder(plan, zone, registry_of(cluster, plan))
     needs = decoder.needs | {"timestamp"} | ({"headers"} if plan.headers else set())
     with record_reader(cluster, plan, needs, name=f"kdsl-{plan.table}") as reader:
@@ -94,18 +94,18 @@ def _tails(
     reader: RecordReader, plan: ReadPlan, first: dict[TopicPartition, int], ends: dict[TopicPartition, int], n: int
 ) -> list[list[dict[str, object]]]:
     """At least the last n records of each partition, or all there are."""
-    tails: dict[TopicPartition, list[dict[str, object]]] = {place: [] for place in ends}
+    tails: dict[TopicPartition, list[dict[str, object]]] = {partition: [] for partition in ends}
     begins = dict(ends)
     width = n
-    while wanted := [place for place, tail in tails.items() if len(tail) < n and begins[place] > first[place]]:
-        ranges = [Range(*place, max(first[place], begins[place] - width), begins[place]) for place in wanted]
-        records: dict[TopicPartition, list[dict[str, object]]] = {place: [] for place in wanted}
+    while wanted := [p for p, tail in tails.items() if len(tail) < n and begins[p] > first[p]]:
+        ranges = [Range(*p, max(first[p], begins[p] - width), begins[p]) for p in wanted]
+        records: dict[TopicPartition, list[dict[str, object]]] = {partition: [] for partition in wanted}
         for batch in reader.read(ranges):
             for record in filter_records(batch, plan.headers).to_pylist():
                 records[record["topic"], record["partition"]].append(record)
         for r in ranges:
-            place = (r.topic, r.partition)
-            tails[place] = records[place] + tails[place]
-            begins[place] = r.start
+            partition = (r.topic, r.partition)
+            tails[partition] = records[partition] + tails[partition]
+            begins[partition] = r.start
         width *= 2
     return [tail[-n:] for tail in tails.values()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Literal
 
 import attrs
 
@@ -20,6 +21,7 @@ __all__ = [
     "Computed",
     "HeaderCondition",
     "MetadataColumn",
+    "OutputMode",
     "Part",
     "ReadPlan",
     "Start",
@@ -31,6 +33,9 @@ __all__ = [
     "Watermark",
     "WritePlan",
 ]
+
+OutputMode = Literal["append", "update", "complete"]
+"""Spark's output modes of a streaming query."""
 
 
 @attrs.frozen

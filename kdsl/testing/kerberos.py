@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
+from kdsl.retry import Deadline, retry
 from kdsl.testing.errors import LocalKafkaError
 from kdsl.testing.ports import answers, free_port
 
@@ -91,11 +91,10 @@ class Realm:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        end = time.monotonic() + 20
-        while not answers(port):
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise LocalKafkaError(f"the KDC does not start; its log is {folder}/kdc.log")
-            time.sleep(0.02)
+        process = self._process
+        retry(lambda _: answers(port) or process.poll() is not None, bool, Deadline(20), pause=0.02)
+        if not answers(port):
+            raise LocalKafkaError(f"the KDC does not start; its log is {folder}/kdc.log")
 
     def keytab(self, *principals: str) -> Path:
         """A keytab with principals (without the realm), which are made first where they are not there."""

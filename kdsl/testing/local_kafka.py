@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kdsl.errors import listing, nearest
+from kdsl.retry import Deadline, retry
 from kdsl.testing.acls import allow
 from kdsl.testing.broker import Broker
 from kdsl.testing.errors import BrokerDiedError, LocalKafkaError
@@ -239,9 +239,9 @@ class LocalKafka(LocalService, RunningKafka):
         if self._data_dir is not None:
             for node in nodes:
                 node.terminate()
-            deadline = time.monotonic() + 20  # without its controllers a broker would wait for minutes
+            deadline = Deadline(20)  # without its controllers a broker would wait for minutes
             for node in nodes:
-                node.wait(max(0.0, deadline - time.monotonic()))
+                node.wait(max(0.0, deadline.remaining))
         for node in nodes:
             node.kill()
         self._site.stop()
@@ -387,21 +387,24 @@ class LocalKafka(LocalService, RunningKafka):
         )
 
     def _wait(self, node_ids: Sequence[int]) -> None:
-        """Wait until brokers serve: each answers a request for metadata, and names itself and the leaders in it."""
-        end = time.monotonic() + self._timeout
+        """Wait until brokers serve: each answers a metadata request with itself and the leaders."""
         waiting = list(node_ids)
-        while waiting:
+
+        def find_waiting(_: float) -> list[int]:
             for node in self._nodes.values():
                 node.check()
-            if answers(self._ports[waiting[0]].clients["plaintext"]) and self._serves(waiting[0], len(node_ids)):
+            while waiting and self._is_ready(waiting[0], len(node_ids)):
                 waiting.pop(0)
-            elif time.monotonic() > end:
-                node = self._nodes[waiting[0]]
-                raise LocalKafkaError(
-                    f"{node.name} is not ready after {self._timeout:g} s; its log is {node.log}\n{node.tail()}"
-                )
-            else:
-                time.sleep(0.03)
+            return waiting
+
+        if retry(find_waiting, lambda left: not left, Deadline(self._timeout), pause=0.03):
+            node = self._nodes[waiting[0]]
+            raise LocalKafkaError(
+                f"{node.name} is not ready after {self._timeout:g} s; its log is {node.log}\n{node.tail()}"
+            )
+
+    def _is_ready(self, node_id: int, brokers: int) -> bool:
+        return answers(self._ports[node_id].clients["plaintext"]) and self._serves(node_id, brokers)
 
     def _serves(self, node_id: int, others: int) -> bool:
         port = self._ports[node_id].clients["plaintext"]
@@ -421,16 +424,17 @@ class LocalKafka(LocalService, RunningKafka):
                 self._wait_for_login(self.through(kind, user).client_properties, user)
 
     def _wait_for_login(self, settings: Mapping[str, str], user: str) -> None:
-        """Wait until the brokers go by what the controller has written down."""
-        end = time.monotonic() + self._timeout
-        while True:
+        """Wait until the brokers accept the login of a user."""
+
+        def can_log_in(_: float) -> bool:
             try:
                 AdminClient({**settings, "log_level": 0}).list_topics(timeout=2)
             except KafkaException:
-                if time.monotonic() > end:
-                    raise LocalKafkaError(f"User {user!r} cannot log in {self._timeout:g} s after the start") from None
-            else:
-                return
+                return False
+            return True
+
+        if not retry(can_log_in, bool, Deadline(self._timeout), pause=0.02):
+            raise LocalKafkaError(f"User {user!r} cannot log in {self._timeout:g} s after the start")
 
 
 def _kinds(security: Security | Sequence[Security]) -> tuple[Security, ...]:

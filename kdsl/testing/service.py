@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import attrs
 import psutil
 
 from kdsl.errors import KdslError
+from kdsl.retry import Deadline, retry
 from kdsl.testing.watchdog import Watchdog
 
 
@@ -173,15 +173,18 @@ class ServiceProcess:
             error: Makes the exception from a message: the process ended, or the time is over. The message contains the
                 end of the log.
         """
-        deadline = time.monotonic() + timeout
-        while not ready():
+
+        def check(_: float) -> bool:
+            if ready():
+                return True
             if not self.running:
                 raise error(
                     f"{self.name} has ended with exit code {self.exit_code}; its log is {self.log}\n{self.tail()}"
                 )
-            if time.monotonic() > deadline:
-                raise error(f"{self.name} is not ready after {timeout:g} s; its log is {self.log}\n{self.tail()}")
-            time.sleep(0.05)
+            return False
+
+        if not retry(check, bool, Deadline(timeout), pause=0.05):
+            raise error(f"{self.name} is not ready after {timeout:g} s; its log is {self.log}\n{self.tail()}")
 
     def freeze(self) -> None:
         """Freeze the process (SIGSTOP): its ports stay open, but it does not answer."""

@@ -72,7 +72,7 @@ class TypeSyntaxError(TextError):
 
     def __str__(self) -> str:
         shown = indent(excerpt(self.text, self.position, self.length), "  ", lambda _: True)
-        return f"not a column type at {self.place}: {self.reason}\n{shown}"
+        return f"not a column type at {self.location}: {self.reason}\n{shown}"
 
 
 def _error(reason: str, text: str, position: int, length: int, expected: tuple[str, ...]) -> TypeSyntaxError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, 
 import attrs
 
 from kdsl.declare.definition import MISSING
-from kdsl.declare.dsl.ref import Ref, of_session
+from kdsl.declare.dsl.ref import Ref, use_session_columns
 from kdsl.declare.dsl.relation import relation_of
 from kdsl.types.python import SqlType
 
@@ -124,7 +124,7 @@ class ColumnDescriptor(Generic[T]):
 
     def _reference(self, owner: type[Any]) -> Ref[T]:
         """The reference of a class to the column; always the same object."""
-        of_session()
+        use_session_columns()
         references: dict[str, Ref[T]] = vars(owner).get(_REFERENCES) or {}
         if self.attribute not in references:
             reference: Ref[T] = Ref(self.column, owner.__name__)

@@ -101,7 +101,7 @@ class DeclaredTable:
             problems=(*self.problems, *(clause.problems if statement.complete or "connector" in self.options else ())),
             unread=clause.unread,
             complete=statement.complete,
-            places=self.locations,
+            option_locations=self.locations,
             layout=self._layout_clauses(),
         )
 

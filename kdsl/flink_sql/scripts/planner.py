@@ -9,7 +9,7 @@ import attrs
 
 from kdsl.cluster import Cluster
 from kdsl.declare.definition import ColumnDef
-from kdsl.errors import Problem, ResolveError, Where, fail_on, listing, nearest, place_in_file
+from kdsl.errors import Problem, ResolveError, Where, fail_on, file_position, listing, nearest
 from kdsl.flink_sql.ddl.script_reader import Script, read_hint_options
 from kdsl.flink_sql.ddl.statement_reader import StatementError
 from kdsl.flink_sql.ddl.statements import (
@@ -92,7 +92,7 @@ def check_script(
     for statement in script.statements:
         planner.add_statement(statement)
     all_problems = [*script.problems, *planner.problems, *planner.catalog.problems, *planner.settings.problems]
-    problems = tuple(sorted(dict.fromkeys(all_problems), key=place_in_file))
+    problems = tuple(sorted(dict.fromkeys(all_problems), key=file_position))
     warnings = tuple(p for p in problems if p.severity == "warning")
     return ScriptPlan(tuple(planner.jobs), warnings, tuple(planner.planned.values())), problems
 

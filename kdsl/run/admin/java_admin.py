@@ -76,7 +76,7 @@ class JavaAdmin:
         set_system_properties(spark, cluster, table)
         self.servers = cluster.bootstrap_servers
         self._table = table
-        self._timeout = cluster.kdsl_settings().api_timeout_ms / 1000
+        self._timeout = cluster.kdsl_settings.api_timeout_ms / 1000
         self._answered = False
         self.jvm: Any = jvm_of(spark)
         self._clients: Any = self.jvm.org.apache.kafka.clients

@@ -138,7 +138,7 @@ class LibrdkafkaAdmin:
         self.servers = cluster.bootstrap_servers
         self._cluster = cluster
         self._table = table
-        self._timeout = cluster.kdsl_settings().api_timeout_ms / 1000
+        self._timeout = cluster.kdsl_settings.api_timeout_ms / 1000
         self._view = _MetadataView()
         self._answered = answered
         self._last_error: KafkaError | None = None

@@ -120,7 +120,7 @@ def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) ->
         names = tuple(admin.names())
     topics = admin.topics(names)
     missing = set(names) - topics.keys() if plan.topics.pattern is None else set()
-    if missing and cluster.kdsl_settings().auto_create_topics:
+    if missing and cluster.kdsl_settings.auto_create_topics:
         missing = _wait_for_creation(missing, admin, cluster)
         topics = admin.topics(names)
     if missing:
@@ -195,7 +195,9 @@ def _partitions(
     for code, topic in enumerate(codes.dictionary.to_pylist()):
         if topic not in counts:
             raise errors.missing_topics(plan.table, [topic], counts)
-        places = np.flatnonzero(of == code)
-        some = pa.array(places)
-        chosen[places] = chooser.choose(topic, counts[topic], records.take(some), batch.take(some), places + first_row)
+        indices = np.flatnonzero(of == code)
+        some = pa.array(indices)
+        chosen[indices] = chooser.choose(
+            topic, counts[topic], records.take(some), batch.take(some), indices + first_row
+        )
     return pa.array(chosen, mask=chosen < 0)

@@ -38,11 +38,13 @@ class Subscription:
 
     def __init__(self, plan: ReadPlan, cluster: Cluster, admin: ClusterAdmin | None = None) -> None:
         self._plan = plan
-        connector = cluster.kdsl_settings()
+        kdsl_settings = cluster.kdsl_settings
         self.admin: ClusterAdmin = admin or LibrdkafkaAdmin(cluster, plan.table)
-        self.reset: Reset = plan.start.reset if plan.start.reset != "none" else connector.auto_offset_reset or "none"
+        self.reset: Reset = (
+            plan.start.reset if plan.start.reset != "none" else kdsl_settings.auto_offset_reset or "none"
+        )
         self._warned = False
-        self._internal = not connector.exclude_internal_topics
+        self._internal = not kdsl_settings.exclude_internal_topics
         settings = cluster.consumer() if admin is None else cluster.java("consumer").settings
         self._committed = settings.get("isolation.level") == "read_committed"
 
