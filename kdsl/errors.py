@@ -8,7 +8,7 @@ KdslError
 │   └── ProblemError         one of them
 ├── RecordError              a record that cannot be read or written: topic, partition, offset, reason
 ├── SecretError              a reference to a secret that cannot be read or resolved
-├── KafkaReadError           the cluster keeps a read from going on
+├── KafkaReadError           the cluster prevents a read
 │   ├── UnreachableError     no broker answers, or none accepts the login
 │   ├── TopicMissingError    a topic does not exist
 │   ├── TopicRecreatedError  a topic was deleted and created again
@@ -223,7 +223,7 @@ class SecretError(KdslError):
 
 
 class KafkaReadError(KdslError):
-    """The cluster keeps a read from starting or going on."""
+    """The cluster prevents a read from starting or continuing."""
 
 
 class UnreachableError(KafkaReadError):

@@ -52,8 +52,8 @@ ROW_KINDS: Final[tuple[RowKind, ...]] = ("+I", "-U", "+U", "-D")
 """The row kinds, in the order of the numbers that formats use: a new row, the row before an update, the row after it, a
 deleted row."""
 STATE_HAS_ROWS: Final = (
-    ", or declare the primary key and the table option cdc-events-duplicate (cdc_events_duplicate=True), which takes the "
-    "before-image from state"
+    ", or declare the primary key and the table option cdc-events-duplicate (cdc_events_duplicate=True), which takes "
+    "the before-image from state"
 )
 """The end of a decoder's error for an update without its before-image."""
 
@@ -249,7 +249,7 @@ class Format(Options):
         return self
 
     def display_options(self) -> Mapping[str, str]:
-        """Return the options that differ from their defaults, for display; long values may be shortened or replaced by a digest."""
+        """Return the options that differ from their defaults, for display; long values may be shortened or digested."""
         return self.to_strings()
 
     @abstractmethod

@@ -18,10 +18,10 @@ Kind = Literal["text", "int", "bool", "list", "class"]
 Act = Literal["same", "renamed", "derived", "dropped", "refused", "owned", "connector"]
 """What the transport ``librdkafka`` does with a setting.
 
-- ``same``, ``renamed``: passed on, where needed in another unit or range.
+- ``same``, ``renamed``: passed on, if needed in another unit or range.
 - ``derived``: read together with others (SSL stores, SASL, compression levels, the partitioner).
-- ``dropped``: left out with a warning; there is no counterpart and no harm.
-- ``refused``: there is no counterpart and leaving it out would change what happens; ``transport="jvm"`` has it.
+- ``dropped``: left out with a warning; there is no counterpart, and the clients work without it.
+- ``refused``: there is no counterpart, and the clients would behave differently without it; ``transport="jvm"`` supports it.
 - ``owned``: kdsl sets it itself; refused on both transports.
 - ``connector``: read by kdsl, not by the client.
 """

@@ -1,7 +1,7 @@
 """Tables as configuration: plain classes for code, and YAML documents read into them through cattrs.
 
-Options stand under Flink's keys, types in Flink's SQL spelling; both give the same `TableDef` as a table class. Errors
-give the location in the document as a path and a line.
+Options have Flink's keys, and types are written in Flink's SQL; the resulting `TableDef` equals that of a table class.
+Errors locate mistakes in the document by path and line.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class _Builder:
         )
 
     def type(self, config: ColumnConfig, where: Where) -> DataType | None:
-        """The type of a column; None where it cannot be read, which is among the problems."""
+        """The type of a column; None if it cannot be read, which is among the problems."""
         try:
             return parse_type(config.type)
         except TypeSyntaxError as e:

@@ -22,17 +22,17 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
     """The rows of the last records of a table's topics, oldest first.
 
     The last records are those with the newest timestamps over all partitions, and in each partition the last ones.
-    Offsets without a record (transaction markers, compaction) do not count, nor do records that the table's header
-    filter drops. The plan's start is ignored. Computed columns, which Spark computes, are left out.
+    Offsets without a record (transaction markers, compaction) are not counted, nor are records that the table's
+    header filter drops. The plan's start is ignored. Computed columns, which Spark computes, are left out.
 
     Args:
-        plan: What is read.
-        cluster: Where it lives.
-        n: How many records.
+        plan: The read.
+        cluster: The cluster of the topics.
+        n: The number of records.
         zone: The time zone in which the record's timestamp is shown as a wall-clock time, a date or a string.
 
     Returns:
-        A table of the plan's columns. A record may give no row, or several.
+        A table of the plan's columns. A record may have no row, or several.
 
     Raises:
         KafkaReadError: The brokers cannot be reached, or a topic does not exist.
@@ -44,13 +44,14 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
 def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
     """The changes that the last records of a table's topics make, oldest first.
 
-    For an upsert table these are the changes between these records: the first row of a key is new (``+I``), and a
-    delete of a key that has no row among them gives no row, whatever came before. Other tables contain their row kinds.
+    For an upsert table these are the changes between these records: the first row of a key is an insert (``+I``), and a
+    delete of a key without a row among them is left out, even if there were earlier rows. Other tables contain their
+    row kinds.
 
     Args:
-        plan: What is read.
-        cluster: Where it lives.
-        n: How many records.
+        plan: The read.
+        cluster: The cluster of the topics.
+        n: The number of records.
         zone: As for `last_records`.
 
     Returns:

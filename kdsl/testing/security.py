@@ -33,7 +33,7 @@ class Site:
 
     Args:
         users: Passwords by user name.
-        folder: Where keys go; None where no kind needs files.
+        folder: Where keys go; None if no kind needs files.
     """
 
     def __init__(self, users: Users, folder: Path | None = None) -> None:
@@ -126,7 +126,7 @@ class Kind:
         listener: The listener's name in the broker's properties.
         protocol: Kafka's name of the security protocol.
         broker: The listener's own broker properties, without the ``listener.name.…`` before them.
-        client: What a confluent-kafka client needs besides the bootstrap servers, for a user; None where it has no
+        client: What a confluent-kafka client needs besides the bootstrap servers, for a user; None if it has no
             such login.
         java: The same by Java's names.
         stored: Users live in the cluster and are put there after its start.

@@ -1,7 +1,7 @@
-"""Values of rows on their way to Arrow and back: Python objects, checked against column types.
+"""Converts the values of rows to Arrow and back: Python objects, checked against column types.
 
 An instant (TIMESTAMP_LTZ) is an aware `datetime`, a wall-clock time (TIMESTAMP) a naive one; the other kind is refused,
-because which instant it means would depend on the machine. What comes back is aware, in UTC.
+because which instant it means would depend on the machine. The values that are read are aware, in UTC.
 """
 
 from __future__ import annotations

@@ -198,10 +198,8 @@ def _check_retention(name: str, settings: Settings) -> Iterator[Finding]:
     else:
         day = 86_400_000
         length = duration_text(timedelta(milliseconds=min(int(settings.get("delete.retention.ms", day)), 10**14)))
-        message = (
-            f"compacted; deletes are kept for {length} (delete.retention.ms): a stream that is stopped for longer "
-        )
-        message += "may miss deletes"
+        rule = f"compacted; deletes are kept for {length} (delete.retention.ms)"
+        message = f"{rule}: a stream that is stopped for longer may miss deletes"
         yield ok(check, message)
 
 

@@ -99,7 +99,7 @@ class _JoinSides:
     right: Relations
 
     def of(self, node: n.Node) -> Side | None:
-        """The side that all columns of an expression belong to; None where there is no such side."""
+        """The side that all columns of an expression belong to; None if there is no such side."""
         sides: set[Side | None] = {self._side(name) for name in n.names(node)}
         return sides.pop() if len(sides) == 1 else None
 

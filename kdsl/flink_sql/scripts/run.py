@@ -49,7 +49,7 @@ class RunOptions:
     """How a script is run.
 
     Attributes:
-        cluster: The Kafka cluster; None where tables name their brokers.
+        cluster: The Kafka cluster; None if tables name their brokers.
         checkpoint: The folder of the checkpoints; it takes precedence over the script's.
         once: Read the records that exist now, one job after the other, and end.
         show: Called with the rows of a query that no ``INSERT`` takes; by default they are printed.

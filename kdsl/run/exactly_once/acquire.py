@@ -1,8 +1,8 @@
-"""What the driver does with transactional ids before a query starts, while it is idle, and when it has ended.
+"""How the driver handles transactional ids before a query starts, while it is idle, and after it has ended.
 
-Before the start it acquires each id once, which aborts what an earlier run left open, and lets readers reach the ends
-of the topics again. It compares the tokens with Spark's log. And it gives each id a token: if one is missing later, it
-was lost. Tasks then acquire the ids for themselves.
+Before the start it acquires each id once. This aborts the transactions that an earlier run left open, so readers reach
+the ends of the topics again. It compares the tokens with Spark's log, and writes a token for each id: if one is missing
+later, it was lost. Tasks then acquire the ids themselves.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ def acquire_ids(
 
     Args:
         spec: The write.
-        cluster: Where.
+        cluster: The cluster.
         progress: The last batches in Spark's logs.
         before: The ids that the query used before, perhaps under another prefix, or more of them.
-        heirs: For each of those the id that writes the same rows now.
+        heirs: The id that now writes the same rows, for each of those.
         adopt: Whether to continue although tokens are missing or belong to another query.
         strict: Whether each of the ids ``before`` must have a token.
 
@@ -176,7 +176,7 @@ def refresh_tokens(spec: TransactionSpec, cluster: Cluster, older_than: float) -
 
     Args:
         spec: The write.
-        cluster: Where.
+        cluster: The cluster.
         older_than: Only refresh tokens that were committed more than this many seconds ago.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Exactly-once writes of batches: one by itself, or one of those that a ``foreachBatch`` makes for each micro-batch."""
+"""Exactly-once writes of batches: a single write, or the writes of a ``foreachBatch`` for each micro-batch."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _LOOK = 1.0
 
 
 @attrs.frozen
-class _Part:
+class _LastWrite:
     """The last write of a ``foreachBatch`` under a write id.
 
     Attributes:
         run: The run of the query.
         batch: The batch.
         rows: Spark's ``semanticHash`` of the rows.
-        spec: The transaction spec; None where the write failed, or is not done yet.
+        spec: The transaction spec; None if the write failed, or is not done yet.
     """
 
     run: str
@@ -69,16 +69,16 @@ class _Part:
     spec: TransactionSpec | None = None
 
 
-_parts: dict[tuple[str, ...], _Part] = {}  # by brokers, prefix, query and write id
+_last_writes: dict[tuple[str, ...], _LastWrite] = {}  # by brokers, prefix, query and write id
 
 
 def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool) -> None:
     """Write a batch exactly once.
 
     Args:
-        rows: What is written, as `kdsl.run.dataframes.match_columns.match_columns` gives it.
-        plan: What is written.
-        cluster: Where.
+        rows: The rows, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
+        plan: The write plan.
+        cluster: The cluster.
         write_id: The name of the write, by which a repeated write is recognized; needed within ``foreachBatch``.
         adopt: Whether to continue although tokens are missing or belong to another query.
 
@@ -97,7 +97,7 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
         )
     prefix = plan.transactions.prefix
     if query is not None:
-        _write_part_of_query(rows, plan, cluster, Writer(query, write_id or "", plan.table), batch, adopt=adopt)
+        _write_within_query(rows, plan, cluster, Writer(query, write_id or "", plan.table), batch, adopt=adopt)
         return
     wait_for_previous_query(plan, cluster)
     with acquire_prefix_lease(plan, cluster):
@@ -203,7 +203,7 @@ def _acquire_batch_ids(
     return acquire_ids(spec, cluster, progress, before=spec.ids, heirs=same, adopt=adopt, strict=strict)
 
 
-def _write_part_of_query(
+def _write_within_query(
     rows: DataFrame, plan: WritePlan, cluster: Cluster, writer: Writer, batch: int, *, adopt: bool
 ) -> None:
     """Write a batch within ``foreachBatch``; it has its own ids, because each write of the function has a token."""
@@ -211,14 +211,14 @@ def _write_part_of_query(
     prefix = f"{plan.transactions.prefix}-{writer.sink}"
     key = (cluster.bootstrap_servers, plan.transactions.prefix, writer.query, writer.sink)
     query = RunningQuery(rows.sparkSession, writer.query)
-    part = _Part(query.run_id, batch, rows.semanticHash())
+    now = _LastWrite(query.run_id, batch, rows.semanticHash())
     with _lock:
-        before = _parts.get(key)
-        _check_part(before, part, writer, plan.table)
-        _parts[key] = part
+        before = _last_writes.get(key)
+        _check_write_id(before, now, writer, plan.table)
+        _last_writes[key] = now
     try:
         _hold_prefix(query, plan, cluster)
-        spec = _ids_of_previous_batch(before, part)
+        spec = _ids_of_previous_batch(before, now)
         offsets = Checkpoint.open(rows.sparkSession, query.checkpoint).batch_digest(batch)
         if spec is None:
             spec = attrs.evolve(_create_batch_spec(plan, cluster, writer, prefix, 1, batch), offsets=offsets)
@@ -229,13 +229,13 @@ def _write_part_of_query(
         _save(rows.repartition(1), plan, cluster, spec)
     except BaseException:
         with _lock:
-            _parts.pop(key, None)
+            _last_writes.pop(key, None)
         raise
     with _lock:
-        _parts[key] = attrs.evolve(part, spec=spec)
+        _last_writes[key] = attrs.evolve(now, spec=spec)
 
 
-def _check_part(before: _Part | None, now: _Part, writer: Writer, table: str) -> None:
+def _check_write_id(before: _LastWrite | None, now: _LastWrite, writer: Writer, table: str) -> None:
     """Refuse two writes of one function under one write id: the second one would be taken for the first.
 
     Raises:
@@ -248,8 +248,8 @@ def _check_part(before: _Part | None, now: _Part, writer: Writer, table: str) ->
         )
 
 
-def _ids_of_previous_batch(before: _Part | None, now: _Part) -> TransactionSpec | None:
-    """The write of the previous batch, whose ids are still acquired; None where they must be acquired.
+def _ids_of_previous_batch(before: _LastWrite | None, now: _LastWrite) -> TransactionSpec | None:
+    """The write of the previous batch, whose ids are still acquired; None if they must be acquired.
 
     Between two runs of a query another one may have acquired them. Therefore each run acquires them again.
     """
@@ -271,7 +271,10 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
         _, retention = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
         lease = _leases[key] = acquire_prefix_lease(plan, cluster)
 
-    tokens = TokenRefresh(retention, plan.table, lambda: query.is_busy, lambda age: _refresh_parts(key, cluster, age))
+    def refresh(older_than: float) -> None:
+        _refresh_tokens_of_query(key, cluster, older_than)
+
+    tokens = TokenRefresh(retention, plan.table, lambda: query.is_busy, refresh)
 
     def wait() -> None:
         while True:
@@ -288,11 +291,11 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
     threading.Thread(target=wait, name=f"kdsl-{prefix}", daemon=True).start()
 
 
-def _refresh_parts(holder: tuple[str, ...], cluster: Cluster, older_than: float) -> None:
+def _refresh_tokens_of_query(holder: tuple[str, ...], cluster: Cluster, older_than: float) -> None:
     """Refresh the tokens of a query's writes."""
     with _lock:
-        parts = [part.spec for key, part in _parts.items() if key[:3] == holder and part.spec is not None]
-    for spec in parts:
+        specs = [last.spec for key, last in _last_writes.items() if key[:3] == holder and last.spec is not None]
+    for spec in specs:
         refresh_tokens(spec, cluster, older_than)
 
 
@@ -306,7 +309,7 @@ def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None
     if write_id is not None and len(write_id.encode()) > MAX_WRITE_ID_BYTES:
         raise KdslError(
             f"{plan.table}: the write_id has {len(write_id.encode())} bytes, and the maximum is {MAX_WRITE_ID_BYTES}, "
-            "because it is stored with Kafka's offsets; give a shorter one"
+            "because it is stored with Kafka's offsets; use a shorter one"
         )
     if write_id is not None and plan.parallelism not in (None, 1):
         raise KdslError(

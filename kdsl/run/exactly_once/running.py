@@ -33,11 +33,11 @@ class PreparedStream:
 
     Attributes:
         rows: The rows, with a partition for each writer.
-        spec: What its tasks need to know.
-        checkpoint: Its checkpoint.
+        spec: The transaction spec of its tasks.
+        checkpoint: The checkpoint of the query.
         retention: For how many seconds the brokers keep tokens.
         lease: The lease of the prefix.
-        half_written: The batch that is half written; None where there is none.
+        half_written: The batch that is half written; None if there is none.
     """
 
     rows: DataFrame
@@ -49,14 +49,14 @@ class PreparedStream:
 
 
 class QueryWatch:
-    """A thread beside an exactly-once query: it refreshes the query's tokens, which the brokers would forget.
+    """A thread that accompanies an exactly-once query: it refreshes the query's tokens before they expire.
 
-    When the query has ended in the middle of a batch, it aborts the open transactions, so that readers of the topic can
-    go on. Then it releases the lease.
+    If the query ends in the middle of a batch, the thread aborts the open transactions, so readers of the topic can
+    continue. Then it releases the lease.
 
     Args:
         query: The query.
-        prepared: What it writes.
+        prepared: The prepared stream.
         cluster: The cluster.
     """
 

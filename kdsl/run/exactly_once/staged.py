@@ -60,9 +60,9 @@ def write_staged(
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
         plan: The write plan.
         cluster: The cluster.
-        spec: What the tasks need to know.
+        spec: The transaction spec of the tasks.
         reporting: The options by which commits report what they wrote (`kdsl.run.metrics.sink_reports`).
-        half_written: The batch that is half written when the query starts; None where there is none.
+        half_written: The batch that is half written when the query starts; None if there is none.
     """
     from kdsl.run.librdkafka.options import write_options
 
@@ -132,9 +132,9 @@ def _stage_and_send(
 
 
 def leftovers(names: Iterable[str], spec: TransactionSpec, rows_folder: str) -> list[str]:
-    """What is staged and not needed once a batch is sent: earlier batches, and what this run has staged in vain.
+    """The staged files that are not needed once a batch is sent: earlier batches, and abandoned ones of this run.
 
-    Anything else may have been staged by the present driver, if this one was cut off and still works.
+    Anything else may have been staged by the present driver, if this one was cut off and still runs.
 
     Args:
         names: The names in the folder of staged batches.
@@ -159,10 +159,10 @@ def marker_text(spec: TransactionSpec, rows_folder: str) -> str:
 
 
 def read_marker(text: str | None, spec: TransactionSpec, half_written: int | None) -> str | None:
-    """The folder of a batch's rows; None where the batch is not staged, or another one of its number is.
+    """The folder of a batch's rows; None if the batch is not staged, or another one of its number is.
 
     Args:
-        text: The marker; None where there is none.
+        text: The marker; None if there is none.
         spec: The write of the batch.
         half_written: The batch that was half written when the query started. Markers of earlier versions do not say
             which batch they belong to, and are trusted only for this one: parts of it were sent from what is staged.
@@ -186,12 +186,12 @@ def read_marker(text: str | None, spec: TransactionSpec, half_written: int | Non
         if (document["query"], document["offsets"]) == (spec.writer.query, spec.offsets):
             return str(document["rows"])
     _log.warning(
-        "%s: what is staged as batch %s is %s, and is replaced",
+        "%s: the rows staged as batch %s are those of %s, and are replaced",
         spec.writer,
         spec.batch,
         "another batch of that number, because an older copy of the checkpoint was restored"
         if document
-        else "of an earlier version, which did not record which batch it is, and nothing of it is written",
+        else "an earlier version, which did not record which batch it is, and none of them is written",
     )
     return None
 

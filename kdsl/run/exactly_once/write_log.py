@@ -53,7 +53,7 @@ def replicas_of_log(target: int, default: int | None) -> int:
 
     Args:
         target: The number of replicas of the target topic; 0 where that is not known.
-        default: The brokers' default; None where this user may not see it.
+        default: The brokers' default; None if this user may not see it.
     """
     return target if target and (default is None or default < target) else -1
 
@@ -66,7 +66,7 @@ class DoneWrite:
         table: The table's name.
         plan: The digest of its records (`kdsl.run.librdkafka.transactions.spec.records_digest`).
         time: When it was made, in milliseconds since the epoch.
-        topics: The ids of the topics that it wrote to, by name; empty where an earlier version of kdsl recorded it.
+        topics: The ids of the topics that it wrote to, by name; empty if an earlier version of kdsl recorded it.
     """
 
     table: str
@@ -75,7 +75,7 @@ class DoneWrite:
     topics: dict[str, str] = attrs.field(factory=dict)
 
     def missing_topics(self, now: Mapping[str, str]) -> list[str]:
-        """The topics that were deleted since, or created again; empty where the brokers have no topic ids.
+        """The topics that were deleted since, or created again; empty if the brokers have no topic ids.
 
         Args:
             now: The ids that topics have now, by name.

@@ -56,7 +56,7 @@ def counts_of(read_id: str) -> CommitCounts:
 
 
 def reason_not_to_commit(read: Read) -> str | None:
-    """Why the offsets of a read are not committed; None where they are (rules ST-7 and PR-6 in docs/rules.md)."""
+    """Why the offsets of a read are not committed; None if they are (rules ST-7 and PR-6 in docs/rules.md)."""
     settings = read.cluster.kdsl_settings
     if read.plan.group_id is None or not read.plan.commits:
         return "no group id is declared (group_id=, 'properties.group.id')"
@@ -214,7 +214,7 @@ class Worker:
                 self._changed.notify_all()
 
     def _next(self) -> tuple[_Run, dict[TopicPartition, int]] | None:
-        """Wait for the next commit that is due; None where no run is left, and the thread ends."""
+        """Wait for the next commit that is due; None if no run is left, and the thread ends."""
         with self._changed:
             while True:
                 for id_ in [id_ for id_, run in self._runs.items() if run.ended and run.tried]:

@@ -27,9 +27,9 @@ class Subscription:
     """The topics of a table on a cluster.
 
     Args:
-        plan: What is read.
-        cluster: Where it lives.
-        admin: The admin client; None is librdkafka's.
+        plan: The read.
+        cluster: The cluster of the topics.
+        admin: The admin client; None means librdkafka's.
 
     Attributes:
         admin: The admin client.
@@ -103,7 +103,7 @@ class Subscription:
                 (`kdsl.run.offsets.stopping.decide_stop`).
 
         Returns:
-            The start, and the stopping offset of each partition; empty where the read does not end.
+            The start, and the stopping offset of each partition; empty if the read does not end.
 
         Raises:
             OffsetError: A partition has no offset to start or to end at, or the declared one does not exist.

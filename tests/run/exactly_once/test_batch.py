@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import attrs
 
-from kdsl.run.exactly_once.batch import _ids_of_previous_batch, _Part
+from kdsl.run.exactly_once.batch import _ids_of_previous_batch, _LastWrite
 from kdsl.run.librdkafka.transactions.spec import TransactionSpec
 from kdsl.run.librdkafka.transactions.token import Writer
 
 
 def test_a_claim_holds_from_one_batch_to_the_next_of_the_same_run_and_no_longer() -> None:
     spec = TransactionSpec(Writer("q1", "totals", "Orders"), "totals-1", 1, "orders", "abc", 60_000, 4)
-    before, now = _Part("run 1", 4, rows=7, spec=spec), _Part("run 1", 5, rows=8)
+    before, now = _LastWrite("run 1", 4, rows=7, spec=spec), _LastWrite("run 1", 5, rows=8)
 
     assert _ids_of_previous_batch(before, now) is spec
     assert _ids_of_previous_batch(None, now) is None
