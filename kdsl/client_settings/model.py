@@ -21,7 +21,7 @@ Act = Literal["same", "renamed", "derived", "dropped", "refused", "owned", "conn
 - ``same``, ``renamed``: passed on, if needed in another unit or range.
 - ``derived``: read together with others (SSL stores, SASL, compression levels, the partitioner).
 - ``dropped``: left out with a warning; there is no counterpart, and the clients work without it.
-- ``refused``: there is no counterpart, and the clients would behave differently without it; ``transport="jvm"`` supports it.
+- ``refused``: there is no counterpart, and clients would behave differently without it; use ``transport="jvm"``.
 - ``owned``: kdsl sets it itself; refused on both transports.
 - ``connector``: read by kdsl, not by the client.
 """

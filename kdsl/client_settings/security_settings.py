@@ -33,8 +33,8 @@ SECURITY: tuple[Setting, ...] = (
         "derived",
         "cpa",
         "ssl.keystore.location",
-        "PEM: `ssl.key.location` and `ssl.certificate.location`, both with this file; a JKS or PKCS12 store is converted "
-        "to PEM, `ssl.key.pem` and `ssl.certificate.pem` or, for a chain, `ssl.certificate.location`",
+        "PEM: `ssl.key.location` and `ssl.certificate.location`, both with this file; a JKS or PKCS12 store is "
+        "converted to PEM, `ssl.key.pem` and `ssl.certificate.pem` or, for a chain, `ssl.certificate.location`",
     ),
     *rows("derived", "cpa", "ssl.keystore.key", "`ssl.key.pem`"),
     *rows("derived", "cpa", "ssl.keystore.certificate.chain", "`ssl.certificate.pem`"),

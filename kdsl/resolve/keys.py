@@ -101,7 +101,7 @@ def key_fields_exist(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """A prefix needs EXCEPT_KEY, starts the name of each column on its side, and does not start with the other prefix."""
+    """A prefix needs EXCEPT_KEY, starts each column name of its side, and does not start with the other prefix."""
     options = table.options
     key, value = options.key_prefix, options.value_prefix
     key_set, value_set = table.setting("key_prefix", key), table.setting("value_prefix", value)

@@ -26,17 +26,17 @@ _SECONDS = 60.0
 def allow(
     admin: AdminClient, user: str, operations: Sequence[str], *, topic: str | None = None, group: str | None = None
 ) -> None:
-    """Give a user rights on a topic, a group or, where neither is named, the cluster, and wait until they hold.
+    """Give a user rights on a topic, a group or, if neither is named, the cluster, and wait until they take effect.
 
     Args:
-        admin: A client that may do so.
-        user: Who.
-        operations: What.
-        topic: A topic; a name that ends in ``*`` stands for all that begin so.
-        group: A consumer group, alike.
+        admin: An admin client that may create rights.
+        user: The user.
+        operations: The names of the operations.
+        topic: A topic; a name that ends in ``*`` means all topics with this prefix.
+        group: A consumer group, written like a topic.
 
     Raises:
-        LocalKafkaError: There is no such operation, the broker refuses, or it does not come to know them.
+        LocalKafkaError: There is no such operation, the broker refuses, or the rights do not take effect.
     """
     known = [name for name in AclOperation.__members__ if name not in ("UNKNOWN", "ANY")]
     for operation in operations:

@@ -168,12 +168,12 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def system_properties(self) -> dict[str, str]:
-        """What the JVM of a Java client needs (``-Dname=value``): the place of krb5.conf, the URLs of tokens."""
+        """What the JVM of a Java client needs (``-Dname=value``): the location of krb5.conf, the URLs of tokens."""
         return self._site.jvm(self.security)
 
     @property
     def temporary(self) -> bool:
-        """Whether the data goes when Kafka stops."""
+        """Whether the data is deleted when Kafka stops."""
         return self._data_dir is None
 
     @property
@@ -183,39 +183,39 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def running(self) -> bool:
-        """Whether it was started and all its brokers are there."""
+        """Whether it was started and all its brokers run."""
         return bool(self._nodes) and all(node.running for node in self._nodes.values())
 
     def through(self, security: Security, user: str | None = None) -> RunningKafka:
-        """The same cluster, by another way to log in or as another user.
+        """The same cluster with another kind of login, or as another user.
 
         Args:
-            security: One of the ways that were asked for, or ``"plaintext"``, which is always open.
+            security: One of the declared kinds, or ``"plaintext"``, which is always open.
             user: One of the users; the first if None.
 
         Raises:
-            LocalKafkaError: This cluster has no such way, or no such user.
+            LocalKafkaError: This cluster does not have the kind or the user.
         """
         ways = _ways(self.security)
         if security not in ways:
-            raise LocalKafkaError(f"security={security!r} is not open here; there is {listing(ways)}")
+            raise LocalKafkaError(f"security={security!r} is not open here; use one of {listing(ways)}")
         name = user if user is not None else next(iter(self._users), "")
         if not KINDS[security].anonymous and name not in self._users:
             raise LocalKafkaError(f"There is no user {name!r}{nearest(name, self._users)}; see users=")
         return self._client(self._servers(security), security, name)
 
     def client_of(self, bootstrap_servers: str) -> RunningKafka:
-        """A cluster like this one at some address, reached as this one would be: as the first user."""
+        """A client of a cluster with the same login at another address, as the first user."""
         return self._client(bootstrap_servers, self.security[0], next(iter(self._users), ""))
 
     def allow(self, user: str, *operations: str, topic: str | None = None, group: str | None = None) -> None:
-        """Give a user rights, where there are ``acls``.
+        """Give a user rights, if ``acls`` are enabled.
 
         Args:
-            user: Who.
-            operations: What, as ``"READ"``, ``"WRITE"``, ``"DESCRIBE"``.
-            topic: On which topic; a name that ends in ``*`` stands for all that begin so.
-            group: On which consumer group, alike.
+            user: The user.
+            operations: The operations, such as ``"READ"``, ``"WRITE"``, ``"DESCRIBE"``.
+            topic: The topic; a name that ends in ``*`` means all topics with this prefix.
+            group: The consumer group, written like a topic.
 
         Raises:
             LocalKafkaError: The broker refuses.
@@ -253,11 +253,11 @@ class LocalKafka(LocalService, RunningKafka):
         self._nodes, self._ports = {}, {}
 
     def kill(self, broker: int = 1) -> None:
-        """End one broker at once, as a power cut would (SIGKILL); its port and data wait for ``start_broker``."""
+        """End one broker at once, as a power failure would (SIGKILL); `start_broker` starts it again with its data."""
         self._node(broker).kill()
 
     def stop_broker(self, broker: int = 1) -> None:
-        """End one broker in order: it hands its partitions over and writes everything down.
+        """Shut one broker down: it hands over its partitions and flushes its data.
 
         Raises:
             LocalKafkaError: It did not end within 60 s.
@@ -301,18 +301,18 @@ class LocalKafka(LocalService, RunningKafka):
         return self._node(broker).log.read_text(encoding="utf-8", errors="replace")
 
     def detach_services(self) -> dict[str, int]:
-        """Give what runs beside the brokers, KDC and identity provider, processes of their own that can outlive this.
+        """Move the KDC and the identity provider to their own processes, which can outlive this process.
 
-        Until `let_live` they end with this process all the same.
+        Until `detach` is called, they still end with this process.
 
         Returns:
-            Their process ids, by what each of them is.
+            The process ids by the kind of service.
         """
         return self._site.detach(self.mark)
 
     def _client(self, servers: str, security: Security, user: str) -> RunningKafka:
         kind = KINDS[security]
-        # What librdkafka cannot do, tests do in plaintext; the declaration is another matter.
+        # Logins that librdkafka does not support are replaced by plaintext for the clients of this class only.
         login = {SERVERS: self._servers("plaintext")} if kind.client is None else kind.client(self._site, user)
         return RunningKafka(servers, login, kind.java(self._site, user))
 
@@ -334,7 +334,7 @@ class LocalKafka(LocalService, RunningKafka):
                     node.start()
                 self._wait(list(self._nodes))
             except BrokerDiedError as error:
-                # Somebody took a port between its choice and its use; chosen ones are not the user's to change.
+                # Another process took a port after it was chosen. Ports that the user chose are not replaced.
                 if _TAKEN not in error.log_tail or self._port is not None or attempt == 2:
                     raise
                 for node in self._nodes.values():

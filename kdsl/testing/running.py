@@ -177,7 +177,7 @@ class RunningKafka:
             _all(self.admin().delete_records(wanted))
 
     def topic_id(self, name: str) -> str:
-        """The id of a topic; a topic that is deleted and made again has another one.
+        """The id of a topic; a topic that is deleted and created again has another one.
 
         Raises:
             LocalKafkaError: There is no such topic.

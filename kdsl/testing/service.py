@@ -96,11 +96,11 @@ class LocalService(ABC):
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder, self._watchdog = None, None
 
-    def let_live(self) -> None:
-        """Let the processes outlive this one. Afterwards this object is in the same state as after `stop`."""
+    def detach(self) -> None:
+        """Let the processes outlive this one. Afterwards this object has the same state as after `stop`."""
         self._disown_processes()
         if self._watchdog is not None:
-            self._watchdog.let_live()
+            self._watchdog.detach()
         self._folder, self._watchdog = None, None
 
     @abstractmethod
@@ -170,8 +170,8 @@ class ServiceProcess:
         Args:
             ready: The condition.
             timeout: How long to wait, in seconds.
-            error: Makes the exception from a message: the process ended, or the time is over. The message contains the
-                end of the log.
+            error: Creates the exception from a message: the process ended, or the timeout is over. The message contains
+                the end of the log.
         """
 
         def check(_: float) -> bool:
