@@ -1,4 +1,4 @@
-"""What kdsl raises, and the problems that a declaration can have.
+"""The exceptions of kdsl, and the problems of declarations.
 
 A problem is data (code, location, message, fix); ``str()`` and the command line turn it into a message.
 
@@ -13,13 +13,13 @@ KdslError
 │   ├── TopicMissingError    a topic does not exist
 │   ├── TopicRecreatedError  a topic was deleted and created again
 │   └── OffsetError          an offset does not exist, or no start is known
-├── LeaseHeldError           somebody else holds an exclusive right
+├── LeaseHeldError           another process holds an exclusive right
 ├── WriteError               a task of a batch write failed
 ├── ExactlyOnceError         an exactly-once write cannot be guaranteed
 ├── CheckpointError          the files of a checkpoint do not fit the table
 ├── ChangelogError           a changelog cannot be applied to its target
 ├── RowError                 typed rows and a DataFrame do not fit each other
-└── (errors of single parts, such as UnknownFormatError, beside those parts)
+└── (other errors are defined by the parts that raise them; catch them as KdslError)
 ```
 """
 
@@ -36,7 +36,7 @@ import attrs
 
 Severity = Literal["error", "warning"]
 WIDEST = 100
-"""The most characters of a line that an excerpt shows."""
+"""The maximum number of characters of a line in an excerpt."""
 
 
 class KdslError(Exception):

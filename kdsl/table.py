@@ -86,7 +86,7 @@ class Table:
 
         Raises:
             ResolveError: The table cannot be read.
-            UnknownColumnError: A wanted column does not exist.
+            KdslError: A wanted column does not exist.
         """
         return read_plan(self._resolve("read", cluster), columns)
 

@@ -111,9 +111,9 @@ class Changelog:
             The query of a stream, else None.
 
         Raises:
-            SparkVersionError: kdsl does not support the session's Spark.
             ChangelogError: The target does not support the changes; or the checkpoint and the table do not belong
                 together.
+            KdslError: kdsl does not support the session's Spark.
         """
         spark = self.df.sparkSession
         check_spark(spark)

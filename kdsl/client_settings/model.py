@@ -39,7 +39,7 @@ def names(text: str) -> frozenset[str]:
 
 
 @attrs.frozen
-class Target:
+class LibrdkafkaProperty:
     """A property of librdkafka that a setting becomes.
 
     Attributes:
@@ -80,7 +80,7 @@ class Setting:
     clients: str
     kind: Kind = "text"
     act: Act = "same"
-    targets: tuple[Target, ...] = ()
+    targets: tuple[LibrdkafkaProperty, ...] = ()
     values: tuple[str, ...] = ()
     low: int | None = None
     high: int | None = None
@@ -101,18 +101,22 @@ def _default(value: str | Mapping[str, str], clients: str) -> Mapping[str, str]:
 
 def words(name: str, clients: str, *values: str, default: str = "", note: str = "") -> Setting:
     """A setting that keeps its name and accepts a string, or one of the values."""
-    return Setting(name, clients, "text", "same", (Target(name),), values, None, None, _default(default, clients), note)
+    return Setting(
+        name, clients, "text", "same", (LibrdkafkaProperty(name),), values, None, None, _default(default, clients), note
+    )
 
 
 def switch(name: str, clients: str, default: str | Mapping[str, str], note: str) -> Setting:
     """A setting that keeps its name, true or false."""
-    return Setting(name, clients, "bool", "same", (Target(name),), default=_default(default, clients), note=note)
+    return Setting(
+        name, clients, "bool", "same", (LibrdkafkaProperty(name),), default=_default(default, clients), note=note
+    )
 
 
 def number(
     name: str,
     clients: str,
-    *targets: Target,
+    *targets: LibrdkafkaProperty,
     java: Java = (0, None),
     default: str | Mapping[str, str] = "",
     note: str = "",

@@ -63,7 +63,7 @@ class Arguments:
         self._imports, self._literals, self._placeholders = imports, literals, placeholders
         self.notes: list[str] = []
 
-    def of(self, options: KafkaOptions) -> Iterator[str]:
+    def options(self, options: KafkaOptions) -> Iterator[str]:
         """The arguments of the connector's options that differ from their defaults, except the topic."""
         for a in options.declarations():
             value = getattr(options, a.name)
@@ -105,7 +105,7 @@ class Arguments:
 
     def _format(self, name: str, chosen: Options) -> str:
         cls = type(chosen)
-        options = self._placeholders.of(chosen)
+        options = self._placeholders.options(chosen)
         parts = [f"{option}={self._value(value)}" for option, value in options.items()]
         return part(f"{name}={self._imports.name(_import_module(cls), cls.__name__)}", parts, INDENT)
 

@@ -49,7 +49,7 @@ def transport_note(table: TableDef) -> str | None:
 
 @attrs.frozen
 class CapabilityUse:
-    """A place in a table that needs a capability.
+    """A declaration of a table that needs a capability.
 
     Attributes:
         what: The declaration, as the user wrote it.

@@ -55,13 +55,13 @@ def to_arrow(value: Any, kind: t.DataType) -> Any:
             return _scalar(value, kind)
 
 
-def _inside(place: str, value: Any, kind: t.DataType) -> Any:
+def _inside(location: str, value: Any, kind: t.DataType) -> Any:
     try:
         return to_arrow(value, kind)
     except BadValueError as e:
         inner = str(e)
         joined = inner.removeprefix("at ") if inner.startswith("at ") else f": {inner}"
-        raise BadValueError(f"at {place}{joined}") from None
+        raise BadValueError(f"at {location}{joined}") from None
 
 
 def _member(value: Any, name: str) -> Any:

@@ -57,7 +57,7 @@ class _ReportStore:
             for batch in [batch for batch in self._batches if batch[0] == query]:
                 self._drop(batch)
 
-    def of(self, batch: _Batch) -> dict[str, list[str]]:
+    def reports(self, batch: _Batch) -> dict[str, list[str]]:
         with self._lock:
             return {name: list(texts) for name, texts in self._batches.get(batch, {}).items()}
 
@@ -140,4 +140,4 @@ def reports_of_batch(query: str, batch: int) -> Mapping[str, list[str]]:
         query: The id of the query.
         batch: The batch.
     """
-    return _STORE.of((query, batch))
+    return _STORE.reports((query, batch))
