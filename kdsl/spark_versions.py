@@ -92,7 +92,7 @@ INSTALL = f"install 'pyspark{SUPPORTED_RANGE}'"
 
 
 def spark_version(version: str) -> SparkVersion | None:
-    """The tested version that stands for a version of Spark: the same one, or else the newest of its minor version.
+    """The tested version that represents a version of Spark: the same one, or else the newest of its minor version.
 
     Args:
         version: The version as Spark gives it, also with a vendor's suffix: ``4.2.0``, ``4.2.0-amzn-1``.

@@ -35,7 +35,7 @@ CLIENTS: tuple[Setting, ...] = (
     words(
         "client.id",
         "cpa",
-        note="of consumers and producers it begins the id, where client.id.prefix is not given; kdsl adds what makes "
+        note="for consumers and producers it is the prefix of the id, unless client.id.prefix is set; kdsl adds what makes "
         "each id unique",
     ),
     words("client.dns.lookup", "cpa", "use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),

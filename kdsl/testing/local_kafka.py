@@ -55,7 +55,7 @@ class LocalKafka(LocalService, RunningKafka):
             has as many replicas, but at most three, unless it is created with another number.
         security: How clients log in. There may be several ways; ``bootstrap_servers`` uses the first (see
             ``through``): ``"plaintext"``, ``"sasl_plain"``, ``"scram"`` (256 and 512), ``"ssl"``, ``"mtls"`` (each
-            user has a certificate), ``"sasl_ssl"`` (SCRAM within TLS), ``"oauthbearer"`` (tokens that nobody signed),
+            user has a certificate), ``"sasl_ssl"`` (SCRAM within TLS), ``"oauthbearer"`` (unsigned tokens),
             ``"oauth_signed"`` (tokens of an identity provider that is started too), ``"kerberos"`` (MIT's KDC, which
             must be installed). Keys and certificates are its own, see ``certificates``.
         users: Passwords by user name; the first user is the one of ``client_properties``.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class MakeTopic(Protocol):
-    """What the fixture ``kdsl_topic`` is: makes a topic with a name of its own, and gives the name."""
+    """The type of the fixture ``kdsl_topic``: creates a topic with a unique name, and returns the name."""
 
     def __call__(
         self,

@@ -130,7 +130,7 @@ class Kind:
             librdkafka does not support the login.
         java: The same by Java's names.
         stored: Users live in the cluster and are put there after its start.
-        anonymous: Clients are nobody, so that users do not matter.
+        anonymous: Clients do not log in, so users do not matter.
     """
 
     listener: str

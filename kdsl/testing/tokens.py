@@ -1,4 +1,4 @@
-"""An identity provider for tests: signs tokens (RS256) and gives them to clients that name their secret.
+"""An identity provider for tests: signs tokens (RS256) and issues them to clients that send their secret.
 
 It serves OAuth's client credentials grant on the loopback interface, as an identity provider would, and writes the key
 set that brokers check the tokens with.

@@ -56,7 +56,7 @@ SqlType: TypeAlias = str | s.DataType | type[s.DataType] | t.DataType | type[t.D
 """A column type that overrides the one derived from the annotation: SQL, a Spark type or a kdsl type."""
 
 Evaluate = Callable[[str], Any]
-"""Evaluates an annotation that is still a string; raises whatever the evaluation raises."""
+"""Evaluates an annotation that is still a string; exceptions of the evaluation are not caught."""
 
 SCALARS: dict[Any, t.DataType] = {
     bool: t.Boolean(),
@@ -106,7 +106,7 @@ def member_names(cls: Any) -> Mapping[str, str]:
 
 
 class AnnotationError(KdslError, TypeError):
-    """An annotation gives no column type.
+    """No column type can be derived from an annotation.
 
     Attributes:
         message: What was written and why it cannot be a column.

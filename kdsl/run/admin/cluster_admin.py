@@ -1,4 +1,4 @@
-"""The admin client: what the driver asks a cluster about topics, offsets and consumer groups."""
+"""The admin client: the driver's requests about topics, offsets and consumer groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a checkpoint, on whatever file system it is."""
+"""The folder of a checkpoint, on any file system."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def explain_failure(location: str, action: str) -> Iterator[None]:
         java = java_exception(e)
         reason = (str(e) if java is None else str(java.toString())).splitlines()[0]
         raise CheckpointError(
-            f"{location} cannot be {action}: {reason}; kdsl stores there what a restart needs, so the folder of the "
+            f"{location} cannot be {action}: {reason}; kdsl stores data for restarts there, so the folder of the "
             "checkpoint must be readable and writable"
         ) from e
 

@@ -1,4 +1,4 @@
-"""The manifest beside a query's checkpoint: what the query writes, and how its rows are routed to writers.
+"""The manifest beside a query's checkpoint: the plan of its write, and the routing of its rows to writers.
 
 Spark's own checkpoint stores offsets and state, and nothing about the sink. The folder ``kdsl`` in the checkpoint holds
 the manifest, which is written at the first start and read at each later one, so that a restart can be checked.

@@ -1,4 +1,4 @@
-"""Spark's output mode of a streaming write: what a table accepts, and what a query needs."""
+"""Spark's output mode of a streaming write: the modes that a table accepts and a query needs."""
 
 from __future__ import annotations
 

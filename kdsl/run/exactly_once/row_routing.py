@@ -242,7 +242,7 @@ def trace_lineage(rows: DataFrame) -> Lineage:
 
 
 def _is_order_independent(node: PlanNode) -> bool:
-    """Whether a node gives the same rows for the same input, in whatever order it arrives."""
+    """Whether a node returns the same rows for the same input in any order."""
     from kdsl.run.upsert.state import OPERATOR_MARK
 
     if node.name in _ORDER_INDEPENDENT:

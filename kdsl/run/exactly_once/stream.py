@@ -189,7 +189,7 @@ def _check_records_exist(rows: DataFrame, table: str, checkpoint: Checkpoint, ba
 
 
 def abort_open_transactions(manifest: Manifest, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint) -> None:
-    """Abort what an exactly-once query has left open that continues with another delivery guarantee."""
+    """Abort the open transactions of an exactly-once query that continues with another delivery guarantee."""
     if manifest.routing is None:
         return
     progress = LogProgress(*checkpoint.last_batches())

@@ -38,7 +38,7 @@ def records(
 ) -> DataFrame:
     """Read the raw records of a plan's topics: the columns of Spark's Kafka source, after the header filter.
 
-    This asks the brokers, on the driver. A bounded stream gives no record from its stopping offsets on.
+    This asks the brokers, on the driver. A bounded stream returns no record from its stopping offsets on.
 
     Args:
         spark: The session, classic or Connect.

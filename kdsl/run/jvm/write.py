@@ -51,7 +51,7 @@ def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     """Append the rows of a batch to the topics.
 
     Args:
-        rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` gives them.
+        rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
         plan: The write plan.
         cluster: The cluster.
 
@@ -78,7 +78,7 @@ def start(
     """Start a query that appends the rows of a stream to the topics.
 
     Args:
-        rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` gives them.
+        rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
         plan: The write plan.
         cluster: The cluster.
         checkpoint: The folder of the query's progress.
@@ -129,7 +129,7 @@ def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) ->
 
 
 def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster) -> set[str]:
-    """Request topics from brokers that create topics automatically; gives those that are still missing."""
+    """Request topics from brokers that create topics automatically; return those that are still missing."""
     from kdsl.run.librdkafka.producer import Producer
 
     if isinstance(admin, JavaAdmin):

@@ -43,12 +43,12 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def group_lease(group: str) -> str:
-    """The lease that stands for the use of a consumer group by streams of kdsl."""
+    """The lease of a consumer group that streams of kdsl use."""
     return f"{group}.kdsl-group"
 
 
 def transactions_lease(prefix: str) -> str:
-    """The lease that stands for the use of a transactional-id prefix."""
+    """The lease of a transactional-id prefix."""
     return f"{prefix}.kdsl-transactions"
 
 
@@ -275,7 +275,7 @@ class _Membership:
 
 
 def _assign_nothing(consumer: Consumer, partitions: Any) -> None:
-    """Read no partition, whatever the group assigns: only the membership counts."""
+    """Read no partition of those that the group assigns: only the membership counts."""
     del partitions
     consumer.assign([])
 

@@ -167,7 +167,7 @@ def resolve_expired(
     *,
     begins: bool = False,
 ) -> Begin:
-    """Replace expired offsets as the reset policy says, and refuse offsets beyond the end of a partition.
+    """Replace expired offsets according to the reset policy, and refuse offsets beyond the end of a partition.
 
     Args:
         plan: What is read.

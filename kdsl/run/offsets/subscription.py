@@ -191,7 +191,7 @@ class Subscription:
         """Log a gap that the reset policy skips, or after which a bounded read ends."""
         consequence = "nothing else was to be read"
         if self.reset != "none":
-            consequence = f"the read continues after them, as auto.offset.reset={self.reset} says"
+            consequence = f"the read continues after them, according to auto.offset.reset={self.reset}"
         for (topic, partition), count in sorted(lost.items()):
             log.warning(
                 "%s: %d offsets of topic %s, partition %d were deleted before they were read; %s",
