@@ -35,8 +35,8 @@ CLIENTS: tuple[Setting, ...] = (
     words(
         "client.id",
         "cpa",
-        note="for consumers and producers it is the prefix of the id, unless client.id.prefix is set; kdsl adds what makes "
-        "each id unique",
+        note="for consumers and producers, the prefix of the id unless client.id.prefix is set; kdsl adds a part that "
+        "makes each id unique",
     ),
     words("client.dns.lookup", "cpa", "use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     words("client.rack", "c"),
