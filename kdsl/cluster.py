@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import unquote
@@ -197,8 +198,9 @@ class Cluster:
                 )
         return tuple(problems)
 
+    @cached_property
     def kdsl_settings(self) -> KdslSettings:
-        """The settings that kdsl keeps for itself, with references unresolved."""
+        """The settings that kdsl keeps for itself, with references unresolved; read once for each object."""
         return kdsl_settings(self.settings())
 
     def split_literals(self) -> tuple[Self, dict[str, str]]:
