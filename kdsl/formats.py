@@ -299,7 +299,7 @@ def format_class(identifier: str) -> type[Format]:
     if point is None:
         names = format_names()
         raise UnknownFormatError(
-            f"there is no format {identifier!r}{nearest(identifier, names)}; the formats are {listing(names)}"
+            f"there is no format {identifier!r}{nearest(identifier, names)}; there are {listing(names)}"
         )
     try:
         loaded: Any = point.load()

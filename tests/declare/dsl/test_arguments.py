@@ -59,7 +59,8 @@ def test_every_option_of_the_connector_is_an_argument_and_the_other_way_round() 
     options = set(attrs.fields_dict(KafkaOptions))
 
     assert set(ARGUMENTS) == options - {
-        "startup_timestamp", "startup_offsets", "bounded_timestamp", "bounded_offsets", "semantic",
+        "startup_timestamp", "startup_offsets", "bounded_timestamp", "bounded_offsets",
+        "semantic", "watermark_emit", "watermark_update", "watermark_idle", "transaction_naming",
     } | {"key", "value", "group_id", "properties", "name", "comment", "key_fields", "primary_key"}  # fmt: skip
 
 

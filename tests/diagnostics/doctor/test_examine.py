@@ -148,7 +148,7 @@ class TestAdvertisedListeners:
 
         assert (
             found.message
-            == f"the broker tells clients to connect to {address}, which on each client is its own machine"
+            == f"the broker tells clients to connect to {address}, which every client resolves to itself"
         )
 
     def test_a_bootstrap_server_is_known_already(self) -> None:
@@ -215,7 +215,7 @@ class TestTables:
             (
                 {"cleanup.policy": "delete", "retention.ms": "3600000"},
                 "warning",
-                "cleanup.policy is delete (retention.ms=3600000): a row that nothing has updated for so long leaves",
+                "cleanup.policy is delete (retention.ms=3600000): a row that is not updated for that long leaves the",
             ),
             (
                 {"cleanup.policy": "compact,delete", "retention.bytes": "1000000", "retention.ms": "-1"},

@@ -99,7 +99,7 @@ class TestStaged:
         with caplog.at_level(logging.WARNING):
             assert read_marker(marker_text(other, "7-abc"), self.WORK, 7) is None
 
-        assert "staged as batch 7 is another batch of that number, because an older copy" in caplog.text
+        assert "staged as batch 7 are those of another batch of that number, because an older copy" in caplog.text
 
     def test_one_of_a_newer_version_is_refused(self) -> None:
         with pytest.raises(CheckpointError, match=r"batch 7 has version 9, and this kdsl reads version 1"):

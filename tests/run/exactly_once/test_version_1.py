@@ -110,4 +110,4 @@ def test_what_it_staged_is_sent_where_parts_of_it_were_sent_and_staged_anew_else
 
     assert read_marker(text, spec, 1) == "1"
     assert read_marker(text, spec, None) is None
-    assert "of an earlier version, which did not record which batch it is, and nothing of it is written" in caplog.text
+    assert "of an earlier version, which did not record which batch it is, and none of them is written" in caplog.text
