@@ -105,7 +105,7 @@ class Cluster:
             ResolveError: ``KDSL_BOOTSTRAP_SERVERS`` is not set.
         """
 
-        def under(start: str) -> dict[str, Value]:
+        def read_variables(start: str) -> dict[str, Value]:
             start = f"{prefix}{start}"
             variables = {key.removeprefix(start): value for key, value in os.environ.items() if key.startswith(start)}
             return {key.lower().replace("_", "."): value for key, value in sorted(variables.items())}
@@ -118,9 +118,9 @@ class Cluster:
                 "the environment describes no cluster", [ProblemError(Problem("cluster-missing", message, fix))]
             )
         url = os.environ.get(f"{prefix}REGISTRY")
-        registry = Registry(url, under("REGISTRY_PROPERTIES_")) if url else None
+        registry = Registry(url, read_variables("REGISTRY_PROPERTIES_")) if url else None
         name = os.environ.get(f"{prefix}CLUSTER_NAME")
-        return cls(servers, properties=under("PROPERTIES_"), name=name, registry=registry)
+        return cls(servers, properties=read_variables("PROPERTIES_"), name=name, registry=registry)
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str], name: str | None = None) -> Self:

@@ -77,7 +77,7 @@ def acquire_ids(
     progress: LogProgress,
     *,
     before: Iterable[str] = (),
-    heirs: Mapping[str, str] | None = None,
+    successors: Mapping[str, str] | None = None,
     adopt: bool = False,
     strict: bool = True,
 ) -> dict[str, int]:
@@ -91,7 +91,7 @@ def acquire_ids(
         cluster: The cluster.
         progress: The last batches in Spark's logs.
         before: The ids that the query used before, perhaps under another prefix, or more of them.
-        heirs: The id that now writes the same rows, for each of those.
+        successors: The id that now writes the same rows, for each of those.
         adopt: Whether to continue although tokens are missing or belong to another query.
         strict: Whether each of the ids ``before`` must have a token.
 
@@ -125,12 +125,12 @@ def acquire_ids(
                 raise failed[0]
             tokens = {id_: token for id_, (_, token) in acquired.items()}
             old = {id_: tokens[id_] for id_ in previous}
-            inherits = {new: id_ for id_, new in (heirs or {}).items()}
+            inherits = {new: id_ for id_, new in (successors or {}).items()}
             batches = find_start_batches(
                 spec.writer,
                 progress,
                 old,
-                {id_: inherits.get(id_, "" if heirs or previous else id_) for id_ in spec.ids},
+                {id_: inherits.get(id_, "" if successors or previous else id_) for id_ in spec.ids},
                 {id_: tokens[id_] for id_ in further},
                 plan=spec.plan,
                 former=spec.former,

@@ -200,7 +200,7 @@ def _acquire_batch_ids(
     spec: TransactionSpec, cluster: Cluster, progress: LogProgress, *, adopt: bool, strict: bool
 ) -> dict[str, int]:
     same = {id_: id_ for id_ in spec.ids}
-    return acquire_ids(spec, cluster, progress, before=spec.ids, heirs=same, adopt=adopt, strict=strict)
+    return acquire_ids(spec, cluster, progress, before=spec.ids, successors=same, adopt=adopt, strict=strict)
 
 
 def _write_within_query(

@@ -125,9 +125,9 @@ def _prepare(
         old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
         spec = create_spec(routing)
         same = before is not None and same_writers(before, routing, packing)
-        heirs = dict(zip(old, spec.ids, strict=False)) if same else {}
+        successors = dict(zip(old, spec.ids, strict=False)) if same else {}
         batches = acquire_ids(
-            attrs.evolve(spec, offsets=offsets), cluster, progress, before=old, heirs=heirs, adopt=adopt
+            attrs.evolve(spec, offsets=offsets), cluster, progress, before=old, successors=successors, adopt=adopt
         )
         return progress.open and progress.planned in batches.values()
 

@@ -131,8 +131,8 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
             yield from _read_with_reports(batches, check, task, options, fetcher, consumer if reports_client else None)
         else:
             output, dropped_before = create_task_output(decoder, plan), Counter(decoder.dropped)
-            for raw in check.each(batches):
-                with check.during():
+            for raw in check.guard_batches(batches):
+                with check.guard_batch():
                     rows = list(output.add(raw))
                 yield from rows
             yield from output.finish()
@@ -164,9 +164,9 @@ def _read_with_reports(
     fetcher.count = count = FetchCount()
     output = create_task_output(decoder, plan)
     rows = RowReporter(reporter, source_row(plan)) if _reports_on_rows(named_options) else None
-    for raw in check.each(batches):
+    for raw in check.guard_batches(batches):
         filtered, dropped = decoder.filtered, Counter(decoder.dropped)
-        with check.during():
+        with check.guard_batch():
             batches_of_raw = list(output.add(raw))
         reporter.read(*count.take(), filtered=decoder.filtered - filtered, dropped=decoder.dropped - dropped)
         if consumer is not None:
