@@ -228,6 +228,11 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
         ),
         ({"discovery": 5}, "discovery= is 5, which is not a duration", "write '5 min', or a timedelta"),
         (
+            {"watermark_idle": "1 s"},
+            "a table class has no argument watermark_idle=",
+            "remove it: the option has no effect in Spark",
+        ),
+        (
             {"discovery": "5 mim"},
             "discovery= is '5 mim': 'mim' is not a unit of time; the units are d, h, min, s, ms, us",
             "write '5 min', or a timedelta",
