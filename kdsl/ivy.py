@@ -148,7 +148,7 @@ def explain_failure(output: str, error: str = "", *, subject: str, folder: str, 
 
     Args:
         output: What Ivy printed.
-        error: The message of the exception; empty where Ivy ran as a program.
+        error: The message of the exception; empty if Ivy ran as a program.
         subject: The beginning of the sentence: what could not be fetched.
         folder: Ivy's folder.
         mirror: The settings that name another repository.
@@ -234,10 +234,10 @@ def _settings(ivy: Path, named: str | None, *, poms: bool = True) -> str:
   <settings defaultResolver="repository"/>
   <caches defaultCacheDir={quoteattr(str(ivy))}/>
   <timeout-constraints>
-    <timeout-constraint name="patient" connectionTimeout="15000" readTimeout="60000"/>
+    <timeout-constraint name="long" connectionTimeout="15000" readTimeout="60000"/>
   </timeout-constraints>
   <resolvers>
-    <ibiblio name="repository" m2compatible="true" usepoms="{str(poms).lower()}"{root} timeoutConstraint="patient"/>
+    <ibiblio name="repository" m2compatible="true" usepoms="{str(poms).lower()}"{root} timeoutConstraint="long"/>
   </resolvers>
 </ivysettings>
 """
@@ -260,7 +260,7 @@ def _module(coordinates: Sequence[Coordinate]) -> str:
 
 
 def _file(coordinate: Coordinate) -> str:
-    """The element for a single file of an artifact; empty where the artifact's jar is meant."""
+    """The element for a single file of an artifact; empty if the artifact's jar is meant."""
     if not coordinate.archive:
         return ""
     classifier, _, ending = coordinate.archive.partition("@")

@@ -174,10 +174,24 @@ def test_a_table_s_properties_win_over_the_cluster_s() -> None:
     assert cluster.properties == Properties({"linger.ms": "2", "acks": "all"})
 
 
+def test_the_settings_of_kdsl_are_read_once_and_stay_out_of_pickles_and_comparisons() -> None:
+    cluster = Cluster("a:1", properties={"group.id": "g", **login(LITERAL)})
+    before, shown = cluster.__getstate__(), repr(cluster)
+
+    settings = cluster.kdsl_settings
+
+    assert cluster.kdsl_settings is settings
+    assert cluster.__getstate__() == before
+    assert (repr(cluster), "HUSH" in repr(settings)) == (shown, False)
+    assert cluster == Cluster("a:1", properties={"group.id": "g", **login(LITERAL)})
+    assert cluster.with_properties({"group.id": "h"}).kdsl_settings.group_id == "h"
+    assert pickle.loads(pickle.dumps(cluster.split_literals()[0])).kdsl_settings.group_id == "g"
+
+
 def test_the_connector_s_and_java_s_settings_come_from_the_same_properties() -> None:
     cluster = Cluster("a:1", properties={"group.id": "g", "fetch.max.wait.ms": 5, "client.id.prefix": "p"})
 
-    assert cluster.kdsl_settings().client_id_prefix == "p"
+    assert cluster.kdsl_settings.client_id_prefix == "p"
     assert cluster.java("consumer").settings == {"group.id": "g", "fetch.max.wait.ms": "5", "bootstrap.servers": "a:1"}
 
 

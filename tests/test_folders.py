@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from kdsl.folders import FolderError, cache_dir, one_at_a_time, state_dir
+from kdsl.folders import FolderError, cache_dir, exclusive_lock, state_dir
 
 WAITING = """
 import sys
 from pathlib import Path
-from kdsl.folders import one_at_a_time
+from kdsl.folders import exclusive_lock
 print("ready", flush=True)
-with one_at_a_time(Path(sys.argv[1])):
+with exclusive_lock(Path(sys.argv[1])):
     print("mine", flush=True)
 """
 
@@ -25,7 +25,7 @@ with one_at_a_time(Path(sys.argv[1])):
 def test_one_process_goes_on_when_the_other_one_has_done(tmp_path: Path) -> None:
     lock, done = tmp_path / "some" / "lock", tmp_path / "done"
 
-    with one_at_a_time(lock):
+    with exclusive_lock(lock):
         other = subprocess.Popen([sys.executable, "-c", WAITING, str(lock)], stdout=subprocess.PIPE, text=True)
         assert other.stdout is not None
         assert other.stdout.readline() == "ready\n"
@@ -38,14 +38,14 @@ def test_one_process_goes_on_when_the_other_one_has_done(tmp_path: Path) -> None
 
 
 def test_an_error_inside_is_told(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="inside"), one_at_a_time(tmp_path / "lock"):
+    with pytest.raises(OSError, match="inside"), exclusive_lock(tmp_path / "lock"):
         raise OSError("inside")
 
 
 def test_nobody_waits_where_there_can_be_no_lock(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
-    with one_at_a_time(tmp_path / "file" / "lock"):
+    with exclusive_lock(tmp_path / "file" / "lock"):
         pass
 
 

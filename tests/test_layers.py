@@ -149,8 +149,11 @@ def test_a_private_module_is_imported_only_within_its_package(module: str, path:
 INTERNAL = {
     *("_jvm", "_jdf", "_jsparkSession", "_jsc", "_jsq", "_jc", "_jdict", "_jcols", "_jreader", "_jwrite", "_gateway"),
     *("_explain_string", "_jlistener", "queryExecution", "sessionState", "sharedState", "streamingQuery"),
-    *("logicalPlan", "collectLeaves", "listenerBus"),
+    *("logicalPlan", "collectLeaves", "listenerBus", "f_locals", "getLocalProperty"),
 }
+
+
+_PRIVATE = ("py4j", "pyspark.sql.connect")
 
 
 @pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else "")
@@ -158,7 +161,7 @@ def test_only_spark_internals_reach_into_spark(module: str, path: Path) -> None:
     if module.startswith("kdsl.spark_internals"):
         return
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    reached = [name for lazy in (False, True) for name in imports(path, lazy=lazy) if name.split(".")[0] == "py4j"]
+    reached = [name for lazy in (False, True) for name in imports(path, lazy=lazy) if name.startswith(_PRIVATE)]
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="self")):

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, overload
 from kdsl.changelog.target import Batch, Target
 from kdsl.errors import ChangelogError, listing, nearest
 from kdsl.kafka_table import KafkaTable
+from kdsl.plan.model import OutputMode
 from kdsl.run.checkpoint.checkpoint import Checkpoint
-from kdsl.run.dataframes.latest import last_changes
+from kdsl.run.dataframes.latest import choose_key, last_changes
 from kdsl.run.dataframes.output_mode import aggregates
 from kdsl.run.listeners.start import start_query
 from kdsl.run.session import check_spark
-from kdsl.table import OutputMode, Table, key_of_changes
+from kdsl.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +48,7 @@ class Changelog:
         declared = Table(table.definition()) if isinstance(table, type) else table
         self._name = declared.name if declared is not None else "the changelog"
         self.df = df
-        self.keys = key_of_changes(declared, keys)
+        self.keys = choose_key(None if declared is None else declared.definition, keys)
         self.order_by = tuple(map(str, [order_by] if isinstance(order_by, str) else order_by))
         for name in (*self.keys, *self.order_by):
             if name not in df.columns:
@@ -110,9 +111,9 @@ class Changelog:
             The query of a stream, else None.
 
         Raises:
-            SparkVersionError: kdsl does not support the session's Spark.
             ChangelogError: The target does not support the changes; or the checkpoint and the table do not belong
                 together.
+            KdslError: kdsl does not support the session's Spark.
         """
         spark = self.df.sparkSession
         check_spark(spark)

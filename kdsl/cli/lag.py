@@ -59,7 +59,7 @@ def lag(
         plan = table.read_plan(cluster=cluster)
         cluster = table.cluster(cluster)
         if checkpoint is None and group is None:
-            group = cluster.kdsl_settings().group_id or plan.group_id
+            group = cluster.kdsl_settings.group_id or plan.group_id
             topics = plan.topics
     if group is None and checkpoint is None:
         raise typer.BadParameter("name a table, or use --group or --checkpoint", param_hint="TARGET")

@@ -25,7 +25,7 @@ class UnknownColumnError(KdslError, ValueError):
 
 
 def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> ReadPlan:
-    """What a read of a table does.
+    """The plan of a read.
 
     Args:
         resolved: The table, resolved for ``"read"``.
@@ -98,7 +98,7 @@ _UNAVAILABLE = t.Field(
     t.Array(t.STRING.as_nullable(False), nullable=False),
     "The columns whose values the writer of the change did not have.",
 )
-_KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "What the row says: +I, -U, +U or -D.")
+_KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "The row kind: +I, -U, +U or -D.")
 
 
 def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
@@ -106,7 +106,7 @@ def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str,
     wanted = dict.fromkeys(names if columns is None else map(str, columns))
     if table.is_changelog:
         for always in (ROW_KIND, UNAVAILABLE):
-            wanted.pop(always, None)  # they are always there
+            wanted.pop(always, None)  # these columns always exist
     unknown = [name for name in wanted if name not in names]
     if unknown:
         hints = ", ".join(f"{name!r}{nearest(name, names)}" for name in unknown)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Literal
 
 import attrs
 
@@ -20,6 +21,7 @@ __all__ = [
     "Computed",
     "HeaderCondition",
     "MetadataColumn",
+    "OutputMode",
     "Part",
     "ReadPlan",
     "Start",
@@ -31,6 +33,9 @@ __all__ = [
     "Watermark",
     "WritePlan",
 ]
+
+OutputMode = Literal["append", "update", "complete"]
+"""Spark's output modes of a streaming query."""
 
 
 @attrs.frozen
@@ -142,7 +147,7 @@ class ReadPlan:
         watermark: The watermark, or None.
         output: The columns of the resulting DataFrame.
         changelog: Whether rows are changes; then the first column is the row kind (`kdsl.formats.ROW_KIND`).
-        upserts: How records by key become changes; None if each record stands for itself.
+        upserts: How records by key become changes; None if each record becomes its own row.
         keyed: The primary key of change data whose before-images and deleted rows are only used for their key, so an
             update may come without its before-image; empty for other tables.
         properties: Client settings of the table, by Java's names; those of the cluster are added.
@@ -181,7 +186,7 @@ class WritePlan:
 
     Attributes:
         table: The table's name, for messages.
-        topics: One name: every record goes there. Several, or a pattern: the metadata column ``topic`` says where.
+        topics: The topic of all records; if there are several, or a pattern, the metadata column ``topic`` chooses.
         columns: The written columns, in the table's order: physical columns and writable metadata columns.
         key: How the message key is written; None: no key (or ``__raw_key__``).
         value: How the message value is written; None: ``__raw_value__``, or an empty table.

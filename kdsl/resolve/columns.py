@@ -72,9 +72,10 @@ def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
     physical = [c.name for c in table.columns if c.role != "computed"]
     unknown = [name for name in dict.fromkeys(table.primary_key) if name not in physical]
     if unknown:
-        message = f"the primary key names {listing(unknown)}, which {'is' if len(unknown) == 1 else 'are'} no column"
+        which = "column" if len(unknown) == 1 else "columns"
+        message = f"the primary key names {listing(unknown)}, but the table has no such {which}"
         yield problem(
-            table, "primary-key-column", message, f"name some of {listing(physical)}", column=by_name.get(unknown[0])
+            table, "primary-key-column", message, f"choose from {listing(physical)}", column=by_name.get(unknown[0])
         )
     twice = sorted({name for name in table.primary_key if table.primary_key.count(name) > 1})
     if twice:

@@ -22,7 +22,7 @@ from pyspark.sql import types as s
 from kdsl.cluster import Cluster, Registry
 from kdsl.errors import KdslError, WriteError
 from kdsl.plan.changes import AllowedChanges
-from kdsl.plan.model import Transactions, WritePlan
+from kdsl.plan.model import OutputMode, Transactions, WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.manifest import Manifest
@@ -137,7 +137,7 @@ def write_stream(
     checkpoint: str,
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
-    output_mode: str | None = None,
+    output_mode: OutputMode | None = None,
     adopt: bool = False,
     allow: AllowedChanges = False,
 ) -> StreamingQuery:
@@ -332,7 +332,7 @@ def _check_before_write(plan: WritePlan, cluster: Cluster) -> None:
     missing = set(plan.topics.names) - set(admin.topics(plan.topics.names))
     if plan.topics.pattern is not None:
         admin.names()  # an answer, at least; the rows name the topics
-    if missing and cluster.kdsl_settings().auto_create_topics:
+    if missing and cluster.kdsl_settings.auto_create_topics:
         producer = Producer(settings)
         try:
             missing = {topic for topic in missing if producer.look_up(topic, 10)}

@@ -74,8 +74,8 @@ class QuerySource:
 
     Attributes:
         description: What Spark calls it.
-        offset: The JSON of its last committed offset; None where it has none.
-        option: The value of the option that was asked for; empty where the source does not have it.
+        offset: The JSON of its last committed offset; None if it has none.
+        option: The value of the option that was asked for; empty if the source does not have it.
     """
 
     description: str
@@ -84,7 +84,7 @@ class QuerySource:
 
 
 def java_query(spark: SparkSession, query_id: str) -> Any:
-    """Java's object of a query, a ``StreamExecution``; None where it has ended, and for Spark Connect."""
+    """Java's object of a query, a ``StreamExecution``; None if it has ended, and for Spark Connect."""
     if is_connect(spark):
         return None
     query = java_session(spark).streams().get(query_id)

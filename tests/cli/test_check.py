@@ -32,7 +32,7 @@ class TestCheck:
             "key_prefix='k_' and value_fields='ALL' exclude each other",
             "has no argument startpu= (did you mean 'startup'?)",
             "'erliest' (did you mean 'earliest'?)",
-            "key_prefix='k_', but this key column does not begin with it",
+            "key_prefix='k_', but the name of this key column does not start with it",
             "a watermark needs a TIMESTAMP or TIMESTAMP_LTZ column, but this is DOUBLE",
             "there is no metadata 'ofset' (did you mean 'offset'?)",
         ):

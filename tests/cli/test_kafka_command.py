@@ -70,7 +70,7 @@ def test_it_runs_until_it_is_stopped(kafka_command: Command) -> None:
     assert kafka.end_offsets("late") == {0: 0}
     assert "runs already, with 1 broker(s)" in kafka_command("start", "--brokers", "2", code=1)
 
-    assert "its data is gone" in kafka_command("stop")
+    assert "its data was deleted" in kafka_command("stop")
     assert not answers(started["brokers"][0]["port"])
     assert not Path(started["data_dir"]).exists()
     assert kafka_command("stop") == "Kafka is not running\n"

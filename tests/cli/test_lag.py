@@ -29,7 +29,7 @@ command = import_module("kdsl.cli.lag")
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The age of records is waited for as long as it takes: what is shown is that it comes."""
-    monkeypatch.setattr("kdsl.diagnostics.lag._PATIENCE", 60.0)
+    monkeypatch.setattr("kdsl.diagnostics.lag._TIMEOUT", 60.0)
 
 
 def run(*arguments: str) -> Result:
@@ -213,7 +213,7 @@ def test_one_reader_asks_again_after_an_outage(monkeypatch: pytest.MonkeyPatch) 
         kafka.produce("orders", *(Record("x", timestamp=10**12) for _ in range(3)))
         cluster = Cluster(kafka.bootstrap_servers)
         positions = {("orders", 0): 1}
-        with LagReader(cluster, patience=1.0) as reader:
+        with LagReader(cluster, timeout=1.0) as reader:
             before = asked(reader)
             kafka.kill()
             with pytest.raises(KdslError, match="did not answer within 1 s, and had answered before"):

@@ -4,7 +4,7 @@ import confluent_kafka
 import pytest
 
 from kdsl.client_settings import librdkafka
-from kdsl.client_settings.model import Setting, Target
+from kdsl.client_settings.model import LibrdkafkaProperty, Setting
 from kdsl.client_settings.settings import TABLE, settings_of
 from tests.client_settings.installed import Property, installed
 
@@ -54,7 +54,9 @@ def test_second_names_are_those_of_librdkafka() -> None:
 @pytest.mark.parametrize(
     ("row", "target"), [(r, t) for r in TABLE.values() for t in r.targets], ids=lambda v: getattr(v, "name", "")
 )
-def test_a_target_is_a_property_and_its_range_lies_within_the_property_s(row: Setting, target: Target) -> None:
+def test_a_target_is_a_property_and_its_range_lies_within_the_property_s(
+    row: Setting, target: LibrdkafkaProperty
+) -> None:
     found = [p for p in installed() if p.name == target.name]
 
     assert found

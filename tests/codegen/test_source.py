@@ -118,6 +118,21 @@ def test_an_upsert_table_from_ddl_to_a_class_and_back() -> None:
     assert to_ddl(table) == USERS
 
 
+def test_options_without_effect_in_spark_are_omitted_with_a_note() -> None:
+    table = statement_definition(
+        "CREATE TABLE orders (id INT) WITH ('connector' = 'kafka', 'topic' = 'orders', 'format' = 'json', "
+        "'scan.watermark.idle-timeout' = '1 s', 'sink.transaction-naming-strategy' = 'INCREMENTING')"
+    )
+
+    source = " ".join(to_python(table).split())
+
+    assert table.options.transaction_naming == "INCREMENTING"
+    assert "watermark_idle=" not in source
+    assert "transaction_naming=" not in source
+    assert "orders: scan.watermark.idle-timeout has no effect in Spark, and was omitted" in source
+    assert "orders: sink.transaction-naming-strategy has no effect in Spark, and was omitted" in source
+
+
 def test_a_primary_key_in_another_order_than_the_columns_is_an_argument() -> None:
     columns = (ColumnDef("a", t.Int()), ColumnDef("b", t.Int()), ColumnDef("c", t.Int()))
     table = TableDef("o", columns, options=UpsertOptions(topic=("o",)), primary_key=("b", "a"))

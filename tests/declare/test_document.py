@@ -89,8 +89,8 @@ class TestDefinition:
 
         assert (found.where.file, found.where.line, found.where.path) == ("tables.yaml", 2, "$.tables[0]")
         assert [c.where.line for c in found.columns] == [5, 6, 7, 8, 9, 10]
-        assert found.places["key.fields"].line == 19
-        assert found.places["key.fields"].path == "$.tables[0].options['key.fields']"
+        assert found.option_locations["key.fields"].line == 19
+        assert found.option_locations["key.fields"].path == "$.tables[0].options['key.fields']"
 
     def test_a_file_may_hold_one_table(self, tmp_path: Path) -> None:
         text = "name: a\ncolumns: [{name: x, type: INT}]\noptions: {connector: kafka, topic: a, format: json}\n"

@@ -135,8 +135,8 @@ def test_what_happened_must_be_known(made: ChangeJson, operation: str | None, to
 
 def test_a_missing_image_before_says_what_to_do_in_postgres() -> None:
     state = (
-        ", or declare the primary key and the table option cdc-events-duplicate (cdc_events_duplicate=True), with "
-        "which the row before comes from state"
+        ", or declare the primary key and the table option cdc-events-duplicate (cdc_events_duplicate=True), which "
+        "takes the before-image from state"
     )
     for operation, word, more in (("u", "an UPDATE", state), ("d", "a DELETE", "")):
         message = f'{{"before":null,"after":{IMAGE},"op":"{operation}"}}'.encode()

@@ -482,10 +482,10 @@ class TestLogins:
                 )
                 made.register(subject, ORDER)
                 made.register(f"{subject}-2", ORDER)
-                assert tokens.given == 1
+                assert tokens.issued == 1
                 refused.append(front.requests[-1].headers["Authorization"].removeprefix("Bearer "))
                 made.register(f"{subject}-3", ORDER)
-                assert tokens.given == 2
+                assert tokens.issued == 2
                 wrong = connected(
                     front,
                     bearer_auth_credentials_source="OAUTHBEARER",

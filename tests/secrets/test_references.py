@@ -411,7 +411,7 @@ def seen_of_a_cluster(cluster: Cluster, *, tables_too: bool) -> list[str]:
         cluster, cluster.properties, cluster.registry, cluster.split_literals()[0], lambda: cluster.problems(),
         lambda: cluster.problems("jvm"), lambda: pickle.dumps(cluster),
         lambda: pickle.dumps(cluster.split_literals()[0]),
-        lambda: cluster.check_references(), lambda: cluster.kdsl_settings(), lambda: copy.deepcopy(cluster),
+        lambda: cluster.check_references(), lambda: cluster.kdsl_settings, lambda: copy.deepcopy(cluster),
     ]  # fmt: skip
     things += [lambda: cluster.java("consumer"), lambda: consumer_settings(cluster.settings())]
     if cluster.registry is not None:

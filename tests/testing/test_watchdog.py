@@ -124,8 +124,8 @@ def test_a_forked_child_that_lives_longer_does_not_keep_it(folder: Path, marked:
     assert marked[1].is_running()
 
 
-def test_let_live_lets_it_live(folder: Path, marked: list[psutil.Process]) -> None:
-    with _owner(folder, "watchdog.let_live()", marked):
+def test_a_detached_process_continues(folder: Path, marked: list[psutil.Process]) -> None:
+    with _owner(folder, "watchdog.detach()", marked):
         pass
 
     assert marked[0].is_running()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kdsl.table import OutputMode
+    from kdsl.plan.model import OutputMode
 
 _log = logging.getLogger("kdsl.flink_sql.scripts")
 _ZONE = "spark.sql.session.timeZone"
@@ -49,7 +49,7 @@ class RunOptions:
     """How a script is run.
 
     Attributes:
-        cluster: The Kafka cluster; None where tables name their brokers.
+        cluster: The Kafka cluster; None if tables name their brokers.
         checkpoint: The folder of the checkpoints; it takes precedence over the script's.
         once: Read the records that exist now, one job after the other, and end.
         show: Called with the rows of a query that no ``INSERT`` takes; by default they are printed.

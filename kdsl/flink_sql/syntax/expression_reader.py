@@ -42,7 +42,9 @@ _JSON = ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS")
 def nesting_error(name: str, text: str, position: int) -> UntranslatableError:
     """The error for SQL that is nested more deeply than Python's stack allows."""
     reason = "this is nested too deeply"
-    return UntranslatableError(name, reason, "write it flatter, or as several columns or views", text, position)
+    return UntranslatableError(
+        name, reason, "reduce the nesting, or write it as several columns or views", text, position
+    )
 
 
 class ExpressionReader(Cursor):

@@ -83,8 +83,8 @@ def _value(cls: type, index: int, row: Any, attribute: ClassColumn) -> Any:
     try:
         return to_arrow(getattr(row, attribute.name), attribute.column.type)
     except BadValueError as e:
-        place = f"row {index}, column {attribute.column.name!r}"
-        raise RowError(f"{cls.__name__}.rows(...): {place} ({attribute.column.type}): {e}") from None
+        where = f"row {index}, column {attribute.column.name!r}"
+        raise RowError(f"{cls.__name__}.rows(...): {where} ({attribute.column.type}): {e}") from None
 
 
 def collect(cls: type[R], df: DataFrame) -> list[R]:

@@ -38,7 +38,7 @@ def records(
 ) -> DataFrame:
     """Read the raw records of a plan's topics: the columns of Spark's Kafka source, after the header filter.
 
-    This asks the brokers, on the driver. A bounded stream gives no record from its stopping offsets on.
+    This asks the brokers, on the driver. A bounded stream returns no record from its stopping offsets on.
 
     Args:
         spark: The session, classic or Connect.
@@ -89,7 +89,7 @@ class _Planned:
 
 def _options(plan: ReadPlan, cluster: Cluster) -> dict[str, str]:
     """The options that batches and streams share."""
-    settings = cluster.kdsl_settings()
+    settings = cluster.kdsl_settings
     options = kafka_options(cluster, "consumer", plan.table)
     reset = plan.start.reset if plan.start.reset != "none" else settings.auto_offset_reset or "none"
     options["failOnDataLoss"] = "true" if reset == "none" else "false"
@@ -112,9 +112,9 @@ def _topics(plan: ReadPlan) -> dict[str, str]:
     return {"subscribe": ",".join(plan.topics.names)}
 
 
-def _assign_option(places: Iterable[TopicPartition]) -> dict[str, str]:
+def _assign_option(partitions: Iterable[TopicPartition]) -> dict[str, str]:
     by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(places):
+    for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
     return {"assign": json.dumps(by_topic, separators=(",", ":"))}
 
@@ -129,31 +129,31 @@ def _offsets(offsets: Mapping[TopicPartition, int]) -> str:
 def _batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
     """Spark's own modes where possible, which determine the end when an action runs; otherwise both ends as offsets."""
     topics = subscription.topics()
-    places = subscription.partitions(topics)
+    partitions = subscription.partitions(topics)
     to_the_end = plan.stop.mode in _BATCH_ENDS
     if plan.start.mode == "earliest" and to_the_end:
-        chosen = _assign_option(places) if plan.topics.partitions else _topics(plan)
+        chosen = _assign_option(partitions) if plan.topics.partitions else _topics(plan)
         return _Planned({**chosen, "startingOffsets": "earliest", "endingOffsets": "latest"})
     begin, stop = subscription.span(topics, batch=True)
     # Both ends must name the same partitions, and Spark refuses a start after the end.
-    ends = {place: max(end, begin.offsets[place]) for place, end in stop.items()}
+    ends = {partition: max(end, begin.offsets[partition]) for partition, end in stop.items()}
     if not ends:
         return _Planned({**_topics(plan), "startingOffsets": "earliest", "endingOffsets": "latest"})
     ending = "latest" if to_the_end else _offsets(ends)
-    return _Planned({**_assign_option(places), "startingOffsets": _offsets(begin.offsets), "endingOffsets": ending})
+    return _Planned({**_assign_option(partitions), "startingOffsets": _offsets(begin.offsets), "endingOffsets": ending})
 
 
 def _stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Planned:
     topics = subscription.topics()
-    places = subscription.partitions(topics)
-    if plan.latency == "realtime" and len(places) > cores:
+    partitions = subscription.partitions(topics)
+    if plan.latency == "realtime" and len(partitions) > cores:
         raise KdslError(
-            f"{plan.table}: real-time mode reads {len(places)} partitions at the same time, by a task each, but the "
-            f"session has {cores} cores; give it more, or declare latency='micro-batch'"
+            f"{plan.table}: real-time mode reads {len(partitions)} partitions at the same time, by a task each, but "
+            f"the session has {cores} cores; give it more, or declare latency='micro-batch'"
         )
-    stop = subscription.stop(places) if plan.stop.mode != "unbounded" else {}
+    stop = subscription.stop(partitions) if plan.stop.mode != "unbounded" else {}
     fixed = bool(plan.topics.partitions or stop or plan.discovery is None)
-    options = _assign_option(places) if fixed and places else _topics(plan)
+    options = _assign_option(partitions) if fixed and partitions else _topics(plan)
     match plan.start.mode:
         case "earliest" | "latest":
             options["startingOffsets"] = plan.start.mode

@@ -14,7 +14,6 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any
 
 import attrs
@@ -338,9 +337,9 @@ class Producer:
         Raises:
             ProducerError: The producer has failed for good.
         """
-        deadline = None if timeout is None else monotonic() + timeout
+        deadline = None if timeout is None else Deadline(timeout)
         while left := int(self._lib.rd_kafka_outq_len(self._handle)):
-            if self.failed if deadline is None else monotonic() > deadline:
+            if self.failed if deadline is None else deadline.has_passed:
                 return left
             self._lib.rd_kafka_flush(self._handle, FLUSH_MS)
             self.poll()

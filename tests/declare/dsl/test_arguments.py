@@ -44,10 +44,11 @@ def test_type_checkers_see_the_arguments_that_there_are(cls: type[KafkaTable]) -
 
 
 @pytest.mark.parametrize("keywords", [TableKeywords, UpsertTableKeywords])
-def test_every_argument_is_documented_where_its_type_is(keywords: Any) -> None:
+def test_every_argument_is_documented_where_its_type_is_or_as_an_option(keywords: Any) -> None:
     doc = f"{CommonKeywords.__doc__}{keywords.__doc__}"
+    options = attrs.fields_dict(UpsertOptions if keywords is UpsertTableKeywords else KafkaOptions)
 
-    assert [name for name in keywords.__annotations__ if f"\n        {name}: " not in doc] == []
+    assert [n for n in keywords.__annotations__ if f"\n        {n}: " not in doc and n not in options] == []
 
 
 def test_only_upsert_tables_take_the_arguments_of_the_buffer() -> None:
@@ -58,7 +59,8 @@ def test_every_option_of_the_connector_is_an_argument_and_the_other_way_round() 
     options = set(attrs.fields_dict(KafkaOptions))
 
     assert set(ARGUMENTS) == options - {
-        "startup_timestamp", "startup_offsets", "bounded_timestamp", "bounded_offsets", "semantic",
+        "startup_timestamp", "startup_offsets", "bounded_timestamp", "bounded_offsets",
+        "semantic", "watermark_emit", "watermark_update", "watermark_idle", "transaction_naming",
     } | {"key", "value", "group_id", "properties", "name", "comment", "key_fields", "primary_key"}  # fmt: skip
 
 
@@ -226,6 +228,11 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
         ),
         ({"discovery": 5}, "discovery= is 5, which is not a duration", "write '5 min', or a timedelta"),
         (
+            {"watermark_idle": "1 s"},
+            "a table class has no argument watermark_idle=",
+            "remove it: the option has no effect in Spark",
+        ),
+        (
             {"discovery": "5 mim"},
             "discovery= is '5 mim': 'mim' is not a unit of time; the units are d, h, min, s, ms, us",
             "write '5 min', or a timedelta",
@@ -277,13 +284,13 @@ def test_each_problem_names_the_line_of_its_argument() -> None:
         next(i for i, line in enumerate(lines, 1) if line.endswith(f"# line of {n}")) for n in ("topc", "value")
     ]
     assert [(p.where.file, p.where.line) for p in Table.definition().problems] == [(__file__, n) for n in expected]
-    assert Table.definition().places["value.format"].line == expected[1]
+    assert Table.definition().option_locations["value.format"].line == expected[1]
 
 
 def test_the_places_of_options_are_known_by_their_keys() -> None:
     made = declared(topic="a", startup="earliest", key="json", value="json", properties={}, group_id="g")
 
-    assert set(made.places) == {
+    assert set(made.option_locations) == {
         "topic", "scan.startup.mode", "scan.startup.timestamp-millis", "scan.startup.specific-offsets",
         "key.format", "value.format", "format", "properties", "properties.group.id",
     }  # fmt: skip

@@ -122,8 +122,8 @@ def test_one_column_cannot_stand_for_two() -> None:
         b: Col[int] = one
 
     assert told(Shared) == [
-        "Shared.a: one col() stands for several columns; call col() once for each",
-        "Shared.b: one col() stands for several columns; call col() once for each",
+        "Shared.a: one col() declares several columns; call col() once for each",
+        "Shared.b: one col() declares several columns; call col() once for each",
     ]
 
 

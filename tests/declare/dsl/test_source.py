@@ -95,8 +95,8 @@ def test_every_part_has_its_line(module: dict[str, Any]) -> None:
         Where("First", "d", path, line("d: ")),
         Where("First", "total", path, line("def total")),
     ]
-    assert made.places["topic"] == Where(file=path, line=line('topic="a"'))
-    assert made.places["value.format"] == Where(file=path, line=line('value="json"'))
+    assert made.option_locations["topic"] == Where(file=path, line=line('topic="a"'))
+    assert made.option_locations["value.format"] == Where(file=path, line=line('value="json"'))
 
 
 def test_strings_under_columns_are_their_comments(module: dict[str, Any]) -> None:

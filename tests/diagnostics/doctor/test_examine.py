@@ -148,7 +148,7 @@ class TestAdvertisedListeners:
 
         assert (
             found.message
-            == f"the broker tells clients to connect to {address}, which on each client is its own machine"
+            == f"the broker tells clients to connect to {address}, which every client resolves to itself"
         )
 
     def test_a_bootstrap_server_is_known_already(self) -> None:
@@ -211,11 +211,11 @@ class TestTables:
     @pytest.mark.parametrize(
         ("config", "state", "message"),
         [
-            ({"cleanup.policy": "compact"}, "ok", "compacted; a delete stays 1 d (delete.retention.ms)"),
+            ({"cleanup.policy": "compact"}, "ok", "compacted; deletes are kept for 1 d (delete.retention.ms)"),
             (
                 {"cleanup.policy": "delete", "retention.ms": "3600000"},
                 "warning",
-                "cleanup.policy is delete (retention.ms=3600000): a row that nothing has updated for so long leaves",
+                "cleanup.policy is delete (retention.ms=3600000): a row that is not updated for that long leaves the",
             ),
             (
                 {"cleanup.policy": "compact,delete", "retention.bytes": "1000000", "retention.ms": "-1"},
@@ -328,7 +328,7 @@ def state(replicas: int, in_sync: int, leader: int | None = 1, rights: frozenset
     ],
 )
 def test_what_may_lose_records_is_told(topic: TopicState, settings: dict[str, str], message: str) -> None:
-    (found,) = _check_durability("orders", topic, settings, Cluster("kafka:9092").kdsl_settings())
+    (found,) = _check_durability("orders", topic, settings, Cluster("kafka:9092").kdsl_settings)
 
     assert message in found.message
     assert found.fix
@@ -336,8 +336,7 @@ def test_what_may_lose_records_is_told(topic: TopicState, settings: dict[str, st
 
 def test_three_replicas_of_which_two_must_have_a_record_lose_nothing() -> None:
     assert (
-        list(_check_durability("orders", state(3, 3), {"min.insync.replicas": "2"}, Cluster("k:1").kdsl_settings()))
-        == []
+        list(_check_durability("orders", state(3, 3), {"min.insync.replicas": "2"}, Cluster("k:1").kdsl_settings)) == []
     )
 
 
@@ -387,7 +386,7 @@ class TestATableThatIsOnlyWritten:
 
         assert start.state == "warning"
         assert "the consumer group 'KafkaSource-Orders' has no committed offset" in start.message
-        assert start.fix.startswith("nothing, where the table is only written; to read it, let it start elsewhere, as")
+        assert start.fix.startswith("nothing, if the table is only written; to read it, set another start, such as")
 
     def test_what_is_declared_for_reading_is_an_error_with_its_fix(
         self, cluster: Cluster, kdsl_topic: MakeTopic

@@ -257,7 +257,7 @@ class TestDoors:
         assert [t.name for t in load_sql(path)] == ["a"]
         assert [t.name for t in load_sql(str(path))] == ["a"]
         assert [t.name for t in load_sql(text)] == ["a"]
-        assert load_sql(path)[0].definition.where.place.endswith("tables.sql:1:14")
+        assert load_sql(path)[0].definition.where.location.endswith("tables.sql:1:14")
 
     def test_a_file_that_is_no_text(self, tmp_path: Path) -> None:
         path = tmp_path / "tables.sql"

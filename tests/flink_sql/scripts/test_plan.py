@@ -97,7 +97,7 @@ class TestColumns:
             planned("INSERT INTO sink\nSELECT id, nme FROM source")
         (problem,) = told.value.problems
 
-        assert problem.where.place == "job.sql:12:12"
+        assert problem.where.location == "job.sql:12:12"
         assert (problem.where.excerpt or "").splitlines()[1].rstrip() == "           ^^^"
 
 
@@ -249,7 +249,7 @@ class TestHints:
 
         assert problem.code == code
         assert message in problem.message
-        assert problem.where.place == f"job.sql:{place}"
+        assert problem.where.location == f"job.sql:{place}"
 
 
 class TestSettings:

@@ -99,7 +99,7 @@ class TestStaged:
         with caplog.at_level(logging.WARNING):
             assert read_marker(marker_text(other, "7-abc"), self.WORK, 7) is None
 
-        assert "staged as batch 7 is another batch of that number, because an older copy" in caplog.text
+        assert "staged as batch 7 are those of another batch of that number, because an older copy" in caplog.text
 
     def test_one_of_a_newer_version_is_refused(self) -> None:
         with pytest.raises(CheckpointError, match=r"batch 7 has version 9, and this kdsl reads version 1"):
@@ -145,8 +145,8 @@ def test_the_topic_that_records_writes_has_a_legal_name_of_its_own() -> None:
 
 def test_a_record_of_a_done_write_is_read_as_each_version_wrote_it_and_tells_which_topics_are_gone() -> None:
     before = read_done_write(b'{"version":1,"table":"Orders","plan":"abc","time":7}', "p.kdsl-writes")
-    work = TransactionSpec(Writer("", "monday", "Orders"), "p", 1, "a", "2:abc", 60_000, topic_ids={"a": "1", "b": "2"})
-    now = read_done_write(work.done_record()[1], "p.kdsl-writes")
+    spec = TransactionSpec(Writer("", "monday", "Orders"), "p", 1, "a", "2:abc", 60_000, topic_ids={"a": "1", "b": "2"})
+    now = read_done_write(spec.done_record()[1], "p.kdsl-writes")
 
     assert before == DoneWrite("Orders", "abc", 7)
     assert before.missing_topics({}) == []

@@ -124,9 +124,9 @@ def write_without_record(rows: DataFrame, plan: WritePlan, cluster: Cluster, wri
     """A write as a version made it that kept no record of it: its token alone tells that it is done."""
     assert plan.transactions is not None
     writer = Writer("", write_id, plan.table, kind="batch")
-    work = batch._batch_work(plan, cluster, writer, plan.transactions.prefix, 1, 0)
-    batch._acquire_batch_ids(work, cluster, LogProgress(0, -1), adopt=False, strict=False)
-    batch._save(rows.repartition(1), plan, cluster, work)
+    spec = batch._create_batch_spec(plan, cluster, writer, plan.transactions.prefix, 1, 0)
+    batch._acquire_batch_ids(spec, cluster, LogProgress(0, -1), adopt=False, strict=False)
+    batch._save(rows.repartition(1), plan, cluster, spec)
 
 
 class TestBatch:

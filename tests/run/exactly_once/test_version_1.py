@@ -95,19 +95,19 @@ def test_half_written_it_goes_on_with_as_many_tasks_and_is_refused_with_others(b
 
 def test_its_late_tasks_cannot_read_the_tokens_of_now_and_its_tokens_let_no_task_write(me: Writer) -> None:
     token = read_token((STORED / "token.json").read_text(encoding="utf-8"), 3)
-    work = TransactionSpec(me, "totals-1", 8, "out", "abc", 60_000)
+    spec = TransactionSpec(me, "totals-1", 8, "out", "abc", 60_000)
 
-    assert '"version":2' in work.token(1, 4).text()
+    assert '"version":2' in spec.token(1, 4).text()
     with pytest.raises(ExactlyOnceError, match="a late task of an earlier run"):
-        next_step("totals-1-2", token, me, 2, work.run)
+        next_step("totals-1-2", token, me, 2, spec.run)
 
 
 def test_what_it_staged_is_sent_where_parts_of_it_were_sent_and_staged_anew_elsewhere(
     me: Writer, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = (STORED / "staged-marker").read_text(encoding="utf-8")
-    work = TransactionSpec(me, "totals-1", 8, "out", "abc", 60_000, 1, "digest")
+    spec = TransactionSpec(me, "totals-1", 8, "out", "abc", 60_000, 1, "digest")
 
-    assert read_marker(text, work, 1) == "1"
-    assert read_marker(text, work, None) is None
-    assert "of an earlier version, which did not record which batch it is, and nothing of it is written" in caplog.text
+    assert read_marker(text, spec, 1) == "1"
+    assert read_marker(text, spec, None) is None
+    assert "of an earlier version, which did not record which batch it is, and none of them is written" in caplog.text

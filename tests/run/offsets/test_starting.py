@@ -33,7 +33,7 @@ def test_a_group_without_committed_offsets_needs_a_policy() -> None:
     assert str(raised.value) == (
         "Orders: the consumer group 'orders-group' has no committed offset for orders[0]; orders[2], where "
         "the read should start; start at the earliest or latest offsets or at a time, or set the client property "
-        "auto.offset.reset, which says what to do without an offset"
+        "auto.offset.reset, which applies if there is no offset"
     )
 
 

@@ -289,9 +289,9 @@ def test_a_late_task_is_refused_through_an_id_of_the_prefix_before(
     topic = kdsl_topic()
     old = work_for(topic, 0)
     new = attrs.evolve(old, prefix=f"{topic}-new", run="another")
-    heirs = dict(zip(old.ids, new.ids, strict=True))
+    successors = dict(zip(old.ids, new.ids, strict=True))
     acquire_ids(old, cluster, LogProgress())
-    acquire_ids(new, cluster, LogProgress(0, -1), before=old.ids, heirs=heirs)
+    acquire_ids(new, cluster, LogProgress(0, -1), before=old.ids, successors=successors)
 
     assert write_transaction(plan_for(topic), cluster, new, rows(b"a")).records == 1
     with pytest.raises(ExactlyOnceError, match="a late task of an earlier run"):
@@ -311,8 +311,8 @@ def test_what_is_written_stays_known_though_a_driver_dies_in_its_claim(
 
     for run in ("dies", "goes on"):
         new = attrs.evolve(old, prefix=f"{topic}-new", run=run)
-        heirs = dict(zip(old.ids, new.ids, strict=True))
-        assert acquire_ids(new, cluster, LogProgress(0, -1), before=old.ids, heirs=heirs) == {f"{topic}-new-0": 0}
+        successors = dict(zip(old.ids, new.ids, strict=True))
+        assert acquire_ids(new, cluster, LogProgress(0, -1), before=old.ids, successors=successors) == {f"{topic}-new-0": 0}
 
     assert write_transaction(plan_for(topic), cluster, new, rows(b"a")).records == 0
     assert seen(kdsl_kafka, topic) == {b"a": 1}
@@ -324,7 +324,7 @@ def test_a_late_task_is_refused_without_fencing_the_writer_that_is_at_work(
     topic = kdsl_topic()
     old, new = work_for(topic, 0), attrs.evolve(work_for(topic, 0), run="another")
     acquire_ids(old, cluster, LogProgress())
-    acquire_ids(new, cluster, LogProgress(0, -1), before=old.ids, heirs={id_: id_ for id_ in old.ids})
+    acquire_ids(new, cluster, LogProgress(0, -1), before=old.ids, successors={id_: id_ for id_ in old.ids})
     write_transaction(plan_for(topic), cluster, new, rows(b"a"))
     (seat,) = part.empty_pool()
 

@@ -31,8 +31,8 @@ from kdsl.run.librdkafka.transactions.token import (
 )
 from tests.run.write_plans import part, write_plan
 
-ME = Writer("q1", table="Orders", place="file:/cp")
-OTHER = Writer("q2", table="Orders", place="file:/other")
+ME = Writer("q1", table="Orders", checkpoint="file:/cp")
+OTHER = Writer("q2", table="Orders", checkpoint="file:/other")
 IDS = {"p-0": "p-0", "p-1": "p-1"}
 
 
@@ -53,7 +53,7 @@ class TestToken:
     @pytest.mark.parametrize("member", ["place", "table"])
     def test_it_stays_below_kafkas_limit_however_long_the_checkpoints_path_is(self, letter: str, member: str) -> None:
         text = "file:/" + letter * 10_000 + "end"
-        writer = attrs.evolve(ME, sink="w" * MAX_WRITE_ID_BYTES, place=text if member == "place" else "file:/cp")
+        writer = attrs.evolve(ME, sink="w" * MAX_WRITE_ID_BYTES, checkpoint=text if member == "place" else "file:/cp")
         writer = attrs.evolve(writer, table=text if member == "table" else "Orders")
         token = Token(writer, 7, "abc", 1_700_000_000_000, 12, RUN, "offsets")
 
@@ -63,7 +63,7 @@ class TestToken:
         found = read_token(text, 12)
         assert found is not None
         assert found.writer.is_same(writer)
-        assert member == "table" or found.writer.place.endswith(letter + "end")
+        assert member == "table" or found.writer.checkpoint.endswith(letter + "end")
 
     def test_one_of_the_version_before_is_read(self) -> None:
         text = (
