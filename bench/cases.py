@@ -27,8 +27,8 @@ class Case:
         encoder: What writes them again.
         texts: As many messages of JSON for ``from_json``, with the same rows (or, of change data, the same messages).
         schema: Their schema, as Spark's DDL.
-        goal: How many times as fast as ``from_json`` reading should be, per message; None where nothing is aimed at.
-        reference: The options of the reference engine's table, beside ``format``; None where it has no such format,
+        goal: How many times as fast as ``from_json`` reading should be, per message; None if nothing is aimed at.
+        reference: The options of the reference engine's table, beside ``format``; None if it has no such format,
             or none that runs without generated code.
         variant: What is special about these messages.
     """

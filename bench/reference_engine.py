@@ -44,7 +44,7 @@ for line in sys.stdin:
 
 
 def missing() -> str | None:
-    """Why the engine is not there; None where it is."""
+    """Why the engine is not there; None if it is."""
     python_known = bool(os.environ.get(_HOME)) or importlib.util.find_spec("pyflink") is not None
     if not python_known or _JARS not in os.environ:
         return f"the reference engine is not here: {_HOME} and {_JARS} do not name it"

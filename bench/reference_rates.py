@@ -48,7 +48,7 @@ class Formats:
     def rate(self, case: Case) -> float | None:
         """Messages per second of processor time that reading them takes.
 
-        None where a job failed, or the difference is too small to be told from chance; it is said which.
+        None if a job failed, or the difference is too small to be told from chance; it is said which.
         """
         table, columns = topic(case), ", ".join(f"`{f.name}` {f.type}" for f in case.row.fields)
         options = {"format": case.format} | dict(case.reference or {})

@@ -1,4 +1,4 @@
-"""Arrow arrays of strings and bytes as numpy arrays, and questions about whole columns of them."""
+"""Arrow arrays of strings and bytes as numpy arrays, and checks of whole columns."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl.types.arrays import Bytes as Bytes, Indices, Integers, Mask as Mask, Words as Words
-
-Positions = Indices
-Longs = Integers
+from kdsl.types.arrays import Bytes as Bytes, Indices as Indices, Integers as Integers, Mask as Mask, Words as Words
 
 
-def bounds(texts: pa.Array) -> tuple[Positions, Positions]:
+def bounds(texts: pa.Array) -> tuple[Indices, Indices]:
     """Where each string begins and ends in `content`."""
     if not len(texts):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
@@ -32,14 +29,14 @@ def content(texts: pa.Array) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data, dtype=np.uint8)[offsets[texts.offset] : offsets[texts.offset + len(texts)]]
 
 
-def ranges(first: Positions, count: Positions) -> Positions:
+def ranges(first: Indices, count: Indices) -> Indices:
     """The numbers of several ranges, one after the other."""
     ends = np.cumsum(count)
-    result: Positions = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - count), count)
+    result: Indices = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - count), count)
     return result
 
 
-def slices(data: Any, start: Positions, end: Positions, present: Mask | None, kind: pa.DataType) -> pa.Array:
+def slices(data: Any, start: Indices, end: Indices, present: Mask | None, kind: pa.DataType) -> pa.Array:
     """An array of spans of a buffer.
 
     Args:
@@ -91,7 +88,7 @@ def find_invalid_utf8(texts: pa.StringArray) -> Mask | None:
     return wrong
 
 
-def find_each_invalid_utf8(data: Bytes, start: Positions, end: Positions) -> Mask:
+def find_each_invalid_utf8(data: Bytes, start: Indices, end: Indices) -> Mask:
     """Which spans of a buffer are not UTF-8."""
     high = np.flatnonzero(data >= 0x80)
     wrong = np.zeros(len(start), dtype=bool)
@@ -103,7 +100,7 @@ def find_each_invalid_utf8(data: Bytes, start: Positions, end: Positions) -> Mas
     return wrong
 
 
-def find_repeated_keys(owner: Positions, keys: pa.StringArray) -> Mask:
+def find_repeated_keys(owner: Indices, keys: pa.StringArray) -> Mask:
     """Which entries of maps have a key that an earlier entry of the same map has.
 
     Args:

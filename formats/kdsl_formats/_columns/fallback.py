@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kdsl.formats import BadRecord, Decoded, Encoded
 from kdsl.types.arrow import plain_values
-from kdsl_formats._columns.arrays import Mask, Positions
+from kdsl_formats._columns.arrays import Indices, Mask
 
 
 @attrs.frozen(eq=False)
@@ -29,9 +29,7 @@ class FallbackRows:
     bad: tuple[BadRecord, ...]
 
     @classmethod
-    def read(
-        cls, messages: pa.BinaryArray, which: Positions, rows_of: Callable[[bytes], Iterable[Any]]
-    ) -> FallbackRows:
+    def read(cls, messages: pa.BinaryArray, which: Indices, rows_of: Callable[[bytes], Iterable[Any]]) -> FallbackRows:
         """Read some messages, which are not null; a `ValueError` of `rows_of` is the reason why one is bad."""
         rows: list[Any] = []
         owner: list[int] = []
@@ -65,22 +63,22 @@ class RowOrder:
         owner: The message of each row.
     """
 
-    def __init__(self, owner: Positions, fallback_rows: FallbackRows) -> None:
+    def __init__(self, owner: Indices, fallback_rows: FallbackRows) -> None:
         self._insert_before = np.searchsorted(owner, fallback_rows.owner) if fallback_rows.rows else None
         self._count = len(fallback_rows.rows)
         self.owner = self.insert(owner, fallback_rows.owner)
 
-    def insert(self, values: Positions, added: Iterable[int]) -> Positions:
+    def insert(self, values: Indices, added: Iterable[int]) -> Indices:
         """Numbers of the rows read by columns, with those of the others put in."""
         return values if self._insert_before is None else np.insert(values, self._insert_before, list(added))
 
-    def index(self, positions: Positions, count: int) -> Positions:
+    def index(self, positions: Indices, count: int) -> Indices:
         """Indexes of rows in a column, with those of the others, whose values follow the column's `count` values."""
         return self.insert(positions, range(count, count + self._count))
 
 
 def merge_rows(
-    rows: pa.StructArray, indexes: Positions, owner: Positions, fallback_rows: FallbackRows, count: int
+    rows: pa.StructArray, indexes: Indices, owner: Indices, fallback_rows: FallbackRows, count: int
 ) -> Decoded:
     """Merge rows read by columns with those read one by one, in the order of their messages.
 
@@ -98,7 +96,7 @@ def merge_rows(
     return Decoded(merged, None if every else pa.array(order.owner, pa.int64()), fallback_rows.bad)
 
 
-def take_rows(column: pa.Array, index: Positions) -> pa.Array:
+def take_rows(column: pa.Array, index: Indices) -> pa.Array:
     """The values at some positions; the column itself where these are all, in order."""
     if len(index) == len(column) and bool((index == np.arange(len(index))).all()):
         return column

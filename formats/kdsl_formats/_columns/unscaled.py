@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Positions, Words, ranges
+from kdsl_formats._columns.arrays import Bytes, Indices, Integers, Mask, Words, ranges
 
 LONGEST = 16
 """The bytes of the longest number."""
@@ -16,7 +16,7 @@ _LONG = (1 << 63) - 1
 _LONG_DIGITS = 18
 
 
-def read_numbers(words: Words, begin: Positions, length: Positions) -> tuple[Longs, Longs]:
+def read_numbers(words: Words, begin: Indices, length: Indices) -> tuple[Integers, Integers]:
     """The halves of numbers in a buffer; those of no bytes, or of more than `LONGEST`, are meaningless.
 
     Args:
@@ -34,13 +34,13 @@ def read_numbers(words: Words, begin: Positions, length: Positions) -> tuple[Lon
     return low, high
 
 
-def _to_signed(words: Words, size: Positions) -> Longs:
+def _to_signed(words: Words, size: Indices) -> Integers:
     """The signed numbers in the first bytes of words; meaningless for no bytes."""
-    numbers: Longs = words.byteswap().view(np.int64) >> (64 - 8 * np.maximum(size, 1))
+    numbers: Integers = words.byteswap().view(np.int64) >> (64 - 8 * np.maximum(size, 1))
     return numbers
 
 
-def rescale(low: Longs, high: Longs, shift: int, fallback: Mask) -> tuple[Longs, Longs]:
+def rescale(low: Integers, high: Integers, shift: int, fallback: Mask) -> tuple[Integers, Integers]:
     """Numbers with more or fewer digits after the decimal point, rounded half up.
 
     Args:
@@ -65,8 +65,8 @@ def rescale(low: Longs, high: Longs, shift: int, fallback: Mask) -> tuple[Longs,
     return low, low >> 63
 
 
-def exceeds_precision(low: Longs, high: Longs, precision: int, fallback: Mask) -> Mask | None:
-    """Which numbers have more digits than a precision; None where none has.
+def exceeds_precision(low: Integers, high: Integers, precision: int, fallback: Mask) -> Mask | None:
+    """Which numbers have more digits than a precision; None if none has.
 
     Args:
         low: The lower halves.
@@ -84,14 +84,14 @@ def exceeds_precision(low: Longs, high: Longs, precision: int, fallback: Mask) -
     return None
 
 
-def decimal_array(kind: pa.Decimal128Type, low: Longs, high: Longs, valid: pa.Buffer | None) -> pa.Array:
+def decimal_array(kind: pa.Decimal128Type, low: Integers, high: Integers, valid: pa.Buffer | None) -> pa.Array:
     """An array of decimals from their halves."""
     halves = np.empty((len(low), 2), dtype=np.int64)
     halves[:, 0], halves[:, 1] = low, high
     return pa.Array.from_buffers(kind, len(low), [valid, pa.py_buffer(halves)])
 
 
-def number_bytes(values: pa.Decimal128Array) -> tuple[Bytes, Longs]:
+def number_bytes(values: pa.Decimal128Array) -> tuple[Bytes, Integers]:
     """The shortest bytes of unscaled decimals, one after the other, and how many each has; NULL has none."""
     halves = np.frombuffer(values.buffers()[1], dtype=np.int64).reshape(-1, 2)[values.offset :][: len(values)]
     low, high = halves[:, 0], halves[:, 1]
@@ -106,7 +106,7 @@ def number_bytes(values: pa.Decimal128Array) -> tuple[Bytes, Longs]:
     return flat[ranges(first, size)], size
 
 
-def _sizes(numbers: Longs) -> Longs:
+def _sizes(numbers: Integers) -> Integers:
     """How many bytes numbers have, with their sign."""
     bits = (numbers ^ (numbers >> 63)).view(np.uint64)
     size = np.ones(len(numbers), dtype=np.int64)

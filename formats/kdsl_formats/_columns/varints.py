@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Words, words_of
+from kdsl_formats._columns.arrays import Bytes, Integers, Mask, Words, words_of
 
 PAD: Final = 32
 """Zeros after the last byte: the longest number, twice, so that a look ahead stays inside the buffer."""
@@ -28,12 +28,12 @@ def pad_bytes(content: Bytes) -> tuple[Bytes, Words]:
     return data, words_of(data)
 
 
-def read_varints(data: Bytes, words: Words, positions: Longs) -> tuple[Words, Longs | int, Mask | None]:
+def read_varints(data: Bytes, words: Words, positions: Integers) -> tuple[Words, Integers | int, Mask | None]:
     """The numbers that begin at some positions of a buffer from `pad_bytes`.
 
     Returns:
         The numbers; how many bytes each has, one number where all have the same; which of them are none (too long),
-        None where all are right.
+        None if all are right.
     """
     first = data.take(positions)
     if not len(first) or int(first.max()) < 0x80:
@@ -55,7 +55,7 @@ def _join_groups(words: Words) -> Words:
     return (words & _OCT_LOW) | ((words & _OCT_HIGH) >> _FOUR)
 
 
-def _add_long_numbers(data: Bytes, positions: Longs, which: Any, numbers: Words, size: Longs) -> Mask:
+def _add_long_numbers(data: Bytes, positions: Integers, which: Any, numbers: Words, size: Integers) -> Mask:
     """Put in the ninth and tenth byte of numbers that have them; which numbers have more."""
     ninth, tenth = data[positions[which] + 8], data[positions[which] + 9]
     is_ten = ninth >= 0x80
@@ -72,12 +72,12 @@ def unzigzag(numbers: Words) -> Words:
     return (numbers >> _ONE) ^ (~(numbers & _ONE) + _ONE)
 
 
-def zigzag(numbers: Longs) -> Words:
+def zigzag(numbers: Integers) -> Words:
     """Signed numbers with their sign as the lowest bit."""
     return ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
 
 
-def varint_sizes(numbers: Words) -> Longs:
+def varint_sizes(numbers: Words) -> Integers:
     """How many bytes each number has."""
     size = np.ones(len(numbers), dtype=np.int64)
     largest = int(numbers.max()) if len(numbers) else 0
@@ -95,7 +95,7 @@ def spread_groups(numbers: Words) -> Words:
     return (words & _PAIR_LOW) | ((words & _U(0x3F803F803F803F80)) << _ONE)
 
 
-def write_varints(target: Bytes, positions: Longs, numbers: Words, sizes: Longs) -> None:
+def write_varints(target: Bytes, positions: Integers, numbers: Words, sizes: Integers) -> None:
     """Write numbers into a buffer that has no room after them."""
     longest = int(sizes.max()) if len(sizes) else 0
     if longest <= 1:

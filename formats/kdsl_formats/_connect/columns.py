@@ -14,9 +14,9 @@ from kdsl.types.arrow import arrow_type
 from kdsl.types.strings.temporal import NANOS_PER_DAY, time_unit
 from kdsl_formats._columns.arrays import (
     Bytes,
-    Longs,
+    Indices,
+    Integers,
     Mask,
-    Positions,
     Words,
     bounds,
     content,
@@ -60,7 +60,7 @@ class ReadColumn:
     Attributes:
         values: The values; those that need the fallback are meaningless.
         fallback: Those that must be read one by one.
-        infinite: Those that stand for infinity; the values are NULL. None where there are none.
+        infinite: Those that stand for infinity; the values are NULL. None if there are none.
     """
 
     values: pa.Array
@@ -81,7 +81,7 @@ def decimals_of_base64(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
     return _decimals(kind, low, high, fallback, strings)
 
 
-def _decimals(kind: t.Decimal, low: Longs, high: Longs, fallback: Mask, of: pa.Array) -> ReadColumn:
+def _decimals(kind: t.Decimal, low: Integers, high: Integers, fallback: Mask, of: pa.Array) -> ReadColumn:
     """Decimals from their halves; NULL where the column that they are from is."""
     lost = exceeds_precision(low, high, kind.precision, fallback)
     if lost is not None:
@@ -91,7 +91,7 @@ def _decimals(kind: t.Decimal, low: Longs, high: Longs, fallback: Mask, of: pa.A
     return ReadColumn(decimal_array(arrow_type(kind), low, high, validity(of)), fallback)
 
 
-def _numbers_of_base64(strings: pa.StringArray) -> tuple[Longs, Longs, Mask]:
+def _numbers_of_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
     """The halves of numbers from their base64, and which strings need the fallback."""
     start, end = bounds(strings)
     size = end - start
@@ -128,7 +128,7 @@ def _numbers_of_base64(strings: pa.StringArray) -> tuple[Longs, Longs, Mask]:
     return low, np.where(wide, upper >> behind, low >> 63), fallback
 
 
-def _join_letters(words: Words) -> Longs:
+def _join_letters(words: Words) -> Integers:
     """Eight letters of base64, the first one in the lowest byte, as a number of 48 bits."""
     numbers = words.byteswap()
     numbers = ((numbers & _TWELVE) >> _TWO) | (numbers & _LOW_TWELVE)
@@ -137,14 +137,14 @@ def _join_letters(words: Words) -> Longs:
     return numbers.view(np.int64)
 
 
-def _numbers_of_long_base64(strings: pa.StringArray) -> tuple[Longs, Longs, Mask]:
+def _numbers_of_long_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
     """As `_numbers_of_base64`, for strings of any length."""
     decoded, fallback = reading.base64(strings)
     low, high, wrong = _numbers_of_bytes(decoded)
     return low, high, fallback | wrong
 
 
-def _numbers_of_bytes(binary: pa.BinaryArray) -> tuple[Longs, Longs, Mask]:
+def _numbers_of_bytes(binary: pa.BinaryArray) -> tuple[Integers, Integers, Mask]:
     """The halves of numbers of whole bytes, and which of them need the fallback."""
     start, end = bounds(binary)
     data: Bytes = np.append(content(binary), np.zeros(_PADDING, dtype=np.uint8))
@@ -173,7 +173,7 @@ def decimals_of_objects(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
     return _of_scales(scales, low, high, ~plain | odd | wrong, kind, strings)
 
 
-def _starts_with(words: Words, position: Positions, text: bytes) -> Mask:
+def _starts_with(words: Words, position: Indices, text: bytes) -> Mask:
     """Which positions are the start of a string of nine to sixteen bytes."""
     head, tail = (np.uint64(int.from_bytes(part, "little")) for part in (text[:8], text[-8:]))
     matches: Mask = (words[position] == head) & (words[position + len(text) - 8] == tail)
@@ -194,7 +194,7 @@ def decimals_of_pairs(scales: pa.Int32Array, values: pa.BinaryArray, kind: t.Dec
 
 
 def _of_scales(
-    scales: pa.Int32Array, low: Longs, high: Longs, fallback: Mask, kind: t.Decimal, of: pa.Array
+    scales: pa.Int32Array, low: Integers, high: Integers, fallback: Mask, kind: t.Decimal, of: pa.Array
 ) -> ReadColumn:
     """Decimals of several scales, converted to the column's."""
     fallback = fallback | np.asarray(scales.is_null())
@@ -317,12 +317,12 @@ def _strip_zone(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:
     return slices(data, start, np.where(ends, end - 1, end), present & ends, pa.string()), present & ~ends
 
 
-def _longs(numbers: pa.Array) -> Longs:
+def _longs(numbers: pa.Array) -> Integers:
     """Numbers with zeros in place of NULL."""
     return np.asarray(numbers.fill_null(0) if numbers.null_count else numbers).astype(np.int64, copy=False)
 
 
-def _array(values: Longs, kind: pa.DataType, of: pa.Array) -> pa.Array:
+def _array(values: Integers, kind: pa.DataType, of: pa.Array) -> pa.Array:
     """An array of 64-bit values that is NULL where another array is."""
     return pa.Array.from_buffers(kind, len(values), [validity(of), pa.py_buffer(np.ascontiguousarray(values))])
 

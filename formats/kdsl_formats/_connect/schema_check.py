@@ -86,7 +86,7 @@ class SchemaCheckingDecoder:
         rest &= ~same_schema
 
     def _learn_schema(self, message: bytes) -> bytes | None:
-        """What a message begins with, up to its payload, which is known then; None where it is not plain."""
+        """What a message begins with, up to its payload, which is known then; None if it is not plain."""
         end = message.find(_BETWEEN)
         if end < 0 or not message.startswith(_BEFORE):
             return None
@@ -112,7 +112,7 @@ class SchemaCheckingDecoder:
 
 
 def _schema_in(message: bytes) -> Any:
-    """The schema inside a message; None where the message has none."""
+    """The schema inside a message; None if the message has none."""
     try:
         document = orjson.loads(message)
     except ValueError:

@@ -38,7 +38,7 @@ class TimeSchema:
 
     Attributes:
         type: The column type that holds them.
-        mode: The setting of a connector that writes them; None where all do.
+        mode: The setting of a connector that writes them; None if all do.
         unit: What a number counts, in nanoseconds; None of a string.
     """
 
@@ -137,7 +137,7 @@ class SchemaTable:
 
 
 def table_of_schema(schema: Any) -> SchemaTable | None:
-    """The table that a schema describes; None where it is not a schema of rows.
+    """The table that a schema describes; None if it is not a schema of rows.
 
     Optional fields are nullable. Times that the most frequent setting does not write stay the numbers and strings that
     they are.

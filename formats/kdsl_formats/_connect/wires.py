@@ -38,7 +38,7 @@ _PLAIN_NUMBER = re.compile("-?[0-9]+")
 
 @attrs.frozen
 class Modes:
-    """The settings of a connector that define how values look; None where the format's own rules apply.
+    """The settings of a connector that define how values look; None if the format's own rules apply.
 
     Attributes:
         decimals: ``decimal.handling.mode``.
@@ -243,7 +243,7 @@ class Times(_NumberWire):
     Strings are read in every mode: Debezium writes a time with its zone (Postgres' TIMETZ) as a string in UTC always.
 
     Attributes:
-        unit: What numbers count, in nanoseconds; None where times are strings.
+        unit: What numbers count, in nanoseconds; None if times are strings.
     """
 
     def __init__(self, kind: t.Time, unit: int | None) -> None:
@@ -283,7 +283,7 @@ class Timestamps(_NumberWire):
     TIMESTAMPTZ so. Numbers become instants, too, as Kafka Connect's own timestamps are.
 
     Attributes:
-        unit: What numbers count, in nanoseconds; None where timestamps are strings.
+        unit: What numbers count, in nanoseconds; None if timestamps are strings.
     """
 
     def __init__(self, kind: t.DataType, unit: int | None) -> None:
@@ -386,7 +386,7 @@ _FIXED: Mapping[str, int | None] = {
 
 
 def wire_of(kind: t.DataType, modes: Modes) -> Wire | None:
-    """How the values of a column look where a connector has some settings; None where the format's own rules hold."""
+    """How the values of a column look where a connector has some settings; None if the format's own rules hold."""
     match kind:
         case t.Decimal() if modes.decimals is not None:
             return Decimals(kind, modes.decimals)
@@ -403,7 +403,7 @@ def wire_of(kind: t.DataType, modes: Modes) -> Wire | None:
 
 
 def _unit(mode: TimeMode, precision: int) -> int | None:
-    """What numbers of times count, in nanoseconds; None where times are strings."""
+    """What numbers of times count, in nanoseconds; None if times are strings."""
     if mode in _FIXED:
         return _FIXED[mode]
     return MILLIS if precision <= 3 else MICROS if precision <= 6 else NANOS

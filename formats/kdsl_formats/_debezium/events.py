@@ -19,7 +19,7 @@ TRUNCATE: Final = "t"
 
 
 def key_row(row: t.Row, keyed: Sequence[str]) -> t.Row | None:
-    """The columns that are read of a row before a change, where only its key counts; None where all columns are.
+    """The columns that are read of a row before a change, where only its key counts; None if all columns are.
 
     Args:
         row: The type of the rows.

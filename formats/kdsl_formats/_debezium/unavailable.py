@@ -63,7 +63,7 @@ class PlaceholderFinder:
         return attrs.evolve(decoded, rows=rows, unavailable=masks)
 
     def _find_placeholders(self, column: pa.Array, kind: t.DataType) -> Mask | None:
-        """Which values are placeholders; None where none is."""
+        """Which values are placeholders; None if none is."""
         if len(column) == 0:
             return None
         match kind:
@@ -119,7 +119,7 @@ def _may_hold(kind: t.DataType) -> bool:
 
 
 def _find_among(values: pa.Array, wanted: Sequence[Any]) -> Mask | None:
-    """Which values are among some wanted ones; None where none is, which often follows from their lengths alone."""
+    """Which values are among some wanted ones; None if none is, which often follows from their lengths alone."""
     sizes = np.diff(np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1])
     lengths = {len(text.encode() if isinstance(text, str) else text) for text in wanted}
     if not any((sizes == length).any() for length in lengths):

@@ -37,7 +37,7 @@ def record_name(schema: Json) -> str:
     """The full name of the record of a schema, which may be a union of the record with null."""
     kind = schema_type(schema)
     records = [one for one in (kind.branches or (kind,)) if one.kind == "record"]
-    return records[0].name if records else kind.called
+    return records[0].name if records else kind.type_name
 
 
 def field_names(schema: Json, within: str = "") -> tuple[str, ...]:
@@ -118,7 +118,7 @@ class FramedReader:
         return (attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded), ids
 
     def _reader(self, schema_id: int) -> AvroDecoder | None:
-        """The reader for a schema; None where its messages have no rows.
+        """The reader for a schema; None if its messages have no rows.
 
         What cannot be used stays so, since nothing under an id ever changes; what the registry does not have may come
         yet, so that its client is asked each time, which remembers for some seconds.

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kdsl.formats import BadRecord, Decoded
 
 Ids = npt.NDArray[np.int64]
-Positions = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 
 HEADER = 5
 NO_ID = -1
@@ -76,8 +76,8 @@ def add_frames(id: int, bodies: pa.BinaryArray) -> pa.BinaryArray:  # noqa: A002
     return pc.binary_join_element_wise(header, bodies, pa.scalar(b"", pa.binary()))
 
 
-def group_by_id(ids: Ids) -> Iterator[tuple[int, Positions | None]]:
-    """The ids, each with the positions of its messages, ascending; None where all messages have it."""
+def group_by_id(ids: Ids) -> Iterator[tuple[int, Indices | None]]:
+    """The ids, each with the positions of its messages, ascending; None if all messages have it."""
     if len(ids) and (ids == ids[0]).all():
         if ids[0] != NO_ID:
             yield int(ids[0]), None
@@ -88,7 +88,7 @@ def group_by_id(ids: Ids) -> Iterator[tuple[int, Positions | None]]:
 
 
 def merge_groups(
-    parts: Sequence[tuple[Positions | None, Decoded]], bad: Sequence[BadRecord], count: int, kind: pa.DataType
+    parts: Sequence[tuple[Indices | None, Decoded]], bad: Sequence[BadRecord], count: int, kind: pa.DataType
 ) -> Decoded:
     """What was read of groups of messages, as if it had been read at once.
 

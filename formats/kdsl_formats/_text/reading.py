@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Mask, Positions, bounds, content, slices, validity
+from kdsl_formats._columns.arrays import Indices, Mask, bounds, content, slices, validity
 
 _INTEGER = r"^-?[0-9]{1,18}$"
 _FLOATING = r"^[+-]?([0-9]{1,300}(\.[0-9]{0,300})?|\.[0-9]{1,300})([eE][+-]?[0-9]{1,5})?$"
@@ -167,7 +167,7 @@ def base64(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
     return pa.Array.from_buffers(pa.binary(), len(strings), buffers), fallback
 
 
-def _instants(strings: pa.StringArray, length: Positions, kind: pa.TimestampType) -> pa.Array:
+def _instants(strings: pa.StringArray, length: Indices, kind: pa.TimestampType) -> pa.Array:
     """Cast strings whose date and time have these lengths, without the zone; a NULL may have any length."""
     if kind.tz or bool((length > 26).any()):
         start, end = bounds(strings)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.types.strings import numbers, temporal
-from kdsl_formats._columns.arrays import Positions, bounds, content, ranges, validity
+from kdsl_formats._columns.arrays import Indices, bounds, content, ranges, validity
 from kdsl_formats._text.decimals import decimals as any_decimals
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
@@ -159,14 +159,12 @@ def _add_exponent(strings: pa.StringArray) -> pa.StringArray:
     return pc.binary_join_element_wise(sign, first, ".", rest, "E", pc.cast(exponent, pa.string()), "")
 
 
-def _write_one_by_one(values: pa.Array, indexes: Positions, write: Callable[[Any], str]) -> pa.StringArray:
+def _write_one_by_one(values: pa.Array, indexes: Indices, write: Callable[[Any], str]) -> pa.StringArray:
     """Write the values at some indexes one by one."""
     return pa.array([None if v is None else write(v) for v in values.take(pa.array(indexes)).to_pylist()], pa.string())
 
 
-def _replace_at(
-    strings: pa.StringArray, indexes: Positions, make: Callable[[Positions], pa.StringArray]
-) -> pa.StringArray:
+def _replace_at(strings: pa.StringArray, indexes: Indices, make: Callable[[Indices], pa.StringArray]) -> pa.StringArray:
     """Replace the strings at some indexes."""
     if not indexes.size:
         return strings
@@ -175,7 +173,7 @@ def _replace_at(
     return pc.replace_with_mask(strings, pa.array(mask), make(indexes))
 
 
-def _indexes_where(condition: pa.BooleanArray) -> Positions:
+def _indexes_where(condition: pa.BooleanArray) -> Indices:
     """The indexes where a condition is true."""
     return np.flatnonzero(np.asarray(pc.fill_null(condition, False)))
 

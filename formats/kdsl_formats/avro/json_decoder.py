@@ -157,7 +157,7 @@ _READERS: dict[str, ReadValue] = {
 
 def _union_reader(branches: list[ReadValue], kind: Type) -> ReadValue:
     """Reads null, or an object with the name of a type."""
-    names = {b.called: read for b, read in zip(kind.branches, branches, strict=True) if b.kind != "null"}
+    names = {b.type_name: read for b, read in zip(kind.branches, branches, strict=True) if b.kind != "null"}
     nullable = len(names) < len(branches)
 
     def read(value: Any) -> Any:

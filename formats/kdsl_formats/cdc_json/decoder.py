@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Mask, Positions, bounds, slices
+from kdsl_formats._columns.arrays import Indices, Mask, bounds, slices
 from kdsl_formats._columns.fallback import FallbackRows, RowOrder, take_rows
 from kdsl_formats._debezium import PlaceholderFinder
 from kdsl_formats.cdc_json.metadata import MetadataField, metadata_type
@@ -38,7 +38,7 @@ _TREE = ReadingRules(streaming=False)
 class _Changes:
     """Changes found in the buffer: the message of each, its members, and those beside its payload."""
 
-    owner: Positions
+    owner: Indices
     columns: list[ValueSpans]
     beside: list[ValueSpans]
 
@@ -145,7 +145,7 @@ class ChangeDecoder:
             for i, field in enumerate(self.rules.metadata_fields)
         ]
 
-    def _find(self, buffer: MessageBuffer, objects: Spans, owner: Positions, frame: Frame | None) -> _Changes:
+    def _find(self, buffer: MessageBuffer, objects: Spans, owner: Indices, frame: Frame | None) -> _Changes:
         """The changes among some objects; the messages of the others are left out."""
         outside: list[ValueSpans] = []
         first = None
@@ -165,7 +165,7 @@ class ChangeDecoder:
         buffer: MessageBuffer,
         present_messages: Mask,
         objects: Spans,
-        message_index: Positions,
+        message_index: Indices,
         frame: Frame | None,
     ) -> Decoded:
         """Read changes by columns, and all messages that need the fallback one by one.
@@ -261,7 +261,7 @@ class _Images:
     """
 
     def __init__(
-        self, reader: ColumnReader, buffer: MessageBuffer, objects: Spans, first: Positions | None = None
+        self, reader: ColumnReader, buffer: MessageBuffer, objects: Spans, first: Indices | None = None
     ) -> None:
         members, self.columns, self.fallback = reader.read_members(buffer, objects, first)
         self.count = len(members.which)
@@ -270,11 +270,11 @@ class _Images:
         self._infinite = reader.infinite
         self._members = members
 
-    def infinite_in(self, objects: Positions) -> int:
+    def infinite_in(self, objects: Indices) -> int:
         """How many infinite values in some objects became NULL; negative indexes are ignored."""
         return 0 if self._infinite is None else int(self._infinite[objects[objects >= 0]].sum())
 
-    def has(self, column: int, objects: Positions) -> Mask:
+    def has(self, column: int, objects: Indices) -> Mask:
         """Which of some objects, none of them left to the fallback, have a member for a column."""
         present_messages: Mask = self._members.columns[column].what[self.row_index[objects]] != 0
         return present_messages
@@ -283,10 +283,10 @@ class _Images:
 class _Rows:
     """Rows that are images as they are."""
 
-    def __init__(self, images: _Images, locations: RowLocations, rows: Positions) -> None:
+    def __init__(self, images: _Images, locations: RowLocations, rows: Indices) -> None:
         self._images, self._index = images, images.row_index[locations.index[rows]]
 
-    def column(self, column: int, name: str) -> tuple[list[pa.Array], Positions]:
+    def column(self, column: int, name: str) -> tuple[list[pa.Array], Indices]:
         """Arrays with the values of a column, and for each row the place of its value in all of them together."""
         return [self._images.columns[column]], self._index
 
@@ -294,7 +294,7 @@ class _Rows:
 class _RowsWithOldValues:
     """The rows before a change: those after it, with the members of the old ones."""
 
-    def __init__(self, images: _Images, olds: _Images, locations: RowLocations, rows: Positions) -> None:
+    def __init__(self, images: _Images, olds: _Images, locations: RowLocations, rows: Indices) -> None:
         self._images, self._olds = images, olds
         self._index = images.row_index[locations.index[rows]]
         over = locations.over[rows]
@@ -302,7 +302,7 @@ class _RowsWithOldValues:
         self._old = over[self._which]
         self._replacing = images.count + olds.row_index[self._old]
 
-    def column(self, column: int, name: str) -> tuple[list[pa.Array], Positions]:
+    def column(self, column: int, name: str) -> tuple[list[pa.Array], Indices]:
         """See `_Rows`."""
         index = self._index.copy()
         has = self._olds.has(column, self._old)
@@ -313,7 +313,7 @@ class _RowsWithOldValues:
 class _RowsWithKeys:
     """The rows before a change have the key alone, those after it all columns."""
 
-    def __init__(self, images: _Images, keys: _Images, locations: RowLocations, rows: Positions, key: t.Row) -> None:
+    def __init__(self, images: _Images, keys: _Images, locations: RowLocations, rows: Indices, key: t.Row) -> None:
         self._images, self._keys, self._names = images, keys, key.names
         index, over = locations.index[rows], locations.over[rows]
         self._before = over >= 0
@@ -322,7 +322,7 @@ class _RowsWithKeys:
         self._key_index = self._index.copy()
         self._key_index[self._before] += keys.row_index[over[self._before]]
 
-    def column(self, column: int, name: str) -> tuple[list[pa.Array], Positions]:
+    def column(self, column: int, name: str) -> tuple[list[pa.Array], Indices]:
         """See `_Rows`."""
         values = self._images.columns[column]
         if name not in self._names:

@@ -26,7 +26,7 @@ class Dialect:
         update: Its text for a changed row.
         delete: Its text for a row that is gone; it is written.
         skipped: Its strings for messages without rows.
-        truncate: Its text for a table that was emptied; None where the tool does not write it.
+        truncate: Its text for a table that was emptied; None if the tool does not write it.
         boundaries: The strings of the member ``status`` of messages about transactions, which have no operation.
         images: Where the rows stand: before and after a change; the row and the members of it that were others
             before; or lists of both.

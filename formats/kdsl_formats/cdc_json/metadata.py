@@ -41,7 +41,7 @@ class MetadataField:
         member: The member of the message that holds it.
         wire_type: The type of that member in the message.
         form: How the member becomes the piece.
-        within: The member of that object which holds it; None where the first member itself is the field.
+        within: The member of that object which holds it; None if the first member itself is the field.
         beside_payload: Whether it is beside the payload of a message with its schema; it is NULL in other messages.
     """
 

@@ -54,7 +54,7 @@ class ChangeReadingRules:
         keyed: The primary key of a table that keeps the last row of each key (`kdsl.formats.Use.keyed`).
         skip_truncate: Whether a message that the table was emptied gives no row, instead of an error.
         apply_truncate: Whether it gives the one kind `TRUNCATE` without a row.
-        placeholder: What stands in place of a value that the writer does not have; None where nothing does.
+        placeholder: What stands in place of a value that the writer does not have; None if nothing does.
     """
 
     dialect: Dialect

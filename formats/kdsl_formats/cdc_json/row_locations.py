@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Mask, Positions, slices
+from kdsl_formats._columns.arrays import Indices, Mask, slices
 from kdsl_formats.cdc_json.reference_decoder import AFTER, BEFORE, DELETE, INSERT, ChangeReadingRules, Include
 from kdsl_formats.json.buffer import BRACE, BRACKET, MessageBuffer, Spans, count_inside
 from kdsl_formats.json.members import BARE, TEXT, split_arrays
@@ -29,7 +29,7 @@ class RowLocations:
 
     Attributes:
         images: The objects that hold rows, in ascending order.
-        first: For each of them the index of its first quote; None where that is not known.
+        first: For each of them the index of its first quote; None if that is not known.
         index: For each row its image; -1 for one that has its key alone (`over`).
         owner: For each row its change, ascending.
         kinds: For each row what it says.
@@ -39,12 +39,12 @@ class RowLocations:
     """
 
     images: Spans
-    first: Positions | None
-    index: Positions
-    owner: Positions
+    first: Indices | None
+    index: Indices
+    owner: Indices
     kinds: Codes
     olds: Spans
-    over: Positions
+    over: Indices
     fallback: Mask
 
 
@@ -183,7 +183,7 @@ def _locate_keys_and_after(
     return RowLocations(images, quotes, index, owner, kinds.astype(np.int8), olds, over, ~good)
 
 
-def _locate_data_and_old(code: Codes, fallback: Mask, owner: Positions, images: Spans, olds: Spans) -> RowLocations:
+def _locate_data_and_old(code: Codes, fallback: Mask, owner: Indices, images: Spans, olds: Spans) -> RowLocations:
     """The rows of images, which each belong to a change; each image of an update also has an old one, in order."""
     operation_codes = code[owner]
     changed = operation_codes == _UPDATE
@@ -214,7 +214,7 @@ def _locate_lists(buffer: MessageBuffer, code: Codes, good: Mask, data: ValueSpa
     return _locate_data_and_old(code, ~good, owner[is_good], images.pick(is_good), olds.pick(good[old_owner]))
 
 
-def _objects_in(buffer: MessageBuffer, arrays: Spans) -> tuple[Positions, Spans, Mask]:
+def _objects_in(buffer: MessageBuffer, arrays: Spans) -> tuple[Indices, Spans, Mask]:
     """The objects in arrays of nothing else: the array of each, where they are, and which arrays need the fallback."""
     inner = Spans(arrays.start + 1, arrays.end - 1)
     single = count_inside(buffer.brackets, arrays)[1] == 4  # those of the array, and of one object without others in it

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_type
 from kdsl.types.strings.numbers import BLANKS
-from kdsl_formats._columns.arrays import Mask, Positions
+from kdsl_formats._columns.arrays import Indices, Mask
 from kdsl_formats._text import reading
 from kdsl_formats.csv.grammar import Dialect
 
@@ -54,7 +54,7 @@ class ColumnReader:
 
         return convert
 
-    def _split_parts(self, strings: pa.StringArray) -> tuple[pa.StringArray, Positions]:
+    def _split_parts(self, strings: pa.StringArray) -> tuple[pa.StringArray, Indices]:
         """The parts of all strings, and how many each string has; a blank text has none."""
         blank = np.asarray(pc.equal(pc.binary_length(_trim(strings)), 0))
         lists = pc.split_pattern(strings, self.dialect.array_delimiter)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kdsl.formats import Encoded
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Mask, Positions, bounds, content
+from kdsl_formats._columns.arrays import Indices, Mask, bounds, content
 from kdsl_formats._text import writing
 from kdsl_formats._text.decimals import decimals
 from kdsl_formats.csv.grammar import Dialect
@@ -128,7 +128,7 @@ class _Quoter:
             needed |= long
         return needed
 
-    def _has_special(self, strings: pa.StringArray, data: npt.NDArray[np.uint8], end: Positions) -> Mask:
+    def _has_special(self, strings: pa.StringArray, data: npt.NDArray[np.uint8], end: Indices) -> Mask:
         """Which strings contain a special character."""
         if self.pattern:
             return np.array(pc.match_substring_regex(strings, self.pattern).fill_null(False))
@@ -137,7 +137,7 @@ class _Quoter:
         return needed
 
 
-def _utf16_lengths(strings: pa.StringArray, data: npt.NDArray[np.uint8], end: Positions) -> Positions:
+def _utf16_lengths(strings: pa.StringArray, data: npt.NDArray[np.uint8], end: Indices) -> Indices:
     """The length of each string in UTF-16 units."""
     units = np.array(pc.utf8_length(strings).fill_null(0)).astype(np.int64)
     np.add.at(units, np.searchsorted(end, np.flatnonzero(data >= _FOUR_BYTES), side="right"), 1)

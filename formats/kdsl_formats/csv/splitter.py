@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl_formats._columns.arrays import Bytes, Mask, Positions, bounds, content, find_invalid_utf8, slices
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, bounds, content, find_invalid_utf8, slices
 from kdsl_formats.csv.grammar import Dialect
 
 _LINE_FEED, _RETURN = 10, 13
@@ -36,9 +36,9 @@ class Cells:
     """
 
     data: Bytes
-    index: Positions
-    start: Positions
-    end: Positions
+    index: Indices
+    start: Indices
+    end: Indices
     doubled_quote: str
     stand_ins: Mapping[str, str]
 
@@ -116,9 +116,7 @@ class Splitter:
             fallback |= _count_in(data == self.quote, start, end) > 0
         return fallback
 
-    def _locate_values(
-        self, data: Bytes, start: Positions, end: Positions
-    ) -> tuple[Positions, Positions, Positions, bool]:
+    def _locate_values(self, data: Bytes, start: Indices, end: Indices) -> tuple[Indices, Indices, Indices, bool]:
         """The rows that are sure, the positions of their values, and whether quotes are doubled anywhere."""
         edges = np.append(start, end[-1:])
         end = _without_line_end(data, start, end)
@@ -130,7 +128,7 @@ class Splitter:
             special |= quotes
         if bool((data <= _RETURN).any()):
             special |= (data == _LINE_FEED) | (data == _RETURN)
-        positions: Positions = np.flatnonzero(special)
+        positions: Indices = np.flatnonzero(special)
         doubled = False
         if quoted:
             positions, wrong, doubled = self._outside_quotes(data, positions, edges, end)
@@ -153,9 +151,7 @@ class Splitter:
             ends -= opened
         return rows, starts, ends, doubled
 
-    def _select_rows(
-        self, sure: Mask, positions: Positions, edges: Positions, end: Positions
-    ) -> tuple[Positions, Positions]:
+    def _select_rows(self, sure: Mask, positions: Indices, edges: Indices, end: Indices) -> tuple[Indices, Indices]:
         """The sure rows that have the right number of delimiters, and the positions of these by row."""
         wanted = self.columns - 1
         if len(positions) == wanted * len(end) and sure.all():
@@ -167,8 +163,8 @@ class Splitter:
         return np.flatnonzero(sure), positions[np.repeat(sure, counts)].reshape(int(sure.sum()), wanted)
 
     def _outside_quotes(
-        self, data: Bytes, positions: Positions, edges: Positions, end: Positions
-    ) -> tuple[Positions, Positions, bool]:
+        self, data: Bytes, positions: Indices, edges: Indices, end: Indices
+    ) -> tuple[Indices, Indices, bool]:
         """The positions of special characters other than quotes, outside quotes.
 
         Also the positions of quotes that neither open nor close a value and are not doubled (for a message whose last
@@ -196,7 +192,7 @@ class Splitter:
         return positions[~is_quote & (inside == 0)], wrong, bool(pairs.any())
 
 
-def _without_line_end(data: Bytes, start: Positions, end: Positions) -> Positions:
+def _without_line_end(data: Bytes, start: Indices, end: Indices) -> Indices:
     """The ends without one line break, of one or two characters, at the end of a message."""
     if not data.size:
         return end
@@ -207,12 +203,12 @@ def _without_line_end(data: Bytes, start: Positions, end: Positions) -> Position
     return end
 
 
-def _message_of(start: Positions, positions: Positions) -> Positions:
+def _message_of(start: Indices, positions: Indices) -> Indices:
     """The message that each position lies in."""
     return np.searchsorted(start, positions, side="right") - 1
 
 
-def _count_in(marked: Mask, start: Positions, end: Positions) -> Positions:
+def _count_in(marked: Mask, start: Indices, end: Indices) -> Indices:
     """How many of the marked bytes each message has."""
     edges = np.append(start, end[-1:])
     return np.diff(np.searchsorted(np.flatnonzero(marked), edges))

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kdsl.formats import ROW_KINDS, STATE_HAS_ROWS, BadRecord, Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_type
-from kdsl_formats._columns.arrays import Mask, Positions
+from kdsl_formats._columns.arrays import Indices, Mask
 from kdsl_formats._debezium.events import (
     CREATE,
     DELETE,
@@ -100,7 +100,7 @@ def extract_rows(
 
 
 def _rows(
-    before: pa.StructArray, after: pa.StructArray, kind: pa.StructType, is_before: Mask, envelope_indexes: Positions
+    before: pa.StructArray, after: pa.StructArray, kind: pa.StructType, is_before: Mask, envelope_indexes: Indices
 ) -> pa.StructArray:
     """Rows of some envelopes, which are not null: the one before, or the one after.
 

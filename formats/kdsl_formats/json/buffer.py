@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Mask, Positions, bounds, content, ranges, words_of
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, bounds, content, ranges, words_of
 
 PAD = 40  # zeros after the last message, so that a look ahead stays inside the buffer
 QUOTE, COMMA, COLON, BACKSLASH, BRACKET, BRACE = b'",:\\[{'
@@ -29,13 +29,13 @@ BLANK[[9, 10, 13, 32]] = True
 class Spans:
     """Spans of the buffer, from `start` to before `end`, in ascending order."""
 
-    start: Positions
-    end: Positions
+    start: Indices
+    end: Indices
 
     def __len__(self) -> int:
         return len(self.start)
 
-    def pick(self, which: Positions | Mask) -> Spans:
+    def pick(self, which: Indices | Mask) -> Spans:
         """Some of the spans."""
         return Spans(self.start[which], self.end[which])
 
@@ -115,12 +115,12 @@ class MessageBuffer:
         return self._memory_behind[:size], text_spans
 
     @cached_property
-    def backslashes(self) -> Positions:
+    def backslashes(self) -> Indices:
         """Every backslash."""
         return self._find_all("backslashes", lambda data, _: data == BACKSLASH)
 
     @cached_property
-    def quotes(self) -> Positions:
+    def quotes(self) -> Indices:
         """Every quote that no backslash escapes."""
         slashes = self.backslashes
         if not slashes.size:
@@ -138,7 +138,7 @@ class MessageBuffer:
         return self._find_all("quotes", is_unescaped_quote)
 
     @cached_property
-    def brackets(self) -> Positions:
+    def brackets(self) -> Indices:
         """Every bracket and brace, also those inside strings."""
 
         def is_bracket(data: Bytes, _: int) -> Mask:
@@ -149,11 +149,11 @@ class MessageBuffer:
         return self._find_all("brackets", is_bracket)
 
     @cached_property
-    def commas(self) -> Positions:
+    def commas(self) -> Indices:
         """Every comma, also those inside strings."""
         return self._find_all("commas", lambda data, _: data == COMMA)
 
-    def _find_all(self, name: str, test: Callable[[Bytes, int], Mask]) -> Positions:
+    def _find_all(self, name: str, test: Callable[[Bytes, int], Mask]) -> Indices:
         """The positions of bytes that a test finds, block by block."""
         memory = self._scratch.take(name, len(self.data) >> 3, np.int64)
         count = 0
@@ -171,7 +171,7 @@ class MessageBuffer:
             return np.zeros(len(spans), dtype=bool)
         return np.searchsorted(self.backslashes, spans.start) < np.searchsorted(self.backslashes, spans.end)
 
-    def starts_with(self, start: Positions, text: bytes) -> Mask:
+    def starts_with(self, start: Indices, text: bytes) -> Mask:
         """Which positions, none of them after the last message, are the beginning of a string."""
         size = len(text)
         if size < 8:
@@ -185,7 +185,7 @@ class MessageBuffer:
                 result &= self.words[index] == np.uint64(int.from_bytes(text[ahead : ahead + 8], "little"))
         return result
 
-    def skip_blanks_after(self, position: Positions, limit: Positions) -> Positions:
+    def skip_blanks_after(self, position: Indices, limit: Indices) -> Indices:
         """The first position from the given one on that is not a blank, at most the limit.
 
         After very many blanks it stops at a blank, which no caller accepts.
@@ -197,7 +197,7 @@ class MessageBuffer:
             position = position + blank
         return position
 
-    def skip_blanks_before(self, position: Positions, limit: Positions) -> Positions:
+    def skip_blanks_before(self, position: Indices, limit: Indices) -> Indices:
         """The last position up to the given one that no blank precedes, at least the limit; stops likewise."""
         for _ in range(_MOST_BLANKS):
             blank = BLANK[self.data[position - 1]] & (position > limit)
@@ -207,7 +207,7 @@ class MessageBuffer:
         return position
 
 
-def count_inside(positions: Positions, spans: Spans) -> tuple[Positions, Positions]:
+def count_inside(positions: Indices, spans: Spans) -> tuple[Indices, Indices]:
     """For each span the index of the first of some ascending positions inside it, and how many are inside."""
     first = np.searchsorted(positions, spans.start)
     return first, np.searchsorted(positions, spans.end) - first

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl.types.strings.temporal import time_unit
-from kdsl_formats._columns.arrays import Longs, Mask, Positions, bitmap, find_repeated_keys, slices
+from kdsl_formats._columns.arrays import Indices, Integers, Mask, bitmap, find_repeated_keys, slices
 from kdsl_formats._connect.wires import Wire, wire_of
 from kdsl_formats._text import reading
 from kdsl_formats.json.buffer import BRACE, BRACKET, MessageBuffer, Spans
@@ -39,7 +39,7 @@ class ColumnReader:
         min_batch: See `ObjectFinder`.
 
     Attributes:
-        infinite: For each value that was read last how many infinite ones in it became NULL; None where none did.
+        infinite: For each value that was read last how many infinite ones in it became NULL; None if none did.
     """
 
     def __init__(self, kind: t.DataType, rules: ReadingRules, *, min_batch: int) -> None:
@@ -47,7 +47,7 @@ class ColumnReader:
         self.rules = rules
         self.type = arrow_type(kind)
         self.wire = wire_of(kind, rules.modes)
-        self.infinite: Longs | None = None
+        self.infinite: Integers | None = None
         inner = list(t.children(kind))
         if isinstance(kind, t.Multiset):
             inner.append(t.Int())
@@ -85,7 +85,7 @@ class ColumnReader:
         return column, fallback | bare
 
     def read_rows(
-        self, buffer: MessageBuffer, spans: Spans, present: Mask, first: Positions | None = None
+        self, buffer: MessageBuffer, spans: Spans, present: Mask, first: Indices | None = None
     ) -> tuple[pa.Array, Mask]:
         """A struct column of objects, and which of them need the fallback; what is not present is NULL."""
         indexes = np.flatnonzero(present)
@@ -108,7 +108,7 @@ class ColumnReader:
         return array.take(pa.array(index, mask=absent)), fallback
 
     def read_members(
-        self, buffer: MessageBuffer, objects: Spans, first: Positions | None = None
+        self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None
     ) -> tuple[FoundMembers, list[pa.Array], Mask]:
         """The members of objects, the column of each member, and which objects need the fallback."""
         found_members = self.finder.find(buffer, objects, first)
@@ -124,7 +124,7 @@ class ColumnReader:
                 self._count_infinite(len(objects), found_members.which, reader.infinite)
         return found_members, columns, fallback
 
-    def _count_infinite(self, count: int, owner: Positions, inside: Longs) -> None:
+    def _count_infinite(self, count: int, owner: Indices, inside: Integers) -> None:
         """Count infinite values inside values: for each part the value that it belongs to, and how many it has."""
         counts = np.bincount(owner, inside, count).astype(np.int64)
         self.infinite = counts if self.infinite is None else self.infinite + counts

@@ -9,7 +9,7 @@ import pyarrow as pa
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Bytes, Mask, Positions, bounds, slices
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, bounds, slices
 from kdsl_formats._columns.fallback import FallbackRows, RowOrder, take_rows
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
 from kdsl_formats.json.columns import ColumnReader
@@ -33,8 +33,8 @@ class _Objects:
     """
 
     spans: Spans
-    owner: Positions
-    messages: Positions
+    owner: Indices
+    messages: Indices
 
 
 class JsonDecoder:
@@ -155,7 +155,7 @@ class JsonDecoder:
         buffer: MessageBuffer,
         values: list[ValueSpans],
         columns: list[pa.Array | None],
-        owner: Positions,
+        owner: Indices,
         is_read: Mask,
         fallback_rows: FallbackRows,
     ) -> Decoded:
@@ -193,7 +193,7 @@ def _slice_strings(data: Bytes, values: ValueSpans) -> pa.StringArray:
     return slices(data, values.spans.start, values.spans.end, None if present.all() else present, pa.string())
 
 
-def _select_spans(values: ValueSpans, more: ValueSpans, index: Positions) -> ValueSpans:
+def _select_spans(values: ValueSpans, more: ValueSpans, index: Indices) -> ValueSpans:
     """Two columns of values, in the order of an index over both."""
     if not len(more.what):
         return ValueSpans(values.spans.pick(index), values.what[index])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Mask, Positions, find_each_invalid_utf8
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, find_each_invalid_utf8
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Spans
 
 
@@ -15,7 +15,7 @@ def trim_documents(buffer: MessageBuffer, present_messages: Mask) -> tuple[Spans
     return spans, present_messages & (spans.end > spans.start) & _are_utf8(buffer, spans)
 
 
-def find_enclosed(buffer: MessageBuffer, spans: Spans, good: Mask, opening: bytes) -> Positions:
+def find_enclosed(buffer: MessageBuffer, spans: Spans, good: Mask, opening: bytes) -> Indices:
     """Which of some good spans begin with a bracket and end with the one that closes it."""
     first, last = buffer.data[spans.start], buffer.data[np.maximum(spans.end - 1, 0)]
     return np.flatnonzero(good & (first == opening[0]) & (last == opening[0] + 2))

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from kdsl.formats import BadRecord, Encoded
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Positions, bounds, content, find_repeated_keys, slices
+from kdsl_formats._columns.arrays import Indices, bounds, content, find_repeated_keys, slices
 from kdsl_formats._connect.schemas import connect_schema
 from kdsl_formats._connect.values import UnwritableError
 from kdsl_formats._connect.wires import wire_of
@@ -164,7 +164,7 @@ class ColumnWriter:
         values = pc.fill_null(self.inner[1].write_column(_used_elements(array, array.items)), "null")
         entries = pc.binary_join_element_wise(self.inner[0].write_column(keys), values, ":")
         maps = self._join_elements(array, "{", "}", entries)
-        offsets: Positions = np.asarray(array.offsets).astype(np.int64)
+        offsets: Indices = np.asarray(array.offsets).astype(np.int64)
         owner = np.repeat(np.arange(len(array)), offsets[1:] - offsets[:-1])
         twice = np.unique(owner[find_repeated_keys(owner, keys)])
         if not twice.size:

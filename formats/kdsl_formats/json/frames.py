@@ -71,7 +71,7 @@ class FrameFinder:
         self._frames: list[Frame] = []
 
     def find(self, messages: pa.BinaryArray, present_messages: Mask) -> tuple[Frame, Mask] | None:
-        """The frame that all but a few of the messages held have, and which do; None where there is no such frame."""
+        """The frame that all but a few of the messages held have, and which do; None if there is no such frame."""
         indexes = np.flatnonzero(present_messages)
         allowed = max(self._min_batch, len(indexes) // _RARE)
         if len(indexes) <= allowed:
@@ -91,7 +91,7 @@ class FrameFinder:
         return None
 
     def _learn_frame(self, message: bytes) -> Frame | None:
-        """The frame of one message whose payload is its last member; None where it may mean anything else."""
+        """The frame of one message whose payload is its last member; None if it may mean anything else."""
         shape = learn_shape(message)
         if shape is None or shape.members[-1].key != PAYLOAD.encode() or shape.members[-1].what != BARE:
             return None

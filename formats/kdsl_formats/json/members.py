@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from kdsl_formats._columns.arrays import Mask, Positions, ranges
+from kdsl_formats._columns.arrays import Indices, Mask, ranges
 from kdsl_formats.json.buffer import COLON, COMMA, QUOTE, MessageBuffer, Spans, count_inside
 
 DEEPEST = 500  # levels; deeper objects are left to the reference, which knows the limit
@@ -29,7 +29,7 @@ class Parts:
     """
 
     sound: Mask
-    owner: Positions
+    owner: Indices
     keys: Spans | None
     values: Spans
     what: np.ndarray[tuple[int], np.dtype[np.int8]]
@@ -118,7 +118,7 @@ def split_arrays(buffer: MessageBuffer, arrays: Spans) -> Parts:
     return Parts(sound, owner[keep], None, values, np.where(text, TEXT, BARE).astype(np.int8)[keep])
 
 
-def find_outline(buffer: MessageBuffer, objects: Spans, opening: bytes) -> tuple[Mask, Positions, Positions, Positions]:
+def find_outline(buffer: MessageBuffer, objects: Spans, opening: bytes) -> tuple[Mask, Indices, Indices, Indices]:
     """Which objects (or arrays) have paired quotes, and brackets that pair in number around the whole of them.
 
     Very deep ones are left out.

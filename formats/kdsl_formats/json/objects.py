@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Mask, Positions, slices
+from kdsl_formats._columns.arrays import Indices, Mask, slices
 from kdsl_formats.json.buffer import MessageBuffer, Spans
 from kdsl_formats.json.members import BARE, TEXT, split_objects
 from kdsl_formats.json.shapes import Shape, learn_shape, match_shape
@@ -31,14 +31,14 @@ class ValueSpans:
     Attributes:
         spans: Where each is, without the quotes of a string; an absent one is an empty span.
         what: `ABSENT`, `TEXT` or `BARE` for each.
-        first: For each that is not a string the index of the first quote after its start; None where that is unknown.
+        first: For each that is not a string the index of the first quote after its start; None if that is unknown.
     """
 
     spans: Spans
     what: npt.NDArray[np.int8]
-    first: Positions | None = None
+    first: Indices | None = None
 
-    def pick(self, which: Positions | Mask) -> ValueSpans:
+    def pick(self, which: Indices | Mask) -> ValueSpans:
         """Some of the values."""
         return ValueSpans(self.spans.pick(which), self.what[which], None if self.first is None else self.first[which])
 
@@ -53,9 +53,9 @@ class FoundMembers:
         fallback: The objects that are not understood.
     """
 
-    which: Positions
+    which: Indices
     columns: list[ValueSpans]
-    fallback: Positions
+    fallback: Indices
 
 
 @attrs.frozen
@@ -93,7 +93,7 @@ class ObjectFinder:
         self.others: Counter[bytes] | None = None
         self._layouts: list[ShapeLayout] = []
 
-    def find(self, buffer: MessageBuffer, objects: Spans, first: Positions | None = None) -> FoundMembers:
+    def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
         """Where each column's value is in each object.
 
         Args:
@@ -106,7 +106,7 @@ class ObjectFinder:
             self._split_objects(search)
         return search.collect(len(self.names))
 
-    def are_json(self, buffer: MessageBuffer, objects: Spans, first: Positions, needed: Mask) -> Mask:
+    def are_json(self, buffer: MessageBuffer, objects: Spans, first: Indices, needed: Mask) -> Mask:
         """Which values that begin like objects are JSON, by their shapes if these repeat; those not needed count."""
         indexes = np.flatnonzero(needed)
         everything = len(indexes) == len(needed)
@@ -239,12 +239,12 @@ class _Search:
         first: For each object the index of its first quote.
     """
 
-    def __init__(self, buffer: MessageBuffer, objects: Spans, first: Positions | None) -> None:
+    def __init__(self, buffer: MessageBuffer, objects: Spans, first: Indices | None) -> None:
         self.buffer = buffer
         self.objects = objects
-        self.left: Positions = np.arange(len(objects))
+        self.left: Indices = np.arange(len(objects))
         self.first = _find_first_quotes(buffer, objects) if first is None else first
-        self._groups: list[tuple[Positions, list[ValueSpans]]] = []
+        self._groups: list[tuple[Indices, list[ValueSpans]]] = []
 
     def have_quotes(self, count: int) -> Mask:
         """Which of the objects left hold as many quotes."""
@@ -259,7 +259,7 @@ class _Search:
         mask: Mask = enough & ~too_many & (after <= len(quotes))
         return mask
 
-    def add(self, member_indexes: Positions, columns: list[ValueSpans]) -> None:
+    def add(self, member_indexes: Indices, columns: list[ValueSpans]) -> None:
         """Keep the values of those objects that are at some positions among those left."""
         self._groups.append((self.left[member_indexes], columns))
         left = np.ones(len(self.left), dtype=bool)
@@ -290,7 +290,7 @@ def _absent_values(count: int) -> ValueSpans:
     return ValueSpans(Spans(nowhere, nowhere), np.zeros(count, dtype=np.int8), nowhere)
 
 
-def _find_first_quotes(buffer: MessageBuffer, objects: Spans) -> Positions:
+def _find_first_quotes(buffer: MessageBuffer, objects: Spans) -> Indices:
     """For each object the index of its first quote, or of the one after it."""
     count, total = len(objects), len(buffer.quotes)
     if count and total and total % count == 0:  # every object may hold as many: look instead of searching

@@ -12,7 +12,7 @@ import re
 import attrs
 import numpy as np
 
-from kdsl_formats._columns.arrays import Mask, Positions
+from kdsl_formats._columns.arrays import Indices, Mask
 from kdsl_formats.json.buffer import MessageBuffer, Spans
 from kdsl_formats.json.members import BARE, TEXT
 
@@ -59,7 +59,7 @@ class Shape:
 
 
 def learn_shape(message: bytes) -> Shape | None:
-    """The shape of an object; None where it has none that could repeat."""
+    """The shape of an object; None if it has none that could repeat."""
     members: list[ShapeMember] = []
     opening = _BLANKS.match(message, 1)
     if message[:1] != b"{" or opening is None or len(message) > LONGEST_MESSAGE:
@@ -109,8 +109,8 @@ def _value_end(message: bytes, position: int) -> tuple[int, int]:
 
 
 def match_shape(
-    buffer: MessageBuffer, objects: Spans, first: Positions, shape: Shape
-) -> tuple[Mask, list[Spans], list[Positions]]:
+    buffer: MessageBuffer, objects: Spans, first: Indices, shape: Shape
+) -> tuple[Mask, list[Spans], list[Indices]]:
     """Which objects have a shape, and where their values are.
 
     Args:
@@ -127,7 +127,7 @@ def match_shape(
     position = objects.start
     fits = np.ones(len(objects), dtype=bool)
     values: list[Spans] = []
-    inner: list[Positions] = []
+    inner: list[Indices] = []
     passed = 0
     for i, member in enumerate(shape.members):
         fits &= buffer.starts_with(position, member.before)

@@ -16,7 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Longs, Mask, Words, bitmap, find_invalid_utf8, find_repeated_keys, slices
+from kdsl_formats._columns.arrays import Integers, Mask, Words, bitmap, find_invalid_utf8, find_repeated_keys, slices
 from kdsl_formats._columns.varints import unzigzag
 from kdsl_formats.protobuf.elements import join_repeated_values, join_single_values, mark_fallback, wire_of
 from kdsl_formats.protobuf.layout import Layout, Member
@@ -57,7 +57,7 @@ class RowReader:
             for r in self.readers
         }
 
-    def read(self, buffer: MessageBuffer, start: Longs, end: Longs) -> tuple[list[pa.Array], Mask]:
+    def read(self, buffer: MessageBuffer, start: Integers, end: Integers) -> tuple[list[pa.Array], Mask]:
         """The columns of the row, and which messages need the fallback."""
         values_found, fallback = walk(buffer, start, end, self._formats, fallback_limit=self._fallback_limit)
         columns = []
@@ -70,7 +70,7 @@ class RowReader:
         return columns, fallback
 
     def read_structs(
-        self, buffer: MessageBuffer, start: Longs, end: Longs, fallback: Mask, owner: Longs | None
+        self, buffer: MessageBuffer, start: Integers, end: Integers, fallback: Mask, owner: Integers | None
     ) -> pa.Array:
         """A struct of each message; fallback values go to their owners."""
         columns, wrong = self.read(buffer, start, end)
@@ -137,7 +137,7 @@ class MemberReader:
         return one.take(pa.array(np.zeros(count, dtype=np.int32)))
 
     def _place_values(
-        self, buffer: MessageBuffer, values: pa.Array, owner: Longs, count: int, fallback: Mask
+        self, buffer: MessageBuffer, values: pa.Array, owner: Integers, count: int, fallback: Mask
     ) -> pa.Array:
         """The values, each at its message, and what the others have."""
         index = np.zeros(count, dtype=np.int32)
@@ -173,11 +173,11 @@ class MemberReader:
     def _read_values(
         self,
         buffer: MessageBuffer,
-        start: Longs,
-        end: Longs,
+        start: Integers,
+        end: Integers,
         numbers: Words | None,
         fallback: Mask,
-        owner: Longs | None,
+        owner: Integers | None,
     ) -> pa.Array:
         """The values of spans, one of each."""
         member, kind = self.member, self.field.type
@@ -200,7 +200,7 @@ class MemberReader:
             return self._read_enums(numbers, fallback, owner)
         return self._convert_numbers(numbers, start)
 
-    def _convert_numbers(self, numbers: Words, start: Longs) -> pa.Array:
+    def _convert_numbers(self, numbers: Words, start: Integers) -> pa.Array:
         """Numbers of any wire type as the column's type; of fixed ones the lower bytes count."""
         kind = self.field.type
         if kind == _F.TYPE_BOOL:
@@ -222,7 +222,7 @@ class MemberReader:
         wide[:, 0] = numbers
         return pa.Array.from_buffers(self.one, len(numbers), [None, pa.py_buffer(wide)])
 
-    def _read_enums(self, numbers: Words, fallback: Mask, owner: Longs | None) -> pa.Array:
+    def _read_enums(self, numbers: Words, fallback: Mask, owner: Integers | None) -> pa.Array:
         """The values of enums as names or numbers."""
         member = self.member
         values = numbers.astype(np.uint32).view(np.int32)
@@ -236,7 +236,7 @@ class MemberReader:
             return _array(values.astype(np.int64 if isinstance(member.kind, t.BigInt) else np.int32), self.one)
         return self._enum_names.take(pa.array(index))
 
-    def _convert_struct(self, structs: pa.Array, fallback: Mask, owner: Longs | None) -> pa.Array:
+    def _convert_struct(self, structs: pa.Array, fallback: Mask, owner: Integers | None) -> pa.Array:
         """A struct as the column's type has it."""
         match self.member.form:
             case "timestamp":
@@ -312,7 +312,7 @@ def _to_signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >= 1 << (bits - 1) else value
 
 
-def _find_repeats(owner: Longs, keys: pa.Array) -> Mask:
+def _find_repeats(owner: Integers, keys: pa.Array) -> Mask:
     """Which entries of maps have a key that an earlier entry of the same map has, and those whose key is unknown."""
     unknown = np.asarray(keys.is_null())
     return unknown | find_repeated_keys(owner, keys.fill_null("") if keys.null_count else keys)

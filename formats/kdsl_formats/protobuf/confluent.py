@@ -92,7 +92,7 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         return _Encoder(self, row, use)
 
     def own_schema(self) -> Schema | None:
-        """The message that the options name; None where only the registry has it."""
+        """The message that the options name; None if only the registry has it."""
         return self.schema() if self._has_own_message else None
 
     def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
 from kdsl.formats import BadRecord
-from kdsl_formats._columns.arrays import Longs, Mask, slices
+from kdsl_formats._columns.arrays import Integers, Mask, slices
 from kdsl_formats._columns.varints import unzigzag, varint_sizes, write_varints, zigzag
 from kdsl_formats.protobuf.wire import MessageBuffer
 
@@ -38,7 +38,7 @@ class Framed:
     """
 
     path: Path
-    indexes: Longs
+    indexes: Integers
     messages: pa.BinaryArray
 
 
@@ -63,7 +63,7 @@ def split_indexes(bodies: pa.BinaryArray) -> tuple[list[Framed], tuple[BadRecord
     return framed, bad
 
 
-def _read_indexes(buffer: MessageBuffer, start: Longs, end: Longs) -> tuple[Longs, Longs, Mask]:
+def _read_indexes(buffer: MessageBuffer, start: Integers, end: Integers) -> tuple[Integers, Integers, Mask]:
     """The indexes of each body (-1 where there are no more), where its message begins, and which cannot be read."""
     counts, size, bad = buffer.varints(start)
     deep = unzigzag(counts).view(np.int64)
@@ -85,7 +85,7 @@ def _read_indexes(buffer: MessageBuffer, start: Longs, end: Longs) -> tuple[Long
     return levels, np.minimum(cursor, end), wrong
 
 
-def _group_by_path(levels: Longs, which: Longs) -> Iterator[tuple[Path, Longs]]:
+def _group_by_path(levels: Integers, which: Integers) -> Iterator[tuple[Path, Integers]]:
     """The indexes that some bodies have, each with its bodies."""
     kinds, kind = np.unique(levels[which], axis=0, return_inverse=True)
     for i, path in enumerate(kinds.tolist()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from google.protobuf.descriptor import FieldDescriptor
 
-from kdsl_formats._columns.arrays import Longs, Mask, Words, ranges
+from kdsl_formats._columns.arrays import Integers, Mask, Words, ranges
 from kdsl_formats.protobuf.walk import FieldValues
 from kdsl_formats.protobuf.wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT, MessageBuffer
 
@@ -23,7 +23,7 @@ def wire_of(field: FieldDescriptor) -> int:
     return _WIRES.get(field.type, VARINT)
 
 
-def mark_fallback(fallback: Mask, owner: Longs | None, wrong: Mask) -> None:
+def mark_fallback(fallback: Mask, owner: Integers | None, wrong: Mask) -> None:
     """Messages in which something is wrong need the fallback; without owners there is one thing of each."""
     if owner is None:
         fallback |= wrong
@@ -31,7 +31,7 @@ def mark_fallback(fallback: Mask, owner: Longs | None, wrong: Mask) -> None:
         fallback[owner[wrong]] = True
 
 
-def join_single_values(parts: list[FieldValues]) -> tuple[Longs | None, Longs, Longs, Words | None]:
+def join_single_values(parts: list[FieldValues]) -> tuple[Integers | None, Integers, Integers, Words | None]:
     """The values of a field that comes once."""
     none = np.zeros(0, dtype=np.int64)
     if not parts:
@@ -51,7 +51,7 @@ def _numbers_of(part: FieldValues) -> Words:
 
 def join_repeated_values(
     buffer: MessageBuffer, parts_found: list[FieldValues], count: int, wire: int, fallback: Mask
-) -> tuple[Longs, Longs, Longs, Words | None]:
+) -> tuple[Integers, Integers, Integers, Words | None]:
     """The values of a repeated field, in the order of the messages and of their values."""
     none = np.zeros(0, dtype=np.int64)
     parts = []
@@ -74,8 +74,8 @@ def join_repeated_values(
 
 
 def _unpack(
-    buffer: MessageBuffer, packed: FieldValues, owner: Longs, wire: int, fallback: Mask
-) -> tuple[Longs, Longs, Words | None]:
+    buffer: MessageBuffer, packed: FieldValues, owner: Integers, wire: int, fallback: Mask
+) -> tuple[Integers, Integers, Words | None]:
     """The numbers in packed spans: their messages, where they begin, and what varints say."""
     size = packed.end - packed.start
     if wire != VARINT:

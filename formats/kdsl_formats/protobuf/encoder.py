@@ -16,7 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from kdsl.formats import Encoded
 from kdsl.types import model as t
 from kdsl.types.arrow import list_of_entries
-from kdsl_formats._columns.arrays import Longs, Mask, Words, bounds
+from kdsl_formats._columns.arrays import Integers, Mask, Words, bounds
 from kdsl_formats._columns.fallback import write_fallback_rows
 from kdsl_formats._columns.varints import zigzag
 from kdsl_formats.protobuf.elements import mark_fallback
@@ -129,7 +129,9 @@ class MemberWriter:
             lengths = np.where(present, lengths, 0)
         return [TagPiece(encode_tag(self.field, LENGTH), present, lengths.astype(np.uint64)), data]
 
-    def _to_field_data(self, array: pa.Array, fallback: Mask, owner: Longs | None, present: Mask | None) -> FieldData:
+    def _to_field_data(
+        self, array: pa.Array, fallback: Mask, owner: Integers | None, present: Mask | None
+    ) -> FieldData:
         """Values as they are written; what NULL becomes does not matter where nothing is present."""
         kind = self.field.type
         if self.inside is not None:
@@ -208,7 +210,7 @@ class MemberWriter:
             return self._add_tag(FieldData(data=regroup(data, ends)), sizes > 0)
         return [regroup(join_pieces(self._add_tag(values, None), len(flat)), ends)]
 
-    def _write_elements(self, flat: pa.Array, fallback: Mask, owner: Longs) -> FieldData:
+    def _write_elements(self, flat: pa.Array, fallback: Mask, owner: Integers) -> FieldData:
         """The elements of arrays or entries of maps, with defaults instead of NULL."""
         if self.member.shape == "map":
             assert self.inside is not None
@@ -283,7 +285,7 @@ def _to_unsigned(array: pa.Array) -> tuple[Words, Mask]:
     return np.where(valid, wide[:, 0], np.uint64(0)), (wide[:, 1] != 0) & valid
 
 
-def _flatten(column: pa.Array) -> tuple[pa.Array, Longs]:
+def _flatten(column: pa.Array) -> tuple[pa.Array, Integers]:
     """The elements of a list or map column (a map's are structs), and how many each row has."""
     if pa.types.is_map(column.type):
         column = list_of_entries(column)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf.descriptor import FieldDescriptor
 
-from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Words, bounds
+from kdsl_formats._columns.arrays import Bytes, Integers, Mask, Words, bounds
 from kdsl_formats._columns.varints import varint_sizes, write_varints
 
 
@@ -75,7 +75,7 @@ def join_pieces(pieces: Sequence[TagPiece | pa.BinaryArray], count: int) -> pa.B
     return regroup(spread, np.arange(kinds, (count + 1) * kinds, kinds)[:count])
 
 
-def regroup(array: pa.BinaryArray, ends: Longs) -> pa.BinaryArray:
+def regroup(array: pa.BinaryArray, ends: Integers) -> pa.BinaryArray:
     """Neighbours made one: the n-th has the elements up to the n-th end."""
     _, end = bounds(array)
     base = int(np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset])
@@ -89,7 +89,7 @@ def regroup(array: pa.BinaryArray, ends: Longs) -> pa.BinaryArray:
 def _write_tags(parts: Sequence[TagPiece], count: int) -> pa.BinaryArray:
     """Tags and numbers as bytes."""
     sizes = []
-    numbers: list[Longs | None] = []
+    numbers: list[Integers | None] = []
     total = np.zeros(count, dtype=np.int64)
     for part in parts:
         inner = None if part.numbers is None else varint_sizes(part.numbers)

@@ -149,7 +149,7 @@ def _check_kind(schema: RegisteredSchema) -> None:
 
 
 def _descriptor(text: str) -> FileDescriptorProto | None:
-    """The descriptor that a string is in base64; None where it is a ``.proto`` file."""
+    """The descriptor that a string is in base64; None if it is a ``.proto`` file."""
     try:
         return FileDescriptorProto.FromString(base64.b64decode("".join(text.split()), validate=True))
     except (binascii.Error, ValueError, DecodeError):

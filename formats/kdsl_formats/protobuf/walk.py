@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
-from kdsl_formats._columns.arrays import Longs, Mask, Words
+from kdsl_formats._columns.arrays import Integers, Mask, Words
 from kdsl_formats.protobuf.wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT, MessageBuffer
 
 FALLBACK_LIMIT = 4  # messages that are left, below which the reference is quicker
@@ -31,9 +31,9 @@ class FieldValues:
         packed: Whether each span holds numbers one after the other.
     """
 
-    owner: Longs | None
-    start: Longs
-    end: Longs
+    owner: Integers | None
+    start: Integers
+    end: Integers
     numbers: Words | None = None
     packed: bool = False
 
@@ -55,8 +55,8 @@ class FieldFormat:
 
 def walk(
     buffer: MessageBuffer,
-    start: Longs,
-    end: Longs,
+    start: Integers,
+    end: Integers,
     formats: Mapping[int, FieldFormat],
     *,
     fallback_limit: int = FALLBACK_LIMIT,
@@ -79,7 +79,12 @@ def walk(
 
 class _Walk:
     def __init__(
-        self, buffer: MessageBuffer, start: Longs, end: Longs, formats: Mapping[int, FieldFormat], fallback_limit: int
+        self,
+        buffer: MessageBuffer,
+        start: Integers,
+        end: Integers,
+        formats: Mapping[int, FieldFormat],
+        fallback_limit: int,
     ) -> None:
         self._buffer = buffer
         self._formats = formats
@@ -114,7 +119,7 @@ class _Walk:
         self._doubts[left] = True
         return True
 
-    def _read_field(self, number: int, wire: int, which: Longs | None) -> None:
+    def _read_field(self, number: int, wire: int, which: Integers | None) -> None:
         """Read the values of one field in the messages that are at it."""
         format_ = self._formats.get(number)
         body = self._bodies if which is None else self._bodies[which]
@@ -162,7 +167,7 @@ class _Walk:
             self._cursor[which] = after
         self._read_tags(which)
 
-    def _note_seen(self, number: int, format_: FieldFormat, which: Longs | None) -> bool:
+    def _note_seen(self, number: int, format_: FieldFormat, which: Integers | None) -> bool:
         """Note that a field was met; messages that had it, or another of its oneof, before need the fallback."""
         if number in self._seen:
             self._mark_seen(self._seen[number], which)
@@ -178,14 +183,14 @@ class _Walk:
             chosen[slice(None) if which is None else which] = True
         return True
 
-    def _add_seen(self, before: Mask | None, which: Longs | None) -> Mask | None:
+    def _add_seen(self, before: Mask | None, which: Integers | None) -> Mask | None:
         if which is None:
             return None
         noted = np.zeros(len(self._cursor), dtype=bool) if before is None else before
         noted[which] = True
         return noted
 
-    def _mark_seen(self, seen: Mask | None, which: Longs | None) -> None:
+    def _mark_seen(self, seen: Mask | None, which: Integers | None) -> None:
         """Leave messages that had a field before to the fallback."""
         if seen is None:
             self._doubts[slice(None) if which is None else which] = True
@@ -194,7 +199,7 @@ class _Walk:
         else:
             self._doubts[which] |= seen[which]
 
-    def _mark_fallback(self, which: Longs | None, bad: Mask | None) -> None:
+    def _mark_fallback(self, which: Integers | None, bad: Mask | None) -> None:
         """Messages (of those some) need the fallback; without a mask all of them, which then are at their end."""
         chosen = slice(None) if which is None else which
         if bad is None:
@@ -203,7 +208,7 @@ class _Walk:
         else:
             self._doubts[chosen] |= bad
 
-    def _read_tags(self, which: Longs | None) -> None:
+    def _read_tags(self, which: Integers | None) -> None:
         """Read the tags at the cursors."""
         cursor = self._cursor if which is None else self._cursor[which]
         end = self._end if which is None else self._end[which]

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Words, bounds, content
+from kdsl_formats._columns.arrays import Bytes, Integers, Mask, Words, bounds, content
 from kdsl_formats._columns.varints import pad_bytes, read_varints
 
 VARINT, FIXED64, LENGTH, GROUP, FIXED32 = 0, 1, 2, 3, 5
@@ -25,11 +25,11 @@ class MessageBuffer:
     words: Words
 
     @classmethod
-    def of(cls, messages: pa.BinaryArray) -> tuple[MessageBuffer, Longs, Longs]:
+    def of(cls, messages: pa.BinaryArray) -> tuple[MessageBuffer, Integers, Integers]:
         """The bytes of an array of messages, and where each begins and ends; even a null one may have bytes."""
         start, end = bounds(messages)
         return cls(*pad_bytes(content(messages))), start.astype(np.int64), end.astype(np.int64)
 
-    def varints(self, places: Longs) -> tuple[Words, Longs | int, Mask | None]:
+    def varints(self, places: Integers) -> tuple[Words, Integers | int, Mask | None]:
         """The numbers that begin at some positions; see `read_varints`."""
         return read_varints(self.data, self.words, places)
