@@ -10,7 +10,7 @@ from kdsl_formats._avro.cursor import Cursor
 from kdsl_formats._columns.arrays import Indices, Mask, bitmap
 
 Slots = Indices | None
-"""For each position of a cursor, the index of the element that it fills; None if it fills all of them, in their order."""
+"""For each position of a cursor, the index of the element that it fills; None if it fills all of them in order."""
 
 
 class ColumnDecoder(ABC):

@@ -154,7 +154,7 @@ class _Choice(ColumnEncoder):
 
     Args:
         members: The name, the encoder and the branch index of each type.
-            null: The branch index of null.
+        null: The branch index of null.
     """
 
     def __init__(self, members: list[tuple[str, ColumnEncoder, int]], null: int | None) -> None:

@@ -201,9 +201,9 @@ class _Several(ColumnDecoder):
 
     Args:
         parts: The decoder of each of these types.
-            numbers: Their branch indices.
-            failing: The branch indices of the types that fail.
-            types: The number of types in the union.
+        numbers: Their branch indices.
+        failing: The branch indices of the types that fail.
+        types: The number of types in the union.
     """
 
     def __init__(

@@ -122,7 +122,7 @@ class Cursor:
         return unzigzag(raw).view(np.int64)
 
     def take_spans(self, *, size: int | None = None) -> tuple[Integers, Integers]:
-        """The first byte and the length of length-prefixed values; with a size, of values of that length without a prefix."""
+        """The first byte and the length of length-prefixed values; with a size, of unprefixed values of that length."""
         length = self.take_longs() if size is None else np.full(len(self.at), size, dtype=np.int64)
         wrong = (length < 0) | (length > self.remaining())
         if wrong.any():

@@ -56,13 +56,13 @@ class Type:
         size: The length of a fixed in bytes.
         logical: Its logical type, if Avro defines it and it fits the type; otherwise None.
         precision: The precision of a decimal.
-            scale: The scale of a decimal.
+        scale: The scale of a decimal.
         connect: Its type in Kafka Connect (``connect.name``); only types without a name of their own have one.
         doc: The documentation of a named type.
         members: How many types it consists of, including itself. A record counts at each position that uses it, but
                 as one inside itself.
-            depth: How many levels of types it has.
-            empty: Whether its values take no bytes.
+        depth: How many levels of types it has.
+        empty: Whether its values take no bytes.
     """
 
     kind: str

@@ -196,7 +196,7 @@ _READERS: dict[str, ReadValue] = {
 
 
 class _Compiler:
-    """Builds reading functions from steps. It remembers which types are being skipped, because they may be recursive."""
+    """Builds reading functions from steps. It remembers the types that are being skipped, which may be recursive."""
 
     def __init__(self, empty: EmptyItemCounter, infinite: InfiniteCounter) -> None:
         self.empty, self.infinite = empty, infinite
@@ -274,7 +274,7 @@ def _scalar_reader(step: Scalar) -> ReadValue:
 
 
 def _converting_reader(inner: ReadValue, conversion: Conversion, infinite: InfiniteCounter) -> ReadValue:
-    """The function that reads a value of Kafka Connect; an infinite value becomes NULL, and is counted, in a nullable column."""
+    """The function that reads a value of Kafka Connect; in a nullable column, infinity becomes NULL and is counted."""
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
         value, at = inner(body, at)

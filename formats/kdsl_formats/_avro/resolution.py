@@ -63,8 +63,8 @@ class Scalar(Step):
         target: The Avro type it is promoted to.
         column: The column's type.
         unit: For a time or timestamp, the nanoseconds per unit of the number.
-            scale: For a decimal, its digits after the decimal point.
-            size: The length of a fixed in bytes.
+        scale: For a decimal, its digits after the decimal point.
+        size: The length of a fixed in bytes.
     """
 
     wire: str
@@ -224,7 +224,7 @@ class _Resolver:
         return Chosen(name, self.resolve_pair(w, branch, inside, f"{path}.{name}"), kind)
 
     def _choose_branch(self, w: Type, r: Type, column: t.DataType, path: str) -> int | None:
-        """The branch that Java chooses: the same type (for a record the same name, or else the first that fits), then a promotion."""
+        """Java's choice: the same type (for a record the same name, or else the first that fits), then a promotion."""
         fitting: int | None = None
         for i, branch in enumerate(r.branches):
             if branch.kind != w.kind:
@@ -440,7 +440,7 @@ def member(column: t.DataType, name: str, r: Type, path: str) -> tuple[t.Row, t.
 
 
 def converter_of(step: Scalar) -> Callable[[Any], Any]:
-    """The function that converts a value on the wire to the column's; it raises ValueError if the column cannot hold it."""
+    """The function that converts a value on the wire to the column's; raises ValueError if the value does not fit."""
     kind, unit = step.column, step.unit
     match kind:
         case t.TinyInt() | t.SmallInt():

@@ -56,11 +56,11 @@ def avro_schema(row: t.Row, *, legacy_timestamps: bool = True, for_reading: bool
 
     Args:
         row: The columns, with their names on the wire. A nullable row becomes a union with null.
-            legacy_timestamps: Whether a TIMESTAMP is ``timestamp-millis`` and a TIMESTAMP_LTZ is not supported;
-                otherwise a TIMESTAMP is ``local-timestamp-…`` and a TIMESTAMP_LTZ ``timestamp-…``. Inside an ARRAY or
-                MAP it is always true, as in Flink.
-            for_reading: Whether TIME, TIMESTAMP and TIMESTAMP_LTZ are supported with any precision, for a schema that
-                writers' schemas are resolved to; the writers' schemas define the units.
+        legacy_timestamps: Whether a TIMESTAMP is ``timestamp-millis`` and a TIMESTAMP_LTZ is not supported;
+            otherwise a TIMESTAMP is ``local-timestamp-…`` and a TIMESTAMP_LTZ ``timestamp-…``. Inside an ARRAY or
+            MAP it is always true, as in Flink.
+        for_reading: Whether TIME, TIMESTAMP and TIMESTAMP_LTZ are supported with any precision, for a schema that
+            writers' schemas are resolved to; the writers' schemas define the units.
 
     Returns:
         The JSON of a record, or of a union of null and that record if the row is nullable.

@@ -129,7 +129,7 @@ class SkipperFactory:
         return skip
 
     def locator(self, inner: Type, *, keyed: bool) -> LocateElements | None:
-        """The function that locates the elements of arrays, or the entries of maps if `keyed`; None for recursive types."""
+        """The function that locates the elements of arrays, or of maps if `keyed`; None for recursive types."""
         step = self.skipper(inner)
         if step is None:
             return None

@@ -22,8 +22,8 @@ class Value(Target):
         wire: Its Avro type.
         column: The column's type.
         unit: For a time or timestamp, the nanoseconds per unit of the number.
-            scale: For a decimal, its digits after the decimal point.
-            size: The length of a fixed in bytes.
+        scale: For a decimal, its digits after the decimal point.
+        size: The length of a fixed in bytes.
         symbols: The symbols of an enum.
         name: The name of the type in Avro's JSON.
     """

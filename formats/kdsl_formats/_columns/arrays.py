@@ -12,7 +12,7 @@ from kdsl.types.arrays import Bytes as Bytes, Indices as Indices, Integers as In
 
 
 def bounds(texts: pa.Array) -> tuple[Indices, Indices]:
-    """Where each string begins and ends in `content`."""
+    """The first and last (excluded) position of each string in `content`."""
     if not len(texts):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
@@ -41,9 +41,9 @@ def slices(data: Any, start: Indices, end: Indices, present: Mask | None, kind: 
 
     Args:
         data: Bytes; anything that has the buffer protocol.
-        start: The first byte of each.
-        end: The position after the last byte of each.
-        present: Which are not NULL; None when all are.
+        start: The first byte of each span.
+        end: The position after the last byte of each span.
+        present: Which elements are not NULL; None if all are.
         kind: ``string()`` or ``binary()``.
     """
     count = len(start)
@@ -57,22 +57,22 @@ def slices(data: Any, start: Indices, end: Indices, present: Mask | None, kind: 
 
 
 def validity(texts: pa.Array) -> pa.Buffer | None:
-    """The validity bitmap of an array; None when no element is NULL."""
+    """The validity bitmap of an array; None if no element is NULL."""
     return bitmap(np.asarray(texts.is_valid())) if texts.null_count else None
 
 
 def bitmap(valid: Mask) -> pa.Buffer | None:
-    """The validity bitmap of a mask; None when all elements are valid."""
+    """The validity bitmap of a mask; None if all elements are valid."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def words_of(data: Bytes) -> Words:
-    """The eight bytes that begin at each position of a buffer, as numbers; writing them writes the buffer."""
+    """The eight bytes that begin at each position of a buffer, as numbers; writing to them writes to the buffer."""
     return np.ndarray((max(len(data) - 7, 0),), dtype="<u8", buffer=data, strides=(1,))
 
 
 def find_invalid_utf8(texts: pa.StringArray) -> Mask | None:
-    """Which strings are not UTF-8; None when all are. NULL counts as UTF-8."""
+    """Which strings are not UTF-8; None if all are. NULL counts as UTF-8."""
     data = content(texts)
     if not data.size or data.max() < 0x80:
         return None

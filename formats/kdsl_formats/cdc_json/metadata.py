@@ -1,6 +1,7 @@
-"""What a change-data message says beside its rows: where each piece stands, and how it becomes a value.
+"""The metadata of change-data messages: the member that contains each field, and its conversion.
 
-Each kind of piece has a plain conversion (`Piece.value`), which decides, and one of whole columns (`Piece.column`).
+Each form has a conversion of single values (`MetadataField.value`), which is the reference, and one of whole columns
+(`MetadataField.column`).
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ _CLOCK_PATTERN = re.compile(
 
 @attrs.frozen
 class MetadataField:
-    """A piece of metadata.
+    """A metadata field.
 
     Attributes:
-        type: What it is for users.
-        member: The member of the message that holds it.
+        type: Its column type.
+        member: The member of the message that contains it.
         wire_type: The type of that member in the message.
-        form: How the member becomes the piece.
-        within: The member of that object which holds it; None if the first member itself is the field.
+        form: The conversion of the member's value.
+        within: The member of that object that contains the field; None if the first member itself is the field.
         beside_payload: Whether it is beside the payload of a message with its schema; it is NULL in other messages.
     """
 
@@ -53,10 +54,10 @@ class MetadataField:
     beside_payload: bool = False
 
     def value(self, value: Any) -> Any:
-        """The piece out of what the member holds, as the reference decoder of JSON gives it.
+        """Convert the value of the member, as the reference decoder of JSON returns it.
 
         Raises:
-            FieldError: It is not a time, or too far away for one.
+            FieldError: The value is not a time, or is out of the range of timestamps.
         """
         if self.within is not None and value is not None:
             value = dict(value).get(self.within)
@@ -68,10 +69,10 @@ class MetadataField:
             raise FieldError(str(e)).inside(f"{self.member}.{self.within}" if self.within else self.member) from None
 
     def column(self, array: pa.Array) -> tuple[pa.Array, Mask]:
-        """The pieces of many messages, and which of them need the fallback.
+        """Convert the values of many messages; also returns which of them need the fallback.
 
         Args:
-            array: The values of the member; where `within` is set, the strings of that member of it.
+            array: The values of the member; if `within` is set, the strings of that member of the object.
         """
         none = np.zeros(len(array), dtype=bool)
         if self.form == "as it is":
@@ -90,12 +91,12 @@ class MetadataField:
 
 
 def metadata_type(field: MetadataField) -> pa.DataType:
-    """The Arrow type of a piece."""
+    """The Arrow type of a field."""
     return arrow_type(field.type)
 
 
 def _to_micros(value: int | str, unit: int) -> int:
-    """A number, or its string, of a unit as microseconds."""
+    """Convert a number, or its string, of a unit to microseconds."""
     number = numbers.parse_integer(value, 64) if isinstance(value, str) else value
     if abs(number) > _LARGEST // unit:
         raise ValueError(f"{number} is too far away for a timestamp")
@@ -103,7 +104,7 @@ def _to_micros(value: int | str, unit: int) -> int:
 
 
 def _parse_clock(text: str) -> int:
-    """A date and a time of day in UTC, with a blank or a ``T`` between them; finer digits than microseconds are cut."""
+    """Read a date and a time of day in UTC, separated by a blank or a ``T``; digits after microseconds are truncated."""
     match = _CLOCK_PATTERN.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a timestamp such as 2020-05-13 15:40:06.000000")
@@ -117,7 +118,7 @@ def _parse_clock(text: str) -> int:
 
 
 def _read_clocks(texts: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Only the plain spelling with a fraction of up to six digits, and a blank or a ``T``, is known."""
+    """Read the usual form, with a blank or a ``T`` and a fraction of up to six digits; others need the fallback."""
     plain = pc.replace_substring_regex(texts, r"^(\d{4}-\d\d-\d\d)T", r"\1 ")
     timestamps, fallback = reading.timestamps(plain, "SQL", zoned=False)
     return timestamps.view(INSTANT), fallback
