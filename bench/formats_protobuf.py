@@ -114,13 +114,13 @@ def main() -> None:
 
     def read(name: str, layout: Any, row: t.Row, messages: list[bytes], *, by_reference: bool = False) -> None:
         array = pa.array(messages, pa.binary())
-        decoder = ProtobufDecoder(layout, row, ReadingRules(), fallback_limit=ALL if by_reference else 4)
+        decoder = ProtobufDecoder(layout, row, ReadingRules(), min_batch=ALL if by_reference else 5)
         shown = rate(lambda: decoder.decode(array), count, 3 if by_reference else args.times)
         print(f"{name:44s} {shown / 1e6:7.3f} M/s")
 
     def write(name: str, layout: Any, row: t.Row, messages: list[bytes], *, by_reference: bool = False) -> None:
         rows = ProtobufDecoder(layout, row, ReadingRules()).decode(pa.array(messages, pa.binary())).rows
-        encoder = ProtobufEncoder(layout, WritingRules(), fallback_limit=ALL if by_reference else 4)
+        encoder = ProtobufEncoder(layout, WritingRules(), min_batch=ALL if by_reference else 5)
         shown = rate(lambda: encoder.encode(rows), count, 3 if by_reference else args.times)
         print(f"{name:44s} {shown / 1e6:7.3f} M/s")
 

@@ -321,7 +321,7 @@ class TestWithARegistry:
         message = b"\0" + number.to_bytes(4, "big") + b"\0x"
         decoded = ProtobufConfluent().decoder(t.row(b=t.STRING), use(registry)).decode(pa.array([message], pa.binary()))
 
-        assert "of the kind AVRO, and not of Protobuf" in decoded.bad[0].reason
+        assert "of the kind AVRO, not a Protobuf schema" in decoded.bad[0].reason
 
     def test_the_latest_schema_needs_a_name_where_it_has_several_messages(
         self, registry: Registry, folder: tuple[str, ...]

@@ -104,7 +104,7 @@ def _to_micros(value: int | str, unit: int) -> int:
 
 
 def _parse_clock(text: str) -> int:
-    """Read a date and a time of day in UTC, separated by a blank or a ``T``; digits after microseconds are truncated."""
+    """Read a date and a time in UTC, separated by a blank or a ``T``; digits after microseconds are truncated."""
     match = _CLOCK_PATTERN.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a timestamp such as 2020-05-13 15:40:06.000000")

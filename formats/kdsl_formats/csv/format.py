@@ -83,7 +83,7 @@ class Csv(Format):
     )
     disable_quote_character: bool = option(
         "disable-quote-character",
-        "Whether quoting is disabled. Write: special characters are not protected then, so such a message may not read back.",
+        "Whether quoting is disabled. Write: special characters are not protected, so a message may not read back.",
         default=False,
     )
     quote_character: str | None = option(

@@ -20,7 +20,7 @@ UNQUOTED = (t.Boolean, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double
 
 
 class ReferenceEncoder:
-    """Encodes one row at a time from Python values in the order of the columns, as the reference decoder returns them."""
+    """Encodes one row at a time from Python values in the order of the columns, as the reference decoder has them."""
 
     def __init__(self, row: t.Row, dialect: Dialect, *, scientific: bool) -> None:
         self.dialect, self.scientific = dialect, scientific

@@ -41,7 +41,7 @@ class Spans:
 
 
 class Scratch:
-    """Memory that a decoder reuses for each batch, because allocating it costs as much as the work that is done in it."""
+    """Memory that a decoder reuses for each batch, because allocating it costs as much as the work done in it."""
 
     def __init__(self) -> None:
         self._memory: dict[str, npt.NDArray[Any]] = {}

@@ -121,14 +121,14 @@ class ConnectJson(JsonFormat):
     )
     binary_handling_mode: Literal["bytes", "base64", "base64-url-safe", "hex"] | None = option(
         "binary.handling.mode",
-        "The form of BINARY, VARBINARY and BYTES values, as in the settings of a Debezium connector. Without it, and for "
-        "bytes, they are base64.",
+        "The form of BINARY, VARBINARY and BYTES values, as in the settings of a Debezium connector. Without it, and "
+        "for bytes, they are base64.",
         default=None,
         ignore_case=True,
     )
 
     def alternatives(self) -> Iterable[Format]:
-        """Formats with or without the schema, with the other timestamp format, and with Debezium's decimals and times."""
+        """Formats with or without the schema, with the other timestamp format, and with Debezium's values."""
         yield attrs.evolve(self, schema_include=not self.schema_include)  # type: ignore[misc]
         yield from super().alternatives()
         decimals = self.decimal_handling_mode or "precise"
