@@ -1,7 +1,7 @@
 """Measure the JSON format alone, on one core: ``python -m bench.formats_json [--records N]``.
 
-Prints rows per second of processor time for reading (with 0, 0.1, 1 and 100 % odd messages) and writing the plain
-order record, by columns and by the reference, and for records of other shapes.
+Prints rows per second of processor time for reading (with 0, 0.1, 1 and 100 % invalid messages) and writing the plain
+order record, with the column decoder and with the reference decoder, and for records of other shapes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def order(i: int, r: Random) -> str:
 
 
 def loose(i: int, r: Random) -> str:
-    """The same with blanks, and three members that may be absent or null."""
+    """An order with blanks, and three members that may be absent or null."""
     text = order(i, r).replace('":', '": ').replace(',"', ', "')
     for name in ("note", "status", "currency"):
         if r.random() < 0.3:
@@ -68,7 +68,7 @@ def loose(i: int, r: Random) -> str:
 
 
 def escaped(i: int, r: Random) -> str:
-    """The same with an escape in each note."""
+    """An order with an escape in its note."""
     return order(i, r).replace('"note":"', '"note":"\\u00e9 \\"')
 
 
@@ -79,8 +79,8 @@ def nested(i: int, r: Random) -> str:
     return f'{{"id":{i},"customer":{{"name":"n{i}","city":"c"}},"tags":[{tags}],"prices":{{{prices}}}}}'
 
 
-def odd(text: str, r: Random) -> str:
-    """A record that is cut off, no JSON, has a bad value, or a key twice."""
+def damage(text: str, r: Random) -> str:
+    """Truncate a record, or make it invalid JSON, or give it an invalid value or a repeated key."""
     return r.choice(
         [
             text[:100],
@@ -92,7 +92,7 @@ def odd(text: str, r: Random) -> str:
 
 
 def rate(run: Callable[[], Any], count: int, times: int) -> float:
-    """Rows per second of processor time, the best of several runs."""
+    """Measure rows per second of processor time; returns the best of several runs."""
     run()
     best = float("inf")
     for _ in range(times):
@@ -103,7 +103,7 @@ def rate(run: Callable[[], Any], count: int, times: int) -> float:
 
 
 def cases(count: int) -> Iterator[Case]:
-    """The orders as json, and the same messages as raw."""
+    """The cases of json and, with the same messages, raw."""
     r = Random(1)
     texts = [order(i, r) for i in range(count)]
     messages = binary(texts)
@@ -116,7 +116,7 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=10_000, help="records of one batch")
-    parser.add_argument("--times", type=int, default=30, help="runs of which the best counts")
+    parser.add_argument("--times", type=int, default=30, help="number of runs, of which the best counts")
     args = parser.parse_args()
     count, r = args.records, Random(1)
     pa.set_cpu_count(1)
@@ -137,7 +137,9 @@ def main() -> None:
     orders = [order(i, r) for i in range(count)]
     for share in (0.0, 0.001, 0.01, 1.0):
         some = set(r.sample(range(count), int(count * share)))
-        read(f"read orders, {share:.1%} odd", ORDER, [odd(m, r) if i in some else m for i, m in enumerate(orders)])
+        read(
+            f"read orders, {share:.1%} invalid", ORDER, [damage(m, r) if i in some else m for i, m in enumerate(orders)]
+        )
     read("read orders, by the reference", ORDER, orders, by_reference=True)
     read("read orders, three of nine columns", t.Row(ORDER.fields[:3]), orders)
     read("read orders, blanks and absent members", ORDER, [loose(i, r) for i in range(count)])

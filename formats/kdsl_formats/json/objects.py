@@ -108,7 +108,7 @@ class ObjectFinder:
         return search.collect(len(self.names))
 
     def are_json(self, buffer: MessageBuffer, objects: Spans, first: Indices, needed: Mask) -> Mask:
-        """Which values that begin like objects are JSON, by their shapes if these repeat; other values count as JSON."""
+        """Which values that begin like objects are JSON, by their shapes if possible; unneeded values count as JSON."""
         indexes = np.flatnonzero(needed)
         everything = len(indexes) == len(needed)
         search = _Search(

@@ -248,9 +248,9 @@ class _Encoder:
             full = next((one for one in names if name in (one, one.rpartition(".")[2])), None)
             if full is None:
                 raise KdslError(
+                    f"the subject {latest.subject!r} in the registry {client.address} has "
                     f"{'several messages' if name is None else f'no message {name}'}; "
                     f"set 'message-class-name' to one of {', '.join(names)}"
-                    f"{', '.join(names)}"
                 )
             schema, path, number = load_schema(client, latest.schema, full), names[full], latest.id
         else:
