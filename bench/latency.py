@@ -109,7 +109,7 @@ def latencies(
     seconds_taken: list[float] = []
     with tempfile.TemporaryDirectory(prefix="kdsl-latency-") as folder:
         query = route.sink.write_stream(route.source.read_stream(spark, cluster), cluster, checkpoint=folder,
-                                      trigger=route.trigger)  # fmt: skip
+                                        trigger=route.trigger)  # fmt: skip
         try:
             counted: float | None = None
             due = time.time()

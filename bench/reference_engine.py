@@ -90,7 +90,7 @@ class ReferenceEngine:
         self._process.kill()
         self._process.communicate()
 
-    def do(self, statement: str) -> Any:
+    def run(self, statement: str) -> Any:
         """Run a statement to its end.
 
         Returns:

@@ -43,7 +43,7 @@ class Formats:
 
     def __init__(self, engine: ReferenceEngine, bootstrap: str, messages: int) -> None:
         self._engine, self._bootstrap, self._messages = engine, bootstrap, messages
-        engine.do("CREATE TABLE bytes_nowhere (v BYTES) WITH ('connector' = 'blackhole')")
+        engine.run("CREATE TABLE bytes_nowhere (v BYTES) WITH ('connector' = 'blackhole')")
 
     def rate(self, case: Case) -> float | None:
         """Messages that are read per second of processor time.
@@ -53,11 +53,11 @@ class Formats:
         table, columns = topic(case), ", ".join(f"`{f.name}` {f.type}" for f in case.row.fields)
         options = {"format": case.format} | dict(case.reference or {})
         try:
-            self._engine.do(f"CREATE TABLE {table} ({columns}) WITH ({self._source(topic(case), options)})")
-            self._engine.do(
+            self._engine.run(f"CREATE TABLE {table} ({columns}) WITH ({self._source(topic(case), options)})")
+            self._engine.run(
                 f"CREATE TABLE {table}_bytes (v BYTES) WITH ({self._source(topic(case), {'format': 'raw'})})"
             )
-            self._engine.do(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
+            self._engine.run(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
             costs = [
                 self._cost(f"INSERT INTO {table}_nowhere SELECT * FROM {table}")
                 - self._cost(f"INSERT INTO bytes_nowhere SELECT * FROM {table}_bytes")
@@ -86,7 +86,7 @@ class Formats:
 
     def _cost(self, statement: str) -> float:
         before = self._engine.cpu()
-        self._engine.do(statement)
+        self._engine.run(statement)
         return self._engine.cpu() - before
 
 

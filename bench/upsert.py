@@ -211,9 +211,9 @@ def reference(engine: ReferenceEngine, bootstrap: str, topic: str, records: int)
             **({"scan.bounded.timestamp-millis": "0"} if bound == "timestamp" else {}),
         }
         properties = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
-        engine.do(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (user_id) NOT ENFORCED) WITH ({properties})")
-        engine.do(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
-        insert = partial(engine.do, f"INSERT INTO {table}_nowhere SELECT * FROM {table}")
+        engine.run(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (user_id) NOT ENFORCED) WITH ({properties})")
+        engine.run(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
+        insert = partial(engine.run, f"INSERT INTO {table}_nowhere SELECT * FROM {table}")
         runs = [measure(insert).wall for _ in range(3)]
         seconds.append(statistics.median(runs[1:]))
     return records / (seconds[0] - seconds[1])
