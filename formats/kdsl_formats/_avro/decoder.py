@@ -66,7 +66,7 @@ class AvroDecoder:
             np.flatnonzero(np.asarray(messages.is_valid())) if messages.null_count else np.arange(len(messages))
         )
         if len(present_messages) < self.min_batch or self._column.unsupported:
-            decoded = self._one_by_one(messages, present_messages).to_decoded(self.type, len(messages))
+            decoded = self._read_one_by_one(messages, present_messages).to_decoded(self.type, len(messages))
             return attrs.evolve(decoded, infinite=self.reference.infinite.take())
         start, end = bounds(messages)
         bodies = Bodies.of(content(messages), end[present_messages])
@@ -83,11 +83,11 @@ class AvroDecoder:
             whole = len(present_messages) == len(messages)
             return Decoded(rows, None if whole else pa.array(present_messages), infinite=infinite)
         indexes = np.flatnonzero(good)
-        fallback_rows = self._one_by_one(messages, present_messages[bodies.fallback])
+        fallback_rows = self._read_one_by_one(messages, present_messages[bodies.fallback])
         decoded = merge_rows(rows, indexes, present_messages[indexes], fallback_rows, len(messages))
         return attrs.evolve(decoded, infinite=infinite + self.reference.infinite.take())
 
-    def _one_by_one(self, messages: pa.BinaryArray, which: Indices) -> FallbackRows:
+    def _read_one_by_one(self, messages: pa.BinaryArray, which: Indices) -> FallbackRows:
         """Read some bodies with the reference decoder."""
 
         def rows_of(body: bytes) -> list[Any]:

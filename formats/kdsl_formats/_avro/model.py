@@ -174,8 +174,7 @@ class _SchemaReader:
         if kind.members > MAX_TYPES:
             raise AvroTypeError(
                 path,
-                f"the schema has more than {MAX_TYPES:,} types, where those inside of a named type count at each "
-                "place that uses it",
+                f"the schema has more than {MAX_TYPES:,} types, counting those inside a named type wherever it is used",
             )
         return kind
 
@@ -207,9 +206,9 @@ class _SchemaReader:
         seen: set[str] = set()
         for branch in branches:
             if branch.kind == "union":
-                raise AvroTypeError(path, "a union cannot hold a union")
+                raise AvroTypeError(path, "a union cannot contain a union")
             if branch.type_name in seen:
-                raise AvroTypeError(path, f"a union holds {branch.type_name!r} twice")
+                raise AvroTypeError(path, f"a union contains {branch.type_name!r} twice")
             seen.add(branch.type_name)
         return self._measure(Type("union", branches=branches), branches, path)
 

@@ -113,7 +113,7 @@ def decode_string(data: bytes) -> str:
 
 def _end_error(what: str) -> BodyError:
     """The error of a body that ends too early."""
-    return BodyError(f"the message ends inside of {what}")
+    return BodyError(f"the message ends inside {what}")
 
 
 def read_long(body: bytes, at: int, max_bytes: int = 10) -> tuple[int, int]:
@@ -353,7 +353,7 @@ def _read_blocks(
             count = -count
             if whole:
                 if not 0 <= size <= len(body) - at:
-                    raise BodyError(f"a block of {size} bytes does not end inside of the message")
+                    raise BodyError(f"a block of {size} bytes does not end inside the message")
                 at += size
                 continue
         if count_items is not None:

@@ -102,14 +102,14 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
             yield _Refusal(
                 "avro-time",
                 path,
-                f"Avro, as Flink uses it, holds TIME with up to {_MILLIS} digits, but the type {kind} has {precision}",
+                f"Avro, as Flink uses it, supports TIME with up to {_MILLIS} digits, but the type {kind} has {precision}",
                 f"use TIME({_MILLIS}), or STRING",
             )
         case t.TimestampLtz() if legacy:
             yield _Refusal(
                 "avro-timestamp-ltz",
                 path,
-                f"the type {kind} has no form in Avro {_mapping_phrase(legacy)}",
+                f"the type {kind} is not supported by Avro {_mapping_phrase(legacy)}",
                 "use a TIMESTAMP(3)" if path.endswith("[]") else _mapping_fix("use a TIMESTAMP(3)"),
             )
         case t.Timestamp(precision=precision) | t.TimestampLtz(precision=precision) if precision > (
@@ -120,7 +120,7 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
             yield _Refusal(
                 "avro-timestamp",
                 path,
-                f"Avro {_mapping_phrase(legacy)} holds {name} with up to {finest} digits, but {kind} has {precision}",
+                f"Avro {_mapping_phrase(legacy)} supports {name} with up to {finest} digits, but {kind} has {precision}",
                 _mapping_fix(fix) if legacy and not path.endswith("[]") and precision <= _MICROS else fix,
             )
         case t.Array(element=element):
@@ -132,7 +132,7 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
                 yield _Refusal(
                     "avro-map-key",
                     path,
-                    f"the type {kind} has no form in Avro, where the keys of a map are strings",
+                    f"the type {kind} is not supported by Avro, where the keys of a map are strings",
                     f"use {whole}, or ARRAY<ROW<`key` {key}, `value` {value}>>",
                 )
             if isinstance(kind, t.Map):
@@ -146,7 +146,7 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
                         inside,
                         f"{field.name!r} is not a name in Avro, where a name has letters, digits and _ and does not "
                         "begin with a digit",
-                        "choose such a name for the column on the wire",
+                        "choose a valid name for the column on the wire",
                     )
                 yield from _find_refusals(field.type, inside, legacy)
             if not path:

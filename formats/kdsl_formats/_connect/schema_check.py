@@ -155,22 +155,22 @@ def _value_contradictions(schema: Mapping[str, Any], kind: t.DataType, modes: Mo
     wire, name = wire_of(kind, modes), schema.get("name")
     if wire is None or not isinstance(name, str):
         return
-    says = f"the schema in the message says that {path!r}"
+    prefix = f"the schema in the message says that {path!r}"
     time_schema = TIME_SCHEMAS.get(name)
     if isinstance(wire, Decimals) and name == DECIMAL:
         parameters = schema.get("parameters")
         scale = parameters.get("scale") if isinstance(parameters, Mapping) else None
         if wire.mode == "precise" and scale is not None and str(scale) != str(wire.decimal.scale):
-            yield f"{says} has the scale {scale}, but the column is {kind.spelling}; declare DECIMAL(p, {scale})"
+            yield f"{prefix} has the scale {scale}, but the column is {kind.spelling}; declare DECIMAL(p, {scale})"
     elif time_schema is not None and not any(
         isinstance(kind, f) and isinstance(time_schema.type, f) for f in _FAMILIES
     ):
-        yield f"{says} is a {name}, but the column is {kind.spelling}; declare {time_schema.type.spelling}"
+        yield f"{prefix} is a {name}, but the column is {kind.spelling}; declare {time_schema.type.spelling}"
     elif (
         time_schema is not None and isinstance(wire, Times | Timestamps) and _units_differ(wire.unit, time_schema.unit)
     ):
         yield (
-            f"{says} is a {name}, but the column {kind.spelling} with time.precision.mode {modes.times!r} counts "
+            f"{prefix} is a {name}, but the column {kind.spelling} with time.precision.mode {modes.times!r} counts "
             f"another unit; declare {time_schema.type.spelling}, or set the mode of the connector"
         )
 

@@ -41,7 +41,7 @@ class InfiniteError(ValueError):
     """A value is infinite, or not a number; the column's type cannot hold it."""
 
     def __init__(self) -> None:
-        super().__init__("it stands for infinity, which the type cannot hold; declare the column nullable to read NULL")
+        super().__init__("it is infinite, which the type cannot represent; declare the column nullable to read NULL")
 
 
 class InfiniteCounter:

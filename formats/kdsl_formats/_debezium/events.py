@@ -46,7 +46,7 @@ def truncate_reason(identifier: str) -> str:
         identifier: The identifier of the format.
     """
     return (
-        "the message says that the table was emptied ('op' is 't'), but not which rows that deletes; write "
+        "the message empties the table ('op' is 't') without naming the deleted rows; set "
         f"truncate='skip' (in SQL and YAML '{identifier}.truncate' = 'skip') to continue, and empty the targets of the "
-        "changes yourself; or write 'apply' for a table with cdc-events-duplicate, which keeps rows"
+        "changes yourself; or set 'apply' for a table with cdc-events-duplicate, which keeps rows"
     )

@@ -106,15 +106,15 @@ class ChangeDecoder:
         if len(messages) >= self.min_batch:
             framed = self._frames.find(messages, present_messages) if self.rules.payload else None
             frame, good = framed or (None, present_messages)
-            texts = messages if frame is None else frame.slice_payloads(messages, good)
-            buffer = MessageBuffer.of(texts, self._scratch)
+            strings = messages if frame is None else frame.slice_payloads(messages, good)
+            buffer = MessageBuffer.of(strings, self._scratch)
             spans, good = trim_documents(buffer, good)
             message_index = find_enclosed(buffer, spans, good, b"{")
             if len(message_index) >= self.min_batch:
                 return self._decode_by_columns(
                     messages, buffer, present_messages, spans.pick(message_index), message_index, frame
                 )
-        fallback_rows = self._one_by_one(messages, present_messages)
+        fallback_rows = self._read_one_by_one(messages, present_messages)
         return attrs.evolve(
             FallbackRows([row for _, row, _ in fallback_rows.rows], fallback_rows.owner, fallback_rows.bad).to_decoded(
                 self.type, len(messages)
@@ -123,7 +123,7 @@ class ChangeDecoder:
             metadata=dict(zip(self.rules.metadata, self._fallback_metadata(fallback_rows), strict=True)),
         )
 
-    def _one_by_one(self, messages: pa.BinaryArray, which: Mask) -> FallbackRows:
+    def _read_one_by_one(self, messages: pa.BinaryArray, which: Mask) -> FallbackRows:
         """Read some messages with the reference decoder: kind, values and metadata of each row."""
 
         def rows_of(message: bytes) -> list[tuple[int, Row, tuple[Any, ...]]]:
@@ -195,7 +195,7 @@ class ChangeDecoder:
         fallback |= invalid
         remaining = present_messages.copy()
         remaining[changes.owner[~fallback]] = False
-        fallback_rows = self._one_by_one(messages, remaining)
+        fallback_rows = self._read_one_by_one(messages, remaining)
         return self._merge(
             changes, locations, images, old_values, metadata_columns, ~fallback[locations.owner], fallback_rows
         )
@@ -398,8 +398,8 @@ class _MetadataReader:
             return pa.nulls(count, metadata_type(field)), np.zeros(count, dtype=bool)
         values = beside[self._beside.index(field.member)]
         present = (values.form != 0) & (values.form != TEXT)
-        texts = slices(buffer.data, values.spans.start, values.spans.end, present, pa.string())
-        coded = texts.dictionary_encode()
+        strings = slices(buffer.data, values.spans.start, values.spans.end, present, pa.string())
+        coded = strings.dictionary_encode()
         converted = [self._as_string(text) for text in coded.dictionary.to_pylist()]
         unreadable = np.array([reason for _, reason in converted], dtype=bool)
         fallback = values.form == TEXT

@@ -57,7 +57,7 @@ class Dialect:
 
 def _source_field(member: str, kind: t.DataType = t.STRING) -> MetadataField:
     """A member of Debezium's object ``source``."""
-    return MetadataField(kind, "source", STRINGS, "milliseconds" if kind is _MILLIS else "as it is", within=member)
+    return MetadataField(kind, "source", STRINGS, "milliseconds" if kind is _MILLIS else "unchanged", within=member)
 
 
 DEBEZIUM = Dialect(

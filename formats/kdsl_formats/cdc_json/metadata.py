@@ -22,7 +22,7 @@ from kdsl_formats._columns.arrays import Mask
 from kdsl_formats._text import reading
 from kdsl_formats.json.errors import FieldError
 
-Form = Literal["as it is", "milliseconds", "seconds", "clock"]
+Form = Literal["unchanged", "milliseconds", "seconds", "clock"]
 
 STRINGS = t.Map(t.STRING, t.STRING)
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -49,7 +49,7 @@ class MetadataField:
     type: t.DataType
     member: str
     wire_type: t.DataType
-    form: Form = "as it is"
+    form: Form = "unchanged"
     within: str | None = None
     beside_payload: bool = False
 
@@ -61,7 +61,7 @@ class MetadataField:
         """
         if self.within is not None and value is not None:
             value = dict(value).get(self.within)
-        if value is None or self.form == "as it is":
+        if value is None or self.form == "unchanged":
             return value
         try:
             return _parse_clock(value) if self.form == "clock" else _to_micros(value, _UNITS[self.form])
@@ -75,7 +75,7 @@ class MetadataField:
             array: The values of the member; if `within` is set, the strings of that member of the object.
         """
         none = np.zeros(len(array), dtype=bool)
-        if self.form == "as it is":
+        if self.form == "unchanged":
             return array, none
         if self.form == "clock":
             return _read_clocks(array)

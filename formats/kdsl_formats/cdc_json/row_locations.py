@@ -240,13 +240,13 @@ def _unmet_conditions(buffer: MessageBuffer, condition: Include, values: ValueSp
     """Which changes do not meet a condition, and which need the fallback."""
     fallback: Mask = values.form != TEXT
     fallback |= buffer.find_escaped(values.spans)
-    texts = slices(
+    strings = slices(
         buffer.data, values.spans.start, values.spans.end, None if not fallback.any() else ~fallback, pa.string()
     )
-    coded = texts.dictionary_encode()
+    coded = strings.dictionary_encode()
     met = [text is not None and condition.pattern.fullmatch(text) is not None for text in coded.dictionary.to_pylist()]
     which = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    fails = ~np.array(met, dtype=bool)[which] if met else np.zeros(len(texts), dtype=bool)
+    fails = ~np.array(met, dtype=bool)[which] if met else np.zeros(len(strings), dtype=bool)
     return fails & ~fallback, fallback
 
 

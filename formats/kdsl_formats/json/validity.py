@@ -61,9 +61,9 @@ def are_json(buffer: MessageBuffer, spans: Spans, form: int, needed: Mask) -> Ma
     indexes = np.flatnonzero(~good & ((first == 45) | (first - np.uint64(48) <= 9)))
     if indexes.size:
         some = spans.pick(indexes)
-        texts = slices(buffer.data, some.start, some.end, None, pa.string())
-        fallback = reading.floats(texts, pa.float64())[1]
-        good[indexes] = ~fallback & are_numbers(buffer, some, texts)
+        strings = slices(buffer.data, some.start, some.end, None, pa.string())
+        fallback = reading.floats(strings, pa.float64())[1]
+        good[indexes] = ~fallback & are_numbers(buffer, some, strings)
     return good
 
 
@@ -87,7 +87,7 @@ def _are_digits(words: npt.NDArray[np.uint64]) -> Mask:
     return are_digits
 
 
-def are_numbers(buffer: MessageBuffer, spans: Spans, texts: pa.StringArray) -> Mask:
+def are_numbers(buffer: MessageBuffer, spans: Spans, strings: pa.StringArray) -> Mask:
     """Which values, all of them readable as numbers, are numbers in JSON."""
     data = buffer.data
     first, last = data[spans.start], data[spans.end - 1]
@@ -101,21 +101,21 @@ def are_numbers(buffer: MessageBuffer, spans: Spans, texts: pa.StringArray) -> M
         good[indexes] = (
             (digit <= 9) & ((digit > 0) | alone) & (last[indexes] - 48 <= 9) & (end - start <= LONGEST_NUMBER)
         )
-    letters = content(texts)
+    letters = content(strings)
     if letters.size and (int(letters.max()) > 57 or bool((letters == 43).any())):  # an exponent
-        good &= np.asarray(pc.fill_null(pc.match_substring_regex(texts, NUMBER), False))
+        good &= np.asarray(pc.fill_null(pc.match_substring_regex(strings, NUMBER), False))
     return good
 
 
 def _find_valid(buffer: MessageBuffer, spans: Spans, template: bytes) -> list[bool]:
     """Which values are JSON: checked all at once if possible, otherwise one by one."""
     around, _, after = template.partition(b"%b")
-    texts = _slice_values(buffer, spans)
-    whole = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+    strings = _slice_values(buffer, spans)
+    whole = pa.ListArray.from_arrays(pa.array([0, len(strings)], pa.int32()), strings)
     joined = pc.binary_join(whole, pa.scalar(after + b"," + around, pa.binary()))[0].as_py()
     if _is_json(b"[" + around + joined + after + b"]"):
-        return [True] * len(texts)
-    return [_is_json(template % text) for text in texts.to_pylist()]
+        return [True] * len(strings)
+    return [_is_json(template % text) for text in strings.to_pylist()]
 
 
 def _find_valid_repeated(buffer: MessageBuffer, spans: Spans) -> Mask:
@@ -138,16 +138,16 @@ def _slice_values(buffer: MessageBuffer, spans: Spans) -> pa.BinaryArray:
 
 def _are_all_valid(buffer: MessageBuffer, spans: Spans) -> bool:
     """Whether each of some values is exactly one JSON value."""
-    texts = _slice_values(buffer, spans)
-    whole = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+    strings = _slice_values(buffer, spans)
+    whole = pa.ListArray.from_arrays(pa.array([0, len(strings)], pa.int32()), strings)
     joined = pc.binary_join(whole, pa.scalar(b"," + _BETWEEN + b",", pa.binary()))[0].as_py()
-    if joined.count(_BETWEEN) != len(texts) - 1:
+    if joined.count(_BETWEEN) != len(strings) - 1:
         return False
     try:
         documents = orjson.loads(b"[" + joined + b"]")
     except orjson.JSONDecodeError:
         return False
-    return len(documents) == 2 * len(texts) - 1 and documents[1::2] == [orjson.loads(_BETWEEN)] * (len(texts) - 1)
+    return len(documents) == 2 * len(strings) - 1 and documents[1::2] == [orjson.loads(_BETWEEN)] * (len(strings) - 1)
 
 
 def _is_json(text: bytes) -> bool:

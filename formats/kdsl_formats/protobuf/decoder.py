@@ -43,7 +43,7 @@ class ProtobufDecoder:
             np.ones(len(messages), dtype=bool) if not messages.null_count else np.asarray(messages.is_valid())
         )
         if len(messages) < self.min_batch:
-            decoded = self._one_by_one(messages, present_messages).to_decoded(self.type, len(messages))
+            decoded = self._read_one_by_one(messages, present_messages).to_decoded(self.type, len(messages))
         else:
             buffer, start, end = MessageBuffer.of(messages)
             columns, fallback = self.reader.read(
@@ -54,7 +54,7 @@ class ProtobufDecoder:
                 return Decoded(rows)
             good = np.flatnonzero(present_messages & ~fallback)
             decoded = merge_rows(
-                rows, good, good, self._one_by_one(messages, present_messages & fallback), len(messages)
+                rows, good, good, self._read_one_by_one(messages, present_messages & fallback), len(messages)
             )
         if self._rules.ignore_parse_errors:
             return attrs.evolve(decoded, bad=())
@@ -63,7 +63,7 @@ class ProtobufDecoder:
         bad = [*decoded.bad, *(BadRecord(i, NO_MESSAGE) for i in np.flatnonzero(~present_messages).tolist())]
         return attrs.evolve(decoded, bad=tuple(sorted(bad, key=lambda b: b.index)))
 
-    def _one_by_one(self, messages: pa.BinaryArray, which: Mask) -> FallbackRows:
+    def _read_one_by_one(self, messages: pa.BinaryArray, which: Mask) -> FallbackRows:
         """Read some messages with the reference decoder."""
         return FallbackRows.read(messages, np.flatnonzero(which), lambda message: [self.reference.read_row(message)])
 

@@ -72,9 +72,9 @@ def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescript
         files.file.append(main)
         return files
     with tempfile.TemporaryDirectory(prefix="kdsl-registry-") as folder:
-        texts = {imported_name: one.text for imported_name, one in used.items()}
-        main_name = _MAIN if _MAIN not in texts else f"_{_MAIN}"
-        for imported_name, text in {**texts, main_name: schema.text}.items():
+        strings = {imported_name: one.text for imported_name, one in used.items()}
+        main_name = _MAIN if _MAIN not in strings else f"_{_MAIN}"
+        for imported_name, text in {**strings, main_name: schema.text}.items():
             import_path = PurePosixPath(imported_name)
             if import_path.is_absolute() or ".." in import_path.parts:
                 raise SchemaError(
