@@ -43,7 +43,7 @@ def test_a_delimiter_is_read_as_java_spells_it(given: str, meant: str) -> None:
 def test_a_delimiter_is_one_character(given: str) -> None:
     assert told(Csv(field_delimiter=given)) == [
         f"field_delimiter= has the value {given!r}; "
-        "write exactly one character, as it is or as Java spells it (\\t, \\u0001)"
+        "write exactly one character, literally or as a Java escape (\\t, \\u0001)"
     ]
 
 

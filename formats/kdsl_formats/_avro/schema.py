@@ -102,7 +102,7 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
             yield _Refusal(
                 "avro-time",
                 path,
-                f"Avro, as Flink uses it, supports TIME with up to {_MILLIS} digits, but the type {kind} has {precision}",
+                f"Avro, as Flink uses it, supports TIME with up to {_MILLIS} digits, but {kind} has {precision}",
                 f"use TIME({_MILLIS}), or STRING",
             )
         case t.TimestampLtz() if legacy:
@@ -120,7 +120,8 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
             yield _Refusal(
                 "avro-timestamp",
                 path,
-                f"Avro {_mapping_phrase(legacy)} supports {name} with up to {finest} digits, but {kind} has {precision}",
+                f"Avro {_mapping_phrase(legacy)} supports {name} with up to {finest} digits, but {kind} has "
+                f"{precision}",
                 _mapping_fix(fix) if legacy and not path.endswith("[]") and precision <= _MICROS else fix,
             )
         case t.Array(element=element):

@@ -11,22 +11,22 @@ import pyarrow as pa
 from kdsl.types.arrays import Bytes as Bytes, Indices as Indices, Integers as Integers, Mask as Mask, Words as Words
 
 
-def bounds(texts: pa.Array) -> tuple[Indices, Indices]:
+def bounds(strings: pa.Array) -> tuple[Indices, Indices]:
     """The first and last (excluded) position of each string in `content`."""
-    if not len(texts):
+    if not len(strings):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    offsets = np.frombuffer(strings.buffers()[1], dtype=np.int32)[strings.offset : strings.offset + len(strings) + 1]
     positions = offsets.astype(np.int64) - int(offsets[0])
     return positions[:-1], positions[1:]
 
 
-def content(texts: pa.Array) -> npt.NDArray[np.uint8]:
+def content(strings: pa.Array) -> npt.NDArray[np.uint8]:
     """The bytes of all strings, one after the other."""
-    data = texts.buffers()[2]
-    if data is None or not len(texts):
+    data = strings.buffers()[2]
+    if data is None or not len(strings):
         return np.zeros(0, dtype=np.uint8)
-    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)
-    return np.frombuffer(data, dtype=np.uint8)[offsets[texts.offset] : offsets[texts.offset + len(texts)]]
+    offsets = np.frombuffer(strings.buffers()[1], dtype=np.int32)
+    return np.frombuffer(data, dtype=np.uint8)[offsets[strings.offset] : offsets[strings.offset + len(strings)]]
 
 
 def ranges(first: Indices, count: Indices) -> Indices:
@@ -56,9 +56,9 @@ def slices(data: Any, start: Indices, end: Indices, present: Mask | None, kind: 
     return both.take(even)
 
 
-def validity(texts: pa.Array) -> pa.Buffer | None:
+def validity(strings: pa.Array) -> pa.Buffer | None:
     """The validity bitmap of an array; None if no element is NULL."""
-    return bitmap(np.asarray(texts.is_valid())) if texts.null_count else None
+    return bitmap(np.asarray(strings.is_valid())) if strings.null_count else None
 
 
 def bitmap(valid: Mask) -> pa.Buffer | None:
@@ -71,20 +71,20 @@ def words_of(data: Bytes) -> Words:
     return np.ndarray((max(len(data) - 7, 0),), dtype="<u8", buffer=data, strides=(1,))
 
 
-def find_invalid_utf8(texts: pa.StringArray) -> Mask | None:
+def find_invalid_utf8(strings: pa.StringArray) -> Mask | None:
     """Which strings are not UTF-8; None if all are. NULL counts as UTF-8."""
-    data = content(texts)
+    data = content(strings)
     if not data.size or data.max() < 0x80:
         return None
     try:
-        texts.validate(full=True)
+        strings.validate(full=True)
     except pa.ArrowInvalid:
         pass
     else:
         return None
-    wrong = find_each_invalid_utf8(data, *bounds(texts))
-    if texts.null_count:
-        wrong &= np.asarray(texts.is_valid())
+    wrong = find_each_invalid_utf8(data, *bounds(strings))
+    if strings.null_count:
+        wrong &= np.asarray(strings.is_valid())
     return wrong
 
 

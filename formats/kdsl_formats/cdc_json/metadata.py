@@ -117,8 +117,8 @@ def _parse_clock(text: str) -> int:
     return ((days * 24 + hour) * 60 + minute) * 60_000_000 + second * 1_000_000 + micros
 
 
-def _read_clocks(texts: pa.StringArray) -> tuple[pa.Array, Mask]:
+def _read_clocks(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
     """Read the usual form, with a blank or a ``T`` and a fraction of up to six digits; others need the fallback."""
-    plain = pc.replace_substring_regex(texts, r"^(\d{4}-\d\d-\d\d)T", r"\1 ")
+    plain = pc.replace_substring_regex(strings, r"^(\d{4}-\d\d-\d\d)T", r"\1 ")
     timestamps, fallback = reading.timestamps(plain, "SQL", zoned=False)
     return timestamps.view(INSTANT), fallback

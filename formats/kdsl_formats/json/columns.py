@@ -156,19 +156,19 @@ class ColumnReader:
                 fallback |= infinite
         return pa.nulls(len(text), self.type) if array is None else array, fallback
 
-    def _read_quoted(self, texts: pa.StringArray) -> tuple[pa.Array, Mask]:
+    def _read_quoted(self, strings: pa.StringArray) -> tuple[pa.Array, Mask]:
         """Read strings as values of a type that is a string in JSON."""
         match self.kind:
             case t.Binary() | t.VarBinary():
-                return reading.base64(texts)
+                return reading.base64(strings)
             case t.Date():
-                return reading.dates(texts)
+                return reading.dates(strings)
             case t.Time(precision=precision):
-                values, fallback = reading.times(texts)
+                values, fallback = reading.times(strings)
                 unit = time_unit(precision)
                 return pc.multiply(pc.divide(values.view(pa.int64()), unit), unit).view(self.type), fallback
             case _:
-                return reading.timestamps(texts, self.rules.standard, zoned=isinstance(self.kind, t.TimestampLtz))
+                return reading.timestamps(strings, self.rules.standard, zoned=isinstance(self.kind, t.TimestampLtz))
 
     def _read_booleans(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
         size, words = spans.end - spans.start, buffer.words[spans.start]
@@ -177,13 +177,13 @@ class ColumnReader:
         return pa.array(true, self.type, mask=~known), present & ~known
 
     def _read_integers(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        texts = _slice_strings(buffer, spans, text | bare)
-        values, fallback = reading.integers(texts, self.type)
-        spelled = ~bare | are_numbers(buffer, spans, texts) if bare.any() else text
+        strings = _slice_strings(buffer, spans, text | bare)
+        values, fallback = reading.integers(strings, self.type)
+        spelled = ~bare | are_numbers(buffer, spans, strings) if bare.any() else text
         if fallback.any() and isinstance(self.kind, (t.Int, t.BigInt)):  # a number with a fraction, which is truncated
             indexes = np.flatnonzero(fallback & bare)
             truncated, still = reading.integers(
-                pc.replace_substring_regex(texts.take(pa.array(indexes)), _FRACTION, r"\1"), self.type
+                pc.replace_substring_regex(strings.take(pa.array(indexes)), _FRACTION, r"\1"), self.type
             )
             if not still.all():
                 values = pc.replace_with_mask(values, pa.array(fallback & bare), truncated)
@@ -191,17 +191,17 @@ class ColumnReader:
         return values, fallback | (bare & ~spelled)
 
     def _read_numbers(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        texts = _slice_strings(buffer, spans, text | bare)
+        strings = _slice_strings(buffer, spans, text | bare)
         if isinstance(self.kind, t.Decimal):
-            values, fallback = reading.decimals(texts, self.type)
+            values, fallback = reading.decimals(strings, self.type)
         else:
-            values, fallback = reading.floats(texts, self.type)
+            values, fallback = reading.floats(strings, self.type)
         if bare.any():
-            fallback |= bare & ~are_numbers(buffer, spans, texts)
+            fallback |= bare & ~are_numbers(buffer, spans, strings)
             if not self.rules.streaming and not isinstance(
                 self.kind, t.Decimal
             ):  # converted from a double, without -0.0
-                doubles = reading.floats(texts, pa.float64())[0]
+                doubles = reading.floats(strings, pa.float64())[0]
                 values = pc.if_else(pa.array(bare), pc.cast(doubles, self.type, safe=False), values)
                 fallback |= bare & np.asarray(pc.fill_null(pc.equal(doubles, 0.0), False))
         return values, fallback
@@ -220,20 +220,20 @@ class ColumnReader:
             fallback[indexes] = ~self._are_own_string(buffer, spans.pick(indexes), strings.take(pa.array(indexes)))
         return strings, fallback
 
-    def _are_own_string(self, buffer: MessageBuffer, spans: Spans, texts: pa.StringArray) -> Mask:
+    def _are_own_string(self, buffer: MessageBuffer, spans: Spans, strings: pa.StringArray) -> Mask:
         """Which values other than strings and null become a string that equals their spelling."""
         size, first = spans.end - spans.start, buffer.data[spans.start]
         words = buffer.words[spans.start]
         good: Mask = ((size == 4) & (words & _FOUR_BYTES == _TRUE)) | ((size == 5) & (words & _FIVE_BYTES == _FALSE))
         if self.rules.streaming:
-            good |= (size <= LONGEST_NUMBER) & np.asarray(pc.match_substring_regex(texts, NUMBER))
+            good |= (size <= LONGEST_NUMBER) & np.asarray(pc.match_substring_regex(strings, NUMBER))
             indexes = np.flatnonzero((first == BRACE) | (first == BRACKET))
             valid = find_outline(buffer, spans.pick(indexes), b"{[")[0]
             good[indexes] = [
-                is_fine and _is_compact(texts[i].as_py()) for i, is_fine in zip(indexes, valid, strict=True)
+                is_fine and _is_compact(strings[i].as_py()) for i, is_fine in zip(indexes, valid, strict=True)
             ]
         else:  # the tree reader keeps only the spelling of integers
-            good |= (size <= LONGEST_NUMBER) & np.asarray(pc.match_substring_regex(texts, _INTEGER))
+            good |= (size <= LONGEST_NUMBER) & np.asarray(pc.match_substring_regex(strings, _INTEGER))
         return good
 
     def _read_arrays(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
@@ -276,9 +276,9 @@ def _slice_strings(buffer: MessageBuffer, spans: Spans, present: Mask) -> pa.Str
     return slices(buffer.data, spans.start, spans.end, whole, pa.string())
 
 
-def _unescape_strings(texts: pa.StringArray) -> tuple[pa.StringArray, Mask]:
+def _unescape_strings(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:
     """Replace the escapes of strings; also returns which strings need the fallback (they are empty then)."""
-    spelled = texts.to_pylist()
+    spelled = strings.to_pylist()
     failed = np.zeros(len(spelled), dtype=bool)
     try:
         return pa.array(orjson.loads('["' + '","'.join(spelled) + '"]'), pa.string()), failed
