@@ -86,7 +86,7 @@ def test_a_nullable_record_is_a_nullable_row() -> None:
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        ("int", "a table needs a schema of records, but this one is of INT NOT NULL"),
+        ("int", "a table needs a schema of records, but this one is a schema of INT NOT NULL"),
         (["int", "string"], "a table needs a schema of records"),
         (record(("next", ["null", "Node"]), name="Node"), "next: the record 'Node' contains itself"),
         (

@@ -65,7 +65,7 @@ def test_the_other_characters_are_taken_as_they_are(name: str, given: str) -> No
 def test_quoting_cannot_be_disabled_and_have_a_character() -> None:
     assert told(Csv(quote_character='"', disable_quote_character=True)) == [
         "the format 'csv' cannot both have a quote character and have quoting disabled; "
-        "leave out the quote character, or do not disable it"
+        "remove the quote character, or do not disable quoting"
     ]
 
 

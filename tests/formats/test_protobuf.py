@@ -195,7 +195,7 @@ class TestWhereTheMessageComesFrom:
             ({}, "no class 'Ordre' that Python can import"),
             ({"descriptor_set": own()}, "no message 'Ordre' (did you mean 'kdsl.test.Order'?)"),
             ({"descriptor_set": "?"}, "is not base64"),
-            ({"descriptor_set": base64.b64encode(b"no descriptors").decode()}, "holds no descriptor set"),
+            ({"descriptor_set": base64.b64encode(b"no descriptors").decode()}, "is not a descriptor set"),
             ({"descriptor_file": str(tmp_path / "no.desc")}, "cannot be read: No such file"),
             ({"proto_file": str(broken)}, "Expected field name"),
             ({"proto_text": broken.read_text()}, "Expected field name"),
@@ -205,7 +205,7 @@ class TestWhereTheMessageComesFrom:
 
             assert problem.code == "protobuf-message"
             assert expected in f"{problem.message}; {problem.fix}"
-        with pytest.raises(SchemaError, match="several messages are called 'Pair'"):
+        with pytest.raises(SchemaError, match="several messages have the name 'Pair'"):
             schema_of("Pair", read(own()))
         with pytest.raises(SchemaError, match="cannot be imported: No module named 'nowhere'"):
             Protobuf(message_class_name="nowhere:Order").schema()

@@ -331,7 +331,7 @@ class TestWithARegistry:
             rows(t.row(a=t.STRING), {"a": "x"})
         )
         latest = ProtobufConfluent(use_latest_version=True).encoder(t.row(a=t.STRING), use(registry, topic))
-        with pytest.raises(KdslError, match=r"has several messages; give 'message-class-name' one of p\.First"):
+        with pytest.raises(KdslError, match=r"has several messages; set 'message-class-name' to one of p\.First"):
             latest.encode(rows(t.row(a=t.STRING), {"a": "x"}))
 
     def test_a_schema_that_does_not_stand_there_is_not_written_without_auto_register(

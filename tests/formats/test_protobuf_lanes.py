@@ -79,10 +79,7 @@ def test_both_ways_to_write_give_the_same(syntax: str, data: st.DataObject) -> N
     first = data.draw(st.integers(0, len(rows) - 1))
     rules = WritingRules(null_text=data.draw(st.sampled_from(["", "none"])), unknown_fails=data.draw(st.booleans()))
     layout = layout_of(schema, row)
-    written = [
-        ProtobufEncoder(layout, rules, min_batch=min_batch).encode(rows[first:])
-        for min_batch in (1, EVERY)
-    ]
+    written = [ProtobufEncoder(layout, rules, min_batch=min_batch).encode(rows[first:]) for min_batch in (1, EVERY)]
 
     for encoded in written:
         encoded.messages.validate(full=True)
