@@ -176,9 +176,8 @@ def _read_counts(cursor: Cursor, *, whole: bool) -> Integers:
 
 def _locate_one_by_one(cursor: Cursor, counts: Integers, step: SkipValue, *, keyed: bool) -> Integers:
     """The positions of all elements, located one after the other in each array."""
-    positions = np.full(
-        int(counts.sum()), cursor.bodies.total + 1
-    )  # the padding, which has only zeros, until they are known
+    # Unknown positions are in the padding, which has only zeros.
+    positions = np.full(int(counts.sum()), cursor.bodies.total + 1)
     first = np.cumsum(counts) - counts
     active = np.flatnonzero(counts)
     done = 0
