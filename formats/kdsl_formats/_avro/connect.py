@@ -138,9 +138,8 @@ def connect_column(wire: Type) -> t.DataType | None:
     if wire.name == VARIABLE:
         return VARIABLE_TYPE
     if wire.connect == DECIMAL and wire.logical == "decimal" and wire.scale <= t.MAX_DECIMAL:
-        return t.Decimal(
-            min(wire.precision, t.MAX_DECIMAL), wire.scale
-        )  # the converter writes 64 if it does not know the precision
+        # The converter writes the precision 64 if it does not know it.
+        return t.Decimal(min(wire.precision, t.MAX_DECIMAL), wire.scale)
     time_schema = TIME_SCHEMAS.get(wire.connect or "")
     fits = time_schema is not None and conversion_of(wire, time_schema.type) is not None
     return time_schema.type if time_schema is not None and fits else None

@@ -106,9 +106,8 @@ def decode_string(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return _SURROGATE.sub(b"\xff", data).decode(
-            "utf-8", "replace"
-        )  # one U+FFFD, as in Java; Python would return three
+        # One U+FFFD for each surrogate, as in Java; Python alone would return three.
+        return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
 
 
 def _end_error(what: str) -> BodyError:

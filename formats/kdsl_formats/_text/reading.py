@@ -109,9 +109,8 @@ def timestamps(strings: pa.StringArray, standard: str, *, zoned: bool) -> tuple[
     start, end = bounds(strings)
     length = (end - start) - zoned
     data = content(strings)
-    last_index = max(
-        len(data) - 1, 0
-    )  # an index past the end of a short string is clipped; its length excludes it later
+    # An index past the end of a short string is clipped; the length of the string excludes it later.
+    last_index = max(len(data) - 1, 0)
     if not len(data):
         return pa.nulls(len(strings), kind), np.asarray(strings.is_valid())
     present = np.asarray(strings.is_valid())

@@ -218,9 +218,7 @@ def _locate_lists(buffer: MessageBuffer, code: Codes, good: Mask, data: ValueSpa
 def _objects_in(buffer: MessageBuffer, arrays: Spans) -> tuple[Indices, Spans, Mask]:
     """Locate the objects in arrays of objects: the array of each, their spans, and which arrays need the fallback."""
     inner = Spans(arrays.start + 1, arrays.end - 1)
-    single = (
-        count_inside(buffer.brackets, arrays)[1] == 4
-    )  # the brackets of the array, and of one object without nested ones
+    single = count_inside(buffer.brackets, arrays)[1] == 4  # those of the array, and of one object without nested ones
     single &= (buffer.data[inner.start] == BRACE) & (buffer.data[inner.end - 1] == BRACE + 2)
     if single.all():
         return np.arange(len(single)), inner, ~single
