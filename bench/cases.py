@@ -25,7 +25,7 @@ class Case:
         row: The columns.
         decoder: Decodes the messages.
         encoder: Encodes the rows again.
-        texts: The same number of JSON messages for ``from_json``, with the same rows (for change data, the same
+        strings: The same number of JSON messages for ``from_json``, with the same rows (for change data, the same
             messages).
         schema: Their schema, as Spark's DDL.
         goal: The wanted speed of decoding relative to ``from_json``, per message; None if there is no goal.
@@ -39,7 +39,7 @@ class Case:
     row: t.Row
     decoder: Decoder
     encoder: Encoder
-    texts: list[str]
+    strings: list[str]
     schema: str
     goal: float | None = None
     reference: Mapping[str, str] | None = attrs.field(factory=dict)
@@ -55,6 +55,6 @@ class Case:
         return self.decoder.decode(self.messages)
 
 
-def binary(texts: list[str]) -> pa.BinaryArray:
+def binary(strings: list[str]) -> pa.BinaryArray:
     """Encode strings as messages."""
-    return pa.array([text.encode() for text in texts], pa.binary())
+    return pa.array([text.encode() for text in strings], pa.binary())

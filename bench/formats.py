@@ -93,7 +93,7 @@ def measure(case: Case, spark: SparkSession | None, pairs: int, copies: int) -> 
     decoded = case.decode()
     if decoded.bad:
         raise RuntimeError(f"{case.name}: {decoded.bad[0]}")
-    theirs = None if spark is None else Parsing(spark, case.texts, case.schema, copies)
+    theirs = None if spark is None else Parsing(spark, case.strings, case.schema, copies)
     read, parse, bare = [], [], []
     for i in range(pairs + 1):
         if theirs is not None and i % 2:

@@ -107,7 +107,7 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=10_000, help="records of one batch")
-    parser.add_argument("--times", type=int, default=30, help="number of runs, of which the best counts")
+    parser.add_argument("--times", type=int, default=30, help="number of runs; the best counts")
     parser.add_argument("--no-spark", action="store_true", help="omit from_json")
     args = parser.parse_args()
     count, r = args.records, Random(1)
@@ -169,8 +169,8 @@ def main() -> None:
     show("write forty columns", write(WIDE, [wide(i, r) for i in range(count)]))
     json_format, rows = Avro(encoding="json"), pa.array(orders, arrow_type(ORDER))
     encoder, decoder = json_format.encoder(ORDER), json_format.decoder(ORDER)
-    texts = encoder.encode(rows).messages
-    show("read orders, Avro's JSON", rate(lambda: decoder.decode(texts), count, 2))
+    strings = encoder.encode(rows).messages
+    show("read orders, Avro's JSON", rate(lambda: decoder.decode(strings), count, 2))
     show("write orders, Avro's JSON", rate(lambda: encoder.encode(rows), count, 2))
 
 

@@ -68,8 +68,8 @@ def _schema() -> str:
     kinds = ("string", "int64", "string", "double", "int32", "boolean")
     image = _struct("shop.orders.Value", _fields(dict(zip(ROW.names, kinds, strict=True))))
     numbers = dict.fromkeys(("ts_ms", "server_id", "pos", "row"), "int64")
-    texts = dict.fromkeys(("version", "connector", "name", "snapshot", "db", "table", "gtid", "file"), "string")
-    origin = _struct("io.debezium.connector.mysql.Source", _fields({**texts, **numbers}))
+    strings = dict.fromkeys(("version", "connector", "name", "snapshot", "db", "table", "gtid", "file"), "string")
+    origin = _struct("io.debezium.connector.mysql.Source", _fields({**strings, **numbers}))
     members = [{**image, "field": "before"}, {**image, "field": "after"}, {**origin, "field": "source"}]
     whole = _struct("shop.orders.Envelope", members + _fields({"op": "string", "ts_ms": "int64"}))
     return json.dumps(whole, separators=(",", ":"))
@@ -150,15 +150,15 @@ def cases(count: int) -> Iterator[Case]:
     """The cases of the four dialects, and of csv."""
     for format_, message, schema, _ in CASES:
         r = Random(1)
-        texts = [message(i, r) for i in range(count)]
+        strings = [message(i, r) for i in range(count)]
         with_schemas = isinstance(format_, DebeziumJson) and format_.schema_include
         yield Case(
             format_.identifier,
-            binary(texts),
+            binary(strings),
             ROW,
             format_.decoder(ROW),
             format_.encoder(ROW),
-            texts,
+            strings,
             schema,
             goal=1.0,
             reference={"debezium-json.schema-include": "true"} if with_schemas else {},
@@ -166,15 +166,15 @@ def cases(count: int) -> Iterator[Case]:
         )
     r = Random(1)
     lines = binary([csv(i, r) for i in range(count)])
-    texts = [image(i, r) for i in range(count)]
-    yield Case("csv", lines, ROW, Csv().decoder(ROW), Csv().encoder(ROW), texts, SPARK_ROW, goal=1.0)
+    strings = [image(i, r) for i in range(count)]
+    yield Case("csv", lines, ROW, Csv().decoder(ROW), Csv().encoder(ROW), strings, SPARK_ROW, goal=1.0)
 
 
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=10_000, help="messages of one batch")
-    parser.add_argument("--times", type=int, default=30, help="number of runs, of which the best counts")
+    parser.add_argument("--times", type=int, default=30, help="number of runs; the best counts")
     parser.add_argument("--alone", action="store_true", help="without from_json, which needs Spark")
     args = parser.parse_args()
     count, times = args.records, args.times
@@ -188,9 +188,9 @@ def main() -> None:
     print(f"{'':44s} {'kdsl':>11s} {'from_json':>13s} {'ratio':>7s}")
     for format_, message, schema, keys in CASES:
         r = Random(1)
-        texts = [message(i, r) for i in range(count)]
-        theirs = 0.0 if spark is None else from_json_rate(spark, texts, schema)
-        batch = pa.array([text.encode() for text in texts], pa.binary())
+        strings = [message(i, r) for i in range(count)]
+        theirs = 0.0 if spark is None else from_json_rate(spark, strings, schema)
+        batch = pa.array([text.encode() for text in strings], pa.binary())
         for variant, use, min_batch in (
             ("", Use(), 48),
             (", metadata", Use(metadata=keys), 48),

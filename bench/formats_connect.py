@@ -65,7 +65,7 @@ def digits(number: int) -> bytes:
     return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
 
-def order(i: int, r: Random, *, texts: bool = False, variable: bool = False) -> str:
+def order(i: int, r: Random, *, strings: bool = False, variable: bool = False) -> str:
     """A row of about 180 bytes in the connector's form."""
     total, tax = r.randrange(10**7), r.randrange(10**5)
     due, at = 19_000 + i % 1000, 1_714_566_896_000_000 + 1_000_017 * i
@@ -73,7 +73,7 @@ def order(i: int, r: Random, *, texts: bool = False, variable: bool = False) -> 
     times = [str(due), str(at)]
     if variable:
         amounts = [f'{{"scale":2,"value":{amount}}}' for amount in amounts]
-    if texts:
+    if strings:
         amounts = [f'"{n / 100:.2f}"' for n in (total, tax)]
         times = ['"2024-05-01Z"', f'"2024-05-01T12:{i // 60 % 60:02d}:{i % 60:02d}.{i % 10**6:06d}Z"']
     return (
@@ -115,14 +115,14 @@ def comparisons(count: int) -> Iterator[Comparison]:
     """JSON with numbers, strings and variable scales; change events; Avro."""
     r = Random(1)
     numbers = Json(decimal_handling_mode="precise", time_precision_mode="adaptive")
-    texts = Json(decimal_handling_mode="string", time_precision_mode="isostring")
+    strings = Json(decimal_handling_mode="string", time_precision_mode="isostring")
     changes = DebeziumJson(decimal_handling_mode="precise", time_precision_mode="adaptive")
     plain = Json()
     messages = binary([order(i, r) for i in range(count)])
     yield Comparison("json, precise and adaptive", messages, numbers.decoder(TYPED), plain.decoder(NUMBERS))
-    messages = binary([order(i, r, texts=True) for i in range(count)])
-    yield Comparison("json, string and isostring", messages, texts.decoder(TYPED), plain.decoder(TEXTS))
-    yield Comparison("json, string and isostring, instants", messages, texts.decoder(ZONED), plain.decoder(TEXTS))
+    messages = binary([order(i, r, strings=True) for i in range(count)])
+    yield Comparison("json, string and isostring", messages, strings.decoder(TYPED), plain.decoder(TEXTS))
+    yield Comparison("json, string and isostring, instants", messages, strings.decoder(ZONED), plain.decoder(TEXTS))
     messages = binary([order(i, r, variable=True) for i in range(count)])
     yield Comparison("json, variable scales", messages, numbers.decoder(TYPED), plain.decoder(NUMBERS))
     messages = binary([change(i, r) for i in range(count)])

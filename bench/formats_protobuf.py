@@ -94,15 +94,15 @@ def cases(count: int) -> Iterator[Case]:
     row = row_of(message, nullable=True)
     messages = pa.array(list(orders(GetMessageClass(message), count, Random(1))), pa.binary())
     decoder = format_.decoder(row)
-    texts = [json.dumps(value) for value in decoder.decode(messages).rows.to_pylist()]
-    yield Case("protobuf", messages, row, decoder, format_.encoder(row), texts, SPARKS, goal=3.0, reference=None)
+    strings = [json.dumps(value) for value in decoder.decode(messages).rows.to_pylist()]
+    yield Case("protobuf", messages, row, decoder, format_.encoder(row), strings, SPARKS, goal=3.0, reference=None)
 
 
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=10_000, help="records of one batch")
-    parser.add_argument("--times", type=int, default=30, help="number of runs, of which the best counts")
+    parser.add_argument("--times", type=int, default=30, help="number of runs; the best counts")
     args = parser.parse_args()
     count, r = args.records, Random(1)
     pa.set_cpu_count(1)
@@ -137,10 +137,10 @@ def main() -> None:
     write("write orders", layout, row, plain)
     write("write orders, by the reference", layout, row, plain, by_reference=True)
     layout, row, kind = table("shop.Basket")
-    nested = list(baskets(kind, count, r))
-    read("read row, arrays, map and timestamp", layout, row, nested)
-    read("read row, arrays, map, ts, by the reference", layout, row, nested, by_reference=True)
-    write("write row, arrays, map and timestamp", layout, row, nested)
+    order_with_nesting = list(baskets(kind, count, r))
+    read("read row, arrays, map and timestamp", layout, row, order_with_nesting)
+    read("read row, arrays, map, ts, by the reference", layout, row, order_with_nesting, by_reference=True)
+    write("write row, arrays, map and timestamp", layout, row, order_with_nesting)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def version(number: int) -> t.Row:
 def cases(count: int, url: str) -> Iterator[Case]:
     """The cases of one schema, and of Debezium's envelopes; the registry is asked once for each."""
     values = orders(count)
-    rows, texts = pa.array(values, arrow_type(ROW)), [json.dumps(value) for value in values]
+    rows, strings = pa.array(values, arrow_type(ROW)), [json.dumps(value) for value in values]
     for format_, kinds in (
         (AvroConfluent(), None),
         (DebeziumAvroConfluent(), pa.array([(0, 3)[i % 2] for i in range(count)], pa.int8())),
@@ -76,7 +76,7 @@ def cases(count: int, url: str) -> Iterator[Case]:
             ROW,
             format_.decoder(ROW, use),
             encoder,
-            texts,
+            strings,
             SPARK_ROW,
             goal=2.0 if kinds is None else None,
             reference={f"{format_.identifier}.url": url},
@@ -87,7 +87,7 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=10_000, help="messages of one batch")
-    parser.add_argument("--times", type=int, default=30, help="number of runs, of which the best counts")
+    parser.add_argument("--times", type=int, default=30, help="number of runs; the best counts")
     parser.add_argument("--alone", action="store_true", help="without from_json, which needs Spark")
     args = parser.parse_args()
     count, times = args.records, args.times

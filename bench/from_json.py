@@ -32,15 +32,15 @@ class Parsing:
 
     Args:
         spark: The session.
-        texts: The messages.
+        strings: The messages.
         schema: Their schema, as DDL.
         copies: How often the messages are repeated, so that a run is long enough.
     """
 
-    def __init__(self, spark: SparkSession, texts: list[str], schema: str, copies: int = 20) -> None:
+    def __init__(self, spark: SparkSession, strings: list[str], schema: str, copies: int = 20) -> None:
         from pyspark.sql import functions as F
 
-        messages = spark.createDataFrame(pa.table({"value": pa.array(texts, pa.string())}))
+        messages = spark.createDataFrame(pa.table({"value": pa.array(strings, pa.string())}))
         self._lines = messages.crossJoin(spark.range(copies)).select("value").coalesce(1).cache()
         self.count = self._lines.count()
         """The number of messages in a run."""
@@ -60,17 +60,17 @@ class Parsing:
         self._lines.unpersist()
 
 
-def from_json_rate(spark: SparkSession, texts: list[str], schema: str, *, times: int = 5, copies: int = 20) -> float:
+def from_json_rate(spark: SparkSession, strings: list[str], schema: str, *, times: int = 5, copies: int = 20) -> float:
     """Measure rows per second of processor time: a run with parsing, less the same run without it.
 
     Args:
         spark: The session.
-        texts: The messages.
+        strings: The messages.
         schema: Their schema, as DDL.
-        times: The number of runs, of which the best counts.
+        times: The number of runs; the best counts.
         copies: How often the messages are repeated, so that a run is long enough.
     """
-    parsing = Parsing(spark, texts, schema, copies)
+    parsing = Parsing(spark, strings, schema, copies)
     parse, bare = ([run() for _ in range(times + 1)][1:] for run in (parsing.parse, parsing.bare))
     parsing.close()
     return parsing.count / max(min(parse) - min(bare), 1e-9)

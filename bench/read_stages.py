@@ -69,7 +69,7 @@ class Stages:
     def with_constant(self, name: str, value: int, run: Callable[[], object]) -> Callable[[], object]:
         """A stage with another value of a constant of `kdsl.run.librdkafka.fetch`."""
 
-        def changed() -> None:
+        def run_changed() -> None:
             before = getattr(fetching, name)
             setattr(fetching, name, value)
             try:
@@ -77,7 +77,7 @@ class Stages:
             finally:
                 setattr(fetching, name, before)
 
-        return changed
+        return run_changed
 
     def with_setting(self, settings: Mapping[str, int]) -> Callable[[], object]:
         """The stage that fetches values with other settings of the consumer."""

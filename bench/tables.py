@@ -39,7 +39,7 @@ class Orders(Fields, topic="orders", value=Json(), startup="earliest"):
 
 
 class DirtyOrders(Fields, topic="dirty-orders", value=Json(ignore_parse_errors=True), startup="earliest"):
-    """Orders of which one in a hundred is invalid JSON, and skipped."""
+    """Orders with one invalid JSON message in a hundred, which is skipped."""
 
 
 class OrdersOut(Fields, topic="out", value=Json(), startup="earliest"):

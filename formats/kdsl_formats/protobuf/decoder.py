@@ -69,6 +69,6 @@ class ProtobufDecoder:
 
 
 def _to_struct(columns: list[pa.Array], kind: pa.StructType, count: int) -> pa.StructArray:
-    """Columns as a struct of an exact type, parts of which can be NOT NULL."""
+    """Columns as a struct of an exact type, whose parts can be NOT NULL."""
     typed = [cast_array(c, f.type) for c, f in zip(columns, kind, strict=True)]
     return pa.Array.from_buffers(kind, count, [None], children=typed)
