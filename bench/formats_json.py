@@ -143,11 +143,11 @@ def main() -> None:
     read("read orders, by the reference", ORDER, orders, by_reference=True)
     read("read orders, three of nine columns", t.Row(ORDER.fields[:3]), orders)
     read("read orders, blanks and absent members", ORDER, [loose(i, r) for i in range(count)])
-    read("read orders, a text with escapes", ORDER, [order_with_escape(i, r) for i in range(count)])
+    read("read orders, a string with escapes", ORDER, [order_with_escape(i, r) for i in range(count)])
     read("read row, array and map", NESTED, [order_with_nesting(i, r) for i in range(count)])
     write("write orders", ORDER, orders)
     write("write orders, by the reference", ORDER, orders, by_reference=True)
-    write("write orders, a text with escapes", ORDER, [order_with_escape(i, r) for i in range(count)])
+    write("write orders, a string with escapes", ORDER, [order_with_escape(i, r) for i in range(count)])
     write("write row, array and map", NESTED, [order_with_nesting(i, r) for i in range(count)])
 
 
