@@ -29,7 +29,8 @@ class _Objects:
     Attributes:
         spans: The spans of the objects, in ascending order.
         owner: The message of each object.
-        messages: The messages that are read by columns if all their objects are; the same as `owner` if none is an array.
+        messages: The messages that are read by columns if all their objects are; the same as `owner` if none is an
+            array.
     """
 
     spans: Spans
