@@ -379,7 +379,7 @@ class TestMistakes:
             ),
             (
                 {"value_only_deserializer": FormatSchema("raw", "a INT, b INT")},
-                "the format 'raw' holds one column, but there are 2: a, b; keep one column, or use the format 'csv' or "
+                "the format 'raw' takes one column, but there are 2: a, b; keep one column, or use the format 'csv' or "
                 "'json'",
             ),
             (

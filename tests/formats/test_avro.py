@@ -134,11 +134,11 @@ def test_a_problem_says_what_to_write_instead() -> None:
     row = t.row(at=t.TimestampLtz(3), when=t.Timestamp(6), inside=t.Array(t.Timestamp(6)))
 
     assert [str(p) for p in problems(Avro(), row)] == [
-        "at: the type TIMESTAMP_LTZ(3) has no form in Avro in the legacy mapping of timestamps; set "
+        "at: the type TIMESTAMP_LTZ(3) is not supported by Avro in the legacy mapping of timestamps; set "
         "'timestamp_mapping.legacy' to 'false', or use a TIMESTAMP(3)",
-        "when: Avro in the legacy mapping of timestamps holds TIMESTAMP with up to 3 digits, but "
+        "when: Avro in the legacy mapping of timestamps supports TIMESTAMP with up to 3 digits, but "
         "TIMESTAMP(6) has 6; set 'timestamp_mapping.legacy' to 'false', or use TIMESTAMP(3)",
-        "inside: Avro in the legacy mapping of timestamps holds TIMESTAMP with up to 3 digits, but "
+        "inside: Avro in the legacy mapping of timestamps supports TIMESTAMP with up to 3 digits, but "
         "TIMESTAMP(6) has 6 (at inside[]); use TIMESTAMP(3)",
     ]
 

@@ -332,12 +332,12 @@ def test_a_value_is_resolved_to_the_table(wire: Any, data: bytes, kind: t.DataTy
         ("int", b"\x80\x80\x80\x80\x80\0", t.Int(nullable=False), "field 'f': the number has more than 5 bytes"),
         ("long", b"\xff" * 9 + b"\x7f", t.BigInt(nullable=False), "field 'f': the number has more than 64 bits"),
         ("long", b"\x80" * 11, t.BigInt(nullable=False), "field 'f': the number has more than 10 bytes"),
-        ("long", b"\x80", t.BigInt(nullable=False), "field 'f': the message ends inside of a number"),
+        ("long", b"\x80", t.BigInt(nullable=False), "field 'f': the message ends inside a number"),
         ("int", long(200), t.TinyInt(nullable=False), "field 'f': 200 is out of the range of TINYINT"),
         ("int", long(-40_000), t.SmallInt(nullable=False), "field 'f': -40000 is out of the range of SMALLINT"),
-        ("boolean", b"", t.Boolean(nullable=False), "field 'f': the message ends inside of a boolean"),
-        ("float", b"\0\0\0", t.Float(nullable=False), "field 'f': the message ends inside of a float"),
-        ("double", b"\0" * 7, t.Double(nullable=False), "field 'f': the message ends inside of a double"),
+        ("boolean", b"", t.Boolean(nullable=False), "field 'f': the message ends inside a boolean"),
+        ("float", b"\0\0\0", t.Float(nullable=False), "field 'f': the message ends inside a float"),
+        ("double", b"\0" * 7, t.Double(nullable=False), "field 'f': the message ends inside a double"),
         ("string", b"\x01", t.VarChar(nullable=False), "field 'f': a length is negative: -1"),
         ("string", b"\x0aab", t.VarChar(nullable=False), "field 'f': the message ends 3 bytes before the end of a"),
         ("bytes", long(2**40), t.VarBinary(nullable=False), "field 'f': the message ends"),
@@ -370,7 +370,7 @@ def test_fields_are_found_by_name() -> None:
     decoded = both(writer, table, avro_schema(table), [data, data[:-1], data])
 
     assert decoded.rows.to_pylist() == [{"id": 7, "extra": None, "name": "bob"}] * 2
-    assert [b.reason for b in decoded.bad] == ["field 'id': the message ends inside of a number"]
+    assert [b.reason for b in decoded.bad] == ["field 'id': the message ends inside a number"]
 
 
 def test_a_field_that_is_missing_needs_a_default() -> None:

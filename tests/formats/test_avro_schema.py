@@ -86,7 +86,7 @@ def test_a_nullable_record_is_a_nullable_row() -> None:
 @pytest.mark.parametrize(
     ("schema", "told"),
     [
-        ("int", "a table needs a schema of records, but this one is of INT NOT NULL"),
+        ("int", "a table needs a schema of records, but this one is a schema of INT NOT NULL"),
         (["int", "string"], "a table needs a schema of records"),
         (record(("next", ["null", "Node"]), name="Node"), "next: the record 'Node' contains itself"),
         (
@@ -118,8 +118,8 @@ def test_a_schema_that_is_no_table_is_told(schema: Any, told: str) -> None:
             '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}',
             "a record has the field 'a' twice",
         ),
-        ('["int","int"]', "a union holds 'int' twice"),
-        ('["int",["null"]]', "a union cannot hold a union"),
+        ('["int","int"]', "a union contains 'int' twice"),
+        ('["int",["null"]]', "a union cannot contain a union"),
         ('{"type":"array"}', "a schema of type 'array' needs 'items'"),
         ('{"type":"enum","name":"E","symbols":"A"}', "'symbols' must be a list of strings, not 'A'"),
         ('{"type":"enum","name":"E","symbols":["A","A"]}', "the enum 'E' has a symbol twice"),

@@ -155,7 +155,7 @@ def test_a_schema_that_is_there_or_missing_is_told_with_the_option() -> None:
     (missing,) = read(DebeziumJson(schema_include=True), [plain.encode()]).bad
 
     assert "a message with its schema needs the option 'schema-include'" in without.reason
-    assert "leave out 'schema-include'" in missing.reason
+    assert "remove 'schema-include'" in missing.reason
 
 
 def test_bad_values_are_told_with_their_place() -> None:

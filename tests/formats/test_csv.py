@@ -43,7 +43,7 @@ def test_a_delimiter_is_read_as_java_spells_it(given: str, meant: str) -> None:
 def test_a_delimiter_is_one_character(given: str) -> None:
     assert told(Csv(field_delimiter=given)) == [
         f"field_delimiter= has the value {given!r}; "
-        "write exactly one character, as it is or as Java spells it (\\t, \\u0001)"
+        "write exactly one character, literally or as a Java escape (\\t, \\u0001)"
     ]
 
 
@@ -65,7 +65,7 @@ def test_the_other_characters_are_taken_as_they_are(name: str, given: str) -> No
 def test_quoting_cannot_be_disabled_and_have_a_character() -> None:
     assert told(Csv(quote_character='"', disable_quote_character=True)) == [
         "the format 'csv' cannot both have a quote character and have quoting disabled; "
-        "leave out the quote character, or do not disable it"
+        "remove the quote character, or do not disable quoting"
     ]
 
 

@@ -96,7 +96,7 @@ def test_a_bad_element_says_where_it_stands() -> None:
 
     assert [record.reason for record in bad] == [
         "field 'a': 'x' is not an INT (not an integer)",
-        "field 'b': '1' has 1 value, and the ROW has 2 members",
+        "field 'b': '1' has 1 value, but the ROW has 2 members",
         "field 'b': member 'y': 'y' is not an INT (not an integer)",
     ]
 

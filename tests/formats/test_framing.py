@@ -55,7 +55,7 @@ def test_a_slice_is_split_like_a_copy() -> None:
         (b"", "the message has 0 bytes, which is less than the frame"),
         (b"\0", "the message has 1 byte, which is less than"),
         (b"\0\0\0\1", "the message has 4 bytes"),
-        (b'{"a":1}', "the message begins with the byte 123, and not with the frame of a schema registry"),
+        (b'{"a":1}', "the message begins with the byte 123, not with the frame of a schema registry"),
         (b"\1\0\0\0\1\2", "the message begins with the byte 1,"),
     ],
 )

@@ -150,7 +150,7 @@ def test_maps_need_texts_as_keys(direction: Direction) -> None:
     found = problems(Json(), row, direction)
     assert [(p.where.column, p.code) for p in found] == [("wrong", "json-map-key"), ("inside", "json-map-key")]
     assert str(found[0]) == (
-        "wrong: the type MAP<INT, STRING> has no form in JSON, where the keys of an object are strings; "
+        "wrong: the type MAP<INT, STRING> is not supported by JSON, where the keys of an object are strings; "
         "use MAP<STRING, STRING>, or ARRAY<ROW<`key` INT, `value` STRING>>"
     )
     assert found[1].message.startswith("the type MULTISET<DATE> inside ARRAY<ROW<`m` MAP<STRING, MULTISET<DATE>>>> has")

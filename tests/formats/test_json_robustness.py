@@ -153,7 +153,7 @@ def test_an_unreadable_message_is_told_and_the_others_are_read(message: bytes, c
         (b'{"id":1', "not JSON: expecting ',' delimiter at the end"),
         (b'{"id":x}', "not JSON: expecting value at character 7"),
         (b'{"id":NaN}', "not JSON: NaN is not a JSON value"),
-        (b" ", "the message holds only blanks"),
+        (b" ", "the message contains only blanks"),
         (b'{"name":"\xff"}', "not JSON: byte 10 is not UTF-8 (invalid start byte)"),
     ],
     ids=lambda value: value.decode("utf-8", "replace")[:30] if isinstance(value, bytes) else "",

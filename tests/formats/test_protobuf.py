@@ -92,7 +92,7 @@ def test_whole_columns_give_the_same_answer(case: Case) -> None:
         return
     layout = layout_of(format_.schema(), case.row)
     if case.kind == "decode":
-        decoder = ProtobufDecoder(layout, case.row, format_.reading_rules(), fallback_limit=0)
+        decoder = ProtobufDecoder(layout, case.row, format_.reading_rules(), min_batch=1)
         decoded = decoder.decode(pa.array([case.input] * 3, pa.binary()))
         if case.answer == ERROR:
             assert [bad.index for bad in decoded.bad] == [0, 1, 2]
@@ -100,7 +100,7 @@ def test_whole_columns_give_the_same_answer(case: Case) -> None:
             assert [shown(value, case.row) for value in python_rows(decoded.rows)] == case.answer * 3
     else:
         rows = pa.array([arrow_value(case.values, case.row)] * 3, arrow_type(case.row))
-        encoder = ProtobufEncoder(layout, format_.writing_rules(), fallback_limit=0)
+        encoder = ProtobufEncoder(layout, format_.writing_rules(), min_batch=1)
         assert encoder.encode(rows).messages.to_pylist() == [case.answer] * 3
 
 
@@ -195,7 +195,7 @@ class TestWhereTheMessageComesFrom:
             ({}, "no class 'Ordre' that Python can import"),
             ({"descriptor_set": own()}, "no message 'Ordre' (did you mean 'kdsl.test.Order'?)"),
             ({"descriptor_set": "?"}, "is not base64"),
-            ({"descriptor_set": base64.b64encode(b"no descriptors").decode()}, "holds no descriptor set"),
+            ({"descriptor_set": base64.b64encode(b"no descriptors").decode()}, "is not a descriptor set"),
             ({"descriptor_file": str(tmp_path / "no.desc")}, "cannot be read: No such file"),
             ({"proto_file": str(broken)}, "Expected field name"),
             ({"proto_text": broken.read_text()}, "Expected field name"),
@@ -205,7 +205,7 @@ class TestWhereTheMessageComesFrom:
 
             assert problem.code == "protobuf-message"
             assert expected in f"{problem.message}; {problem.fix}"
-        with pytest.raises(SchemaError, match="several messages are called 'Pair'"):
+        with pytest.raises(SchemaError, match="several messages have the name 'Pair'"):
             schema_of("Pair", read(own()))
         with pytest.raises(SchemaError, match="cannot be imported: No module named 'nowhere'"):
             Protobuf(message_class_name="nowhere:Order").schema()
@@ -291,8 +291,8 @@ def rows(format_: Protobuf, row: t.Row, *messages: bytes | None, use: Use | None
     layout = layout_of(format_.schema(), row)
     rules = format_.reading_rules(use or Use())
     found = []
-    for limit in (0, len(messages)):
-        decoded = ProtobufDecoder(layout, row, rules, fallback_limit=limit).decode(pa.array(messages, pa.binary()))
+    for limit in (1, len(messages) + 1):
+        decoded = ProtobufDecoder(layout, row, rules, min_batch=limit).decode(pa.array(messages, pa.binary()))
         decoded.rows.validate(full=True)
         owners = range(len(messages)) if decoded.messages is None else decoded.messages.to_pylist()
         values: list[Any] = [None] * len(messages)
@@ -310,8 +310,8 @@ def written(format_: Protobuf, row: t.Row, *values: Any) -> list[Any]:
     layout = layout_of(format_.schema(), row)
     array = pa.array(values, arrow_type(row))
     found = []
-    for fallback_limit in (0, len(values)):
-        encoded = ProtobufEncoder(layout, format_.writing_rules(), fallback_limit=fallback_limit).encode(array)
+    for min_batch in (1, len(values) + 1):
+        encoded = ProtobufEncoder(layout, format_.writing_rules(), min_batch=min_batch).encode(array)
         made_: list[Any] = encoded.messages.to_pylist()
         for bad in encoded.bad:
             made_[bad.index] = bad.reason

@@ -321,7 +321,7 @@ class TestWithARegistry:
         message = b"\0" + number.to_bytes(4, "big") + b"\0x"
         decoded = ProtobufConfluent().decoder(t.row(b=t.STRING), use(registry)).decode(pa.array([message], pa.binary()))
 
-        assert "of the kind AVRO, and not of Protobuf" in decoded.bad[0].reason
+        assert "of the kind AVRO, not a Protobuf schema" in decoded.bad[0].reason
 
     def test_the_latest_schema_needs_a_name_where_it_has_several_messages(
         self, registry: Registry, folder: tuple[str, ...]
@@ -331,7 +331,7 @@ class TestWithARegistry:
             rows(t.row(a=t.STRING), {"a": "x"})
         )
         latest = ProtobufConfluent(use_latest_version=True).encoder(t.row(a=t.STRING), use(registry, topic))
-        with pytest.raises(KdslError, match=r"has several messages; give 'message-class-name' one of p\.First"):
+        with pytest.raises(KdslError, match=r"has several messages; set 'message-class-name' to one of p\.First"):
             latest.encode(rows(t.row(a=t.STRING), {"a": "x"}))
 
     def test_a_schema_that_does_not_stand_there_is_not_written_without_auto_register(

@@ -44,8 +44,8 @@ def test_both_ways_to_read_give_the_same(syntax: str, data: st.DataObject) -> No
     rules = ReadingRules(read_default_values=data.draw(st.booleans()), null_fails=data.draw(st.booleans()))
     layout = layout_of(schema, row)
     read = [
-        ProtobufDecoder(layout, row, rules, fallback_limit=fallback_limit).decode(pa.array(found, pa.binary()))
-        for fallback_limit in (0, EVERY)
+        ProtobufDecoder(layout, row, rules, min_batch=min_batch).decode(pa.array(found, pa.binary()))
+        for min_batch in (1, EVERY)
     ]
 
     for decoded in read:
@@ -61,7 +61,7 @@ def test_plain_messages_are_read_by_columns(syntax: str, data: st.DataObject) ->
     schema = everything(syntax)
     row = data.draw(rows_of(schema.message, by_number=False))
     found = [message.SerializeToString() for message in data.draw(alike(schema.message, row.names))]
-    decoder = ProtobufDecoder(layout_of(schema, row), row, ReadingRules(), fallback_limit=0)
+    decoder = ProtobufDecoder(layout_of(schema, row), row, ReadingRules(), min_batch=1)
     source, start, end = MessageBuffer.of(pa.array(found, pa.binary()))
 
     assert not decoder.reader.read(source, start, end)[1].any()
@@ -79,10 +79,7 @@ def test_both_ways_to_write_give_the_same(syntax: str, data: st.DataObject) -> N
     first = data.draw(st.integers(0, len(rows) - 1))
     rules = WritingRules(null_text=data.draw(st.sampled_from(["", "none"])), unknown_fails=data.draw(st.booleans()))
     layout = layout_of(schema, row)
-    written = [
-        ProtobufEncoder(layout, rules, fallback_limit=fallback_limit).encode(rows[first:])
-        for fallback_limit in (0, EVERY)
-    ]
+    written = [ProtobufEncoder(layout, rules, min_batch=min_batch).encode(rows[first:]) for min_batch in (1, EVERY)]
 
     for encoded in written:
         encoded.messages.validate(full=True)

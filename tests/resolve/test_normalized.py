@@ -214,8 +214,8 @@ class TestTruncates:
         (found,) = told(ddl(cdc_events_duplicate=None, debezium_json__truncate="apply"))
         assert (found.code, found.message) == (
             "debezium-truncate",
-            "the format 'debezium-json' has truncate = 'apply', which deletes each row that is there, but the table "
-            "keeps no rows",
+            "the format 'debezium-json' has truncate = 'apply', which deletes every existing row, but the table does "
+            "not keep rows",
         )
         assert "'cdc-events-duplicate'" in found.fix
 

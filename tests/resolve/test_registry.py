@@ -51,7 +51,7 @@ class TestTheRegistry:
         (error,) = caught.value.exceptions
         text = str(error)
 
-        assert "needs a schema registry: it has no 'url', and the cluster has no registry" in text
+        assert "needs a schema registry: neither the format ('url') nor the cluster has one" in text
         assert "AvroConfluent(url='http://HOST:PORT')" in text
         assert "Cluster(…, registry='http://HOST:PORT')" in text
 
@@ -150,10 +150,10 @@ class TestTheSchema:
             ("{", "this is not"),
             ('"long"', "cannot be used"),
             (ORDER.replace('"id"', '"idd"'), "it has no 'id'; the table has no 'idd'"),
-            (ORDER.replace('"long"', '"int"'), "'id' is INT NOT NULL in it, and BIGINT NOT NULL in the table"),
+            (ORDER.replace('"long"', '"int"'), "'id' is INT NOT NULL in it, but BIGINT NOT NULL in the table"),
             (
                 ORDER.replace('["null","string"]', '"string"'),
-                "'note' is STRING NOT NULL in it, and STRING in the table",
+                "'note' is STRING NOT NULL in it, but STRING in the table",
             ),
             (
                 '{"type":"record","name":"A","fields":[{"name":"note","type":["null","string"]},{"name":"id","type":"long"}]}',

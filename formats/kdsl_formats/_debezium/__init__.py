@@ -1,4 +1,4 @@
-"""What Debezium's events have in common, whether they are JSON or Avro: options, and values that it does not have."""
+"""What Debezium's JSON and Avro events have in common: options, and placeholders for unavailable values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of all formats of Debezium's events."""
+"""The options of all formats that read Debezium's events."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ PLACEHOLDER = "__debezium_unavailable_value"
 
 
 class DebeziumFormat(Format):
-    """Changes as Debezium's connectors write them."""
+    """Change events as Debezium's connectors write them."""
 
     unavailable: Literal["error", "null", "keep"] = option(
         "unavailable",
-        "Read: what becomes of a value that Debezium does not have, because a change kept a large value (Postgres' "
-        "TOAST). `error` stops the read; `null` reads NULL and counts it; `keep` reads NULL and names the "
+        "Read: how to read a value that an event does not contain, because the change did not touch a large value "
+        "(Postgres' TOAST). `error` stops the read; `null` reads NULL and counts it; `keep` reads NULL and names the "
         "column in the DataFrame's last column `_unavailable`, and `delta` and `jdbc` keep its value. With a "
-        "declared primary key, `keep` also reads updates without the row before.",
+        "declared primary key, `keep` also reads updates without a before-image.",
         default="error",
         ignore_case=True,
         side="read",
     )
     unavailable_value_placeholder: str = option(
         "unavailable.value.placeholder",
-        "Read: what Debezium writes instead of such a value: the value of the connector's option of this name.",
+        "Read: what Debezium writes instead of such a value, as set by the connector's option of the same name.",
         default=PLACEHOLDER,
-        check=lambda text: None if text else "it is empty, as many values are that Debezium does have",
+        check=lambda text: None if text else "it is empty, which would also match ordinary empty values",
         side="read",
     )
     truncate: Literal["error", "skip", "apply"] = option(
         "truncate",
-        "Read: what becomes of a message that says that the whole table was emptied (`op` is `t`): `error` stops the "
-        "read; `skip` reads on, which leaves the rows in every table that the changes are applied to; `apply` deletes "
-        "each row that is there, which a table with `cdc-events-duplicate` knows.",
+        "Read: how to read a message that empties the whole table (`op` is `t`): `error` stops the read; `skip` "
+        "continues, which leaves the rows in every table that the changes are applied to; `apply` deletes every "
+        "existing row, and needs a table with `cdc-events-duplicate`, which keeps them.",
         default="error",
         ignore_case=True,
         side="read",
     )
 
     def check_use(self, row: t.Row, use: Use, direction: Direction) -> Iterable[Problem]:
-        """Rows can be deleted where they are known."""
+        """Check that a table with truncate='apply' keeps its rows."""
         yield from super().check_use(row, use, direction)
         if self.truncate == "apply" and direction == "read" and not use.keyed:
             message = (
-                f"the format {self.identifier!r} has truncate = 'apply', which deletes each row that is there, but the "
-                "table keeps no rows"
+                f"the format {self.identifier!r} has truncate = 'apply', which deletes every existing row, but "
+                "the table does not keep rows"
             )
             fix = "declare the primary key and cdc_events_duplicate=True (in SQL and YAML 'cdc-events-duplicate'), or "
             yield Problem("debezium-truncate", message, f"{fix}write truncate = 'skip', and empty the targets yourself")

@@ -386,7 +386,7 @@ def test_schemas_are_those_of_kafka_connect() -> None:
 
 def test_a_message_without_its_schema_is_told() -> None:
     found = decode(Json(schema_include=True), t.row(id=t.BigInt()), '{"id":1}')
-    assert "leave out 'schema-include'" in found.bad[0].reason
+    assert "remove 'schema-include'" in found.bad[0].reason
 
 
 def test_messages_with_the_same_schema_need_no_reference(monkeypatch: pytest.MonkeyPatch) -> None:

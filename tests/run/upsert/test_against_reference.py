@@ -137,8 +137,8 @@ def test_both_read_the_same_changes_of_each_key_in_the_same_order(
     kdsl_kafka.produce(topic, *records(partitions, formats))
     statement = ddl(name_of(topic), topic, kdsl_kafka, formats, reading=True)
 
-    engine.do(statement)
-    theirs = by_key([tuple(row) for row in engine.do(f"SELECT * FROM `{name_of(topic)}`")])
+    engine.run(statement)
+    theirs = by_key([tuple(row) for row in engine.run(f"SELECT * FROM `{name_of(topic)}`")])
     table = sql(statement)
     batch = by_key(rows(table.read(spark)))
     streamed: list[Change] = []
@@ -163,11 +163,11 @@ def test_both_write_the_same_upserts_and_tombstones_and_read_each_others(
     source, theirs, ours = (kdsl_topic(name, partitions=3) for name in ("in", "theirs", "ours"))
     kdsl_kafka.produce(source, *records(7, formats))
     for topic in (theirs, ours):
-        engine.do(ddl(f"{name_of(topic)}_out", topic, kdsl_kafka, formats, reading=False))
+        engine.run(ddl(f"{name_of(topic)}_out", topic, kdsl_kafka, formats, reading=False))
     for topic in (source, theirs, ours):
-        engine.do(ddl(name_of(topic), topic, kdsl_kafka, formats, reading=True))
+        engine.run(ddl(name_of(topic), topic, kdsl_kafka, formats, reading=True))
 
-    engine.do(f"INSERT INTO `{name_of(theirs)}_out` SELECT * FROM `{name_of(source)}`")
+    engine.run(f"INSERT INTO `{name_of(theirs)}_out` SELECT * FROM `{name_of(source)}`")
     read = sql(ddl("source", source, kdsl_kafka, formats, reading=True)).read_stream(spark)
     out = sql(ddl("target", ours, kdsl_kafka, formats, reading=False))
     assert out.write_stream(read, checkpoint=str(tmp_path)).awaitTermination(300)
@@ -176,7 +176,7 @@ def test_both_write_the_same_upserts_and_tombstones_and_read_each_others(
     assert written == changing(messages(kdsl_kafka, theirs))
     assert written == changing(written)
     read_by_us = [sql(ddl("back", topic, kdsl_kafka, formats, reading=True)).read(spark) for topic in (theirs, ours)]
-    read_by_them = [engine.do(f"SELECT * FROM `{name_of(topic)}`") for topic in (theirs, ours)]
+    read_by_them = [engine.run(f"SELECT * FROM `{name_of(topic)}`") for topic in (theirs, ours)]
     found = [by_key(rows(df)) for df in read_by_us] + [by_key(list(map(tuple, told))) for told in read_by_them]
     assert all(one == found[0] for one in found)
     assert len(found[0]) > 20
