@@ -70,6 +70,8 @@ class Use:
         keyed: The primary key of a table that is read by key, by the names on the wire; empty for other tables. A
             decoder of changes then accepts an update or a delete without the row before, or with the key alone in it:
             of rows before a change and of deleted rows, only the key columns count.
+        count_undeclared: Whether a decoder of rows counts the values of columns that the table does not declare, as
+            decoders of changes always do (`Decoded.undeclared`).
     """
 
     side: Side = "value"
@@ -77,6 +79,7 @@ class Use:
     topics: tuple[str, ...] = ()
     registry: Registry | None = None
     keyed: tuple[str, ...] = ()
+    count_undeclared: bool = False
 
 
 ALONE: Final = Use()
@@ -258,6 +261,11 @@ class Format(Options):
     @abstractmethod
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """Return an encoder for rows of this type, whose names are those on the wire."""
+
+
+def has_placeholders(format_: Format | None) -> bool:
+    """Whether messages of a format may hold placeholders for values that their writer did not have."""
+    return hasattr(format_, "unavailable")
 
 
 def keeps_unavailable(format_: Format) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import attrs
 import numpy as np
 import pyarrow as pa
@@ -44,9 +46,12 @@ class JsonDecoder:
         row: The type; its names are those on the wire.
         rules: What the options of the format mean.
         min_batch: Fewer messages of a kind than this are read one by one.
+        count_undeclared: Whether to count the members of rows that the table does not declare.
     """
 
-    def __init__(self, row: t.Row, rules: ReadingRules, *, min_batch: int = MIN_BATCH) -> None:
+    def __init__(
+        self, row: t.Row, rules: ReadingRules, *, min_batch: int = MIN_BATCH, count_undeclared: bool = False
+    ) -> None:
         self.type = arrow_type(row)
         self.min_batch = min_batch
         self.reference = ReferenceDecoder(row, rules)
@@ -55,9 +60,28 @@ class JsonDecoder:
         self._payload = rules.payload
         self._frames = FrameFinder((), min_batch=min_batch)
         self._outer = ObjectFinder((PAYLOAD,), all_needed=False, min_batch=min_batch)
+        if count_undeclared:
+            self.reference.others, self.reader.finder.others = Counter(), Counter()
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read an array of messages; null and empty ones give no row."""
+        decoded = self._decode(messages)
+        undeclared = self._take_undeclared()
+        return attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded
+
+    def _take_undeclared(self) -> Counter[str]:
+        """The members of rows, since the last time, that the table does not have."""
+        counted: Counter[str] = Counter()
+        if self.reference.others:
+            counted.update(self.reference.others)
+            self.reference.others.clear()
+        if self.reader.finder.others:
+            for name, count in self.reader.finder.others.items():
+                counted[name.decode()] += count
+            self.reader.finder.others.clear()
+        return counted
+
+    def _decode(self, messages: pa.BinaryArray) -> Decoded:
         start, end = bounds(messages)
         present_messages = end > start
         if messages.null_count:
