@@ -15,6 +15,7 @@ from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.dataframes.latest import last_changes
 from kdsl.run.dataframes.output_mode import aggregates
 from kdsl.run.listeners.start import start_query
+from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.run.session import check_spark
 from kdsl.spark_internals.queries import query_of
 from kdsl.spark_internals.session import is_connect
@@ -141,6 +142,7 @@ class Changelog:
                 f"{self._name}: the output mode 'complete' returns all rows in each batch, not changes; use 'update'"
             )
         target.check(spark, streaming=True)
+        warn_of_repeated_events(self.df, repr(target))
         opened = Checkpoint.open(spark, checkpoint)
         self._check_progress(opened, target)
         mode = output_mode or ("update" if aggregates(self.df) else "append")
