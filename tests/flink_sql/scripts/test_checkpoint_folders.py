@@ -68,7 +68,6 @@ FROM_A, FROM_B, TWICE = (
 )
 
 
-@pytest.mark.spark
 class TestOpenFolders:
     def opened(self, spark: SparkSession, folder: Path, *inserts: str) -> list[str]:
         jobs = plan_script(read_script(TABLES + "".join(inserts)), None, checkpoint=str(folder)).jobs
