@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -22,16 +23,24 @@ with one_at_a_time(Path(sys.argv[1])):
 """
 
 
+def is_waiting(process: int) -> bool:
+    """Whether a process waits for a lock."""
+    locks = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    return any("->" in line and str(process) in line.split() for line in locks)
+
+
 def test_one_process_goes_on_when_the_other_one_has_done(tmp_path: Path) -> None:
-    lock, done = tmp_path / "some" / "lock", tmp_path / "done"
+    lock = tmp_path / "some" / "lock"
 
     with one_at_a_time(lock):
         other = subprocess.Popen([sys.executable, "-c", WAITING, str(lock)], stdout=subprocess.PIPE, text=True)
         assert other.stdout is not None
         assert other.stdout.readline() == "ready\n"
-        with pytest.raises(subprocess.TimeoutExpired):
-            other.wait(0.5)
-        done.touch()
+        until = time.monotonic() + 60
+        while not is_waiting(other.pid):
+            assert other.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
 
     assert other.communicate(timeout=60)[0] == "mine\n"
     assert other.returncode == 0
