@@ -77,6 +77,18 @@ def test_a_user_without_a_home_has_a_folder_of_its_own(homeless: Path) -> None:
     assert homeless.stat().st_mode & 0o777 == 0o700
 
 
+def test_a_home_that_everybody_can_write_to_is_not_used(homeless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = homeless.parent / "shared"
+    shared.mkdir()
+    monkeypatch.setattr(Path, "home", lambda: shared)
+    shared.chmod(0o1777)
+    assert cache_dir() == state_dir() == homeless
+    shared.chmod(0o755)
+    assert (cache_dir(), state_dir()) == (shared / ".cache/kdsl", shared / ".local/state/kdsl")
+    monkeypatch.setattr(Path, "home", lambda: shared / "missing")
+    assert cache_dir() == homeless
+
+
 def test_a_folder_of_another_user_is_refused(homeless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     homeless.mkdir(mode=0o700)
     monkeypatch.setattr(os, "getuid", lambda: int(homeless.name.partition("-")[2]) + 1)

@@ -704,14 +704,17 @@ class TestDistribution:
     def test_how_columns_are_made_shows_however_often_a_session_makes_them(self, spark: SparkSession) -> None:
         rate = spark.readStream.format("rate").load()
 
-        def made(*columns: str, zone: str = "UTC") -> str:
+        def made(*columns: str, zone: str = "UTC", ansi: bool | None = None) -> str:
             spark.conf.set("spark.sql.session.timeZone", zone)
+            if ansi is not None:
+                spark.conf.set("spark.sql.ansi.enabled", ansi)
             try:
                 rows = rate.where("value > 3").withColumn("more", F.lit(1)).selectExpr("value", *columns)
                 rows = rows.union(rows).selectExpr("*", "named_struct('k', key) as deep").where("key is not null")
                 return digest_columns(rows.withColumnRenamed("key", "k2"), ("k2", "deep"))
             finally:
                 spark.conf.set("spark.sql.session.timeZone", "UTC")
+                spark.conf.unset("spark.sql.ansi.enabled")
 
         first = made("date_format(timestamp, 'HH') as key")
 
@@ -719,6 +722,8 @@ class TestDistribution:
         assert made("date_format(timestamp, 'HH') as key", "more") == first
         assert made("date_format(timestamp, 'mm') as key") != first
         assert made("date_format(timestamp, 'HH') as key", zone="Europe/Berlin") != first
+        assert made("date_format(timestamp, 'HH') as key", ansi=False) != first
+        assert made("date_format(timestamp, 'HH') as key", ansi=True) == first
         many = ", ".join(f"'{number}'" for number in range(40))
         assert made(f"concat({many}, timestamp) as key") == made(f"concat({many}, timestamp) as key")
         assert made(f"concat({many}, timestamp) as key") != made(f"concat({many}, timestamp, '!') as key")
