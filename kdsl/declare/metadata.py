@@ -55,7 +55,7 @@ METADATA = {
             "__raw_value__",
             t.BYTES,
             True,
-            "The bytes of the message value. Written only by a table without value columns, whose `format` is left out.",
+            "The bytes of the message value. Written only by a table without value columns, with no `format`.",
         ),
     )
 }

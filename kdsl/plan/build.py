@@ -198,7 +198,7 @@ def _upserts(table: TableDef) -> Upserts | None:
         options.changelog == "full",
         options.changelog_buckets,
         table.normalized,
-        has_placeholders(table.value_format),
+        has_placeholders(table.value_format) and not table.normalized,
     )
 
 

@@ -62,7 +62,7 @@ class RunningQuery:
 
 
 def query_of(df: DataFrame) -> RunningQuery | None:
-    """The query that runs and to a batch of which a DataFrame of a classic session belongs; None if there is none."""
+    """The running query whose batch a DataFrame of a classic session belongs to; None if there is none."""
     session = java_dataframe(df).sparkSession()
     queries = session.sharedState().activeStreamingQueries().values()
     ids = (str(query.id().toString()) for query in queries if query.sparkSessionForStream().equals(session))

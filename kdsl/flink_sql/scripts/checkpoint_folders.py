@@ -41,7 +41,7 @@ class Insert:
     def of(cls, job: Job) -> Insert:
         """That of a job."""
         options = {name: table.declared.options for name, table in job.tables.items()}
-        reads = sorted(given.get("topic") or given.get("topic-pattern") or name for name, given in options.items())
+        reads = sorted(of.get("topic") or of.get("topic-pattern") or name for name, of in options.items())
         sink = job.sink.name if job.sink else ""
         columns = [(column.name, column.index, column.constant) for column in job.columns]
         text = repr([[(view.name, view.query.text) for view in job.views], job.query.text, columns, sink, reads])
