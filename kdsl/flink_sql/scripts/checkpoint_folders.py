@@ -15,12 +15,13 @@ import attrs
 
 from kdsl.errors import CheckpointError, listing
 from kdsl.flink_sql.scripts.script_plan import Job
+from kdsl.run.checkpoint.checkpoint import FOLDER
 from kdsl.run.checkpoint.folder import explain_failure, open_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_INDEX = "kdsl-inserts.json"
+_INDEX = f"{FOLDER}/inserts.json"
 
 
 @attrs.frozen

@@ -75,6 +75,7 @@ class TestOpenFolders:
 
     def test_statements_are_known_in_the_next_run_wherever_they_are(self, spark: SparkSession, tmp_path: Path) -> None:
         assert self.opened(spark, tmp_path, FROM_A, FROM_B) == ["insert-1-sink", "insert-2-sink"]
+        assert [path.name for path in tmp_path.rglob("*.json")] == ["inserts.json"]
         assert self.opened(spark, tmp_path, FROM_B, FROM_A) == ["insert-2-sink", "insert-1-sink"]
         assert self.opened(spark, tmp_path, FROM_A, TWICE) == ["insert-1-sink", "insert-2-sink"]
         with pytest.raises(CheckpointError, match="is that of INSERT INTO sink from 'a', and this statement is INSERT"):
