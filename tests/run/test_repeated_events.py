@@ -22,8 +22,8 @@ WARNING = "the query aggregates the change data of Users"
 
 
 def users(spark: SparkSession, cluster: Cluster, name: str = "users", **arguments: Any) -> DataFrame:
-    class Users(KafkaTable, topic=name, value=DebeziumJson(), startup="earliest", **arguments):
-        id: PrimaryKey[int]
+    class Users(KafkaTable, topic=name, value=DebeziumJson(), startup="earliest", primary_key=["id"], **arguments):
+        id: Col[int]
         region: Col[str | None]
 
     return Users.read_stream(spark, cluster)
