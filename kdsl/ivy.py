@@ -21,7 +21,7 @@ from xml.sax.saxutils import quoteattr
 import attrs
 
 from kdsl.errors import KdslError
-from kdsl.secrets.hiding import redact_addresses, remove_login
+from kdsl.secrets.hiding import redact_addresses
 
 _JAR_TYPES = ("jar", "bundle", "orbit", "hk2-jar", "maven-plugin", "eclipse-plugin")  # packagings whose file is a jar
 _DOWNLOADING = re.compile(r"^downloading \S*/([^/\s]+\.jar)")
@@ -132,7 +132,7 @@ def fetch_jars(
         code, lines = _run(command, on_progress)
     if code != 0 or not any(into.iterdir()):
         named = repository()
-        source = "Maven Central" if named is None else remove_login(named)
+        source = "Maven Central" if named is None else re.sub(r"//.*@", "//", named)  # up to the last @
         raise IvyError(
             explain_failure(
                 "\n".join(lines),
