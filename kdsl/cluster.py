@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 import attrs
 
+from kdsl.client_settings.bootstrap import show_servers
 from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
 from kdsl.client_settings.machine import Machine, ThisMachine
 from kdsl.client_settings.model import Client
@@ -85,7 +86,7 @@ class Cluster:
     Clusters are equal if all attributes are equal. Settings are checked by `problems`, or when a table is resolved.
     """
 
-    bootstrap_servers: str = attrs.field(converter=_join_servers)
+    bootstrap_servers: str = attrs.field(converter=_join_servers, repr=lambda servers: repr(show_servers(servers)))
     properties: Properties = attrs.field(factory=Properties, converter=Properties, kw_only=True)
     name: str | None = attrs.field(default=None, kw_only=True)
     registry: Registry | None = attrs.field(default=None, converter=_registry, kw_only=True)
@@ -154,6 +155,11 @@ class Cluster:
         """The cluster with further client properties, such as a table's own, which override the cluster's."""
         return attrs.evolve(self, properties=self.properties.merge(properties))
 
+    @property
+    def label(self) -> str:
+        """Its name, or else its bootstrap servers, for messages."""
+        return self.name or show_servers(self.bootstrap_servers)
+
     def settings(self) -> dict[str, str]:
         """The client properties including the bootstrap servers and literal secrets: never print them."""
         return {**self.properties.reveal(), SERVERS: self.bootstrap_servers}
@@ -179,7 +185,8 @@ class Cluster:
         if isinstance(again, str) and _join_servers(again) != self.bootstrap_servers:
             yield Problem(
                 "bootstrap-servers-twice",
-                f"bootstrap_servers is {self.bootstrap_servers!r}, but the properties have {SERVERS!r} {again!r}",
+                f"bootstrap_servers is {show_servers(self.bootstrap_servers)!r}, but the properties have {SERVERS!r} "
+                f"{show_servers(again)!r}",
                 f"remove {SERVERS!r} from the properties",
             )
 

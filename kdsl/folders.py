@@ -19,8 +19,8 @@ class FolderError(KdslError):
 def cache_dir() -> Path:
     """The folder for downloads that can be repeated.
 
-    ``$KDSL_CACHE``, else ``$XDG_CACHE_HOME/kdsl``, else ``~/.cache/kdsl``; for a user without a home
-    ``kdsl-UID`` in the folder of temporary files.
+    ``$KDSL_CACHE``, else ``$XDG_CACHE_HOME/kdsl``, else ``~/.cache/kdsl``; for a user without a home, or with one that
+    every user can write to, ``kdsl-UID`` in the folder of temporary files.
 
     Raises:
         FolderError: Other users could write to the last of these.
@@ -67,9 +67,11 @@ def _user_folder(variable: str, folder: str) -> Path:
     if named:
         return Path(named).expanduser().absolute() / "kdsl"
     try:
-        return Path.home() / folder / "kdsl"
-    except RuntimeError:  # a container user without a home
+        home = Path.home()
+        shared = bool(home.stat().st_mode & stat.S_IWOTH)  # as /tmp, where another user may have created the folder
+    except (RuntimeError, FileNotFoundError):  # a container user without a home
         return _temporary()
+    return _temporary() if shared else home / folder / "kdsl"
 
 
 def _temporary() -> Path:

@@ -69,6 +69,8 @@ class Use:
         registry: The schema registry of the cluster, including its secrets.
         keyed: The names on the wire of the primary key, if the table is read by key; otherwise empty. Updates and
             deletes then need no before-image, and of a before-image or a deleted row only the key columns are used.
+        count_undeclared: Whether a decoder of rows counts the values of columns that the table does not declare, as
+            decoders of changes always do (`Decoded.undeclared`).
     """
 
     side: Side = "value"
@@ -76,6 +78,7 @@ class Use:
     topics: tuple[str, ...] = ()
     registry: Registry | None = None
     keyed: tuple[str, ...] = ()
+    count_undeclared: bool = False
 
 
 ALONE: Final = Use()
@@ -259,6 +262,11 @@ class Format(Options):
     @abstractmethod
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """Create an encoder of rows of this type, whose column names are those on the wire."""
+
+
+def has_placeholders(format_: Format | None) -> bool:
+    """Whether messages of a format may hold placeholders for values that their writer did not have."""
+    return hasattr(format_, "unavailable")
 
 
 def keeps_unavailable(format_: Format) -> bool:

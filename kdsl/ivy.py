@@ -21,6 +21,7 @@ from xml.sax.saxutils import quoteattr
 import attrs
 
 from kdsl.errors import KdslError
+from kdsl.secrets.hiding import redact_addresses
 
 _JAR_TYPES = ("jar", "bundle", "orbit", "hk2-jar", "maven-plugin", "eclipse-plugin")  # packagings whose file is a jar
 _DOWNLOADING = re.compile(r"^downloading \S*/([^/\s]+\.jar)")
@@ -131,7 +132,7 @@ def fetch_jars(
         code, lines = _run(command, on_progress)
     if code != 0 or not any(into.iterdir()):
         named = repository()
-        source = "Maven Central" if named is None else re.sub(r"//[^/@]*@", "//", named)  # without the password
+        source = "Maven Central" if named is None else re.sub(r"//.*@", "//", named)  # up to the last @
         raise IvyError(
             explain_failure(
                 "\n".join(lines),
@@ -154,6 +155,7 @@ def explain_failure(output: str, error: str = "", *, subject: str, folder: str, 
         mirror: The settings that name another repository.
         alternative: What to do without a repository.
     """
+    output, error = redact_addresses(output), redact_addresses(error)  # Ivy quotes those of repositories
     unreachable = next(_ignore_spark_packages(_UNREACHABLE, f"{output}\n{error}"), None)
     if unreachable:
         host = unreachable["host"] or urlsplit(unreachable["url"]).hostname

@@ -328,7 +328,7 @@ class Table:
         if cluster is not None:
             merged = cluster.with_properties(own)
             transport = choose_transport(self.definition.options.valid().transport, merged.settings())
-            fail_on(cluster.problems(transport), f"the cluster {cluster.name or cluster.bootstrap_servers!r}")
+            fail_on(cluster.problems(transport), f"the cluster {cluster.label!r}")
             return merged
         servers = self.definition.properties.get(SERVERS)
         if servers is None:

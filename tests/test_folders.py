@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -22,16 +23,24 @@ with exclusive_lock(Path(sys.argv[1])):
 """
 
 
+def is_waiting(process: int) -> bool:
+    """Whether a process waits for a lock."""
+    locks = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    return any("->" in line and str(process) in line.split() for line in locks)
+
+
 def test_one_process_goes_on_when_the_other_one_has_done(tmp_path: Path) -> None:
-    lock, done = tmp_path / "some" / "lock", tmp_path / "done"
+    lock = tmp_path / "some" / "lock"
 
     with exclusive_lock(lock):
         other = subprocess.Popen([sys.executable, "-c", WAITING, str(lock)], stdout=subprocess.PIPE, text=True)
         assert other.stdout is not None
         assert other.stdout.readline() == "ready\n"
-        with pytest.raises(subprocess.TimeoutExpired):
-            other.wait(0.5)
-        done.touch()
+        until = time.monotonic() + 60
+        while not is_waiting(other.pid):
+            assert other.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
 
     assert other.communicate(timeout=60)[0] == "mine\n"
     assert other.returncode == 0
@@ -66,6 +75,18 @@ def homeless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_user_without_a_home_has_a_folder_of_its_own(homeless: Path) -> None:
     assert cache_dir() == state_dir() == homeless
     assert homeless.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_home_that_everybody_can_write_to_is_not_used(homeless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = homeless.parent / "shared"
+    shared.mkdir()
+    monkeypatch.setattr(Path, "home", lambda: shared)
+    shared.chmod(0o1777)
+    assert cache_dir() == state_dir() == homeless
+    shared.chmod(0o755)
+    assert (cache_dir(), state_dir()) == (shared / ".cache/kdsl", shared / ".local/state/kdsl")
+    monkeypatch.setattr(Path, "home", lambda: shared / "missing")
+    assert cache_dir() == homeless
 
 
 def test_a_folder_of_another_user_is_refused(homeless: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,15 @@ METADATA = {
             False,
             "What the timestamp is: NoTimestampType, CreateTime or LogAppendTime.",
         ),
-        MetadataKey("__raw_key__", t.BYTES, True, "The bytes of the message key."),
-        MetadataKey("__raw_value__", t.BYTES, True, "The bytes of the message value."),
+        MetadataKey(
+            "__raw_key__", t.BYTES, True, "The bytes of the message key. Written only by a table without a key format."
+        ),
+        MetadataKey(
+            "__raw_value__",
+            t.BYTES,
+            True,
+            "The bytes of the message value. Written only by a table without value columns, with no `format`.",
+        ),
     )
 }
 

@@ -97,12 +97,20 @@ class Upserts:
             together.
         events: Whether records are change data, with the row kind in the message; otherwise a record is the row of its
             key, and a record without a value deletes it.
+        placeholders: Whether rows in messages may have placeholders instead of values, which the last row of the key
+            has.
     """
 
     keys: tuple[str, ...]
     images: bool = True
     buckets: int = 64
     events: bool = False
+    placeholders: bool = False
+
+    @property
+    def may_lack_values(self) -> bool:
+        """Whether a record may not have all values of its row."""
+        return self.events or self.placeholders
 
 
 @attrs.frozen

@@ -112,12 +112,10 @@ def layout(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def names_of_kdsl(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """No column of a changelog has the name of a column that kdsl adds, in any letter case."""
-    if not table.is_changelog:
-        return
+    """No column has the name of a column that kdsl adds, in any letter case."""
     keeps = table.value_format is not None and keeps_unavailable(table.value_format) and not table.keeps_rows
     for column in table.columns:
-        if column.name.lower() == ROW_KIND:
+        if table.is_changelog and column.name.lower() == ROW_KIND:
             source = table.options.title if table.upserts else f"the format {table.value_format.identifier!r}"  # type: ignore[union-attr]
             message = f"{source} carries changes, and kdsl adds the column {ROW_KIND!r} with the row kind of each"
             yield problem(table, "row-kind", message, "rename this column", column=column)

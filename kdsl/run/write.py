@@ -38,6 +38,7 @@ from kdsl.run.metrics.sink_reports import OPTION, Spool
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import check_partitioner
 from kdsl.run.records.registry import without_literal_secrets
+from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.run.session import check_runtime
 from kdsl.run.upsert.write import convert_to_upserts
 
@@ -170,6 +171,7 @@ def write_stream(
     if not df.isStreaming:
         raise KdslError(f"{plan.table}: the DataFrame is not a stream, but write_stream takes one; use write")
     mode = mode_of(df, plan, output_mode)
+    warn_of_repeated_events(df, plan.table)
     if plan.latency != "realtime" and "realTime" in (trigger or {}):
         raise KdslError(
             f"{plan.table}: the trigger realTime and latency={plan.latency!r} contradict each other; declare "

@@ -61,11 +61,18 @@ class RunningQuery:
         return any(progress.batchId() < batch for progress in self._active.get(self._uuid).recentProgress())
 
 
-def belongs_to_stream(df: DataFrame) -> bool:
-    """Whether a DataFrame of a classic session belongs to a batch of a query that runs."""
+def query_of(df: DataFrame) -> RunningQuery | None:
+    """The running query whose batch a DataFrame of a classic session belongs to; None if there is none."""
     session = java_dataframe(df).sparkSession()
     queries = session.sharedState().activeStreamingQueries().values()
-    return any(query.sparkSessionForStream().equals(session) for query in queries)
+    ids = (str(query.id().toString()) for query in queries if query.sparkSessionForStream().equals(session))
+    id_ = next(ids, None)
+    return None if id_ is None else RunningQuery(df.sparkSession, id_)
+
+
+def belongs_to_stream(df: DataFrame) -> bool:
+    """Whether a DataFrame of a classic session belongs to a batch of a query that runs."""
+    return query_of(df) is not None
 
 
 @attrs.frozen

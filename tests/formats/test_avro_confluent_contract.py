@@ -118,7 +118,7 @@ class WithRegistry(FormatContract):
 class TestAvroConfluent(WithRegistry):
     __test__ = True
     format = AvroConfluent()
-    variants = (AvroConfluent(**options()),)
+    variants = (AvroConfluent(**options(), unavailable="keep", unavailable_value_placeholder="?"),)
 
     def test_an_empty_message_is_an_error(self) -> None:
         decoded = self.decoder().decode(pa.array([b""], pa.binary()))

@@ -18,6 +18,7 @@ class TestJson(FormatContract):
         Json(fail_on_missing_field=True, timestamp_format="ISO-8601", map_null_key_mode="DROP"),
         Json(map_null_key_mode="LITERAL", map_null_key_literal="none", decimal_as_plain_number=True),
         Json(ignore_null_fields=True, json_parser=False, null_is_tombstone=True),
+        Json(unavailable="keep", unavailable_value_placeholder="?"),
         Json(schema_include=True, decimal_handling_mode="precise", time_precision_mode="microseconds"),
         Json(decimal_handling_mode="string", time_precision_mode="isostring", binary_handling_mode="hex"),
     )

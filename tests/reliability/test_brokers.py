@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from kdsl.errors import KdslError
 from kdsl.run.librdkafka.sink import write_rows
 from kdsl.testing import LocalKafka
 from kdsl.types.arrow import arrow_schema
+from tests.outages import wait_for_connection
 from tests.reliability.harness import Job, copy_tables
 from tests.reliability.oracle import Mark, ended_exactly_once, judge, look, marks, send
 from tests.run.write_plans import write_plan
@@ -82,6 +84,11 @@ def leader(kafka: LocalKafka, topic: str) -> int:
     return found
 
 
+def is_led_by_another(kafka: LocalKafka, topic: str, broker: int) -> bool:
+    """Whether the first partition of a topic has another leader than a broker."""
+    return leader(kafka, topic) != broker
+
+
 @pytest.mark.reliability
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("how", ["kill", "freeze", "end in order"])
@@ -103,11 +110,11 @@ def test_a_query_goes_on_by_itself_when_the_leader_goes_and_comes_back(
             match how:
                 case "kill":
                     three.kill(broker)
-                    time.sleep(5)
+                    running.wait_for(partial(is_led_by_another, three, topic, broker), "another leader")
                     three.start_broker(broker)
                 case "freeze":
                     three.pause(broker)
-                    time.sleep(30)
+                    running.wait_for(partial(is_led_by_another, three, topic, broker), "another leader")
                     three.resume(broker)
                 case _:
                     three.stop_broker(broker)
@@ -139,7 +146,7 @@ def test_a_partition_without_a_leader_is_waited_for(tmp_path: Path) -> None:
         running = job.start()
         try:
             running.wait_for(lambda: job.checkpoint.planned >= 0, "the first batch")
-            time.sleep(3)
+            wait_for_connection(kafka.bootstrap_servers.split(",")[1])
             assert job.checkpoint.committed == -1, "half of the target had no leader"
             kafka.start_broker(2)
             life = running.wait()

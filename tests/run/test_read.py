@@ -24,6 +24,7 @@ from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types import model as t
 from kdsl.types.spark import spark_schema
+from tests.outages import wait_for_connection
 from tests.run.read_plans import part, read_plan, row
 
 if TYPE_CHECKING:
@@ -418,23 +419,27 @@ class TestOutage:
         plan = read_plan("orders", metadata={"at": "offset", "partition": "partition"})
         patient = {"default.api.timeout.ms": "300000"}
         df = read(spark, plan, Cluster(own_kafka.bootstrap_servers, properties=patient))
-        begun = tmp_path / "begun"
+        begun, killed = tmp_path / "begun", tmp_path / "killed"
 
-        def slowly(batches: Any) -> Any:
+        def through_the_outage(batches: Any) -> Any:
             for batch in batches:
                 begun.touch()
-                time.sleep(0.3)
+                until = time.monotonic() + 120
+                while not killed.exists():
+                    assert time.monotonic() < until
+                    time.sleep(0.05)
                 yield batch
 
         def outage() -> None:
             wait_for(begun.exists)
             own_kafka.kill()
-            time.sleep(2)
+            killed.touch()
+            wait_for_connection(own_kafka.bootstrap_servers)
             own_kafka.start_broker()
 
         with ThreadPoolExecutor(1) as pool:
             away = pool.submit(outage)
-            found = df.mapInArrow(slowly, df.schema).groupBy("partition").agg({"at": "count", "*": "count"}).collect()
+            found = df.mapInArrow(through_the_outage, df.schema).groupBy("partition").agg({"at": "count"}).collect()
             away.result()
 
         assert sorted((r["partition"], r["count(at)"]) for r in found) == [(0, 150_000), (1, 150_000)]

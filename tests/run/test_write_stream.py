@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from kdsl.plan.model import WritePlan
 from kdsl.run.write import write, write_stream
 from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.outages import wait_for_connection
 from tests.run.listeners.queries import until
 from tests.run.write_plans import write_plan
 
@@ -169,7 +169,7 @@ def test_a_stream_outlives_a_broker_that_is_killed(spark: SparkSession, files: P
         kafka.kill()
         for start in range(4000, 8000, 1000):
             put(files, range(start, start + 1000))
-        time.sleep(2)
+        wait_for_connection(kafka.bootstrap_servers)
         kafka.start_broker()
         query.processAllAvailable()
         query.stop()

@@ -179,8 +179,34 @@ def test_a_missing_key_of_a_file_names_the_keys_and_no_values(tmp_path: Path) ->
     with pytest.raises(SecretError) as e:
         resolve(f"${{file:{path}:db.pasword}}")
 
-    assert "the file has no key 'db.pasword' (did you mean 'db.password'?); its keys are 'db.password'" in str(e.value)
+    assert "the file has no key 'db.pasword' (did you mean 'db.password'?); a file with a key" in str(e.value)
     assert "HUSH" not in str(e.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "HUSH",
+        "HUSH-key",
+        "HUSH key",
+        "HUSHkey==",
+        "db.password=hunter2\nHUSHkey=\n",
+        "-----BEGIN PRIVATE KEY-----\nMIIEvHUSH+key\nHUSHkey==\n-----END PRIVATE KEY-----\n",
+        '{"HUSH": "HUSHkey"}',
+        "Client { org.apache.kafka.PlainLoginModule required\n HUSH-key=HUSH; };",
+    ],
+)
+def test_of_a_file_without_properties_nothing_is_quoted(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "pw"
+    path.write_text(content, encoding="utf-8")
+
+    for key in ("password", "key", "hUSHkey", "HUSH-keys", "----BEGIN", "db.pasword"):
+        with pytest.raises(SecretError) as e:
+            resolve(f"${{file:{path}:{key}}}")
+        shown = str(e.value).replace(f":{key}}}", "").replace(repr(key), "").replace(f"line {key}=VALUE", "")
+        assert "HUSH" not in shown
+        assert "BEGIN" not in shown
+        assert f"${{file:{path}}} is the whole content of a file" in shown
 
 
 def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:

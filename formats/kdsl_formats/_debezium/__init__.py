@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kdsl_formats._debezium.options import DebeziumFormat
+from kdsl_formats._debezium.options import DebeziumFormat, PlaceholderFormat
 from kdsl_formats._debezium.unavailable import PlaceholderFinder
 
-__all__ = ["DebeziumFormat", "PlaceholderFinder"]
+__all__ = ["DebeziumFormat", "PlaceholderFinder", "PlaceholderFormat"]

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+import attrs
+import pyarrow as pa
+
 from kdsl.errors import Problem
-from kdsl.formats import Direction, Format, Use
+from kdsl.formats import Decoded, Decoder, Direction, Format, Use
 from kdsl.options import option
 from kdsl.types import model as t
+from kdsl_formats._debezium.unavailable import PlaceholderFinder
 
 PLACEHOLDER = "__debezium_unavailable_value"
 
 
-class DebeziumFormat(Format):
-    """Change events as Debezium's connectors write them."""
+class PlaceholderFormat(Format):
+    """Rows in which Debezium's placeholders may stand for values that it does not have."""
 
     unavailable: Literal["error", "null", "keep"] = option(
         "unavailable",
@@ -33,6 +37,33 @@ class DebeziumFormat(Format):
         check=lambda text: None if text else "it is empty, which would also match ordinary empty values",
         side="read",
     )
+
+    def replace_placeholders_of(self, decoder: Decoder, row: t.Row, use: Use) -> Decoder:
+        """A decoder that gives NULL for placeholders in message values, and says where they are.
+
+        Args:
+            decoder: A decoder of messages without change events.
+            row: The type of its rows.
+            use: The use of the format. In message keys there are no placeholders: they identify rows.
+        """
+        if use.side == "key":
+            return decoder
+        return _PlaceholderDecoder(decoder, PlaceholderFinder(row, self.unavailable_value_placeholder))
+
+
+@attrs.frozen
+class _PlaceholderDecoder:
+    decoder: Decoder
+    finder: PlaceholderFinder
+
+    def decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        return self.finder.replace_placeholders(self.decoder.decode(messages))
+
+
+class DebeziumFormat(PlaceholderFormat):
+    """Changes as Debezium's connectors write them."""
+
     truncate: Literal["error", "skip", "apply"] = option(
         "truncate",
         "Read: how to read a message that empties the whole table (`op` is `t`): `error` stops the read; `skip` "

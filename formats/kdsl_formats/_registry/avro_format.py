@@ -130,7 +130,7 @@ class _Decoder:
                 chosen.envelope_row(self._row, self._use),
                 chosen.table_schema(self._row, "read", self._use),
                 has_rows=chosen.has_rows,
-                find_undeclared_columns=lambda schema: chosen.find_undeclared_columns(self._row, schema),
+                find_undeclared_columns=self._find_undeclared_columns,
             )
         if chosen.empty_is_null:
             empty = pc.equal(pc.binary_length(messages), 0)
@@ -138,6 +138,11 @@ class _Decoder:
                 messages = pc.if_else(pc.fill_null(empty, True), pa.scalar(None, pa.binary()), messages)
         decoded, ids = self._reader.read(messages)
         return with_schema_ids(self._extract_rows(decoded), ids, self._use.metadata)
+
+    def _find_undeclared_columns(self, schema: Json) -> tuple[str, ...]:
+        if self._format.insert_only and not self._use.count_undeclared:
+            return ()
+        return self._format.find_undeclared_columns(self._row, schema)
 
 
 class _Encoder:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from kdsl.formats import ALONE, Decoder, Use
+from kdsl.types import model as t
+from kdsl_formats._avro.model import Json
+from kdsl_formats._debezium import PlaceholderFormat
+from kdsl_formats._registry.avro import field_names
 from kdsl_formats._registry.avro_format import AvroRegistryFormat
 
 
-class AvroConfluent(AvroRegistryFormat):
+class AvroConfluent(PlaceholderFormat, AvroRegistryFormat):
     """Avro records whose schemas are in a schema registry (Flink's format ``avro-confluent``).
 
     Read: each message names the schema that it was written with, which is resolved to the table's columns by name:
@@ -18,3 +23,11 @@ class AvroConfluent(AvroRegistryFormat):
     """
 
     identifier = "avro-confluent"
+
+    def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
+        """A decoder for rows of this type."""
+        return self.replace_placeholders_of(super().decoder(row, use), row, use)
+
+    def find_undeclared_columns(self, row: t.Row, schema: Json) -> tuple[str, ...]:
+        """The fields of a writer's schema that the table does not declare."""
+        return tuple(name for name in field_names(schema) if name not in row.names)

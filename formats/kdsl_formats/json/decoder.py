@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import attrs
 import numpy as np
 import pyarrow as pa
@@ -45,9 +47,12 @@ class JsonDecoder:
         row: The type, with names on the wire.
         rules: The options of the format.
         min_batch: Fewer messages are read one by one.
+        count_undeclared: Whether to count the members of rows that the table does not declare.
     """
 
-    def __init__(self, row: t.Row, rules: ReadingRules, *, min_batch: int = MIN_BATCH) -> None:
+    def __init__(
+        self, row: t.Row, rules: ReadingRules, *, min_batch: int = MIN_BATCH, count_undeclared: bool = False
+    ) -> None:
         self.type = arrow_type(row)
         self.min_batch = min_batch
         self.reference = ReferenceDecoder(row, rules)
@@ -56,9 +61,28 @@ class JsonDecoder:
         self._payload = rules.payload
         self._frames = FrameFinder((), min_batch=min_batch)
         self._outer = ObjectFinder((PAYLOAD,), all_needed=False, min_batch=min_batch)
+        if count_undeclared:
+            self.reference.undeclared, self.reader.finder.undeclared = Counter(), Counter()
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode an array of messages; null and empty messages produce no row."""
+        decoded = self._decode(messages)
+        undeclared = self._take_undeclared()
+        return attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded
+
+    def _take_undeclared(self) -> Counter[str]:
+        """Return and reset the counts of members that the table does not declare."""
+        counted: Counter[str] = Counter()
+        if self.reference.undeclared:
+            counted.update(self.reference.undeclared)
+            self.reference.undeclared.clear()
+        if self.reader.finder.undeclared:
+            for name, count in self.reader.finder.undeclared.items():
+                counted[name.decode()] += count
+            self.reader.finder.undeclared.clear()
+        return counted
+
+    def _decode(self, messages: pa.BinaryArray) -> Decoded:
         start, end = bounds(messages)
         present_messages = end > start
         if messages.null_count:

@@ -16,6 +16,7 @@ from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats._connect.schema_check import SchemaCheckingDecoder
 from kdsl_formats._connect.wires import NO_MODES, Modes
+from kdsl_formats._debezium import PlaceholderFormat
 from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.encoder import JsonEncoder, SchemaJsonEncoder
 from kdsl_formats.json.reference_decoder import ReadingRules
@@ -216,7 +217,7 @@ def _key_problem(field: t.Field, kind: t.Map | t.Multiset) -> Problem:
     )
 
 
-class Json(ConnectJson):
+class Json(PlaceholderFormat, ConnectJson):
     """One JSON object per message, with columns matched by name (Flink's format ``json``)."""
 
     identifier = "json"
@@ -257,7 +258,8 @@ class Json(ConnectJson):
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        return self.check_schemas_of(JsonDecoder(row, self.reading_rules()), row)
+        decoder = JsonDecoder(row, self.reading_rules(), count_undeclared=use.count_undeclared)
+        return self.check_schemas_of(self.replace_placeholders_of(decoder, row, use), row)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""

@@ -6,6 +6,7 @@ it that are not plain.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -74,9 +75,12 @@ class ReferenceDecoder:
 
     Attributes:
         infinite: Counts the values that became NULL because they are infinite.
+        undeclared: Counts the members of rows that no column reads; None if they are not counted.
     """
 
     def __init__(self, row: t.Row, rules: ReadingRules) -> None:
+        self.undeclared: Counter[str] | None = None
+        self._names = frozenset(row.names)
         self.row = row
         self.rules = rules
         self.infinite = InfiniteCounter()
@@ -118,7 +122,7 @@ class ReferenceDecoder:
         if self.rules.payload:
             return self._payload_row(document)
         if isinstance(document, dict):
-            return [self._convert(document)]
+            return [self._convert_row(document)]
         if document is None and not self.rules.streaming:
             return []
         if not isinstance(document, list):
@@ -148,7 +152,12 @@ class ReferenceDecoder:
     def _read_element(self, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise FieldError(f"the element is {_KINDS[type(value)]}, not an object")
-        row: dict[str, Any] = self._convert(value)
+        return self._convert_row(value)
+
+    def _convert_row(self, document: dict[str, Any]) -> dict[str, Any]:
+        row: dict[str, Any] = self._convert(document)
+        if self.undeclared is not None:
+            self.undeclared.update(document.keys() - self._names)
         return row
 
     def _member_converter(self, kind: t.DataType) -> Convert:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import re
-import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import KafkaError
@@ -26,6 +26,7 @@ from kdsl.run.reachability import login
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.mock_cluster import LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, MockCluster
+from tests.outages import wait_for_connection, wait_for_request
 from tests.run.listeners.queries import until
 from tests.run.read_plans import fetch, read_plan
 
@@ -197,10 +198,11 @@ def test_a_leader_that_stands_still_is_waited_for_and_not_taken_for_an_empty_par
     )
     for ask in asks:
         two_brokers.pause(2)
-        again = threading.Timer(3, two_brokers.resume, [2])
-        again.start()
-        assert ask()
-        again.join()
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(ask)
+            wait_for_request(two_brokers.bootstrap_servers.split(",")[1])
+            two_brokers.resume(2)
+            assert answer.result()
     discard(consumer)
 
 
@@ -383,8 +385,8 @@ def test_a_broker_that_restarts_is_waited_for() -> None:
         brokers = LibrdkafkaAdmin(Cluster(kafka.bootstrap_servers, properties=PATIENT), "Orders")
         assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 1}
         kafka.kill()
-        back = threading.Timer(1.0, kafka.start_broker)
-        back.start()
-
-        assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 1}
-        back.join()
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(brokers.latest, [("orders", 0)], committed=False)
+            wait_for_connection(kafka.bootstrap_servers)
+            kafka.start_broker()
+            assert answer.result() == {("orders", 0): 1}

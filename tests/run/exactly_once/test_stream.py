@@ -421,6 +421,37 @@ class TestStream:
         lease.acquire(120)  # the query has ended
         lease.release()
 
+    @pytest.mark.parametrize("first", ["at-least-once", "exactly-once"])
+    def test_an_open_batch_of_another_delivery_guarantee_is_written_again_with_a_warning(
+        self,
+        first: str,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        files: Path,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        topic, checkpoint = kdsl_topic(), tmp_path / "cp"
+        plans = [write_plan({"id": "BIGINT"}, topics=(topic,)), plan_for(topic)]
+        before, after = plans if first == "at-least-once" else reversed(plans)
+        put(files, range(10))
+        run(stream(spark, files), before, cluster, checkpoint)
+        forget(checkpoint, 0)
+        caplog.clear()
+
+        run(stream(spark, files), after, cluster, checkpoint)
+
+        assert f"batch 0 was started with {first}, and is written again completely" in caplog.text
+        assert "are duplicated" in caplog.text
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
+        caplog.clear()
+        put(files, range(10, 20))
+        run(stream(spark, files), before, cluster, checkpoint)
+        assert "is written again" not in caplog.text
+        assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2) | dict.fromkeys(range(10, 20), 1)
+
     def test_a_batch_of_a_checkpoint_that_was_set_back_is_not_taken_for_the_one_of_its_number_before(
         self,
         spark: SparkSession,
@@ -673,14 +704,17 @@ class TestDistribution:
     def test_how_columns_are_made_shows_however_often_a_session_makes_them(self, spark: SparkSession) -> None:
         rate = spark.readStream.format("rate").load()
 
-        def made(*columns: str, zone: str = "UTC") -> str:
+        def made(*columns: str, zone: str = "UTC", ansi: bool | None = None) -> str:
             spark.conf.set("spark.sql.session.timeZone", zone)
+            if ansi is not None:
+                spark.conf.set("spark.sql.ansi.enabled", ansi)
             try:
                 rows = rate.where("value > 3").withColumn("more", F.lit(1)).selectExpr("value", *columns)
                 rows = rows.union(rows).selectExpr("*", "named_struct('k', key) as deep").where("key is not null")
                 return digest_columns(rows.withColumnRenamed("key", "k2"), ("k2", "deep"))
             finally:
                 spark.conf.set("spark.sql.session.timeZone", "UTC")
+                spark.conf.unset("spark.sql.ansi.enabled")
 
         first = made("date_format(timestamp, 'HH') as key")
 
@@ -688,6 +722,8 @@ class TestDistribution:
         assert made("date_format(timestamp, 'HH') as key", "more") == first
         assert made("date_format(timestamp, 'mm') as key") != first
         assert made("date_format(timestamp, 'HH') as key", zone="Europe/Berlin") != first
+        assert made("date_format(timestamp, 'HH') as key", ansi=False) != first
+        assert made("date_format(timestamp, 'HH') as key", ansi=True) == first
         many = ", ".join(f"'{number}'" for number in range(40))
         assert made(f"concat({many}, timestamp) as key") == made(f"concat({many}, timestamp) as key")
         assert made(f"concat({many}, timestamp) as key") != made(f"concat({many}, timestamp, '!') as key")

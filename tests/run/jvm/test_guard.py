@@ -14,11 +14,11 @@ from kdsl.flink_sql.ddl.script_reader import read_script
 from kdsl.flink_sql.scripts.planner import plan_script
 from kdsl.flink_sql.scripts.run import RunOptions, ScriptError, run_script
 from kdsl.flink_sql.scripts.script_plan import Job
-from kdsl.resolve.model import Stop
+from kdsl.resolve.model import Start, Stop
 from kdsl.run.listeners import spark_source
 from kdsl.run.listeners.spark_source import count_lost_in_batch
 from kdsl.run.metrics.observer import metrics
-from kdsl.run.read import read_stream
+from kdsl.run.read import PlannedTopics, read, read_stream
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.jvm.transports import texts
@@ -80,6 +80,55 @@ def test_records_that_are_gone_are_counted_where_a_policy_goes_on(
     assert found == ["a", "b", "c", "f", "g", "h"]
     until(lambda: metrics(runs[-1]).source.records_lost == 2)  # type: ignore[arg-type]
     assert f"up to 2 offsets of topic {topic}, partition 0 were deleted before they were read" in caplog.text
+
+
+def test_a_batch_whose_topic_is_created_again_gives_no_record_of_the_new_one(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
+) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, *"abc")
+    old = kdsl_kafka.topic_id(topic)
+    df = read(spark, read_plan(topic, transport="jvm"), Cluster(kdsl_kafka.bootstrap_servers))
+    assert sorted(texts(df)) == ["a", "b", "c"]
+
+    kdsl_kafka.delete_topic(topic)
+    kdsl_kafka.create_topic(topic)
+    kdsl_kafka.produce(topic, *"uvwxyz")
+
+    with pytest.raises(Exception, match=f"the topic now has id {kdsl_kafka.topic_id(topic)}") as raised:
+        texts(df)
+    assert old in str(raised.value)
+
+
+def test_records_that_are_deleted_before_a_batch_reads_them_are_an_error_whatever_the_policy(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
+) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, *"abcdef")
+    cluster = Cluster(kdsl_kafka.bootstrap_servers, properties={"auto.offset.reset": "earliest"})
+    start = Start("specific-offsets", offsets=((topic, 0, 1),))
+    df = read(spark, read_plan(topic, transport="jvm", start=start), cluster)
+    assert len(texts(df)) == 5
+
+    kdsl_kafka.delete_records(topic, {0: 3})
+
+    with pytest.raises(Exception, match=r"(?i)offset.*(lost|fetch|range|earliest)"):
+        texts(df)
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_checked"),
+    [
+        ({}, True),
+        ({"security.protocol": "SSL"}, True),
+        ({"ssl.key.password": "plain"}, False),
+        ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}, False),
+    ],
+)
+def test_topics_are_checked_in_tasks_that_can_ask_for_them(properties: dict[str, str], is_checked: bool) -> None:
+    cluster = Cluster("broker:9092", properties=properties)
+    assert (PlannedTopics.of(cluster, {"t": "id"}) is not None) == is_checked
+    assert PlannedTopics.of(cluster, {"t": ""}) is None
 
 
 def test_a_topic_that_is_created_again_while_the_query_runs_fails_it_with_both_ids(

@@ -21,6 +21,7 @@ from kdsl.run.records.metadata import RAW
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.mock_cluster import FETCH, MockCluster
+from tests.outages import wait_for_connection, wait_for_request
 from tests.run.read_plans import fetch, fetch_raw, part, read_plan, texts
 
 PATIENCE = 300.0
@@ -319,8 +320,12 @@ class TestOutages:
         batches = Fetcher(consumer, "Orders", {"value"}, PATIENCE).read([Range("killed", 0, 0, 200_000)])
         offsets = next(batches).column("offset").to_pylist()
 
+        def bring_back() -> None:
+            wait_for_connection(kafka.bootstrap_servers)
+            kafka.start_broker()
+
         kafka.kill()
-        back = threading.Timer(1.0, kafka.start_broker)
+        back = threading.Thread(target=bring_back)
         back.start()
         for batch in batches:
             offsets += batch.column("offset").to_pylist()
@@ -359,8 +364,13 @@ class TestOutages:
         )
         batches = Fetcher(consumer, "Orders", {"value"}, PATIENCE).read([Range("frozen", 0, 0, 200_000)])
         count = next(batches).num_rows
+
+        def thaw_when_asked() -> None:
+            wait_for_request(kafka.bootstrap_servers)
+            kafka.resume()
+
         kafka.pause()
-        thaw = threading.Timer(2.0, kafka.resume)
+        thaw = threading.Thread(target=thaw_when_asked)
         thaw.start()
         count += sum(batch.num_rows for batch in batches)
         thaw.join()

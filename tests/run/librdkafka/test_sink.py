@@ -31,6 +31,7 @@ from kdsl.run.librdkafka.sink import (
 from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types.arrow import arrow_schema
+from tests.outages import wait_for_connection, wait_for_request
 from tests.run.listeners.queries import eventually
 from tests.run.write_plans import write_plan
 
@@ -499,8 +500,12 @@ def test_nothing_is_lost_when_the_broker_dies_in_the_middle_and_returns(kill: st
 
         def bring_back() -> None:
             down.wait(300)
-            time.sleep(2)
-            kafka.start_broker() if kill == "kill" else kafka.resume()
+            if kill == "kill":
+                wait_for_connection(kafka.bootstrap_servers)
+                kafka.start_broker()
+            else:
+                wait_for_request(kafka.bootstrap_servers)
+                kafka.resume()
 
         helper = threading.Thread(target=bring_back)
         helper.start()

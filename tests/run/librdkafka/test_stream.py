@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -712,6 +713,27 @@ def test_a_partition_that_the_table_names_no_more_is_not_read_on(
     assert texts(query.batch()) == ["c"]
     assert f"the table no longer names {topic}[1]; reading stops there" in caplog.text
     assert query.batch() is None
+
+
+def test_a_checkpoint_of_another_read_is_refused_with_the_topics_of_both(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+) -> None:
+    first, second = kdsl_topic("first"), kdsl_topic("second", partitions=2)
+    for topic in (first, second):
+        kdsl_kafka.produce(topic, *in_partition(0, "a"))
+    query = begin(first)
+    assert texts(query.batch()) == ["a"]
+    reads = f"has offsets of the topics {first}, and this one reads {second}"
+
+    query.restart(attrs.evolve(query.plan, topics=Topics((second,))))
+    with pytest.raises(OffsetError, match=f"the checkpoint is that of another read: it {reads}. The reads of a query"):
+        query.batch()
+    query.restart(attrs.evolve(query.plan, topics=Topics((second,), partitions=((second, 1),))))
+    with pytest.raises(OffsetError, match=re.escape(f"{reads}[1]. The reads of a query are known by their position")):
+        query.batch()
+    kdsl_kafka.produce(first, *in_partition(0, "b"))
+    query.restart(attrs.evolve(query.plan, topics=Topics((second, first))))
+    assert texts(query.batch()) == ["b", "a"]
 
 
 def test_a_planned_batch_keeps_its_tasks_though_cores_the_table_and_the_head_of_the_topic_change(
