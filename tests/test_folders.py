@@ -22,7 +22,7 @@ with one_at_a_time(Path(sys.argv[1])):
 """
 
 
-def test_one_process_goes_on_when_the_other_one_has_done(tmp_path: Path) -> None:
+def test_one_process_continues_when_the_other_has_finished(tmp_path: Path) -> None:
     lock, done = tmp_path / "some" / "lock", tmp_path / "done"
 
     with one_at_a_time(lock):
@@ -37,12 +37,12 @@ def test_one_process_goes_on_when_the_other_one_has_done(tmp_path: Path) -> None
     assert other.returncode == 0
 
 
-def test_an_error_inside_is_told(tmp_path: Path) -> None:
+def test_an_error_inside_is_raised(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="inside"), one_at_a_time(tmp_path / "lock"):
         raise OSError("inside")
 
 
-def test_nobody_waits_where_there_can_be_no_lock(tmp_path: Path) -> None:
+def test_no_process_waits_if_locks_are_unavailable(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with one_at_a_time(tmp_path / "file" / "lock"):
@@ -85,7 +85,7 @@ def test_a_folder_that_others_can_write_to_is_refused(homeless: Path) -> None:
         state_dir()
 
 
-def test_a_link_in_the_place_of_the_folder_is_refused(homeless: Path) -> None:
+def test_a_link_instead_of_the_folder_is_refused(homeless: Path) -> None:
     (homeless.parent / "elsewhere").mkdir()
     homeless.symlink_to(homeless.parent / "elsewhere")
 

@@ -22,7 +22,7 @@ NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def test_the_joins_of_the_page_give_what_they_say(
+def test_the_joins_of_the_page_return_what_they_show(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     code = code_of(PAGE)

@@ -65,14 +65,14 @@ class TestConstructor:
     def test_it_records_values_of_the_wrong_kind(self, given: dict[str, Any], told: str) -> None:
         assert texts(Fruit(weight=1, **given)) == [told]
 
-    def test_a_valid_copy_has_defaults_for_what_is_wrong(self) -> None:
+    def test_a_valid_copy_has_defaults_for_wrong_values(self) -> None:
         given: dict[str, Any] = {"seeds": "x", "ripe": True}
 
         assert Fruit(weight=1, **given).valid() == Fruit(weight=1, ripe=True)
 
 
 class TestStrings:
-    def test_texts_become_values(self) -> None:
+    def test_strings_become_values(self) -> None:
         given = {"ripe": "TRUE", "colour": "green", "seed-count": "4", "names": "a; b", "keeps": "5 min", "weight": "1"}
         made = Fruit.from_strings(given)
 
@@ -85,7 +85,7 @@ class TestStrings:
 
         assert Fruit.from_strings(fruit.to_strings()) == fruit
 
-    def test_every_wrong_text_is_told(self) -> None:
+    def test_every_wrong_string_is_reported(self) -> None:
         made = Fruit.from_strings(
             {"ripe": "maybe", "seed-count": "four", "colour": "rad", "wait": "1", "keeps": "long"}
         )
@@ -95,7 +95,7 @@ class TestStrings:
         assert "(did you mean 'red'?)" in "\n".join(texts(made))
 
     @pytest.mark.parametrize("text", ["1e3", "1_000", "", "٣", "9" * 5000])
-    def test_a_whole_number_is_written_in_digits(self, text: str) -> None:
+    def test_an_integer_is_written_in_digits(self, text: str) -> None:
         made = Fruit.from_strings({"weight": "1", "seed-count": text})
 
         assert "expected an integer" in next(made.problems()).message
@@ -123,7 +123,7 @@ def test_the_reference_page_has_every_option() -> None:
     assert lines[-1] == "| `fruit.weight` | `weight` | an integer | required | Grams. |"
 
 
-def test_a_value_of_any_letter_case_is_kept_as_it_is_declared() -> None:
+def test_a_value_of_any_letter_case_becomes_the_declared_one() -> None:
     given = KafkaOptions(transport="JVM", delivery="Exactly-Once", exactly_once="STAGED")  # type: ignore[arg-type]
 
     assert (given.transport, given.delivery, given.exactly_once) == ("jvm", "exactly-once", "staged")

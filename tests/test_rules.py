@@ -41,14 +41,14 @@ def told() -> set[str]:
     return {id_ for row in rows for id_ in row.split(", ")}
 
 
-def test_each_cited_rule_stands_on_the_page(told: set[str]) -> None:
+def test_each_cited_rule_is_on_the_page(told: set[str]) -> None:
     cited = {id_: path for path, text in texts() for id_ in ids(text, RULE)}
 
     assert len(cited) > 60
     assert {id_: str(path.relative_to(ROOT)) for id_, path in cited.items() if id_ not in told} == {}
 
 
-def test_each_cited_group_of_rules_and_section_stands_on_the_page(told: set[str]) -> None:
+def test_each_cited_group_of_rules_and_section_is_on_the_page(told: set[str]) -> None:
     groups = {id_.partition("-")[0] for id_ in told}
     page = PAGE.read_text(encoding="utf-8")
     named = {(kind, number) for _, text in texts() for kind, number in SECTION.findall(text)}
@@ -66,7 +66,7 @@ def test_each_cited_group_of_rules_and_section_stands_on_the_page(told: set[str]
     assert [(kind, number) for kind, number in sorted(named) if headings[kind].format(number) not in page] == []
 
 
-def test_each_integration_test_that_a_test_names_stands_on_the_page(told: set[str]) -> None:
+def test_each_integration_test_that_a_test_names_is_on_the_page(told: set[str]) -> None:
     docstrings = [
         docstring
         for folder in ("tests/itcases", "tests/run/itcases")

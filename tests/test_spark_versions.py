@@ -89,12 +89,12 @@ class TestDoctor:
         (found,) = (f for f in examine(Cluster("127.0.0.1:1"), [plan]) if f.check == "Spark")
         return found
 
-    def test_it_tells_that_a_version_is_tested(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_tested_version_is_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("pyspark.version.__version__", "4.3.0")
 
         assert self.finding() == Finding("Spark", "ok", "kdsl is tested with 4.3.0")
 
-    def test_it_tells_the_jars_of_a_table_that_needs_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_jars_that_a_table_needs_are_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("pyspark.version.__version__", "4.3.0")
 
         assert self.finding("jvm").message.startswith(

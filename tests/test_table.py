@@ -29,7 +29,7 @@ def test_a_mistake_of_the_cluster_is_the_clusters() -> None:
     assert str(caught.value).startswith("the cluster 'a:1' has 1 problem")
 
 
-def test_a_table_without_brokers_says_how_to_name_them() -> None:
+def test_a_table_without_brokers_explains_how_to_name_them() -> None:
     with pytest.raises(ResolveError) as caught:
         Table(Odd.definition()).cluster()
 

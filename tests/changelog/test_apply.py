@@ -129,7 +129,7 @@ LACKING = f"{ROW_KIND} string, id bigint, name string, visits int, {UNAVAILABLE}
 
 
 @on("memory", "delta", "derby-merge", "postgres")
-def test_columns_that_a_change_has_no_value_for_stay_as_they_are(applied: Applied, spark: SparkSession) -> None:
+def test_columns_without_a_value_in_a_change_are_unchanged(applied: Applied, spark: SparkSession) -> None:
     def apply(*rows: tuple[Any, ...]) -> None:
         Changelog(spark.createDataFrame(list(rows), LACKING).coalesce(1), keys=["id"]).apply_to(applied.target)
 
@@ -172,7 +172,7 @@ def test_a_batch_that_comes_again_changes_nothing(applied: Applied, spark: Spark
 
 
 @fails
-def test_a_stream_that_fails_in_a_batch_and_goes_on_leaves_the_final_state(
+def test_a_stream_that_fails_in_a_batch_and_continues_produces_the_final_state(
     applied: Applied, spark: SparkSession, tmp_path: Path, after: bool
 ) -> None:
     source = Source(spark, tmp_path / "in")
@@ -316,7 +316,7 @@ class TestDelta:
         assert applied.rows() == [(1, "second", 1)]
         assert applied.target.last_batch(spark, "job") == 1
 
-    def test_the_number_of_a_batch_is_not_given_to_what_others_write_meanwhile(
+    def test_a_batch_number_does_not_apply_to_concurrent_writes_of_others(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:
         slow, quick = delta(tmp_path / "slow"), delta(tmp_path / "quick")
@@ -375,7 +375,7 @@ class TestJdbc:
         assert target.last_batch(spark, "job") == 2
 
     @pytest.mark.postgres
-    def test_types_that_spark_writes_as_texts_only_are_written(
+    def test_types_that_spark_writes_only_as_strings_are_written(
         self, spark: SparkSession, postgres: Postgres, request: pytest.FixtureRequest
     ) -> None:
         target = jdbc(postgres.url, "kinds", {"user": "kdsl", "password": PASSWORD})
@@ -448,15 +448,13 @@ class TestJdbc:
             apply(("+U", 0, "n3", 2, refs[1]))  # no swap: the other row keeps the value
         assert there()[0] == "0\tn1\t2\t1\tkept"
 
-    def test_columns_that_the_table_lacks_are_told(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_columns_missing_from_the_table_are_reported(self, spark: SparkSession, tmp_path: Path) -> None:
         applied = made("derby-merge", spark, tmp_path)
         more = changes(spark, ("+I", 2, "bob", 1)).withColumnRenamed("visits", "calls")
         with pytest.raises(ChangelogError, match="has no column 'calls', which the changelog has; it has 'ID'"):
             Changelog(more, keys=["id"]).apply_to(applied.target)
 
-    def test_a_table_that_is_not_there_is_told_before_the_stream_starts(
-        self, spark: SparkSession, tmp_path: Path
-    ) -> None:
+    def test_a_missing_table_is_reported_before_the_stream_starts(self, spark: SparkSession, tmp_path: Path) -> None:
         made("derby-merge", spark, tmp_path)
         source = Source(spark, tmp_path / "in")
         with pytest.raises(ChangelogError, match=r"jdbc\('jdbc:derby', 'nowhere'\): .*NOWHERE"):
@@ -512,7 +510,7 @@ class TestJdbc:
         assert Applied(merged, spark).rows() == [(1, "a", 1)]
 
 
-def test_arguments_of_the_other_kind_of_dataframe_are_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_arguments_for_the_other_kind_of_dataframe_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     batch = Changelog(changes(spark, ("+I", 1, "a", 1)), keys=["id"])
     with pytest.raises(ChangelogError, match="is not a stream; omit 'checkpoint=', which is only for streams"):
         batch.apply_to(memory(), checkpoint=str(tmp_path))
@@ -523,7 +521,7 @@ def test_arguments_of_the_other_kind_of_dataframe_are_told(spark: SparkSession, 
         stream.apply_to(memory(), checkpoint=str(tmp_path), output_mode="complete")
 
 
-def test_memory_gives_rows_by_key_and_as_a_dataframe(spark: SparkSession) -> None:
+def test_memory_returns_rows_by_key_and_as_a_dataframe(spark: SparkSession) -> None:
     target = memory()
     with pytest.raises(ChangelogError, match="its columns are unknown"):
         target.frame(spark)

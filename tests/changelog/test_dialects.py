@@ -74,12 +74,12 @@ def test_staging_tables_have_the_types_of_the_table() -> None:
         ("int", "numeric", None),
     ],
 )
-def test_texts_are_cast_to_the_types_of_postgres(spark: str, there: str, cast: str | None) -> None:
+def test_strings_are_cast_to_the_types_of_postgres(spark: str, there: str, cast: str | None) -> None:
     assert cast_type("jdbc:postgresql://h/d", spark, there) == cast
     assert cast_type("jdbc:derby:memory:d", spark, there) is None
 
 
-def test_texts_are_staged_as_texts_and_cast_when_they_are_merged() -> None:
+def test_strings_are_staged_as_strings_and_cast_when_they_are_merged() -> None:
     casts = {'"id"': "uuid", '"tags"': "_mood"}
     made = Statements("jdbc:postgresql://h/d", "on-conflict", "t", ['"id"'], ['"id"', '"n"', '"tags"'], casts)
     assert made.staging("s1", made.columns) == (
@@ -106,7 +106,7 @@ def test_rows_that_lack_values_are_updated_and_not_inserted() -> None:
     assert 'SET "id" = s."id" FROM' in statements("jdbc:postgresql://h/d", columns=('"id"',)).updates("s1")
 
 
-def test_values_that_rows_swap_make_room_first() -> None:
+def test_swapped_unique_values_are_freed_first() -> None:
     users = statements("jdbc:postgresql://h/d")
     assert users.free_unique_values("s1", '"name"', "text", nullable=True) == (
         'UPDATE shop.users SET "name" = NULL FROM (SELECT t."id", row_number() OVER () AS kdsl_n FROM shop.users t '
@@ -119,7 +119,7 @@ def test_values_that_rows_swap_make_room_first() -> None:
     assert users.free_unique_values("s1", '"name"', "shop.mood", nullable=False) is None
 
 
-def test_what_is_no_dialect_and_no_address_is_told() -> None:
+def test_an_unknown_dialect_and_an_invalid_address_are_reported() -> None:
     with pytest.raises(ValueError, match=r"there is no dialect 'merg' \(did you mean 'merge'\?\)"):
         jdbc("jdbc:derby:memory:d", "users", dialect="merg")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="not a JDBC address; write it as jdbc:postgresql://host/database"):
@@ -179,7 +179,7 @@ def test_of_an_address_the_driver_and_the_host_are_shown(url: str, shown: str) -
         ("jdbc:odd://db/x?thing=${env:KDSL_TEST_TIGER}", "the thing is tiger1"),
     ],
 )
-def test_what_a_driver_says_shows_no_secret_of_the_address(
+def test_driver_messages_show_no_secret_of_the_address(
     url: str, said_by_java: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KDSL_TEST_TIGER", "tiger1")
@@ -197,7 +197,7 @@ def test_an_address_with_a_password_in_it_does_not_pickle_and_one_with_a_referen
         assert pickle.loads(pickle.dumps(jdbc(url, "t"))) == jdbc(url, "t")
 
 
-def test_a_password_of_one_letter_leaves_the_text_of_a_driver_readable() -> None:
+def test_a_password_of_one_letter_leaves_driver_messages_readable() -> None:
     target = jdbc("jdbc:mysql://db/x?user=u&password=a", "t", {"password": "a"})
 
     told = target._hide_secrets("Access denied for user 'a'@'db' (using password: a); jdbc:mysql://x?password=a&b")

@@ -43,7 +43,7 @@ def test_rows_without_a_kind_are_what_their_key_has_now(spark: SparkSession) -> 
     assert shown(Changelog(df, keys=["id"]).dedupe()) == [("+U", 1, "c"), ("+U", 2, "b")]
 
 
-def test_columns_may_say_which_change_is_later(spark: SparkSession) -> None:
+def test_columns_may_define_which_change_is_later(spark: SparkSession) -> None:
     df = changes(spark, ("+U", 1, "z"), ("+U", 1, "b"), ("+U", 2, "c"))
 
     assert shown(Changelog(df, keys=["id"], order_by=["name"]).dedupe()) == [("+U", 1, "z"), ("+U", 2, "c")]
@@ -74,14 +74,14 @@ def test_keys_of_several_columns(spark: SparkSession) -> None:
     assert shown(Changelog(df, keys=["name", "id"]).dedupe()) == [("+U", 1, "b"), ("-D", 1, "a")]
 
 
-def test_a_key_of_null_and_a_kind_that_is_none_fail_the_job(spark: SparkSession) -> None:
+def test_a_null_key_and_an_invalid_kind_fail_the_job(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="the key column 'id' is NULL in a row"):
         Changelog(changes(spark, ("+I", None, "a")), keys=["id"]).dedupe().collect()
     with pytest.raises(Exception, match=f"{ROW_KIND} has 'I', which is not one of"):
         Changelog(changes(spark, ("I", 1, "a")), keys=["id"]).dedupe().collect()
 
 
-def test_what_does_not_fit_is_told(spark: SparkSession) -> None:
+def test_mismatches_are_reported(spark: SparkSession) -> None:
     df = changes(spark, ("+I", 1, "a"))
     with pytest.raises(KdslError, match=r"the key of the rows is unknown; pass the table, or keys="):
         Changelog(df)

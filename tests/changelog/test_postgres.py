@@ -15,7 +15,7 @@ def quoted(name: str) -> str:
     return f'"{name}"'
 
 
-def test_texts_become_what_the_columns_are(postgres: Postgres) -> None:
+def test_strings_become_the_types_of_the_columns(postgres: Postgres) -> None:
     postgres.execute(
         """
         CREATE SCHEMA "Mixed Case";

@@ -71,7 +71,7 @@ LEFT_AT_LAST = [(2, "bob", 9), (3, "cy", 5)]
 
 
 @pytest.mark.parametrize("changelog", ["full", "upsert"])
-def test_a_snapshot_has_the_rows_that_are_there(
+def test_a_snapshot_has_the_current_rows(
     spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, changelog: str
 ) -> None:
     table = users(kdsl_topic(partitions=2), changelog=changelog)
@@ -85,7 +85,7 @@ def test_a_snapshot_has_the_rows_that_are_there(
     ]  # fmt: skip
 
 
-def test_a_topic_by_key_goes_into_a_delta_table_though_the_driver_fails_between_its_commit_and_the_checkpoints(
+def test_a_topic_by_key_goes_into_a_delta_table_if_the_driver_fails_between_its_commit_and_the_checkpoints(
     spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """The batch that is in the table comes again with the state of before it, and changes nothing."""

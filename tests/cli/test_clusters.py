@@ -44,7 +44,7 @@ def test_a_registry_goes_with_the_brokers() -> None:
     )
 
 
-def test_a_document_keeps_its_registry_unless_another_one_is_given(
+def test_the_registry_of_a_document_is_used_unless_another_is_set(
     document: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KDSL_REGISTRY", "http://environment")
@@ -59,7 +59,7 @@ def test_a_document_keeps_its_registry_unless_another_one_is_given(
     ]
 
 
-def test_the_environment_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_sets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KDSL_BOOTSTRAP_SERVERS", "b:1")
     monkeypatch.setenv("KDSL_REGISTRY", "http://r")
     monkeypatch.setenv("KDSL_REGISTRY_PROPERTIES_BASIC_AUTH_USER_INFO", "u:p")

@@ -46,7 +46,7 @@ def commit(kafka: RunningKafka, group: str, topic: str, **offsets: int) -> None:
         assert time.monotonic() < until
 
 
-def test_a_groups_lag_is_told_by_partition_in_records_and_seconds(
+def test_the_lag_of_a_group_is_shown_by_partition_in_records_and_seconds(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
 ) -> None:
     topic = kdsl_topic(partitions=3)
@@ -115,7 +115,7 @@ def test_an_offset_that_was_deleted_is_marked(kdsl_kafka: RunningKafka, kdsl_top
     assert one["seconds"] is not None
 
 
-def test_a_table_stands_for_its_group(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path) -> None:
+def test_a_table_names_its_group(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path) -> None:
     topic = kdsl_topic(partitions=2)
     kdsl_kafka.produce(topic, *(Record("x", None, (), n % 2) for n in range(4)))
     commit(kdsl_kafka, f"g-{topic}", topic, p0=1)
@@ -171,7 +171,7 @@ def test_the_lag_can_fail_a_script(kdsl_kafka: RunningKafka, kdsl_topic: MakeTop
     assert run(*common, "--fail-above", "2").exit_code == 0
 
 
-def test_the_live_table_stays_while_brokers_are_away_and_goes_on_when_they_are_back(
+def test_the_live_table_survives_an_outage_of_the_brokers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def seen(current: int) -> Lag:
@@ -227,7 +227,9 @@ def test_one_reader_asks_again_after_an_outage(monkeypatch: pytest.MonkeyPatch) 
 
 
 class TestNothingToSee:
-    def test_an_unknown_group_is_told_with_the_nearest(self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    def test_an_unknown_group_is_reported_with_a_suggestion(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
+    ) -> None:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, "a")
         commit(kdsl_kafka, f"orders-{topic}", topic, p0=0)
@@ -237,9 +239,7 @@ class TestNothingToSee:
         assert done.exit_code == 1
         assert f"has no group 'order-{topic}' (did you mean 'orders-{topic}'?)" in str(done.exception)
 
-    def test_a_topic_that_is_gone_is_named(
-        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
-    ) -> None:
+    def test_a_deleted_topic_is_named(self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path) -> None:
         for name in ("offsets", "commits"):
             (tmp_path / name).mkdir()
         (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"no-such-topic":{"0":1}}', encoding="utf-8")
@@ -263,7 +263,7 @@ class TestNothingToSee:
             (("--group", "g", "--checkpoint", "c"), "one of --group and --checkpoint"),
         ],
     )
-    def test_a_wrong_call_ends_with_2(self, arguments: tuple[str, ...], told: str) -> None:
+    def test_wrong_arguments_exit_with_2(self, arguments: tuple[str, ...], told: str) -> None:
         done = run(*arguments, "--bootstrap", "127.0.0.1:1")
 
         assert done.exit_code == 2

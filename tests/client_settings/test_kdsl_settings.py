@@ -5,7 +5,7 @@ import pytest
 from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
 
 
-def test_what_is_not_given_has_the_connector_s_defaults() -> None:
+def test_unset_options_have_the_connector_s_defaults() -> None:
     assert kdsl_settings({}) == KdslSettings(
         group_id=None,
         client_id_prefix=None,
@@ -52,7 +52,7 @@ def test_every_setting_of_the_connector_is_read() -> None:
     )
 
 
-def test_a_client_id_is_the_prefix_where_none_is_given() -> None:
+def test_the_prefix_is_the_default_client_id() -> None:
     assert kdsl_settings({"client.id": "me"}).client_id_prefix == "me"
 
 
@@ -61,7 +61,7 @@ def test_the_reset_comes_in_any_letter_case(value: str) -> None:
     assert kdsl_settings({"auto.offset.reset": value}).auto_offset_reset == value.lower()
 
 
-def test_a_wrong_value_or_a_reference_counts_as_not_given() -> None:
+def test_a_wrong_value_or_a_reference_counts_as_unset() -> None:
     given = {"auto.offset.reset": "error", "enable.auto.commit": "maybe", "max.block.ms": "${env:MS}"}
 
     assert kdsl_settings(given) == KdslSettings()

@@ -14,7 +14,7 @@ JAAS = 'a.PlainLoginModule required username="u" password="HUSH";'
 REFERRED = 'a.PlainLoginModule required username="u" password="${env:PW}";'
 
 
-def test_numbers_and_booleans_become_java_s_texts() -> None:
+def test_numbers_and_booleans_become_java_s_strings() -> None:
     given: dict[str, Value] = {
         "linger.ms": 5,
         "enable.idempotence": True,
@@ -43,7 +43,7 @@ def test_values_of_other_types_are_refused_all_at_once() -> None:
     ]
 
 
-def test_properties_are_equal_by_value_and_hash_alike() -> None:
+def test_equal_properties_have_equal_hashes() -> None:
     one, other = Properties({"a": "1", "sasl.password": "x"}), Properties({"sasl.password": "x", "a": 1})
 
     assert one == other

@@ -299,7 +299,7 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
         ),
     ],
 )
-def test_what_cannot_work_is_told_without_secrets(given: dict[str, str], messages: list[str]) -> None:
+def test_impossible_settings_are_reported_without_secrets(given: dict[str, str], messages: list[str]) -> None:
     assert told(given) == messages
     assert "HUSH" not in str(told(given))
 
@@ -333,7 +333,7 @@ def test_what_cannot_work_is_told_without_secrets(given: dict[str, str], message
         ),
     ],
 )
-def test_what_librdkafka_s_tokens_lack_is_told(jaas: str, more: dict[str, str], message: str) -> None:
+def test_missing_features_of_librdkafka_s_tokens_are_reported(jaas: str, more: dict[str, str], message: str) -> None:
     given = sasl("OAUTHBEARER", jaas, sasl__oauthbearer__token__endpoint__url=URL)
 
     assert told({**given, **more}) == [message]
@@ -353,7 +353,7 @@ def test_nothing_is_judged_that_hangs_on_a_reference(mechanism: str) -> None:
     assert told(sasl(mechanism, "${env:JAAS}")) == []
 
 
-def test_a_reference_in_a_jaas_text_that_cannot_be_resolved_is_told_once() -> None:
+def test_an_unresolvable_reference_in_a_jaas_string_is_reported_once() -> None:
     given = sasl("PLAIN", f'{PLAIN} required username="u" password="${{env:KDSL_UNSET}}";')
 
     (problem,) = consumer_settings(given, resolve).problems
@@ -372,7 +372,7 @@ def test_settings_of_sasl_without_sasl_are_a_warning() -> None:
     assert translated.errors == ()
 
 
-def test_a_jaas_text_that_is_one_reference_is_read_once_it_is_resolved() -> None:
+def test_a_jaas_string_that_is_one_reference_is_parsed_after_it_is_resolved() -> None:
     given = sasl("PLAIN", "${secret_values.kafka}")
     text = f'{PLAIN} required username="u" password="p";'
 
@@ -386,7 +386,7 @@ def test_a_jaas_text_that_is_one_reference_is_read_once_it_is_resolved() -> None
     assert late.settings["sasl.password"] == "p"
 
 
-def test_references_in_a_jaas_text_are_resolved_after_it_is_parsed() -> None:
+def test_references_in_a_jaas_string_are_resolved_after_it_is_parsed() -> None:
     given = sasl("PLAIN", f'{PLAIN} required username="u" password="${{env:PW}}";')
 
     early = consumer_settings(given)

@@ -27,7 +27,7 @@ def test_every_property_of_librdkafka_is_in_the_table_or_in_the_lists() -> None:
 
 
 @NEWEST
-def test_the_lists_hold_what_librdkafka_has_alone_for_each_kind_of_client() -> None:
+def test_the_lists_contain_what_only_librdkafka_has_for_each_kind_of_client() -> None:
     alone = {p.name: p for p in installed() if p.name not in TABLE and p.name not in librdkafka.OWNED}
 
     assert {n for n, p in alone.items() if p.clients == "*"} == librdkafka.ANY
@@ -54,7 +54,7 @@ def test_second_names_are_those_of_librdkafka() -> None:
 @pytest.mark.parametrize(
     ("row", "target"), [(r, t) for r in TABLE.values() for t in r.targets], ids=lambda v: getattr(v, "name", "")
 )
-def test_a_target_is_a_property_and_its_range_lies_within_the_property_s(row: Setting, target: Target) -> None:
+def test_a_target_is_a_property_whose_range_contains_the_target_s(row: Setting, target: Target) -> None:
     found = [p for p in installed() if p.name == target.name]
 
     assert found
@@ -72,7 +72,7 @@ def test_a_default_is_set_only_where_librdkafka_has_another(row: Setting) -> Non
     assert theirs.isdisjoint(row.default.values())
 
 
-def test_rows_name_their_clients_and_say_what_to_write_instead() -> None:
+def test_rows_name_their_clients_and_what_to_write_instead() -> None:
     for row in TABLE.values():
         assert set(row.clients) <= set("cpa")
         assert bool(row.instead) == (row.act in ("owned", "refused"))
@@ -88,7 +88,7 @@ def test_the_java_name_of_a_property_is_in_the_table_or_is_a_property() -> None:
     assert set(librdkafka.JAVA.values()) - set(TABLE) - librdkafka.all_properties() == set()
 
 
-def test_settings_of_gives_the_rows_of_one_kind_of_client() -> None:
+def test_settings_of_returns_the_rows_of_one_kind_of_client() -> None:
     names = {row.name for row in settings_of("admin")}
 
     assert "request.timeout.ms" in names

@@ -84,7 +84,7 @@ def test_a_key_of_another_password_than_its_store_is_opened(keys: Certificates, 
 
 @pytest.mark.parametrize("which", ["truststore", "keystore"])
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-def test_a_wrong_password_is_told_and_not_repeated(keys: Certificates, which: Which, kind: StoreType) -> None:
+def test_a_wrong_password_is_reported_without_the_password(keys: Certificates, which: Which, kind: StoreType) -> None:
     path = keys.trust_store(kind) if which == "truststore" else keys.key_store("ann", kind)
 
     with pytest.raises(StoreError, match=f"'ssl.{which}.location' {path} cannot be read: the password is wrong") as e:
@@ -106,7 +106,7 @@ def test_a_wrong_password_is_told_and_not_repeated(keys: Certificates, which: Wh
         (lambda keys, folder: write(folder, b"some text"), "neither a JKS nor a PKCS12 store"),
     ],
 )
-def test_a_store_that_cannot_be_read_says_why(
+def test_the_reason_why_a_store_cannot_be_read_is_reported(
     keys: Certificates, tmp_path: Path, make: Callable[[Certificates, Path], Path], reason: str
 ) -> None:
     with pytest.raises(StoreError, match=reason):
@@ -135,7 +135,7 @@ def test_a_store_that_changed_is_read_again(keys: Certificates, tmp_path: Path) 
     assert READ.read_store(Store("keystore", str(path), "JKS", PASSWORD)).key != first.key
 
 
-def test_librdkafka_takes_what_java_s_stores_hold(keys: Certificates) -> None:
+def test_librdkafka_accepts_the_content_of_java_s_stores(keys: Certificates) -> None:
     given = {
         "security.protocol": "SSL",
         "ssl.truststore.location": str(keys.trust_store("JKS")),
@@ -303,7 +303,7 @@ def test_a_fork_has_its_own_copy_of_what_was_fetch(temporary: Path) -> None:
     assert Path(child).read_bytes() == Path(parent).read_bytes()
 
 
-def test_folders_of_processes_that_are_gone_are_removed(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_ended_processes_are_removed(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = Path(in_a_fork(lambda: str(key_files.write_private_file("chain.pem", b"text")))).parent
     mine = key_files._create_folder()
     parts = mine.name.split("-")
@@ -322,7 +322,7 @@ def test_folders_of_processes_that_are_gone_are_removed(temporary: Path, monkeyp
     assert not left.exists()
 
 
-def test_a_folder_that_was_removed_is_made_again(temporary: Path) -> None:
+def test_a_removed_folder_is_created_again(temporary: Path) -> None:
     first = key_files.write_private_file("chain.pem", b"text")
     shutil.rmtree(first.parent)
 

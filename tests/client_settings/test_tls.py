@@ -70,7 +70,7 @@ def test_librdkafka_takes_what_java_s_settings_become(
 
 
 @pytest.mark.parametrize(("value", "held"), [("", "none"), (" ", "none"), ("none", "none"), ("HTTPS", "https")])
-def test_an_empty_endpoint_identification_is_none(value: str, held: str) -> None:
+def test_an_empty_endpoint_identification_means_none(value: str, held: str) -> None:
     given = {**SSL, "ssl.endpoint.identification.algorithm": value}
 
     assert consumer_settings(given).settings["ssl.endpoint.identification.algorithm"] == held
@@ -180,7 +180,7 @@ def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_told_without_secrets(given: dict[str, str], messages: list[str]) -> None:
+def test_impossible_settings_are_reported_without_secrets(given: dict[str, str], messages: list[str]) -> None:
     assert told(given) == messages
     assert "HUSH" not in str(told(given))
 
@@ -254,7 +254,7 @@ def test_a_java_store_is_made_pem_when_a_client_is_made() -> None:
     assert create("consumer", translated.client_config()) == []
 
 
-def test_stores_are_not_looked_at_while_planning() -> None:
+def test_stores_are_not_read_while_planning() -> None:
     assert consumer_settings(STORES).problems == ()
 
 
@@ -265,7 +265,7 @@ def test_stores_are_not_looked_at_while_planning() -> None:
         {"ssl.keystore.type": "PEM", "ssl.keystore.key": KEY, "ssl.keystore.certificate.chain": CERTIFICATE + CA},
     ],
 )
-def test_a_chain_of_certificates_goes_into_a_file_from_which_librdkafka_sends_it_whole(given: dict[str, str]) -> None:
+def test_a_certificate_chain_goes_into_a_file_from_which_librdkafka_sends_all_of_it(given: dict[str, str]) -> None:
     stores = Stores(CERTIFICATE + CA)
     translated = consumer_settings({**SSL, **given}, machine=stores)
 
@@ -283,7 +283,7 @@ def test_the_path_of_a_file_is_the_one_on_this_machine() -> None:
     assert (settings["ssl.ca.location"], settings["ssl.crl.location"]) == ("/here/x/ca.pem", "/here/x/crl")
 
 
-def test_every_file_that_cannot_be_had_is_told() -> None:
+def test_every_unavailable_file_is_reported() -> None:
     given = {
         **SSL,
         "ssl.truststore.type": "PEM",

@@ -68,7 +68,7 @@ def test_a_shaded_login_module_becomes_kafka_s() -> None:
     assert made.settings == {"sasl.jaas.config": f'{PLAIN} required username="u" password="p\\"w";'}
 
 
-def test_secrets_are_resolved_into_the_jaas_text_with_quotes() -> None:
+def test_secrets_are_resolved_into_the_jaas_string_with_quotes() -> None:
     jaas = f'{PLAIN} required username="u" password="${{env:PW}}";'
 
     made = java_settings({"sasl.jaas.config": jaas}, "producer", lambda t: t.replace("${env:PW}", 'a"b'))
@@ -77,7 +77,7 @@ def test_secrets_are_resolved_into_the_jaas_text_with_quotes() -> None:
     assert 'a\\"b' not in repr(made)
 
 
-def test_a_name_and_a_password_become_a_jaas_text() -> None:
+def test_a_name_and_a_password_become_a_jaas_string() -> None:
     given = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "u", "sasl.password": "p"}
 
     made = java_settings(given, "admin")
@@ -88,7 +88,7 @@ def test_a_name_and_a_password_become_a_jaas_text() -> None:
     )
 
 
-def test_the_connector_s_kerberos_keys_become_a_jaas_text() -> None:
+def test_the_connector_s_kerberos_keys_become_a_jaas_string() -> None:
     given = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "GSSAPI",
@@ -171,20 +171,20 @@ TICKET = (
         ({"sasl.jaas.config": KEYTAB, "connector.kerberos.principal": "other@R"}, KEYTAB),
     ],
 )
-def test_every_way_to_write_a_kerberos_login_is_one_jaas_text(given: dict[str, str], jaas: str) -> None:
+def test_every_way_to_write_a_kerberos_login_results_in_one_jaas_string(given: dict[str, str], jaas: str) -> None:
     made = java_settings({**SASL, **given}, "consumer")
 
     assert made.problems == ()
     assert made.settings == {**SASL, "sasl.jaas.config": jaas, "sasl.kerberos.service.name": "kafka"}
 
 
-def test_flink_s_login_counts_for_kafka_only_where_its_contexts_say_so() -> None:
+def test_flink_s_login_applies_to_kafka_only_if_its_contexts_include_it() -> None:
     given = {"security.kerberos.login.principal": "me@R", "security.kerberos.login.keytab": "/x/k"}
 
     assert "sasl.jaas.config" not in java_settings({**SASL, **given}, "consumer").settings
 
 
-def test_the_service_is_the_one_that_was_given() -> None:
+def test_the_declared_service_is_used() -> None:
     given = {**SASL, "sasl.kerberos.service.name": "broker"}
     assert java_settings(given, "consumer").settings["sasl.kerberos.service.name"] == "broker"
     jaas = {"sasl.jaas.config": KEYTAB.replace(";", ' serviceName="broker";')}
@@ -192,7 +192,7 @@ def test_the_service_is_the_one_that_was_given() -> None:
 
 
 @pytest.mark.parametrize("key", ["principal", "keytab"])
-def test_half_of_a_kerberos_login_is_told(key: str) -> None:
+def test_an_incomplete_kerberos_login_is_reported(key: str) -> None:
     problems = java_settings({**SASL, f"connector.kerberos.{key}": "x"}, "producer").problems
 
     assert [problem.code for problem in problems] == ["sasl-kerberos"]
@@ -213,7 +213,7 @@ def test_krb5_conf_is_a_property_of_the_jvm() -> None:
     assert java_settings(given, "consumer").system == {"java.security.krb5.conf": "/x/krb5.conf"}
 
 
-def test_an_identity_provider_is_told_as_every_version_of_java_s_clients_takes_it() -> None:
+def test_an_identity_provider_is_set_as_every_version_of_java_s_clients_accepts_it() -> None:
     given = {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "OAUTHBEARER",
@@ -248,7 +248,7 @@ def test_a_mechanism_is_brought_to_java_s_spelling() -> None:
     ("module", "wanted"),
     [("plain.PlainLoginModule", "PLAIN"), ("scram.ScramLoginModule", "SCRAM-SHA-256 or SCRAM-SHA-512")],
 )
-def test_a_login_without_its_mechanism_is_told_and_not_taken_for_kerberos(module: str, wanted: str) -> None:
+def test_a_login_without_its_mechanism_is_reported_and_not_treated_as_kerberos(module: str, wanted: str) -> None:
     jaas = f'org.apache.kafka.common.security.{module} required username="u" password="p";'
 
     (problem,) = java_settings({"security.protocol": "SASL_SSL", "sasl.jaas.config": jaas}, "consumer").problems
@@ -324,7 +324,7 @@ class TestKeys:
         assert made.settings["ssl.keystore.location"] == "/nowhere/client.pem"
         assert made.settings["ssl.key.password"] == "secret"
 
-    def test_a_file_that_is_no_text_is_told(self, tmp_path: Path) -> None:
+    def test_a_binary_file_is_reported(self, tmp_path: Path) -> None:
         path = tmp_path / "client.pem"
         path.write_bytes(b"\xff\xfe")
 
@@ -339,7 +339,7 @@ class TestKeys:
             (None, "'ssl.keystore.key' has an encrypted key, but 'ssl.key.password' is missing"),
         ],
     )
-    def test_a_key_that_cannot_be_opened_is_told_without_the_password(
+    def test_a_key_that_cannot_be_decrypted_is_reported_without_the_password(
         self, key: ec.EllipticCurvePrivateKey, password: str | None, told: str
     ) -> None:
         given = {
@@ -391,7 +391,7 @@ OPTIONS = 'Krb5LoginModule required useKeyTab=true principal="p"'
     ],
 )
 @pytest.mark.parametrize("machine", [None, ThisMachine()])
-def test_a_file_of_kerberos_that_nobody_can_fetch_is_told_while_planning(
+def test_an_unreachable_kerberos_file_is_reported_while_planning(
     given: dict[str, str], told: str, machine: ThisMachine | None
 ) -> None:
     (problem,) = java_settings({**KERBEROS, **given}, "consumer", machine=machine).problems
@@ -401,7 +401,7 @@ def test_a_file_of_kerberos_that_nobody_can_fetch_is_told_while_planning(
     assert problem.fix.endswith("or install a fetcher")
 
 
-def test_files_of_kerberos_that_are_paths_stay_as_they_are() -> None:
+def test_paths_of_kerberos_files_are_unchanged() -> None:
     given = {"sasl.jaas.config": f'{OPTIONS} keyTab="/etc/k.keytab";', "connector.kerberos.krb5": "/etc/krb5.conf"}
 
     java = java_settings({**KERBEROS, **given}, "consumer")
@@ -425,7 +425,7 @@ def test_a_login_by_kerberos_that_librdkafka_refuses_does_not_advise_to_remove_i
     ("contexts", "shown"),
     [({}, "is not set"), ({"security.kerberos.login.contexts": "Client"}, "is 'Client'")],
 )
-def test_a_login_of_flink_s_that_is_not_for_kafka_is_told(contexts: dict[str, str], shown: str) -> None:
+def test_a_flink_login_that_is_not_for_kafka_is_reported(contexts: dict[str, str], shown: str) -> None:
     given = {"security.kerberos.login.principal": "me@R", "security.kerberos.login.keytab": "/x/k", **contexts}
 
     (problem,) = java_settings({**SASL, **given}, "consumer").problems
@@ -439,7 +439,7 @@ def test_a_login_of_flink_s_that_is_not_for_kafka_is_told(contexts: dict[str, st
 
 
 @pytest.mark.parametrize("translate", [consumer_settings, lambda given: java_settings(given, "consumer")])
-def test_a_kerberos_login_beside_another_mechanism_is_told(translate: Callable[..., Any]) -> None:
+def test_a_kerberos_login_with_another_mechanism_is_reported(translate: Callable[..., Any]) -> None:
     given = {"security.protocol": "SSL", "security.kerberos.login.keytab": "/x/k"}
 
     (problem,) = translate(given).problems

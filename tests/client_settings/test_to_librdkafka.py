@@ -76,7 +76,7 @@ def test_librdkafka_takes_the_defaults(client: Client) -> None:
     assert create(client, translated.client_config()) == []
 
 
-def test_java_s_defaults_hold_where_librdkafka_s_differ() -> None:
+def test_java_s_defaults_apply_where_librdkafka_s_differ() -> None:
     common = {
         "connections.max.idle.ms": "540000",
         "reconnect.backoff.ms": "50",
@@ -107,7 +107,7 @@ def test_java_s_defaults_hold_where_librdkafka_s_differ() -> None:
     }
 
 
-def test_a_consumer_never_commits_by_itself_and_never_moves_to_another_offset() -> None:
+def test_a_consumer_never_commits_automatically_and_never_resets_its_offset() -> None:
     given = {"enable.auto.commit": "true", "auto.offset.reset": "latest"}
 
     merged = consumer_settings(given).client_config({"auto.offset.reset": "latest"})
@@ -194,7 +194,7 @@ def test_a_compression_level_may_be_a_reference() -> None:
         ("producer", {"compression.type": "zstd", "compression.zstd.level": "-9"}, "compression.level", "1"),
     ],
 )
-def test_a_number_outside_of_librdkafka_s_range_gets_the_nearest_and_is_told(
+def test_a_number_outside_of_librdkafka_s_range_becomes_the_nearest_with_a_warning(
     client: Client, given: dict[str, str], name: str, held: str
 ) -> None:
     translated = MAKE[client](given)
@@ -280,7 +280,7 @@ def test_a_start_by_duration_is_sent_to_the_start_mode() -> None:
     )
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     given = {"linger.ms": "x", "acks": "2", "transactional.id": "t", "lingr.ms": "1", "security.protocol": "TLS"}
 
     assert codes(producer_settings(given)) == [
@@ -292,7 +292,7 @@ def test_all_problems_are_told_at_once() -> None:
     ]
 
 
-def test_an_unknown_name_is_a_warning_with_the_nearest_name() -> None:
+def test_an_unknown_name_is_a_warning_with_a_suggestion() -> None:
     translated = consumer_settings({"fetch.max.wait": "3"})
 
     assert [(str(p), p.severity) for p in translated.problems] == [
@@ -319,7 +319,7 @@ def test_a_setting_without_counterpart_is_left_out_with_a_warning() -> None:
 @pytest.mark.parametrize(
     ("given", "reason"), [({"acks": "1"}, "'acks' is '1'"), ({"retries": "0"}, "'retries' is '0'")]
 )
-def test_idempotence_that_is_only_a_default_gives_way_with_a_warning(given: dict[str, str], reason: str) -> None:
+def test_default_idempotence_is_disabled_with_a_warning(given: dict[str, str], reason: str) -> None:
     translated = producer_settings(given)
 
     assert [problem.message for problem in translated.warnings] == [
@@ -339,7 +339,7 @@ def test_without_idempotence_one_request_is_in_flight_unless_more_are_asked_for(
     assert create("producer", more.client_config()) == []
 
 
-def test_the_delivery_timeout_that_is_not_given_grows_with_what_it_must_hold() -> None:
+def test_the_default_delivery_timeout_grows_with_the_timeouts_within_it() -> None:
     translated = producer_settings({"linger.ms": "200000"})
 
     assert translated.problems == ()
@@ -377,7 +377,7 @@ def test_librdkafka_s_own_names_pass(client: Client) -> None:
     assert create(client, translated.client_config()) == []
 
 
-def test_librdkafka_s_own_name_stands_beside_a_java_setting_that_becomes_several() -> None:
+def test_librdkafka_s_own_name_is_allowed_with_a_java_setting_that_becomes_several() -> None:
     translated = producer_settings({"request.timeout.ms": "20000", "socket.timeout.ms": "25000"})
 
     assert translated.problems == ()
@@ -394,7 +394,7 @@ def test_a_setting_of_another_kind_of_client_is_passed_over() -> None:
     assert consumer_settings({"linger.ms": "x", "value.serializer": "y"}).problems == ()
 
 
-def test_references_are_looked_at_and_not_judged_until_they_are_resolved() -> None:
+def test_references_are_checked_for_syntax_only_until_they_are_resolved() -> None:
     given = {"linger.ms": "${env:LINGER}", "acks": "${env:ACKS}", "security.protocol": "${env:PROTOCOL}"}
     values = {"${env:LINGER}": "7", "${env:ACKS}": "all", "${env:PROTOCOL}": "plaintext"}
 
@@ -406,7 +406,7 @@ def test_references_are_looked_at_and_not_judged_until_they_are_resolved() -> No
     assert late.settings == {"linger.ms": "7", "acks": "all", "security.protocol": "PLAINTEXT"}
 
 
-def test_a_reference_that_is_none_is_told_without_its_text() -> None:
+def test_an_invalid_reference_is_reported_without_its_content() -> None:
     (problem,) = consumer_settings({"sasl.jaas.config": "${evn:HUSH-HUSH}"}).problems
 
     assert problem.code == "secret-reference"

@@ -55,7 +55,7 @@ class TestAvro:
         assert [c.default for c in found.columns] == [c.default for c in draft.table.columns]
         assert problems(found, "read") == []
 
-    def test_a_schema_that_columns_do_not_give_is_read_by_the_registry_format(self) -> None:
+    def test_a_schema_that_columns_cannot_reproduce_is_read_by_the_registry_format(self) -> None:
         plain = avro_draft(record({"name": "a", "type": ["null", "int"]}))
         other = avro_draft(record({"name": "a", "type": ["int", "null"]}))
 
@@ -121,7 +121,7 @@ class TestAvro:
         assert (found.n, found.color, found.class_, found.m) == (None, made.Color.BLUE, ["a"], {})
         assert (found.deep, made.Deep()) == (made.Deep(z=6), made.Deep(z=5))
 
-    def test_alike_records_with_other_defaults_are_classes_of_their_own(self, tmp_path: Path) -> None:
+    def test_equal_records_with_different_defaults_are_separate_classes(self, tmp_path: Path) -> None:
         one, other = (record({"name": "x", "type": "int", "default": n}, name="In", namespace=f"n{n}") for n in (1, 2))
         made = module(to_python(avro_draft(record({"name": "a", "type": one}, {"name": "b", "type": other}))), tmp_path)
 
@@ -132,7 +132,7 @@ class TestAvro:
         ("kind", "default"),
         [("int", "text"), ("boolean", 1), ({"type": "enum", "name": "E", "symbols": ["A"]}, "B"), ("bytes", 5)],
     )
-    def test_a_default_of_another_type_is_told_and_left_out(self, kind: Any, default: Any, tmp_path: Path) -> None:
+    def test_a_default_of_another_type_is_reported_and_left_out(self, kind: Any, default: Any, tmp_path: Path) -> None:
         inner = record({"name": "x", "type": kind, "default": default}, name="Inner")
         draft = avro_draft(record({"name": "r", "type": inner}, {"name": "y", "type": "int", "default": "text"}))
 
@@ -140,13 +140,13 @@ class TestAvro:
         assert "y: the default 'text' was omitted" in draft.notes
         assert declared(draft, tmp_path).problems == ()
 
-    def test_a_default_that_is_none_of_its_type_is_told(self) -> None:
+    def test_a_default_that_does_not_fit_its_type_is_reported(self) -> None:
         draft = avro_draft(record({"name": "a", "type": {"type": "int", "logicalType": "date"}, "default": "x"}))
 
         assert draft.table.columns[0].default is MISSING
         assert "a: the default 'x' was omitted" in draft.notes
 
-    def test_a_default_of_a_record_that_lacks_a_member_is_told(self) -> None:
+    def test_a_record_default_without_a_member_is_reported(self) -> None:
         inner = record({"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 3})
         draft = avro_draft(record({"name": "a", "type": {**inner, "name": "I"}, "default": {"y": 1}}))
 
@@ -160,14 +160,14 @@ class TestAvro:
 
         assert made.R.definition().columns[0].default == made.AChoice(member0=5, member1=None)
 
-    def test_a_record_that_holds_itself_is_told(self) -> None:
+    def test_a_recursive_record_is_reported(self) -> None:
         schema = record({"name": "next", "type": ["null", "R"]})
 
         with pytest.raises(CodegenError, match="contains itself"):
             avro_draft(schema)
 
     @pytest.mark.parametrize("schema", ["string", {"type": "array", "items": "int"}, {"type": "nothing"}, 5])
-    def test_what_is_no_record_is_told(self, schema: Any) -> None:
+    def test_a_schema_that_is_not_a_record_is_reported(self, schema: Any) -> None:
         with pytest.raises(CodegenError, match="cannot be converted to a table"):
             avro_draft(schema)
 
@@ -193,7 +193,7 @@ class TestAvro:
 
         assert without_classes(declared(draft, tmp_path)) == draft.table
 
-    def test_nesting_that_nobody_can_follow_is_told(self) -> None:
+    def test_excessive_nesting_is_reported(self) -> None:
         schema: Any = "int"
         for _ in range(900):
             schema = {"type": "array", "items": schema}
@@ -246,7 +246,7 @@ class TestProtobuf:
             protobuf_draft(str(file), message="C")
         assert [protobuf_draft(str(file), message=name).table.name for name in ("B", "p.B")] == ["B", "B"]
 
-    def test_a_file_without_a_message_is_told(self, tmp_path: Path) -> None:
+    def test_a_file_without_a_message_is_reported(self, tmp_path: Path) -> None:
         file = tmp_path / "none.proto"
         file.write_text('syntax = "proto3"; enum E { A = 0; }')
 
@@ -302,7 +302,7 @@ class TestJsonSchema:
         with pytest.raises(CodegenError, match="nested more than 100 levels deep"):
             json_schema_draft({"type": "object", "properties": {"x": made}})
 
-    def test_recursion_and_other_files_are_told(self) -> None:
+    def test_recursion_and_missing_imports_are_reported(self) -> None:
         node = {"type": "object", "properties": {"next": {"$ref": "#/definitions/n"}}}
         with pytest.raises(CodegenError, match="next: the schema '#/definitions/n' contains itself"):
             json_schema_draft({**node, "definitions": {"n": node}})
@@ -335,7 +335,7 @@ class TestJsonSchema:
             {"type": "string", "format": "date", "default": "2020-01-01"},
         ],
     )
-    def test_a_default_of_another_type_is_told_and_left_out(self, member: Any, tmp_path: Path) -> None:
+    def test_a_default_of_another_type_is_reported_and_left_out(self, member: Any, tmp_path: Path) -> None:
         draft = json_schema_draft({"type": "object", "properties": {"a": member}})
 
         assert draft.notes == (f"a: the default {member['default']!r} was omitted",)
@@ -350,7 +350,7 @@ class TestJsonSchema:
             {"type": "object", "properties": {"a": {"oneOf": 5, "anyOf": [True]}, "b": {"connect.index": 1}}},
         ],
     )
-    def test_what_is_written_wrongly_beside_the_types_is_left_out(self, schema: Any, tmp_path: Path) -> None:
+    def test_invalid_attributes_beside_the_types_are_ignored(self, schema: Any, tmp_path: Path) -> None:
         assert next(c.name for c in declared(json_schema_draft(schema), tmp_path).columns) == "a"
 
     def test_a_schema_of_another_one_alone_is_that_one(self) -> None:
@@ -369,25 +369,25 @@ class TestDdl:
         assert found == [d.table for d in drafts]
         assert [d.problems for d in found] == [(), ()]
 
-    def test_mistakes_are_told_with_their_places(self, tmp_path: Path) -> None:
+    def test_mistakes_are_reported_with_their_locations(self, tmp_path: Path) -> None:
         (tmp_path / "x.sql").write_text("CREATE TABLE t (a INTT) WITH ('connector' = 'kafka')", encoding="utf-8")
 
         with pytest.raises(ResolveError) as caught:
             to_python(ddl_drafts(str(tmp_path / "x.sql")))
         assert [(p.where.line, p.where.position) for p in caught.value.problems] == [(1, 19)]
 
-    def test_a_table_that_is_not_there(self) -> None:
+    def test_a_missing_table(self) -> None:
         with pytest.raises(CodegenError, match="declares no table with the name nope"):
             ddl_drafts(str(DATA / "tables.sql"), names=("nope",))
 
 
-def test_generated_modules_can_be_imported_as_they_stand() -> None:
+def test_generated_modules_can_be_imported_unchanged() -> None:
     golden = importlib.import_module("tests.codegen.golden.tables_sql")
 
     assert golden.UserBehavior.definition().name == "user_behavior"
 
 
-def test_connects_names_in_avro_say_the_types() -> None:
+def test_connects_names_in_avro_determine_the_types() -> None:
     def annotated(kind: str, name: str) -> dict[str, Any]:
         return {"type": kind, "connect.version": 1, "connect.name": name}
 

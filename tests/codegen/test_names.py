@@ -34,7 +34,7 @@ def test_attributes(name: str, made: str) -> None:
     assert attribute_name(name, (), of_table=True) == made
 
 
-def test_names_that_become_the_same_are_told_apart() -> None:
+def test_colliding_names_get_suffixes() -> None:
     assert attribute_name("a-b", ("a_b", "a_b_2")) == "a_b_3"
     assert attribute_name("class", ("class_",)) == "class_2"
 
@@ -57,7 +57,7 @@ def test_classes(name: str, made: str) -> None:
     assert class_name(name, (), "Table") == made
 
 
-def test_symbols_of_enumerations_keep_away_from_the_names_of_texts() -> None:
+def test_symbols_of_enumerations_avoid_the_names_of_string_methods() -> None:
     assert [symbol_name(v, ()) for v in ("NEW", "title", "mro", "None", "a-b", "1")] == [
         "NEW", "title_", "mro_", "None_", "a_b", "value_1",
     ]  # fmt: skip

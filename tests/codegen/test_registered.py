@@ -118,7 +118,7 @@ message Other {{ string a = 1; }}
         infer_side(messages, Cluster("localhost:1", registry=registry), "avro-confluent", "value")
 
 
-def test_json_says_that_its_messages_are_framed(registry: Registry, client: RegistryClient) -> None:
+def test_the_json_output_reports_that_messages_are_framed(registry: Registry, client: RegistryClient) -> None:
     topic = next(TOPICS)
     schema = RegisteredSchema('{"type": "object", "properties": {"a": {"type": "integer"}}}', "JSON")
     client.register(f"{topic}-value", schema)
@@ -147,12 +147,12 @@ def test_json_takes_in_what_it_refers_to(registry: Registry, client: RegistryCli
 
 
 @pytest.mark.parametrize(("text", "told"), [("[1", "is not JSON"), ("true", "is not an object")])
-def test_json_schemas_that_are_none_are_told(text: str, told: str, client: RegistryClient) -> None:
+def test_invalid_json_schemas_are_reported(text: str, told: str, client: RegistryClient) -> None:
     with pytest.raises(CodegenError, match=told):
         draft_registered_schema(client, RegisteredSchema(text, "JSON"), "http://r", topic="x")
 
 
-def test_schemas_that_are_nested_too_deeply_are_told(client: RegistryClient) -> None:
+def test_schemas_that_are_nested_too_deeply_are_reported(client: RegistryClient) -> None:
     text = '{"type":"array","items":' * 900 + '"int"' + "}" * 900
 
     with pytest.raises(CodegenError, match="nested more than 100 levels deep"):

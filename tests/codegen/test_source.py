@@ -188,7 +188,7 @@ def test_notes_are_comments_whatever_the_columns_are_called(name: str) -> None:
     assert all(line.isprintable() for line in to_ddl(table).splitlines() if line.startswith("--"))
 
 
-def test_what_only_python_works_out_is_told() -> None:
+def test_a_column_that_only_python_computes_is_reported() -> None:
     class Orders(KafkaTable, topic="t", value=Json()):
         name: Col[str]
 
@@ -209,7 +209,7 @@ def test_tables_that_were_not_read_without_problems_are_refused() -> None:
             write(table)
 
 
-def test_an_expression_that_flink_would_read_otherwise_is_told() -> None:
+def test_an_expression_with_another_meaning_in_flink_is_reported() -> None:
     half = ColumnDef("half", t.Double(), "computed", expression=Expression("`a` / 2"))
     twice = ColumnDef("twice", t.BigInt(), "computed", expression=Expression("`a` * 2"))
 

@@ -57,7 +57,7 @@ TEXT, LONG, DOUBLE = (k.as_nullable(False) for k in (t.STRING, t.BigInt(), t.Dou
          t.Row((t.Field("a", t.Row((t.Field("b", DOUBLE),), nullable=False)),), nullable=False)),
     ],
 )  # fmt: skip
-def test_types_are_widened_until_they_hold_all_values(values: list[Any], kind: t.DataType) -> None:
+def test_types_are_widened_until_they_fit_all_values(values: list[Any], kind: t.DataType) -> None:
     assert infer_type(values) == kind
 
 
@@ -75,7 +75,7 @@ def test_types_are_widened_until_they_hold_all_values(values: list[Any], kind: t
         ([], None, "raw", {"value": t.STRING}),
     ],
 )
-def test_formats_are_told_by_the_bytes(
+def test_formats_are_detected_from_the_bytes(
     messages: list[bytes], kind: TopicFormat | None, format_name: str, columns: dict[str, t.DataType]
 ) -> None:
     found = infer_side(messages, NOWHERE, kind, "value")
@@ -98,7 +98,7 @@ def test_messages_that_are_null_as_connect_writes_them_are_tombstones(kind: Topi
         ([b"\x00\x00\x00\x00\x01x"], "avro-confluent", "needs the schema registry"),
     ],
 )
-def test_messages_of_another_kind_are_told(messages: list[bytes], kind: TopicFormat, told: str) -> None:
+def test_messages_of_another_kind_are_reported(messages: list[bytes], kind: TopicFormat, told: str) -> None:
     with pytest.raises(CodegenError, match=told):
         infer_side(messages, NOWHERE, kind, "value")
 
@@ -192,7 +192,7 @@ TYPES = {
 
 
 @pytest.mark.parametrize("changes", [True, False])
-def test_the_schema_inside_messages_says_the_types(changes: bool, tmp_path: Path) -> None:
+def test_the_schema_inside_messages_determines_the_types(changes: bool, tmp_path: Path) -> None:
     row = {"type": "struct", "fields": FIELDS, "optional": changes}
     images = [{**row, "field": name} for name in ("before", "after")]
     schema = {"type": "struct", "fields": [*images, field("op", "string")], "optional": False} if changes else row
@@ -341,7 +341,7 @@ def test_a_compacted_topic_with_keys_is_an_upsert_table(kdsl_kafka: LocalKafka, 
 
 
 @pytest.mark.kafka
-def test_another_topic_is_one_where_that_is_said(kdsl_kafka: LocalKafka, tmp_path: Path) -> None:
+def test_another_topic_is_a_difference_if_requested(kdsl_kafka: LocalKafka, tmp_path: Path) -> None:
     kdsl_kafka.create_topic("users-said", partitions=1)
     kdsl_kafka.produce("users-said", Record('{"name": "Ann"}', key="u1"))
     cluster = Cluster(kdsl_kafka.bootstrap_servers)
@@ -381,7 +381,7 @@ def test_an_upsert_table_of_the_two_subjects_of_a_topic(kdsl_registry: LocalRegi
 
 
 @pytest.mark.kafka
-def test_an_empty_topic_and_one_that_is_not_there_are_told(kdsl_kafka: LocalKafka) -> None:
+def test_an_empty_and_a_missing_topic_are_reported(kdsl_kafka: LocalKafka) -> None:
     kdsl_kafka.create_topic("empty", partitions=1)
 
     with pytest.raises(CodegenError, match="has no records"):

@@ -154,7 +154,7 @@ class TestColumnAppender:
             (None, "None"),
         ],
     )
-    def test_what_is_no_array_is_never_iterated(self, result: object, kind: str, *, by_row: bool) -> None:
+    def test_values_that_are_not_arrays_are_never_iterated(self, result: object, kind: str, *, by_row: bool) -> None:
         expected = self.refused(lambda _: result, by_row=by_row)
 
         assert expected.startswith(f"the function 'm:f' returned {kind} for a batch of 2 rows")

@@ -222,7 +222,7 @@ class TestEventTime:
         assert copy(lambda sink: sink.write(source.read(spark).drop("timestamp")))[0][1] > 10**12 + 5
         assert copy(lambda sink: sink.write(source.read(spark)), timestamp="NULL")[0][1] > 10**12 + 5
 
-    def test_a_watermark_says_which_column_it_is(self, spark: SparkSession, copy: Copy, tmp_path: Path) -> None:
+    def test_a_watermark_names_its_column(self, spark: SparkSession, copy: Copy, tmp_path: Path) -> None:
         df = spark.sql("SELECT 'a' AS value, timestamp_millis(1000000000007) AS at, timestamp_millis(0) AS timestamp")
         df.write.parquet(f"{tmp_path}/in")
         rows = spark.readStream.schema(df.schema).parquet(f"{tmp_path}/in").withWatermark("at", "1 minute")
@@ -233,7 +233,7 @@ class TestEventTime:
 
         assert copy(stream) == [(b"a", 10**12 + 7)]
 
-    def test_of_two_columns_none_is_guessed(
+    def test_no_column_is_guessed_among_two(
         self, spark: SparkSession, copy: Copy, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         df = spark.sql("SELECT 'a' AS value, timestamp_millis(7) AS at, timestamp_millis(8) AS then")
@@ -248,7 +248,7 @@ class TestEventTime:
 
 
 class TestWholeRecords:
-    def test_a_function_says_everything(
+    def test_a_function_sets_everything(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make, tmp_path: Path
     ) -> None:
         odd, even = kdsl_topic("odd", partitions=4), kdsl_topic("even", partitions=4)
@@ -286,7 +286,7 @@ class TestWholeRecords:
         assert found == sorted(once * 2, key=lambda record: record[0])
         assert {m.value() for m in kdsl_kafka.read(odd)} == {b"1", b"3", b"5"}
 
-    def test_a_partition_that_is_not_there_is_an_error_with_the_range(
+    def test_a_missing_partition_is_an_error_with_the_range(
         self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -298,7 +298,7 @@ class TestWholeRecords:
         with pytest.raises(KdslError, match=r"names the partition 2, but the topic has the partitions 0 to 1"):
             make(made).write(df.coalesce(1))
 
-    def test_what_it_gives_wrongly_is_reported(self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make) -> None:
+    def test_wrong_results_are_reported(self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make) -> None:
         made = KafkaRecordSerializationSchema.of(lambda batch: batch, topic=kdsl_topic())
 
         with pytest.raises(

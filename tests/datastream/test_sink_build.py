@@ -56,7 +56,7 @@ def test_what_is_of_another_kind_or_contradicts_is_reported(given: dict[str, Any
     assert any(message.startswith(expected) for message in messages(**{"record_serializer": SERIALIZER, **given}))
 
 
-def test_a_guarantee_of_none_is_not_the_promise_of_nothing() -> None:
+def test_the_guarantee_none_differs_from_no_guarantee() -> None:
     guarantee: Any = None
 
     made = KafkaSink(bootstrap_servers="a:1", record_serializer=SERIALIZER, delivery_guarantee=guarantee)
@@ -65,7 +65,7 @@ def test_a_guarantee_of_none_is_not_the_promise_of_nothing() -> None:
 
 
 class TestForms:
-    def test_both_forms_give_equal_values_and_plans(self) -> None:
+    def test_both_forms_result_in_equal_values_and_plans(self) -> None:
         made = serializer().set_topic("t").set_key_serialization_schema(FormatSchema(Json(), "id INT")).build()
         fluent = (
             KafkaSink.builder()
@@ -145,7 +145,7 @@ class TestPlans:
         assert topics("a.b") == Topics(pattern=r"a\.b")
         assert topics("a", "b") == Topics(("a", "b"))
 
-    def test_a_function_that_makes_records_may_say_everything(self) -> None:
+    def test_a_function_that_creates_records_may_set_everything(self) -> None:
         made = self.plan(KafkaRecordSerializationSchema.of(functions.by_parity))
         one = self.plan(KafkaRecordSerializationSchema.of(functions.by_parity, topic="t"))
 
@@ -170,7 +170,7 @@ class TestMistakes:
             sink = KafkaSink(bootstrap_servers="a:1", record_serializer=made, delivery_guarantee=guarantee)
             assert sink.plan().delivery == guarantee
 
-    def test_all_are_reported_at_the_place_of_their_call(self) -> None:
+    def test_all_are_reported_at_the_location_of_their_call(self) -> None:
         building = KafkaSink.builder().set_cluster(Cluster("a:1"))
         building.set_bootstrap_servers("b:1")
         building.set_parallelism(0)
@@ -188,7 +188,7 @@ class TestMistakes:
             (4, "'value.serializer' cannot be set: kdsl moves bytes; the formats of the table read and write them"),
         ]
 
-    def test_a_serializer_tells_all_at_once_too(self) -> None:
+    def test_a_serializer_reports_all_at_once_too(self) -> None:
         building = KafkaRecordSerializationSchema.builder().set_topic("a")
         building.set_topic("b").set_topic_selector("c")
         building.set_partitioner(lambda given: given.keys)
@@ -236,7 +236,7 @@ class TestMistakes:
             r"""concat(replace(a, r'\', '/'), R"(\")""",
         ],
     )
-    def test_brackets_within_strings_names_and_comments_are_none(self, sql: str) -> None:
+    def test_brackets_within_strings_names_and_comments_are_ignored(self, sql: str) -> None:
         assert serializer().set_topic_selector(sql).build().topic_selector == RowExpression(sql)
 
     def test_what_the_resolver_finds_speaks_of_the_builder(self) -> None:
@@ -251,7 +251,7 @@ class TestMistakes:
         ]
 
 
-def test_real_time_mode_is_said_as_in_a_table_and_needs_a_format_without_python() -> None:
+def test_real_time_mode_is_set_as_in_a_table_and_needs_a_format_without_python() -> None:
     text, json = serializer().set_topic("t"), KafkaRecordSerializationSchema.builder().set_topic("t")
     json.set_value_serialization_schema(FormatSchema("json", "id INT"))
     live: dict[str, Any] = {"transport": "jvm", "latency": "realtime"}

@@ -111,7 +111,7 @@ class TestBasicReads:
         return found
 
     @pytest.mark.parametrize("group", [None, "builder-group"])
-    def test_every_partition_gives_what_it_has(
+    def test_every_partition_is_read_completely(
         self, numbers: list[str], make: Make, spark: SparkSession, streams: Streams, group: str | None
     ) -> None:
         """E2, E3, E5: earliest to latest, Kafka's own deserializer, with and without a group."""
@@ -229,7 +229,7 @@ class TestOffsets:
             (functions.failing, "raised RuntimeError: nobody knows"),
         ],
     )
-    def test_what_a_custom_initializer_gives_wrongly_is_reported(
+    def test_wrong_results_of_a_custom_initializer_are_reported(
         self, topic: str, make: Make, spark: SparkSession, function: Any, expected: str
     ) -> None:
         with pytest.raises(Exception, match=rf"the offsets initializer 'tests.datastream.functions:\w+' {expected}"):
@@ -245,7 +245,7 @@ class TestOffsets:
 
 
 class TestRecords:
-    def test_a_function_makes_rows_of_whole_records(
+    def test_a_function_converts_whole_records_to_rows(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make, spark: SparkSession, streams: Streams
     ) -> None:
         topic = kdsl_topic()
@@ -311,7 +311,7 @@ class TestRecords:
         assert [tuple(row) for row in rows.collect()] == [(1, "a")]
 
 
-def test_a_missing_partition_is_reported_with_those_there_are(
+def test_a_missing_partition_is_reported_with_the_existing_ones(
     kdsl_topic: MakeTopic, make: Make, spark: SparkSession
 ) -> None:
     topic = kdsl_topic(partitions=2)

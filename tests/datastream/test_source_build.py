@@ -55,7 +55,7 @@ def messages(**given: Any) -> list[str]:
 
 
 class TestForms:
-    def test_both_forms_give_equal_values_and_plans(self) -> None:
+    def test_both_forms_result_in_equal_values_and_plans(self) -> None:
         fluent = (
             KafkaSource.builder()
             .set_name("Orders")
@@ -153,7 +153,7 @@ class TestDefaults:
         assert source(**every, bounded=OffsetsInitializer.latest()).plan().discovery is None
         assert source(**every, unbounded=OffsetsInitializer.latest()).plan().discovery == timedelta(seconds=10)
 
-    def test_the_reset_policy_is_the_property_unless_the_offsets_say_it(self) -> None:
+    def test_the_reset_policy_is_the_property_unless_the_offsets_set_it(self) -> None:
         reset = {"properties": {"auto.offset.reset": "latest"}}
 
         assert source(**reset).plan().start == Start("earliest", reset="latest")
@@ -167,7 +167,7 @@ class TestDefaults:
         made = source(value_only_deserializer="org.apache.kafka.common.serialization.IntegerDeserializer").plan()
         assert [str(f.type) for f in made.output.fields] == ["INT"]
 
-    def test_metadata_may_stand_beside_the_value(self) -> None:
+    def test_metadata_may_be_next_to_the_value(self) -> None:
         made = KafkaRecordDeserializationSchema.value_only("LongDeserializer", metadata=["timestamp", "headers"])
 
         plan = source(deserializer=made, watermark=("timestamp", "5 seconds")).plan()
@@ -195,7 +195,7 @@ class TestDefaults:
     def test_topics_may_be_a_list_as_in_java(self) -> None:
         assert builder().set_topics(["a", "b"]).build() == builder().set_topics("a", "b").build()
 
-    def test_a_cluster_may_say_where_and_how(self) -> None:
+    def test_a_cluster_may_set_address_and_security(self) -> None:
         cluster = Cluster("a:1", properties={"group.id": "g", "auto.offset.reset": "latest"})
 
         made = KafkaSource(
@@ -217,7 +217,7 @@ class TestDefaults:
 
 
 class TestMistakes:
-    def test_all_are_reported_at_the_place_of_their_call(self) -> None:
+    def test_all_are_reported_at_the_location_of_their_call(self) -> None:
         def line() -> int:
             frame = inspect.currentframe()
             assert frame is not None
@@ -423,7 +423,7 @@ def test_what_a_transport_cannot_is_refused_in_the_builders_words() -> None:
     ]
 
 
-def test_what_a_table_can_say_of_a_read_a_source_can_say() -> None:
+def test_a_source_has_every_read_option_of_a_table() -> None:
     made = source(parallelism=3, max_records_per_trigger=100, header_filter="a:b", check_group=True, group_id="g")
     fluent = (
         builder()
@@ -447,7 +447,7 @@ def test_what_a_table_can_say_of_a_read_a_source_can_say() -> None:
     ]
 
 
-def test_real_time_mode_is_said_as_in_a_table_and_runs_no_function() -> None:
+def test_real_time_mode_is_set_as_in_a_table_and_runs_no_function() -> None:
     made = source(transport="jvm", latency="realtime")
     by_function = KafkaRecordDeserializationSchema.of(functions.words, "word STRING", fields=["value"])
 

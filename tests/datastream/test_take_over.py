@@ -38,7 +38,7 @@ def committed(kafka: RunningKafka, group: str, topic: str) -> dict[int, int]:
     return {position.partition: position.offset for position in found}
 
 
-def test_a_query_goes_on_where_the_group_of_the_job_before_has_come(
+def test_a_query_continues_where_the_group_of_the_previous_job_ended(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """Nothing is lost and nothing comes twice, neither at the change nor at the restarts after it."""

@@ -44,7 +44,7 @@ ROUNDS = (
 """The statements of each batch; of a row that gets another key, Debezium has what the same statement writes alone."""
 
 
-def test_values_that_postgres_does_not_send_stay_as_they_are(
+def test_values_that_postgres_does_not_send_are_unchanged(
     spark: SparkSession, kdsl_kafka: RunningKafka, debezium: ConnectWorker, postgres: Postgres, tmp_path: Path
 ) -> None:
     needs_delta()

@@ -65,7 +65,7 @@ def changes(rng: random.Random, rows: set[int], count: int) -> str:
 
 
 @pytest.mark.parametrize("schemas", [False, True], ids=["json", "json-with-schemas"])
-def test_a_database_has_the_rows_of_the_source_though_connect_is_killed(
+def test_a_database_has_the_rows_of_the_source_if_connect_is_killed(
     spark: SparkSession,
     kdsl_kafka: RunningKafka,
     debezium: ConnectWorker,

@@ -72,7 +72,7 @@ class TestDefinition:
         assert found.value_format is not None
         assert found.value_format.to_strings() == {"ignore-parse-errors": "true"}
 
-    def test_properties_are_texts_without_their_prefix(self) -> None:
+    def test_properties_are_strings_without_their_prefix(self) -> None:
         assert dict(table().properties) == {"bootstrap.servers": "localhost:9092", "enable.idempotence": "false"}
 
     def test_the_rest(self) -> None:
@@ -84,7 +84,7 @@ class TestDefinition:
         assert found.spelling is Spelling.YAML
         assert found.problems == ()
 
-    def test_places_have_lines(self) -> None:
+    def test_locations_have_lines(self) -> None:
         found = table()
 
         assert (found.where.file, found.where.line, found.where.path) == ("tables.yaml", 2, "$.tables[0]")
@@ -92,7 +92,7 @@ class TestDefinition:
         assert found.places["key.fields"].line == 19
         assert found.places["key.fields"].path == "$.tables[0].options['key.fields']"
 
-    def test_a_file_may_hold_one_table(self, tmp_path: Path) -> None:
+    def test_a_file_may_contain_one_table(self, tmp_path: Path) -> None:
         text = "name: a\ncolumns: [{name: x, type: INT}]\noptions: {connector: kafka, topic: a, format: json}\n"
         path = tmp_path / "one.yaml"
         path.write_text(text, encoding="utf-8")
@@ -117,7 +117,7 @@ class TestErrors:
     def test_no_table(self, text: str) -> None:
         assert told(text)[0].endswith("the document contains no table; write 'tables:' and a list of tables")
 
-    def test_every_wrong_place_is_told(self) -> None:
+    def test_every_mistake_is_reported_with_its_location(self) -> None:
         text = (
             "tables:\n"
             "  - name: a\n"
@@ -140,7 +140,7 @@ class TestErrors:
         assert any("$.tables[1].columns[0].virtual: expected true or false, got 'maybe'" in line for line in found)
         assert any("$.tables[1].columns[1].name: 'name' is missing" in line for line in found)
 
-    def test_a_key_that_stands_twice(self) -> None:
+    def test_a_duplicate_key(self) -> None:
         text = "name: a\ncolumns: []\noptions:\n  topic: a\n  topic: b\n"
 
         assert told(text) == ["t.yaml:5 $.options['topic']: 'topic' is declared twice, first in line 4; remove one"]
@@ -167,7 +167,7 @@ class TestErrors:
             ("[" * 3000, "the document is not valid YAML: it is nested too deeply"),
         ],
     )
-    def test_another_shape_is_told_with_its_place(self, text: str, message: str) -> None:
+    def test_another_shape_is_reported_with_its_location(self, text: str, message: str) -> None:
         assert message in told(text)[0]
 
     def test_two_tables_of_one_name(self) -> None:
@@ -185,7 +185,7 @@ class TestErrors:
         assert "hunter2" not in "".join(found)
 
     @pytest.mark.parametrize(("raw", "line"), [(b"name: a\nb: \xff\n", 2), ("name: a".encode("utf-16"), 1)])
-    def test_a_file_that_is_no_utf_8(self, tmp_path: Path, raw: bytes, line: int) -> None:
+    def test_a_file_that_is_not_utf_8(self, tmp_path: Path, raw: bytes, line: int) -> None:
         path = tmp_path / "tables.yaml"
         path.write_bytes(raw)
         with pytest.raises(ResolveError) as caught:
@@ -195,7 +195,7 @@ class TestErrors:
         assert problem.message == "the document is not UTF-8: it contains the byte 0xff"
         assert problem.where.line == line
 
-    def test_another_key_beside_tables(self) -> None:
+    def test_another_key_next_to_tables(self) -> None:
         assert "is not allowed in a document of tables" in told("tables: []\nsource: 1\n")[0]
 
 
@@ -212,11 +212,11 @@ def codes(**options: str) -> list[str]:
 
 
 class TestOptions:
-    def test_good_ones(self) -> None:
+    def test_valid_documents(self) -> None:
         assert codes() == []
 
     @pytest.mark.parametrize("written", ["010", "1.10", "1:30", "0x10", "on", "2020-01-01", ".nan"])
-    def test_an_option_is_the_text_that_is_written(self, written: str) -> None:
+    def test_an_option_is_the_string_as_written(self, written: str) -> None:
         text = f"name: a\ncolumns: []\noptions:\n  connector: kafka\n  properties.group.id: {written}\n"
         (found,) = read_tables(text)
 
@@ -236,19 +236,19 @@ class TestOptions:
     def test_an_unknown_connector(self) -> None:
         assert codes(connector="kafkaa") == ["connector"]
 
-    def test_an_unknown_format_is_told_once(self) -> None:
+    def test_an_unknown_format_is_reported_once(self) -> None:
         assert codes(format="jsn") == ["format-unknown"]
 
     def test_two_formats_for_the_value(self) -> None:
         assert codes(value__format="csv") == ["format-twice"]
         assert codes(value__format="json") == []
 
-    def test_options_of_a_format_stand_in_its_space(self) -> None:
+    def test_options_of_a_format_are_in_its_section(self) -> None:
         assert codes(**{"json.ignore-parse-errors": "true"}) == []
         assert codes(**{"value.json.ignore-parse-errors": "true"}) == ["option-unknown"]
         assert codes(**{"csv.ignore-parse-errors": "true"}) == ["option-unknown"]
 
-    def test_unknown_options_are_told_with_the_nearest(self) -> None:
+    def test_unknown_options_are_reported_with_a_suggestion(self) -> None:
         (found,) = read_tables(
             "name: a\ncolumns: [{name: x, type: INT}]\noptions: {connector: kafka, topc: a, format: json}"
         )
@@ -256,7 +256,7 @@ class TestOptions:
 
         assert messages[0] == "the connector 'kafka' has no option 'topc' (did you mean 'topic'?)"
 
-    def test_a_wrong_type_shows_the_place_in_the_type(self) -> None:
+    def test_a_wrong_type_is_shown_with_the_position_in_the_type(self) -> None:
         (found,) = read_tables(
             "name: a\ncolumns: [{name: x, type: BIGNT}]\noptions: {connector: kafka, topic: a, format: json}"
         )

@@ -87,7 +87,7 @@ def test_without_keys_the_order_of_a_partition_counts(
     assert compare(side(one, cluster), side(other, cluster)).reordered == 1
 
 
-def test_a_null_is_not_an_empty_text(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+def test_a_null_is_not_an_empty_string(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     one, other = kdsl_topic(), kdsl_topic()
     kdsl_kafka.produce(one, record(None, "a"), record("", "b"))
     kdsl_kafka.produce(other, record("", "a"), record("", "b"))
@@ -98,7 +98,7 @@ def test_a_null_is_not_an_empty_text(kdsl_kafka: RunningKafka, kdsl_topic: MakeT
 
 
 @pytest.mark.parametrize(("by", "lost"), [("key", 0), ("value", 1), ("record", 1)])
-def test_records_are_told_apart_by_what_is_asked(
+def test_records_are_identified_by_what_is_requested(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, by: str, lost: int
 ) -> None:
     one, other = kdsl_topic(), kdsl_topic()

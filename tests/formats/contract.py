@@ -151,12 +151,12 @@ class FormatContract(ABC):
 
     # -- the promises
 
-    def test_an_empty_batch_gives_no_rows_of_the_right_type(self) -> None:
+    def test_an_empty_batch_returns_no_rows_of_the_right_type(self) -> None:
         decoded = self.check(self.decoder().decode(pa.array([], pa.binary())))
 
         assert (len(decoded.rows), decoded.bad) == (0, ())
 
-    def test_no_rows_give_no_messages(self) -> None:
+    def test_no_rows_result_in_no_messages(self) -> None:
         encoded = self.encoder().encode(self.rows(0))
 
         assert (encoded.messages, encoded.bad) == (pa.array([], pa.binary()), ())
@@ -190,7 +190,7 @@ class FormatContract(ABC):
         assert (encoded.messages.type, len(encoded.messages), encoded.bad) == (pa.binary(), 5, ())
         assert encoded.messages.to_pylist() == [self.message(i)[0] for i in range(5)]
 
-    def test_null_messages_give_the_rows_that_the_format_says(self) -> None:
+    def test_null_messages_return_the_rows_that_the_format_defines(self) -> None:
         messages = pa.array([None, self.message(1)[0], None, None, self.message(4)[0], None], pa.binary())
         decoded = self.check(self.decoder().decode(messages))
         owners = self.owners(decoded)
@@ -221,7 +221,7 @@ class FormatContract(ABC):
         assert self.encoder().encode(sliced).messages.to_pylist() == [self.message(i)[0] for i in range(2, 7)]
 
     @pytest.mark.parametrize("places", [[0], [4], [9], [0, 4, 9], [3, 4, 5], list(range(10))])
-    def test_a_bad_message_is_told_by_its_index_and_costs_no_other(self, places: list[int]) -> None:
+    def test_a_bad_message_is_reported_by_its_index_and_does_not_affect_others(self, places: list[int]) -> None:
         bad = self.bad_messages()
         messages = self.messages(10).to_pylist()
         for i, place in enumerate(places):
@@ -241,12 +241,12 @@ class FormatContract(ABC):
             assert ([record.index for record in decoded.bad], len(decoded.rows)) == ([0], 0), message
 
     @pytest.mark.parametrize("name", DAMAGE)
-    def test_a_damaged_message_gets_one_answer_with_its_place(self, name: str) -> None:
+    def test_a_damaged_message_gets_one_result_with_its_location(self, name: str) -> None:
         self.assert_one_answer(DAMAGE[name](self.message(7)[0]))
 
     @given(st.data())
     @settings(deadline=None, max_examples=examples(60), suppress_health_check=SUPPRESSED)
-    def test_any_damage_gets_one_answer_with_its_place(self, data: st.DataObject) -> None:
+    def test_any_damage_gets_one_result_with_its_location(self, data: st.DataObject) -> None:
         message = self.message(data.draw(st.integers(0, 99)))[0]
         places = st.integers(0, len(message))
         for start, size, put in data.draw(st.lists(st.tuples(places, st.integers(0, 9), st.binary(max_size=9)))):
@@ -285,7 +285,7 @@ class FormatContract(ABC):
             + (f"; {told.value.fix}" if told.value.fix else "")  # where other options read it
         )
 
-    def test_ignored_errors_are_no_errors(self) -> None:
+    def test_ignored_errors_are_not_reported(self) -> None:
         if self.ignoring is None:
             assert "ignore-parse-errors" not in keys(type(self.format))
             return
@@ -308,7 +308,7 @@ class FormatContract(ABC):
 
         assert [field.nullable for field in decoded.rows.type] == [False] * len(row.fields)
 
-    def test_the_same_messages_give_the_same_rows_again_and_from_another_decoder(self) -> None:
+    def test_the_same_messages_return_the_same_rows_again_and_from_another_decoder(self) -> None:
         messages = pa.array([*self.bad_messages(), *self.messages(20).to_pylist(), None], pa.binary())
         decoder = self.decoder()
         results = [decoder.decode(messages), decoder.decode(messages), self.decoder().decode(messages)]
@@ -326,7 +326,7 @@ class FormatContract(ABC):
             for found in pool.map(read, [self.decoder(), self.decoder()]):
                 assert found == [expected] * 5
 
-    def test_metadata_is_given_for_the_keys_that_are_wanted(self) -> None:
+    def test_metadata_is_returned_for_the_requested_keys(self) -> None:
         messages = pa.array(
             [*self.messages(100).to_pylist(), *self.bad_messages(), None, *(self.change(i)[0] for i in range(100))],
             pa.binary(),
@@ -354,7 +354,7 @@ class FormatContract(ABC):
             assert [kind for piece in pieces for kind in kinds(piece)] == [kind for kind, _ in said]
             assert [row for piece in pieces for row in shown(piece.rows)] == expected
 
-    def test_what_rows_say_is_written(self) -> None:
+    def test_row_kinds_are_written(self) -> None:
         """Changelogs keep whether a row is there or gone; whatever else they say may become one of these."""
         if self.format.insert_only:
             return
@@ -379,7 +379,7 @@ class FormatContract(ABC):
         assert told == []
         assert changed == keys(type(self.format))
 
-    def test_options_survive_flinks_keys_and_texts(self) -> None:
+    def test_options_survive_flinks_keys_and_strings(self) -> None:
         for variant in self.all_variants():
             assert type(variant).from_strings(variant.to_strings()) == variant
 
@@ -389,7 +389,7 @@ class FormatContract(ABC):
 
             assert (copied, list(copied.problems())) == (variant, list(variant.problems()))
 
-    def test_an_unknown_option_is_told_with_the_nearest_one(self) -> None:
+    def test_an_unknown_option_is_reported_with_a_suggestion(self) -> None:
         for key in sorted(keys(type(self.format))):
             wrong = f"{key}s"
             problems = list(type(self.format).from_strings({**self.format.to_strings(), wrong: "x"}).problems())

@@ -56,7 +56,7 @@ def test_the_schema_is_the_references(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in BINARY if c.kind == "decode"], ids=lambda case: case.id)
-def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
+def test_reading_by_columns_returns_the_same_result(case: Case) -> None:
     schema = avro_schema(present(case.row), legacy_timestamps=legacy(case))
     reader = AvroDecoder(schema, present(case.row), schema, exact_units=False, min_batch=1)
     decoded = reader.decode(pa.array([case.input] * 3, pa.binary()))
@@ -70,7 +70,7 @@ def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
 @pytest.mark.parametrize(
     "case", [c for c in BINARY if c.kind == "encode" and c.answer != ERROR], ids=lambda case: case.id
 )
-def test_writing_by_columns_gives_the_same_answer(case: Case) -> None:
+def test_writing_by_columns_returns_the_same_result(case: Case) -> None:
     schema = avro_schema(present(case.row), legacy_timestamps=legacy(case))
     rows = pa.array([arrow_value(case.values, case.row)] * 2, arrow_type(case.row))
     encoded = AvroEncoder(schema, present(case.row), exact_units=False, min_batch=0).encode(rows)
@@ -121,7 +121,7 @@ def test_the_options_are_those_of_the_reference_and_one_more() -> None:
     ],
     ids=str,
 )
-def test_types_without_a_form_are_told(kind: t.DataType, codes: list[str], modern: list[str]) -> None:
+def test_unsupported_types_are_reported(kind: t.DataType, codes: list[str], modern: list[str]) -> None:
     row = t.row(fine=t.Int(), f=kind)
 
     for direction in ("read", "write"):
@@ -130,7 +130,7 @@ def test_types_without_a_form_are_told(kind: t.DataType, codes: list[str], moder
     assert {p.where.column for p in problems(Avro(), row)} <= {"f"}
 
 
-def test_a_problem_says_what_to_write_instead() -> None:
+def test_a_problem_names_what_to_write_instead() -> None:
     row = t.row(at=t.TimestampLtz(3), when=t.Timestamp(6), inside=t.Array(t.Timestamp(6)))
 
     assert [str(p) for p in problems(Avro(), row)] == [
@@ -151,7 +151,7 @@ def test_digits_that_get_lost_are_a_warning_unless_micros_are_meant() -> None:
     assert problems(Avro(legacy_timestamps=False, micros=True), row, "write") == []
 
 
-def test_micros_are_what_the_schema_says_where_that_is_asked_for() -> None:
+def test_micros_follow_the_schema_if_requested() -> None:
     row = t.row(at=t.Timestamp(6), seen=t.TimestampLtz(6))
     value = {"at": 1_577_882_096_789_123, "seen": 1}
     rows = pa.array([value], arrow_type(row))
@@ -185,7 +185,7 @@ def test_micros_are_what_the_schema_says_where_that_is_asked_for() -> None:
     ],
     ids=lambda v: v[:30],
 )
-def test_json_that_is_no_row_is_an_error_with_its_place(text: str, reason: str) -> None:
+def test_json_that_is_not_a_row_is_an_error_with_its_location(text: str, reason: str) -> None:
     row = t.row(id=t.BigInt(nullable=False), name=t.STRING)
     decoded = Avro(encoding="json").decoder(row).decode(pa.array([text.encode()], pa.binary()))
 
@@ -194,7 +194,7 @@ def test_json_that_is_no_row_is_an_error_with_its_place(text: str, reason: str) 
     assert reason in bad.reason
 
 
-def test_json_holds_every_type() -> None:
+def test_json_supports_every_type() -> None:
     row = t.row(
         f=t.Float(),
         d=t.Double(nullable=False),

@@ -175,7 +175,7 @@ class TestDebeziumAvroConfluent(WithRegistry):
 
         assert (len(decoded.rows), decoded.bad) == (0, ())
 
-    def test_envelopes_that_are_no_unions_are_read(self) -> None:
+    def test_envelopes_that_are_not_unions_are_read(self) -> None:
         client = registry_client(Registry(self.url))
         bare = avro_schema(envelope(self.row))
         number = client.register("bare-value", RegisteredSchema(schema_text(bare)))
@@ -184,7 +184,7 @@ class TestDebeziumAvroConfluent(WithRegistry):
 
         self.assert_rows(decoded, [3])
 
-    def test_what_is_wrong_with_an_envelope_is_told(self) -> None:
+    def test_mistakes_in_an_envelope_are_reported(self) -> None:
         told = [self.decoder().decode(pa.array([m], pa.binary())).bad[0].reason for m in self.bad_messages()[3:10]]
 
         assert [re.split("[,;]", reason)[0] for reason in told] == [

@@ -136,7 +136,7 @@ ODD: dict[str, tuple[Any, t.DataType, list[Any], list[Any]]] = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_only_rows_that_are_odd_go_to_the_judge(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_unusual_rows_go_to_the_reference(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wire, kind, good, odd = ODD[case]
     schema, table = record(("before", "int"), ("f", wire)), row(before=t.Int(nullable=False), f=kind)
     rows = [{"before": i, "f": good[i % len(good)]} for i in range(100)]
@@ -160,7 +160,7 @@ def test_only_rows_that_are_odd_go_to_the_judge(case: str, monkeypatch: pytest.M
 
 @given(st.sampled_from(sorted(ODD)), st.sampled_from(["", "array", "map"]), st.data())
 @settings(deadline=None, max_examples=examples(100), suppress_health_check=SUPPRESSED)
-def test_odd_columns_equal_the_judge(case: str, around: str, data: st.DataObject) -> None:
+def test_unusual_columns_equal_the_reference(case: str, around: str, data: st.DataObject) -> None:
     wire, kind, good, odd = ODD[case]
     value: st.SearchStrategy[Any] = st.sampled_from([*good, *good, *good, *odd])
     if around == "array":
@@ -216,7 +216,7 @@ def test_another_reader_reads_what_is_written(rows: list[Any]) -> None:
         assert (None if at is None else round(at.timestamp() * 1000)) == (value["at"] and value["at"] // 1000)
 
 
-def test_long_texts_and_many_items_are_written() -> None:
+def test_long_strings_and_many_items_are_written() -> None:
     kind = row(s=t.STRING, b=t.BYTES, tags=t.Array(t.STRING), n=t.Int())
     values = [
         {"s": "é" * size, "b": bytes(size), "tags": ["x" * (size % 40)] * (size % 300), "n": size}
@@ -298,7 +298,7 @@ def test_a_key_that_comes_twice_is_written_once() -> None:
     assert body(avro_schema(kind), kind, {"m": [("a", 1), ("b", 2), ("a", 3)]}) == b"\x04\x02a\x06\x02b\x04\0"
 
 
-def test_a_schema_that_cannot_hold_the_table_is_told_at_once() -> None:
+def test_a_schema_that_cannot_represent_the_table_is_reported_at_once() -> None:
     with pytest.raises(AvroTypeError, match="a: the schema has string here, which cannot hold INT"):
         AvroEncoder(record(("a", "string")), row(a=t.Int()))
     with pytest.raises(AvroTypeError, match="no field for the columns"):
@@ -319,7 +319,7 @@ def test_the_entries_of_maps_have_the_order_of_javas_hash_map(keys: list[str], o
     assert [keys[i] for i in java_order(keys)] == order
 
 
-def test_the_hash_of_a_text_is_javas() -> None:
+def test_the_hash_of_a_string_is_javas() -> None:
     assert [java_hash(key) for key in ("", "a", "Aa", "BB")] == [0, 97, 2112, 2112]
     assert java_hash("\U0001f600") == (0xD83D * 31 + 0xDE00) ^ ((0xD83D * 31 + 0xDE00) >> 16)
 

@@ -77,7 +77,7 @@ def test_the_answer_is_the_references_or_differs_on_purpose(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.kind == "decode"], ids=lambda case: case.id)
-def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
+def test_reading_by_columns_returns_the_same_result(case: Case) -> None:
     decoded = by_columns(case).decode(pa.array([case.input] * 3, pa.binary()))
     expected = answer(case)
     if expected == ERROR:
@@ -87,7 +87,7 @@ def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", HOLDABLE, ids=lambda case: case.id)
-def test_writing_by_columns_gives_the_same_answer(case: Case) -> None:
+def test_writing_by_columns_returns_the_same_result(case: Case) -> None:
     made = case.table_format()
     assert isinstance(made, ChangeJson)
     rows = pa.array([arrow_value(case.values, case.row)] * 2, arrow_type(case.row))
@@ -116,7 +116,7 @@ def recorded_files() -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("min_batch", [1, 1_000])
 @pytest.mark.parametrize("records", recorded_files().values(), ids=recorded_files())
-def test_files_of_messages_give_the_references_rows(records: list[dict[str, Any]], min_batch: int) -> None:
+def test_files_of_messages_return_the_references_rows(records: list[dict[str, Any]], min_batch: int) -> None:
     path = MESSAGES / records[0]["data_file"]
     if not path.exists():
         pytest.skip(f"{path.name} is test data of Apache Flink, which is not part of this repository")
@@ -182,14 +182,14 @@ def test_the_options_of_single_formats() -> None:
         (OggJson(map_null_key_mode="literal"), "write", []),  # type: ignore[arg-type]
     ],
 )
-def test_wrong_options_are_told(made: ChangeJson, direction: Direction, codes: list[str]) -> None:
+def test_wrong_options_are_reported(made: ChangeJson, direction: Direction, codes: list[str]) -> None:
     found = [*made.problems(), *made.check(t.row(a=t.Int()), direction)]
 
     assert [p.code for p in found] == codes
 
 
 @pytest.mark.parametrize("name", ["json", *(kind.identifier for kind in FORMATS)])
-def test_a_wrong_mode_of_null_keys_is_an_error_only_where_rows_are_written(name: str) -> None:
+def test_a_wrong_mode_of_null_keys_is_an_error_only_when_writing(name: str) -> None:
     given = table(options={"format": name, f"{name}.map-null-key.mode": "x"}, without=("properties.group.id",))
 
     assert ("option-value" in codes(given, "read"), "option-value" in warnings(given, "read")) == (False, True)
@@ -198,7 +198,7 @@ def test_a_wrong_mode_of_null_keys_is_an_error_only_where_rows_are_written(name:
 
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("direction", ["read", "write"])
-def test_maps_need_texts_as_keys(kind: type[ChangeJson], direction: Direction) -> None:
+def test_maps_need_strings_as_keys(kind: type[ChangeJson], direction: Direction) -> None:
     found = list(kind().check(t.row(wrong=t.Map(t.Int(), t.STRING)), direction))
 
     assert [(p.where.column, p.code) for p in found] == [("wrong", "json-map-key")]
@@ -215,7 +215,7 @@ def test_a_multi_row_update_of_canal_has_the_before_image_of_each_row() -> None:
     assert [tuple(row.values()) for row in rows] == [(1, "x1", "y"), (1, "x2", "y"), (2, "p", "q1"), (2, "p", "q2")]
 
 
-def test_the_schema_beside_the_payload_is_metadata() -> None:
+def test_the_schema_next_to_the_payload_is_metadata() -> None:
     message = b'{"payload":{"after":{"id":1},"op":"c","ts_ms":5},"schema":{ "type" : "struct", "n": 1.50 }}'
     made = DebeziumJson(schema_include=True)
     for min_batch in (1, 100):

@@ -210,6 +210,6 @@ def test_messages_with_several_schemas_need_no_reference() -> None:
     check(rules, messages, 48)
 
 
-def test_a_broken_schema_is_no_frame() -> None:
+def test_a_broken_schema_is_not_a_frame() -> None:
     for schema in ("{", '{"a":01}', '{"a":tru}', "[1}", '{"a":"\\x"}'):
         check(ChangeReadingRules(DEBEZIUM, ROW, metadata=("schema",), payload=True), framed(schema, 100), 48)

@@ -78,7 +78,7 @@ BYTES: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.identifier)
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "among many"])
 @pytest.mark.parametrize("name", [*REPLACED, *BYTES])
-def test_bad_input_is_told_and_costs_no_other_message(made: ChangeJson, name: str, alone: bool) -> None:
+def test_bad_input_is_reported_and_does_not_affect_other_messages(made: ChangeJson, name: str, alone: bool) -> None:
     good = update(made).encode()
     bad = good.decode().replace(*REPLACED[name]).encode() if name in REPLACED else BYTES[name](good)
     around = [] if alone else [good] * MANY
@@ -95,7 +95,7 @@ def test_bad_input_is_told_and_costs_no_other_message(made: ChangeJson, name: st
 
 @pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.identifier)
 @pytest.mark.parametrize("min_batch", [1, MANY])
-def test_strange_but_right_messages_are_read(made: ChangeJson, min_batch: int) -> None:
+def test_unusual_but_valid_messages_are_read(made: ChangeJson, min_batch: int) -> None:
     plain = update(made)
     strange = [
         f" {plain}\n",
@@ -133,7 +133,7 @@ def test_what_happened_must_be_known(made: ChangeJson, operation: str | None, to
     assert repr(name) in reason
 
 
-def test_a_missing_image_before_says_what_to_do_in_postgres() -> None:
+def test_a_missing_before_image_explains_what_to_do_in_postgres() -> None:
     state = (
         ", or declare the primary key and the table option cdc-events-duplicate (cdc_events_duplicate=True), with "
         "which the row before comes from state"
@@ -148,7 +148,7 @@ def test_a_missing_image_before_says_what_to_do_in_postgres() -> None:
         )
 
 
-def test_a_schema_that_is_there_or_missing_is_told_with_the_option() -> None:
+def test_an_unexpected_or_missing_schema_is_reported_with_the_option() -> None:
     plain = update(DebeziumJson())
     framed = f'{{"schema":{{}},"payload":{plain}}}'
     (without,) = read(DebeziumJson(), [framed.encode()]).bad
@@ -158,7 +158,7 @@ def test_a_schema_that_is_there_or_missing_is_told_with_the_option() -> None:
     assert "leave out 'schema-include'" in missing.reason
 
 
-def test_bad_values_are_told_with_their_place() -> None:
+def test_bad_values_are_reported_with_their_location() -> None:
     messages = [update(made, new=IMAGE.replace('"id":7', '"id":"x"')).encode() for made in FORMATS]
     reasons = [read(made, [message]).bad[0].reason for made, message in zip(FORMATS, messages, strict=True)]
 
@@ -173,7 +173,7 @@ def test_bad_values_are_told_with_their_place() -> None:
 @pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.identifier)
 @settings(deadline=None, max_examples=examples(60))
 @given(noise=st.lists(st.binary(max_size=60), max_size=4), at=st.integers(0, 200), what=st.binary(max_size=6))
-def test_noise_gives_an_error_or_a_row_and_never_a_crash(
+def test_noise_returns_an_error_or_a_row_and_never_crashes(
     made: ChangeJson, noise: list[bytes], at: int, what: bytes
 ) -> None:
     good = update(made).encode()

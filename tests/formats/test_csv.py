@@ -48,7 +48,7 @@ def test_a_delimiter_is_one_character(given: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["\n", "\\n", "\r"])
-def test_a_delimiter_is_no_line_break(given: str) -> None:
+def test_a_delimiter_is_not_a_line_break(given: str) -> None:
     assert told(Csv(field_delimiter=given)) == [
         f"field_delimiter= has the value {given!r}; a line break ends a message; choose another character"
     ]
@@ -56,7 +56,7 @@ def test_a_delimiter_is_no_line_break(given: str) -> None:
 
 @pytest.mark.parametrize("name", ["quote_character", "escape_character", "array_element_delimiter"])
 @pytest.mark.parametrize("given", ["", "ab", "\\t"])
-def test_the_other_characters_are_taken_as_they_are(name: str, given: str) -> None:
+def test_the_other_characters_are_unchanged(name: str, given: str) -> None:
     options: dict[str, Any] = {name: given}
 
     assert told(Csv(**options)) == [f"{name}= has the value {given!r}; write exactly one character"]
@@ -104,7 +104,7 @@ def test_times_finer_than_milliseconds_are_written_and_not_read(kind: str) -> No
     assert list(Csv().check(row, "write")) == []
 
 
-def test_flinks_keys_give_the_same_format() -> None:
+def test_flinks_keys_configure_the_same_format() -> None:
     given = {"field-delimiter": "\\t", "quote-character": "'", "null-literal": "", "ignore-parse-errors": "TRUE"}
 
     assert Csv.from_strings(given) == Csv(

@@ -59,7 +59,7 @@ def test_a_quoted_value_is_decided_value_by_value() -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", "€", "\uff0c"])
-def test_a_text_of_more_than_24_utf16_units_is_quoted(delimiter: str) -> None:
+def test_a_string_of_more_than_24_utf16_units_is_quoted(delimiter: str) -> None:
     row = t.row(a=t.STRING, b=t.Int())
     csv = Csv(field_delimiter=delimiter)
     short, long = ("\uffff" * 24, "\uffff" * 25) if delimiter == "\uff0c" else ("😀" * 12, "😀" * 13)

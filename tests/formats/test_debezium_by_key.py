@@ -66,7 +66,7 @@ def test_an_update_without_a_row_before_is_an_error_that_names_the_option_otherw
 
 
 @pytest.mark.parametrize("truncates", [False, True])
-def test_truncates_are_told_where_they_are_applied(truncates: bool) -> None:
+def test_truncates_are_reported_where_they_are_applied(truncates: bool) -> None:
     found = read({"op": "c", "after": {"id": 1, "name": "a"}}, {"op": "t"}, truncates=truncates)
 
     assert found.truncates == ((1,) if truncates else ())

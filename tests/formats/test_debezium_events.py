@@ -98,7 +98,7 @@ class TestUnavailable:
 
 class TestMessagesWithoutRows:
     @pytest.mark.parametrize("copies", [1, MANY])
-    def test_logical_messages_and_those_about_transactions_give_no_row(self, copies: int) -> None:
+    def test_logical_and_transaction_messages_return_no_row(self, copies: int) -> None:
         without = [m.value for topic in ("json.message", "json.transaction") for m in recorded(topic)]
         assert len(without) == 7
         found = decoded([*values("json.shop.toast_default", "c"), *without] * copies)
@@ -164,7 +164,7 @@ class TestPolicies:
             assert part in text
         assert error.value.more == 1
 
-    def test_null_gives_null_and_counts_it(self) -> None:
+    def test_null_is_read_as_null_and_counted(self) -> None:
         decoder = RecordDecoder(plan("id", "tags", unavailable="null"))
         assert decoder.decode(raw([change(), LACKING])).column(2).to_pylist() == [["t"], None]
         assert decoder.dropped[Reason.UNAVAILABLE] == 1
@@ -205,7 +205,7 @@ class TestPolicies:
         ]
 
     @pytest.mark.parametrize("options", [{}, {"unavailable": "null"}])
-    def test_otherwise_the_row_before_is_needed_unless_there_is_state(self, options: dict[str, str]) -> None:
+    def test_otherwise_the_before_image_is_needed_without_state(self, options: dict[str, str]) -> None:
         update = {"value": change()["value"].replace(b'"c"', b'"u"')}
         with pytest.raises(RecordError, match=r"'before' of an UPDATE message is null.*cdc_events_duplicate=True"):
             RecordDecoder(plan(**options)).decode(raw([change() | update]))
@@ -250,7 +250,7 @@ class TestNullIsTombstone:
         read = RecordDecoder(read_plan(resolve(table, "read")))
         return [tuple(row.values()) for row in read.decode(raw(ROWS)).to_pylist()]
 
-    def test_the_text_null_deletes_the_row_of_its_key(self) -> None:
+    def test_the_string_null_deletes_the_row_of_its_key(self) -> None:
         rows = self.rows(UNWRAPPED + "  value.json.decode.null-is-tombstone: true\n")
         assert [row[:2] for row in rows if row[0] == "-D"] == [("-D", 2), ("-D", 3)]
         assert ("+U", 1, "changed") in rows
@@ -294,7 +294,9 @@ class TestAvro:
         assert set(found.undeclared) == REST | {"dates"}
 
     @pytest.mark.parametrize("copies", [1, MANY])
-    def test_logical_messages_give_no_row(self, ids: dict[int, int], kdsl_registry: LocalRegistry, copies: int) -> None:
+    def test_logical_messages_return_no_row(
+        self, ids: dict[int, int], kdsl_registry: LocalRegistry, copies: int
+    ) -> None:
         found = self.decoded("avro.message", ids, kdsl_registry.url, t.row(id=t.BigInt()), copies)
         assert (len(found.rows), found.bad) == (0, ())
 

@@ -18,7 +18,7 @@ def framed(number: int, body: bytes) -> bytes:
 @given(
     st.lists(st.one_of(st.none(), st.binary(max_size=12), st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=9))))
 )
-def test_a_frame_is_what_its_bytes_say(given_messages: list[bytes | tuple[int, bytes] | None]) -> None:
+def test_a_frame_is_parsed_from_its_bytes(given_messages: list[bytes | tuple[int, bytes] | None]) -> None:
     plain = [framed(*m) if isinstance(m, tuple) else m for m in given_messages]
     ids, bodies, bad = split_frames(pa.array(plain, pa.binary()))
 
@@ -59,7 +59,7 @@ def test_a_slice_is_split_like_a_copy() -> None:
         (b"\1\0\0\0\1\2", "the message begins with the byte 1,"),
     ],
 )
-def test_what_has_no_frame_is_told(message: bytes, reason: str) -> None:
+def test_a_message_without_a_frame_is_reported(message: bytes, reason: str) -> None:
     (bad,) = split_frames(pa.array([message], pa.binary()))[2]
 
     assert (bad.index, bad.reason[: len(reason)]) == (0, reason)

@@ -69,7 +69,7 @@ def test_the_answer_is_the_references_or_differs_on_purpose(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.kind == "decode"], ids=lambda case: case.id)
-def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
+def test_reading_by_columns_returns_the_same_result(case: Case) -> None:
     made = Json.from_strings(case.options)
     expected = answer(case)
     if problems(made, case.row, "read"):
@@ -83,7 +83,7 @@ def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", HOLDABLE, ids=lambda case: case.id)
-def test_writing_by_columns_gives_the_same_answer(case: Case) -> None:
+def test_writing_by_columns_returns_the_same_result(case: Case) -> None:
     rows = pa.array([arrow_value(case.values, case.row)] * 2, arrow_type(case.row))
     encoder = JsonEncoder(case.row, Json.from_strings(case.options).writing_rules(), min_batch=0)
     assert encoder.encode(rows).messages.to_pylist() == [case.answer] * 2
@@ -136,12 +136,12 @@ def test_the_options_are_those_of_the_reference() -> None:
         ({"map_null_key_mode": "literal"}, "write", []),
     ],
 )
-def test_wrong_options_are_told(options: dict[str, Any], direction: Direction, codes: list[str]) -> None:
+def test_wrong_options_are_reported(options: dict[str, Any], direction: Direction, codes: list[str]) -> None:
     assert [p.code for p in problems(Json(**options), t.row(a=t.Int()), direction)] == codes
 
 
 @pytest.mark.parametrize("direction", ["read", "write"])
-def test_maps_need_texts_as_keys(direction: Direction) -> None:
+def test_maps_need_strings_as_keys(direction: Direction) -> None:
     row = t.row(
         fine=t.Map(t.Char(3), t.Multiset(t.STRING)),
         wrong=t.Map(t.Int(), t.STRING),

@@ -126,7 +126,7 @@ def test_what_is_written_is_read_back(
         assert (decoded.bad, comparable(decoded.rows)) == ((), comparable(array))
 
 
-def test_a_key_twice_in_a_map_keeps_its_place_and_takes_the_later_value() -> None:
+def test_a_repeated_map_key_keeps_its_position_and_takes_the_later_value() -> None:
     row = t.row(m=t.Map(t.STRING, t.Int()))
     rows = pa.array([{"m": [("a", 1), ("b", 2), ("a", 3)]}, {"m": [("a", 1)]}] * 40, arrow_type(row))
     messages = JsonEncoder(row, WritingRules()).encode(rows).messages.to_pylist()

@@ -83,7 +83,7 @@ def test_the_answer_is_the_references(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_whole_columns_give_the_same_answer(case: Case) -> None:
+def test_whole_columns_return_the_same_result(case: Case) -> None:
     case = with_own_messages(case)
     format_ = case.table_format()
     assert isinstance(format_, Protobuf)
@@ -132,7 +132,7 @@ class TestWhereTheMessageComesFrom:
         files.file[0].name = "pair.proto"
         assert schema_of("kdsl.test.PairOuterClass$Simple", files).name == "kdsl.test.Simple"
 
-    def test_a_proto_file_its_text_and_its_descriptors_are_the_same(self, tmp_path: Path) -> None:
+    def test_a_proto_file_its_source_and_its_descriptors_are_equivalent(self, tmp_path: Path) -> None:
         descriptors = tmp_path / "shop.desc"
         descriptors.write_bytes(compile_files([DATA / "three.proto"]).SerializeToString())
         text = (DATA / "three.proto").read_text()
@@ -164,7 +164,7 @@ class TestWhereTheMessageComesFrom:
 
         assert done.stdout.strip() == "kdsl.shop.Order.Customer"
 
-    def test_imports_are_looked_for_in_the_folders(self, tmp_path: Path) -> None:
+    def test_imports_are_searched_in_the_folders(self, tmp_path: Path) -> None:
         (tmp_path / "lib").mkdir()
         (tmp_path / "lib" / "part.proto").write_text('syntax = "proto3"; package p; message Part { int32 x = 1; }')
         main = tmp_path / "whole.proto"
@@ -187,7 +187,7 @@ class TestWhereTheMessageComesFrom:
         with pytest.raises(SchemaError, match=r"lacks 'other\.proto'.*--include_imports"):
             schema_of("Order", files)
 
-    def test_what_is_wrong_is_said(self, tmp_path: Path) -> None:
+    def test_mistakes_are_reported(self, tmp_path: Path) -> None:
         broken = tmp_path / "broken.proto"
         broken.write_text('syntax = "proto3"; message M { int32 = 1; }')
         wrong: tuple[tuple[dict[str, Any], str], ...] = (
@@ -248,7 +248,7 @@ class TestColumns:
             ("amount", "FLOAT", "declare DOUBLE"),
         ],
     )
-    def test_a_type_that_does_not_fit_is_told(self, name: str, kind: str, fix: str) -> None:
+    def test_a_type_that_does_not_fit_is_reported(self, name: str, kind: str, fix: str) -> None:
         (problem,) = problems(made("Order"), t.Row((t.Field(name, kdsl_type(kind)),)))
 
         assert (problem.code, problem.fix) == ("protobuf-type", fix)
@@ -394,7 +394,7 @@ class TestReading:
         assert rows(made("Order"), t.row(customer=t.BYTES), message) == [{"customer": inside}]
         assert rows(made("Order"), row, message) == [{"customer": {"parent": b"\x0a\x01p", "name": "n"}}]
 
-    def test_bytes_that_are_no_text_in_proto2(self) -> None:
+    def test_invalid_utf8_in_proto2(self) -> None:
         assert rows(made("Simple"), t.row(f=t.STRING), b"\x32\x03a\xffb") == [{"f": "a\ufffdb"}]
 
     def test_groups(self) -> None:
@@ -410,7 +410,7 @@ class TestReading:
         assert rows(made("Order"), t.row(id=t.BigInt()), b"\x08\x05" + cut_inside) == [{"id": 5}]
         assert "it is not such a message" in rows(made("Order"), t.row(customer=t.row(name=t.STRING)), cut_inside)[0]
 
-    def test_a_null_key_gives_no_row_and_a_null_value_is_an_error(self) -> None:
+    def test_a_null_key_returns_no_row_and_a_null_value_is_an_error(self) -> None:
         row = t.row(id=t.BigInt())
 
         assert rows(made("Order"), row, None, b"\x08\x05", use=Use(side="key")) == [None, {"id": 5}]
@@ -446,7 +446,7 @@ class TestReading:
             b"not a message at all",
         ],
     )
-    def test_a_bad_message_is_told_and_costs_no_other(self, message: bytes) -> None:
+    def test_a_bad_message_is_reported_and_does_not_affect_others(self, message: bytes) -> None:
         row = t.row(
             id=t.BigInt(),
             note=t.STRING,
@@ -592,7 +592,7 @@ class TestPresenceInProto3:
         assert isinstance(kind, t.Row)
         return Protobuf(message_class_name="Q", proto_text=self.PROTO, **options), kind
 
-    def test_with_default_values_what_is_absent_is_as_in_the_reference(self) -> None:
+    def test_with_default_values_absent_fields_equal_the_reference(self) -> None:
         chosen, row = self.made(read_default_values=True)
 
         found = [tuple(one.values()) for one in rows(chosen, row, *self.MESSAGES)]

@@ -134,7 +134,7 @@ class TestProtobufConfluent(FormatContract):
     def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
         written_and_read(self, data)
 
-    def test_ignored_errors_are_no_errors(self) -> None:
+    def test_ignored_errors_are_not_reported(self) -> None:
         assert self.ignoring is not None
         messages = [self.message(0)[0], *self.bad_messages(), self.message(1)[0]]
         decoded = self.check(self.ignoring.decoder(self.row, self.use()).decode(pa.array(messages, pa.binary())))
@@ -178,13 +178,13 @@ class TestIndexes:
         }
 
     @pytest.mark.parametrize("body", [b"", b"\x80", b"\x01", b"\x02", b"\x04\x02", b"\xff" * 12, b"\x02\x01", b"\x7e"])
-    def test_indexes_that_are_none_are_told(self, body: bytes) -> None:
+    def test_invalid_indexes_are_reported(self, body: bytes) -> None:
         found, bad = split_indexes(pa.array([b"\0x", body, b"\x02\x02y"], pa.binary()))
 
         assert [one.index for one in bad] == [1]
         assert sorted(one.path for one in found) == [(0,), (1,)]
 
-    def test_messages_of_a_text_are_found_without_a_compiler(self, folder: tuple[str, ...]) -> None:
+    def test_messages_of_a_source_are_found_without_a_compiler(self, folder: tuple[str, ...]) -> None:
         for path in sorted(DATA.glob("*.proto")):
             text = path.read_text()
             expected = {place: name for name, place in message_paths(compile_files([path]).file[-1])}
@@ -214,7 +214,7 @@ class TestWithARegistry:
         by_id = ProtobufConfluent().decoder(THIRD, use(registry, topic))
         assert by_id.decode(pa.array([message, None], pa.binary())).rows.to_pylist() == [value]
 
-    def test_schemas_that_were_registered_as_texts_are_read_and_written(
+    def test_schemas_registered_as_source_are_read_and_written(
         self, registry: Registry, folder: tuple[str, ...]
     ) -> None:
         client, topic = registry_client(registry), next(TOPICS)
@@ -231,7 +231,7 @@ class TestWithARegistry:
             assert decoded.rows.to_pylist() == [{"id": 5, "pair": {"x": 0}}]
 
     @pytest.mark.parametrize("ignoring", [False, True])
-    def test_the_id_of_each_message_s_schema_is_told(
+    def test_the_id_of_each_message_s_schema_is_returned(
         self, registry: Registry, folder: tuple[str, ...], ignoring: bool
     ) -> None:
         first = told("p.First", folder=folder, ignore_parse_errors=ignoring)
@@ -252,7 +252,7 @@ class TestWithARegistry:
             assert decoded.metadata["schema-id"].type == pa.int32()
             assert len(decoded.rows) == len(expected)
 
-    def test_a_file_that_is_imported_keeps_its_version_where_newer_ones_stand(
+    def test_an_imported_file_keeps_its_version_although_newer_ones_exist(
         self, kdsl_registry: LocalRegistry, folder: tuple[str, ...]
     ) -> None:
         topic = next(TOPICS)
@@ -293,7 +293,9 @@ class TestWithARegistry:
             assert front.count(f"/schemas/ids/{plain}") == 1
             assert front.count("/schemas/ids/987654") == 1
 
-    def test_another_message_is_told_and_costs_no_other(self, registry: Registry, folder: tuple[str, ...]) -> None:
+    def test_another_message_is_reported_and_does_not_affect_others(
+        self, registry: Registry, folder: tuple[str, ...]
+    ) -> None:
         topic = next(TOPICS)
         third = told("p.Second.Third", folder=folder)
         first = told("p.First", folder=folder)
@@ -306,7 +308,7 @@ class TestWithARegistry:
         assert [bad.index for bad in decoded.bad] == [1]
         assert "it is a message p.First" in decoded.bad[0].reason
 
-    def test_columns_that_the_registered_message_lacks_are_told(
+    def test_columns_that_the_registered_message_lacks_are_reported(
         self, registry: Registry, folder: tuple[str, ...]
     ) -> None:
         topic = next(TOPICS)
@@ -316,7 +318,7 @@ class TestWithARegistry:
 
         assert "the message p.First has no field 'b'" in decoded.bad[0].reason
 
-    def test_a_schema_of_another_kind_is_told(self, registry: Registry) -> None:
+    def test_a_schema_of_another_kind_is_reported(self, registry: Registry) -> None:
         number = registry_client(registry).register(f"{next(TOPICS)}-value", RegisteredSchema('"string"'))
         message = b"\0" + number.to_bytes(4, "big") + b"\0x"
         decoded = ProtobufConfluent().decoder(t.row(b=t.STRING), use(registry)).decode(pa.array([message], pa.binary()))
@@ -334,14 +336,14 @@ class TestWithARegistry:
         with pytest.raises(KdslError, match=r"has several messages; give 'message-class-name' one of p\.First"):
             latest.encode(rows(t.row(a=t.STRING), {"a": "x"}))
 
-    def test_a_schema_that_does_not_stand_there_is_not_written_without_auto_register(
+    def test_a_missing_schema_is_not_registered_without_auto_register(
         self, registry: Registry, folder: tuple[str, ...]
     ) -> None:
         strict = told("p.First", folder=folder, auto_register=False)
         with pytest.raises(KdslError, match="auto-register"):
             strict.encoder(t.row(a=t.STRING), use(registry)).encode(rows(t.row(a=t.STRING), {"a": "x"}))
 
-    def test_a_registry_that_knows_no_editions_is_told(self, registry: Registry) -> None:
+    def test_a_registry_without_editions_is_reported(self, registry: Registry) -> None:
         made = ProtobufConfluent(message_class_name="contract.Record", proto_text=plain.PROTO)
         row = t.row(id=t.BigInt())
         with pytest.raises(IncompatibleSchemaError, match="of an edition, which this registry may not know"):

@@ -34,7 +34,7 @@ def told(decoded: Decoded) -> Any:
 @pytest.mark.parametrize("syntax", HEADS)
 @given(st.data())
 @settings(deadline=None, max_examples=examples(80), suppress_health_check=QUIET)
-def test_both_ways_to_read_give_the_same(syntax: str, data: st.DataObject) -> None:
+def test_both_decoders_return_the_same(syntax: str, data: st.DataObject) -> None:
     schema = everything(syntax)
     row = data.draw(rows_of(schema.message))
     assert list(find_problems(schema.message, row)) == []
@@ -70,7 +70,7 @@ def test_plain_messages_are_read_by_columns(syntax: str, data: st.DataObject) ->
 @pytest.mark.parametrize("syntax", HEADS)
 @given(st.data())
 @settings(deadline=None, max_examples=examples(80), suppress_health_check=QUIET)
-def test_both_ways_to_write_give_the_same(syntax: str, data: st.DataObject) -> None:
+def test_both_encoders_return_the_same(syntax: str, data: st.DataObject) -> None:
     schema = everything(syntax)
     row = data.draw(rows_of(schema.message))
     assert list(find_problems(schema.message, row, writing=True)) == []

@@ -154,7 +154,7 @@ def test_flinks_ddl_with_a_java_class_and_a_file(spark: SparkSession, tmp_path: 
     assert found(table.decode(raw)) == [(5, None, ("", 7))]
 
 
-def test_a_column_that_the_message_lacks_is_told_while_planning() -> None:
+def test_a_column_that_the_message_lacks_is_reported_while_planning() -> None:
     class Orders(KafkaTable, topic="orders", value=plain()):
         id: Col[int]
         notes: Col[str | None]

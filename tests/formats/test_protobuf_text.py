@@ -56,7 +56,7 @@ def files() -> dict[str, FileDescriptorProto]:
 
 
 @pytest.mark.parametrize("name", ["three", "two", *HEADS, "odd"])
-def test_the_text_compiles_to_the_same_descriptor(name: str) -> None:
+def test_the_source_compiles_to_the_same_descriptor(name: str) -> None:
     file = files()[name]
 
     assert bare(compile_text(proto_text(file)).file[-1]) == bare(file)

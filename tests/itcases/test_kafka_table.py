@@ -152,7 +152,7 @@ def test_a_windowed_round_trip(
 
 @both_formats
 @pytest.mark.parametrize("by", ["list", "pattern"])
-def test_the_topic_of_each_row_says_where_it_goes(
+def test_the_topic_column_of_each_row_routes_it(
     spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, form: str, by: str
 ) -> None:
     """A2, A3."""
@@ -309,7 +309,7 @@ def test_a_key_with_a_prefix_and_a_value_without_it(
 
 
 @both_formats
-def test_a_key_that_stands_in_the_value_too(
+def test_a_key_that_is_in_the_value_too(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, form: str
 ) -> None:
     """A14."""

@@ -114,7 +114,7 @@ class TestWhatItHolds:
         assert to["fields"][0]["type"]["symbols"] == ["DE", "CH"]
         assert (by, land) == (["null", "shop.Address"], "shop.Land")
 
-    def test_schemas_of_other_languages_are_held_too(self, client: RegistryClient, subject: str) -> None:
+    def test_schemas_of_other_languages_are_supported_too(self, client: RegistryClient, subject: str) -> None:
         proto = RegisteredSchema('syntax = "proto3"; message A { string b = 1; }', "PROTOBUF")
         number = client.register(subject, proto)
 
@@ -122,7 +122,7 @@ class TestWhatItHolds:
 
 
 class TestWhatItDoesNotHold:
-    def test_an_unknown_id_is_told(self, client: RegistryClient) -> None:
+    def test_an_unknown_id_is_reported(self, client: RegistryClient) -> None:
         with pytest.raises(UnknownSchemaError, match=r"has no schema with the id 987654 \(.*40403\)"):
             client.schema(987654)
 
@@ -141,29 +141,29 @@ class TestWhatItDoesNotHold:
         assert made.schema(987655) == ORDER
         assert front.count("/schemas/ids/987655") == 2
 
-    def test_an_unknown_subject_is_told(self, client: RegistryClient) -> None:
+    def test_an_unknown_subject_is_reported(self, client: RegistryClient) -> None:
         with pytest.raises(UnknownSubjectError, match="the version latest of the subject 'nobody-value'"):
             client.latest("nobody-value")
         with pytest.raises(UnknownSubjectError, match="does not have this schema under the subject 'nobody-value'"):
             client.look_up("nobody-value", ORDER)
 
-    def test_a_schema_that_does_not_go_with_the_others_is_told(self, client: RegistryClient, subject: str) -> None:
+    def test_a_schema_incompatible_with_the_others_is_reported(self, client: RegistryClient, subject: str) -> None:
         client.register(subject, ORDER)
 
         with pytest.raises(IncompatibleSchemaError, match=f"under the subject '{subject}'"):
             client.register(subject, record("Order", ("id", "string")))
 
-    def test_what_is_no_schema_is_told(self, client: RegistryClient, subject: str) -> None:
+    def test_an_invalid_schema_is_reported(self, client: RegistryClient, subject: str) -> None:
         with pytest.raises(IncompatibleSchemaError, match="cannot be registered"):
             client.register(subject, RegisteredSchema('{"type":"rekord"}'))
 
-    def test_a_path_without_a_registry_is_told(self, front: Front) -> None:
+    def test_a_path_without_a_registry_is_reported(self, front: Front) -> None:
         front.fail = [(404, b"<html>Not Found</html>")]
 
         with pytest.raises(RegistryError, match=r"answers HTTP 404 as no schema registry does.*check the path"):
             connected(front).schema(1)
 
-    def test_an_answer_that_is_none_is_told(self, front: Front) -> None:
+    def test_an_invalid_answer_is_reported(self, front: Front) -> None:
         front.fail = [(200, b"<html>Welcome</html>")]
 
         with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
@@ -172,7 +172,7 @@ class TestWhatItDoesNotHold:
     @pytest.mark.parametrize(
         "document", [b"", b"[" * 100_000, [], None, {}, {"schema": "x", "references": 5}, {"id": "no", "version": 1}]
     )
-    def test_documents_of_other_shapes_are_told(self, front: Front, document: Any) -> None:
+    def test_documents_of_other_shapes_are_reported(self, front: Front, document: Any) -> None:
         asks: list[Callable[[RegistryClient], object]] = [
             lambda made: made.schema(1),
             lambda made: made.latest("s"),
@@ -186,7 +186,7 @@ class TestWhatItDoesNotHold:
                 ask(connected(front))
 
     @pytest.mark.parametrize("document", [b"<html>Sign in</html>", {"subjects": []}])
-    def test_a_list_that_is_none_is_told(self, front: Front, document: Any) -> None:
+    def test_a_document_that_should_be_a_list_is_reported(self, front: Front, document: Any) -> None:
         front.fail = [(200, document)] * 2
 
         with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
@@ -194,7 +194,7 @@ class TestWhatItDoesNotHold:
         with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
             connected(front).versions("s")
 
-    def test_a_redirection_is_not_followed_and_told(self) -> None:
+    def test_a_redirection_is_reported_and_not_followed(self) -> None:
         with (
             Front(lambda _: (302, b""), headers={"Location": "https://sso.shop/login?token=HUSH"}) as front,
             pytest.raises(RegistryError, match=r"answers HTTP 302 \(to https://sso\.shop/login\);") as caught,
@@ -202,14 +202,14 @@ class TestWhatItDoesNotHold:
             connected(front).schema(1)
         assert "HUSH" not in str(caught.value)
 
-    def test_a_page_in_place_of_an_answer_is_told(self) -> None:
+    def test_a_page_instead_of_an_answer_is_reported(self) -> None:
         with (
             Front(lambda _: (200, b"<html>"), headers={"Content-Type": "text/html; charset=utf-8"}) as front,
             pytest.raises(RegistryError, match="answers HTTP 200 with a document of the type text/html; check"),
         ):
             connected(front).schema(1)
 
-    def test_schemas_that_use_each_other_in_a_circle_are_told(self) -> None:
+    def test_circular_references_of_schemas_are_reported(self) -> None:
         used = {"a": "b", "b": "a"}
 
         def answers(request: Request) -> tuple[int, Any]:
@@ -223,9 +223,7 @@ class TestWhatItDoesNotHold:
             with pytest.raises(RegistryError, match=r"in a circle: b 1 -> a 1 -> b 1"):
                 made.references(first)
 
-    def test_a_schema_that_a_subject_does_not_take_is_told_and_not_registered(
-        self, client: RegistryClient, subject: str
-    ) -> None:
+    def test_an_incompatible_schema_is_reported_and_not_registered(self, client: RegistryClient, subject: str) -> None:
         assert client.refusal(subject, ORDER) == ""
         client.register(subject, ORDER)
 
@@ -299,7 +297,7 @@ class TestAnswersThatHarm:
         assert "HUSH" not in str(e.value)
         assert base64.b64encode(b"me:HUSH HUSH").decode() not in str(e.value)
 
-    def test_a_redirection_to_nowhere_is_told(self) -> None:
+    def test_a_redirection_to_nowhere_is_reported(self) -> None:
         with (
             Front(lambda _: (302, b""), headers={"Location": "http://[HUSH"}) as front,
             pytest.raises(RegistryError, match=r"answers HTTP 302 \(to no address\)"),
@@ -317,7 +315,7 @@ class TestSecretsOfOddForm:
             ("bearer.auth.identity.pool.id", "HUSH\x00"),
         ],
     )
-    def test_what_no_header_can_hold_is_told_before_it_is_sent(
+    def test_an_invalid_header_value_is_reported_before_it_is_sent(
         self, front: Front, monkeypatch: pytest.MonkeyPatch, name: str, value: str
     ) -> None:
         written = [value]
@@ -332,7 +330,7 @@ class TestSecretsOfOddForm:
             assert "USH" not in "".join(format_exception(e.value))
         assert front.requests == []
 
-    def test_the_name_of_a_header_is_one(self, front: Front) -> None:
+    def test_the_name_of_a_header_is_valid(self, front: Front) -> None:
         with pytest.raises(ResolveError) as e:
             RegistryClient(Registry(front.url, {"request.header.a b": "c"}))
 
@@ -361,14 +359,14 @@ class TestSecretsOfOddForm:
         assert "SH" not in f"{registry!r} {e.value} {made.address}"
 
     @pytest.mark.parametrize("url", ["http://h:HUSH", "http://[HUSH", "ftp://h", "http://", "h:1"])
-    def test_what_is_no_address_is_told(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_invalid_address_is_reported(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("KDSL_TEST_ADDRESS", url)
         with pytest.raises(ResolveError) as e:
             RegistryClient(Registry("${env:KDSL_TEST_ADDRESS}"))
 
         assert [problem.code for problem in e.value.problems] == ["registry-url"]
 
-    def test_a_proxy_that_is_no_address_is_told(self) -> None:
+    def test_an_invalid_proxy_address_is_reported(self) -> None:
         with pytest.raises(ResolveError) as e:
             RegistryClient(Registry("http://r", {"proxy.host": "me:HU/SH@h", "proxy.port": "1"}))
 
@@ -399,7 +397,7 @@ class TestOutages:
             with pytest.raises(RegistryUnreachableError, match="asked 2 times for the schema with the id 1"):
                 made.schema(1)
 
-    def test_nobody_at_the_address_is_told(self) -> None:
+    def test_an_unreachable_address_is_reported(self) -> None:
         gone = RegistryClient(Registry("http://me:HUSH@127.0.0.1:9/path", {"max.retries": 0}))
         with pytest.raises(RegistryUnreachableError) as caught:
             gone.look_up("orders-value", ORDER)
@@ -451,7 +449,7 @@ class TestLogins:
                 RegistryClient(Registry(front.url, {"basic-auth.user-info": "me:wrong"})).schema(1)
             assert len(front.requests) == 4  # a login that is refused is not tried again
 
-    def test_who_may_not_ask_is_told_apart(self, kdsl_registry: LocalRegistry) -> None:
+    def test_missing_rights_are_reported_as_such(self, kdsl_registry: LocalRegistry) -> None:
         told = pytest.raises(RegistryRefusedError, match=r"does not let this user ask for .*\(HTTP 403\)")
         with Front(forwarded(kdsl_registry.url, lambda _: 403)) as front, told:
             connected(front).schema(1)
@@ -504,7 +502,7 @@ class TestLogins:
 
         assert front.requests[0].headers["target-sr-cluster"] == "lsrc-1"
 
-    def test_wrong_settings_are_told_before_anything_is_asked(self, front: Front) -> None:
+    def test_wrong_settings_are_reported_before_any_request(self, front: Front) -> None:
         with pytest.raises(ResolveError, match="the schema registry"):
             connected(front, max_retries="many")
         assert front.requests == []
@@ -525,7 +523,7 @@ class TestTls:
             yield made
 
     @pytest.mark.parametrize("kind", ["PEM", "JKS", "PKCS12"])
-    def test_stores_of_every_type_hold_the_keys(
+    def test_stores_of_every_type_contain_the_keys(
         self, secure: Front, certificates: Certificates, subject: str, kind: Any
     ) -> None:
         passwords = (
@@ -546,11 +544,11 @@ class TestTls:
 
         assert RegistryClient(Registry(secure.url, {**QUICK, **given})).register(subject, ORDER) > 0
 
-    def test_who_is_not_trusted_is_told_at_once(self, secure: Front) -> None:
+    def test_an_untrusted_server_is_reported_at_once(self, secure: Front) -> None:
         with pytest.raises(RegistryUnreachableError, match=r"is not trusted: .*CERTIFICATE_VERIFY_FAILED"):
             RegistryClient(Registry(secure.url)).schema(1)
 
-    def test_a_certificate_of_another_host_is_told_at_once(self, secure: Front, certificates: Certificates) -> None:
+    def test_a_certificate_of_another_host_is_reported_at_once(self, secure: Front, certificates: Certificates) -> None:
         given = {"ssl.truststore.location": str(certificates.authority), "ssl.truststore.type": "PEM"}
         elsewhere = secure.url.replace("localhost", "127.1")
 
@@ -559,11 +557,11 @@ class TestTls:
         ):
             RegistryClient(Registry(elsewhere, given)).schema(1)
 
-    def test_who_does_not_speak_tls_is_told_at_once(self, front: Front) -> None:
+    def test_a_server_without_tls_is_reported_at_once(self, front: Front) -> None:
         with pytest.raises(RegistryUnreachableError, match=r"does not speak TLS: .*; write http://"):
             RegistryClient(Registry(front.url.replace("http:", "https:"))).schema(1)
 
-    def test_a_store_that_is_not_there_is_told(self, tmp_path: Path) -> None:
+    def test_a_missing_store_is_reported(self, tmp_path: Path) -> None:
         given = {"ssl.truststore.location": str(tmp_path / "none.jks")}
 
         with pytest.raises(RegistryError, match=r"none\.jks"):

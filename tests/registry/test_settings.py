@@ -75,7 +75,7 @@ def test_headers_are_those_that_are_asked_for() -> None:
     assert problems == ()
 
 
-def test_stores_are_known_by_their_names_unless_a_type_is_given(tmp_path: Path) -> None:
+def test_the_type_of_a_store_follows_from_its_name_unless_set(tmp_path: Path) -> None:
     kinds = {"a.jks": "JKS", "b.p12": "PKCS12", "c.pem": "PEM"}
     for name, kind in kinds.items():
         store = settings(ssl_truststore_location=str(tmp_path / name)).tls.truststore
@@ -86,7 +86,7 @@ def test_stores_are_known_by_their_names_unless_a_type_is_given(tmp_path: Path) 
     assert (store.kind, store.password) == ("PKCS12", "s")
 
 
-def test_references_are_looked_at_when_they_are_resolved() -> None:
+def test_references_are_checked_when_they_are_resolved() -> None:
     given = {"basic-auth.user-info": "${env:INFO}", "http.read.timeout.ms": "${env:TIMEOUT}"}
     values = {"${env:INFO}": "me:pw", "${env:TIMEOUT}": "5000"}
 
@@ -157,7 +157,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", list(WRONG))
-def test_what_is_wrong_is_told_with_what_to_write(case: str) -> None:
+def test_mistakes_are_reported_with_what_to_write(case: str) -> None:
     url, given, code, part = WRONG[case]
     (problem,) = registry_problems(Registry(url, given))
 

@@ -127,7 +127,7 @@ class TestSchemasThatChange:
 
         assert found.column("id").to_pylist() == [2, 1]
 
-    def test_records_that_are_there_are_decoded(
+    def test_existing_records_are_decoded(
         self, spark: SparkSession, cluster: Cluster, topic: str, kdsl_kafka: RunningKafka
     ) -> None:
         raw = spark.createDataFrame([(m.value(),) for m in kdsl_kafka.read(topic)], "value binary")
@@ -155,7 +155,7 @@ class TestSchemasThatChange:
 
 
 class TestWriting:
-    def test_what_is_written_stands_under_subjects_called_after_the_topic(
+    def test_schemas_are_registered_under_subjects_named_after_the_topic(
         self,
         spark: SparkSession,
         cluster: Cluster,
@@ -214,7 +214,7 @@ class TestWriting:
 
         assert [tuple(row) for row in table.read(spark, cluster).collect()] == [(1, "x", None)]
 
-    def test_a_schema_that_nobody_registered_is_told(
+    def test_an_unregistered_schema_is_reported(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic
     ) -> None:
         table = orders(kdsl_topic("strict"), AvroConfluent(auto_register=False))
@@ -250,7 +250,7 @@ class TestWriting:
 
 
 class TestOutages:
-    def test_a_stream_goes_on_with_ids_that_it_knows(
+    def test_a_stream_continues_with_known_ids(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,
@@ -296,7 +296,7 @@ class TestOutages:
 
             assert 1 <= front.count("/schemas/ids/") <= 4  # workers that Spark has, at most one request each
 
-    def test_a_login_reaches_the_tasks_unseen(
+    def test_a_login_reaches_the_tasks_without_being_shown(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_registry: LocalRegistry, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic("login")

@@ -85,9 +85,7 @@ def leader(kafka: LocalKafka, topic: str) -> int:
 @pytest.mark.reliability
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("how", ["kill", "freeze", "end in order"])
-def test_a_query_goes_on_by_itself_when_the_leader_goes_and_comes_back(
-    three: LocalKafka, tmp_path: Path, how: str
-) -> None:
+def test_a_query_continues_when_the_leader_leaves_and_returns(three: LocalKafka, tmp_path: Path, how: str) -> None:
     """S22, K9. Three brokers, three replicas. The leader of the source dies (SIGKILL), stands still for 30 seconds
     (SIGSTOP) or ends in order; then the leader of the target does. What was acknowledged is neither lost nor doubled:
     no task fails, and the producer is idempotent."""
@@ -150,7 +148,7 @@ def test_a_partition_without_a_leader_is_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.reliability
-def test_a_partition_whose_leader_stays_away_fails_the_batch_which_is_written_later(tmp_path: Path) -> None:
+def test_a_partition_without_a_leader_fails_the_batch_which_is_written_later(tmp_path: Path) -> None:
     """K11. Beyond 'delivery.timeout.ms' the batch fails, nothing of it counts, and the next run writes it."""
     with LocalKafka(brokers=2, heap=256) as kafka:
         source = kafka.create_topic("in", 2, replication=2)
@@ -175,7 +173,7 @@ def test_a_partition_whose_leader_stays_away_fails_the_batch_which_is_written_la
         assert len(verdict.duplicates) <= 100
 
 
-def test_a_user_who_may_not_write_to_the_topic_is_told_so_and_the_batch_does_not_count(
+def test_missing_write_rights_to_the_topic_are_reported_and_the_batch_does_not_count(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """K11, authorization denied: fatal, at once, with the topic and the right that is missing."""
@@ -210,7 +208,7 @@ def test_a_user_who_may_not_write_to_the_topic_is_told_so_and_the_batch_does_not
         assert judge(sent, look(kafka, target)).exactly_once
 
 
-def test_a_user_who_may_write_nowhere_is_told_what_is_missing() -> None:
+def test_a_user_without_write_rights_learns_what_is_missing() -> None:
     """K11. The broker then refuses the idempotent producer itself, which gives its records up without a reason."""
     with LocalKafka(
         security="sasl_plain", users={"root": "root-pw", "ann": "ann-pw"}, acls=True, heap=256, topics=["out"]

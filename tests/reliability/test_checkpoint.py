@@ -110,7 +110,7 @@ def test_a_file_of_the_checkpoint_that_was_cut_off_is_refused_with_its_path(copy
     assert f"{copy.checkpoint.folder}/{log}/1" in copy.refused()
 
 
-def test_a_checkpoint_that_lost_what_tells_the_query_is_refused_with_its_path(copy: Copy) -> None:
+def test_a_checkpoint_without_its_query_id_is_refused_with_its_path(copy: Copy) -> None:
     """W2. Deleted in part: the offsets are there, and nobody knows whose they are."""
     (copy.checkpoint.folder / "metadata").unlink()
 
@@ -129,7 +129,7 @@ def test_a_checkpoint_without_its_commit_log_repeats_the_last_batch_and_loses_no
     assert len(verdict.duplicates) == PER_BATCH
 
 
-def test_a_checkpoint_that_was_deleted_begins_anew_at_the_declared_start(copy: Copy) -> None:
+def test_a_deleted_checkpoint_begins_again_at_the_declared_start(copy: Copy) -> None:
     """W2. Nothing is left that could tell; earliest reads all again, and nothing is lost."""
     shutil.rmtree(copy.checkpoint.folder)
     copy.send(10)
@@ -185,7 +185,7 @@ def in_own_mount(job: Job, mount: str) -> None:
     ],
     ids=["full", "read-only"],
 )
-def test_a_checkpoint_that_cannot_be_written_stops_the_query_which_goes_on_when_it_can(
+def test_a_read_only_checkpoint_stops_the_query_which_continues_once_it_is_writable(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, mount: str, reason: str
 ) -> None:
     """W2. Full and read-only: an error that says so; afterwards nothing is lost, and at most a batch is doubled."""

@@ -143,7 +143,7 @@ def test_a_task_that_is_tried_again_writes_its_records_once(
 
 
 @pytest.mark.reliability
-def test_a_second_driver_with_the_same_prefix_is_refused_and_the_first_is_followed_by_itself_alone(
+def test_a_second_driver_with_the_same_prefix_is_refused_and_only_the_first_can_restart(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """K4. Two processes; the holder is named by host and process, and is let go when it is dead."""

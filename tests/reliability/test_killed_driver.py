@@ -87,7 +87,7 @@ def test_a_driver_killed_again_and_again_in_one_batch_repeats_that_batch_alone(
 
 
 @pytest.mark.reliability
-def test_a_batch_that_was_planned_is_read_alike_though_data_and_a_partition_came(
+def test_a_planned_batch_is_read_unchanged_after_new_data_and_a_new_partition(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """S2. The function of ``foreachBatch`` sees the same id with the same rows."""

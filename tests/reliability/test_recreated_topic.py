@@ -29,7 +29,7 @@ def recreate(kafka: RunningKafka, topic: str, records: int) -> str:
 
 
 @pytest.mark.parametrize("max_records", [None, 20], ids=["the last batch", "a batch in the middle"])
-def test_a_stream_whose_topic_is_created_again_after_a_batch_was_planned_gives_no_record_of_the_new_one(
+def test_a_stream_whose_topic_is_created_again_after_a_batch_was_planned_returns_no_record_of_the_new_one(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, max_records: int | None
 ) -> None:
     """S7, S8: also where workers have read the topic before."""
@@ -61,7 +61,7 @@ def test_a_stream_whose_topic_is_created_again_after_a_batch_was_planned_gives_n
     assert sorted(found) == sorted(f"old-{n}" for n in range(20))
 
 
-def test_a_batch_read_whose_topic_is_created_again_after_planning_gives_no_record_of_the_new_one(
+def test_a_batch_read_whose_topic_is_created_again_after_planning_returns_no_record_of_the_new_one(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
 ) -> None:
     topic = kdsl_topic(partitions=2)

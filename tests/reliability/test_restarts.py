@@ -195,7 +195,7 @@ def dies_and_starts_again(
     ],
     ids=["gap", "gap-and-cores", "cores", "more-tasks", "fewer-tasks", "writers"],
 )
-def test_a_half_written_batch_is_finished_behind_a_gap_and_with_other_cores_tasks_and_writers(
+def test_a_half_written_batch_is_finished_after_a_gap_and_with_other_cores_tasks_and_writers(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     tmp_path: Path,

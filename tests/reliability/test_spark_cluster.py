@@ -32,7 +32,7 @@ pytestmark = pytest.mark.reliability
 
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("tests", CORE)
-def test_what_holds_in_one_jvm_holds_on_a_cluster(
+def test_guarantees_of_one_jvm_hold_on_a_cluster(
     kdsl_kafka: RunningKafka, kdsl_spark_cluster: SparkCluster, tests: str
 ) -> None:
     """Section 10 of the design: nothing leans on one process. The examples, and the tests of source and sink."""

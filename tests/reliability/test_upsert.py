@@ -134,7 +134,7 @@ class TestJudge:
     [("while keeping rows",), pytest.param(tuple(POINTS), marks=pytest.mark.reliability)],
     ids=["one death", "all deaths"],
 )
-def test_a_driver_killed_at_any_point_of_a_changelog_leaves_each_key_right(
+def test_a_driver_killed_at_any_point_of_a_changelog_leaves_each_key_correct(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     """K10. State, before-images and tombstones come through the deaths: what is written again is the same."""
@@ -151,7 +151,7 @@ def test_a_driver_killed_at_any_point_of_a_changelog_leaves_each_key_right(
 
 @pytest.mark.reliability
 @pytest.mark.timeout(3000)
-def test_a_driver_killed_twenty_times_over_change_data_leaves_each_key_right(
+def test_a_driver_killed_twenty_times_over_change_data_leaves_each_key_correct(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """K10. Change data against the last row of each key: keys alone before changes, and events that come again."""
@@ -172,7 +172,7 @@ def test_a_driver_killed_twenty_times_over_change_data_leaves_each_key_right(
 
 @pytest.mark.reliability
 @pytest.mark.timeout(1500)
-def test_a_driver_killed_at_any_point_of_an_aggregation_leaves_each_count_right(
+def test_a_driver_killed_at_any_point_of_an_aggregation_leaves_each_count_correct(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """K10. An aggregation is upserted: the counts of each batch, and again those of a batch that was open."""
@@ -237,7 +237,7 @@ def test_what_a_killed_sink_had_gathered_is_written_by_the_next_life(
 @pytest.mark.reliability
 @pytest.mark.parametrize("name", ["while reading", "while keeping rows", "while writing"])
 @pytest.mark.parametrize("made", [copied, counted], ids=["a changelog", "an aggregation"])
-def test_an_executor_that_dies_in_a_task_leaves_each_key_right(
+def test_an_executor_that_dies_in_a_task_leaves_each_key_correct(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     kdsl_spark_cluster: SparkCluster,
@@ -263,7 +263,7 @@ def test_an_executor_that_dies_in_a_task_leaves_each_key_right(
 
 
 @pytest.mark.reliability
-def test_a_compacted_topic_is_the_same_table_though_records_and_tombstones_are_gone(
+def test_a_compacted_topic_is_the_same_table_after_records_and_tombstones_are_removed(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """S17. Read from the beginning before and after, in a batch and as a stream, and on from a checkpoint of before."""

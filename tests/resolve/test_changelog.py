@@ -21,7 +21,7 @@ class TestEachFormat:
         assert codes(made, direction) == []
         assert resolve(made, direction).changelog
 
-    def test_it_is_no_key_format(self, name: str, direction: Direction) -> None:
+    def test_it_is_not_a_key_format(self, name: str, direction: Direction) -> None:
         (found,) = errors(table(options={"key.format": name, "key.fields": "id"}), direction)
 
         assert found.code == "key-format-changes"
@@ -33,7 +33,7 @@ class TestEachFormat:
 
         assert (found.code, found.fix) == ("row-kind", "rename this column")
 
-    def test_all_its_metadata_can_be_read_as_its_own_type_and_none_is_written(
+    def test_all_its_metadata_can_be_read_as_its_own_type_but_not_written(
         self, name: str, direction: Direction
     ) -> None:
         columns = [
@@ -46,12 +46,12 @@ class TestEachFormat:
         assert codes(plain, direction) == ([] if direction == "read" else ["metadata-read-only"] * len(columns))
 
 
-def test_an_insert_only_table_is_no_changelog_and_may_name_a_column_so() -> None:
+def test_an_insert_only_table_is_not_a_changelog_and_may_have_a_column_of_that_name() -> None:
     assert codes(table("id INT", "_row_kind STRING")) == []
     assert not resolve(table("id INT"), "read").changelog
 
 
-def test_metadata_without_the_prefix_is_unknown_and_the_nearest_is_told() -> None:
+def test_metadata_without_the_prefix_is_unknown_and_reported_with_a_suggestion() -> None:
     (found,) = errors(table("id INT", "m STRING METADATA FROM source.database", options={"format": "debezium-json"}))
 
     assert found.code == "metadata-key"
@@ -96,7 +96,7 @@ def test_a_schema_is_not_written() -> None:
     assert warnings(made, "write") == []
 
 
-def test_the_filters_of_canal_are_looked_at_where_they_filter() -> None:
+def test_the_filters_of_canal_are_checked_where_they_filter() -> None:
     made = table(
         options={"format": "canal-json", "canal-json.database.include": "[a", "canal-json.table.include": ".*"}
     )

@@ -76,7 +76,7 @@ class TestDelivery:
         assert list(problems(table(options={**given, "sink.delivery-guarantee": "none"}), "write")) == []
         assert list(problems(table(options={**given, "properties.acks": "-1"}), "write")) == []
 
-    def test_the_old_name_works_and_is_odd(self) -> None:
+    def test_the_old_name_works_with_a_warning(self) -> None:
         definition = table(options={"sink.semantic": "none"})
         found = [p.message for p in problems(definition, "write")]
 
@@ -90,7 +90,7 @@ class TestDelivery:
             "'sink.semantic': 'none' and 'sink.delivery-guarantee': 'exactly-once' contradict each other"
         )
 
-    def test_a_prefix_without_exactly_once_is_odd(self) -> None:
+    def test_a_prefix_without_exactly_once_causes_a_warning(self) -> None:
         definition = table(options={"sink.transactional-id-prefix": "p"})
 
         assert warnings(definition, "write") == ["exactly-once-unused"]
@@ -98,7 +98,7 @@ class TestDelivery:
 
 class TestPartitioner:
     @pytest.mark.parametrize("name", ["default", "fixed", "round-robin", "shop.routing:by_customer"])
-    def test_those_that_there_are(self, name: str) -> None:
+    def test_the_existing_guarantees(self, name: str) -> None:
         assert errors(table(options={"sink.partitioner": name}), "write") == []
 
     @pytest.mark.parametrize("name", ["", "FIXED", "org.mycompany.MyPartitioner", "a:b:c", "a b:c"])
@@ -120,9 +120,7 @@ class TestPartitioner:
         assert problem.message == f"'{option}' has the value 0"
 
     @pytest.mark.parametrize(("option", "other"), [("sink.parallelism", "read"), ("scan.parallelism", "write")])
-    def test_a_number_that_is_no_parallelism_only_warns_in_the_other_direction(
-        self, option: str, other: Direction
-    ) -> None:
+    def test_an_invalid_parallelism_only_warns_in_the_other_direction(self, option: str, other: Direction) -> None:
         given = table(options={option: 0})
 
         assert errors(given, other) == []
@@ -131,5 +129,5 @@ class TestPartitioner:
 
     @pytest.mark.parametrize("option", ["sink.parallelism", "scan.parallelism"])
     @pytest.mark.parametrize("side", ["read", "write"])
-    def test_what_is_no_number_stops_both(self, option: str, side: Direction) -> None:
+    def test_a_value_that_is_not_a_number_stops_both(self, option: str, side: Direction) -> None:
         assert [p.code for p in errors(table(options={option: "many"}), side)] == ["option-value"]

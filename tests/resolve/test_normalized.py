@@ -89,20 +89,20 @@ def test_the_three_spellings_mean_the_same() -> None:
     assert not any(table.columns[0].type.nullable for table in tables)
 
 
-def test_how_keys_are_kept_is_said_as_for_upsert_tables() -> None:
+def test_options_of_the_state_are_those_of_upsert_tables() -> None:
     table = change_data(changelog="upsert", changelog_buckets=8)
 
     assert read_plan(resolve(table, "read")).upserts == Upserts(("id",), images=False, buckets=8, events=True)
 
 
-def test_without_the_option_nothing_is_kept() -> None:
+def test_without_the_option_there_is_no_state() -> None:
     table = ddl(cdc_events_duplicate=None)
 
     assert not table.normalized
     assert read_plan(resolve(table, "read")).upserts is None
 
 
-def test_a_plan_shows_by_what_rows_are_kept() -> None:
+def test_a_plan_shows_the_key_of_the_state() -> None:
     shown = show(read_plan(resolve(ddl("a INT, b INT, v STRING", "b, a"), "read")))
 
     assert "by b, a; of rows before a change only the key counts" in shown
@@ -134,7 +134,7 @@ def test_a_format_that_only_inserts_has_no_changes() -> None:
     assert "upsert table" in found[0].fix
 
 
-def test_the_places_of_records_name_no_rows() -> None:
+def test_positions_of_records_do_not_identify_rows() -> None:
     columns = "id BIGINT, p INT METADATA FROM 'partition' VIRTUAL, t STRING METADATA FROM 'topic' VIRTUAL"
     table = f"{columns}, s STRING METADATA FROM 'value.source.table' VIRTUAL"
     (found,) = told(ddl(table, "id, p"))
@@ -145,7 +145,7 @@ def test_the_places_of_records_name_no_rows() -> None:
 
 
 @pytest.mark.parametrize(("option", "value"), [("scan__changelog__mode", "upsert"), ("scan__changelog__buckets", "8")])
-def test_options_of_kept_rows_without_kept_rows(option: str, value: str) -> None:
+def test_options_of_the_state_without_state(option: str, value: str) -> None:
     (found,) = told(ddl(cdc_events_duplicate=None, **{option: value}))
 
     assert found.code == "changelog-option"
@@ -190,7 +190,7 @@ def test_upsert_tables_always_keep_rows() -> None:
     )
 
 
-def test_message_keys_may_hold_the_primary_key() -> None:
+def test_message_keys_may_contain_the_primary_key() -> None:
     table = ddl(key__format="json", key__fields="id")
 
     assert told(table) == []
@@ -208,7 +208,7 @@ def test_the_key_of_a_choice_of_columns_is_read_too() -> None:
 
 
 class TestTruncates:
-    def test_rows_can_be_deleted_where_they_are_kept(self) -> None:
+    def test_rows_can_be_deleted_with_state(self) -> None:
         assert told(change_data(DebeziumJson(truncate="apply"))) == []
         assert told(change_data(DebeziumAvroConfluent(url="http://registry", truncate="apply"))) == []
         (found,) = told(ddl(cdc_events_duplicate=None, debezium_json__truncate="apply"))
@@ -224,7 +224,7 @@ class TestTruncates:
 
         assert (found.code, found.fix) == ("cdc-duplicate-truncate", "set changelog='full', or truncate = 'skip'")
 
-    def test_of_several_topics_nothing_says_which_rows_are_gone(self) -> None:
+    def test_deletes_cannot_be_identified_across_several_topics(self) -> None:
         (found,) = told(ddl(topic="a;b", debezium_json__truncate="apply"))
 
         assert found.code == "cdc-duplicate-truncate"

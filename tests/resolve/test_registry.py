@@ -44,7 +44,7 @@ def told(made: Table, direction: str = "write", cluster: Cluster | None = None) 
 
 
 class TestTheRegistry:
-    def test_without_one_both_ways_to_give_it_are_named(self) -> None:
+    def test_without_one_both_ways_to_set_it_are_named(self) -> None:
         made = table(AvroConfluent())
         with pytest.raises(ResolveError) as caught:
             made.read_plan(cluster=Cluster("k:1"))
@@ -55,7 +55,7 @@ class TestTheRegistry:
         assert "AvroConfluent(url='http://HOST:PORT')" in text
         assert "Cluster(…, registry='http://HOST:PORT')" in text
 
-    def test_a_table_that_names_its_brokers_needs_no_cluster_to_be_told(self) -> None:
+    def test_a_table_that_names_its_brokers_needs_no_cluster(self) -> None:
         made = table(AvroConfluent(), properties={"bootstrap.servers": "k:1"})
 
         assert [code for code, _ in told(made)] == ["registry-missing"]
@@ -105,9 +105,7 @@ class TestTheSubject:
             (DebeziumAvroConfluent(), Use(topics=("orders",)), "orders-value"),
         ],
     )
-    def test_it_is_called_after_the_topic_unless_told_otherwise(
-        self, made: RegistryFormat, use: Use, subject: str
-    ) -> None:
+    def test_it_is_named_after_the_topic_by_default(self, made: RegistryFormat, use: Use, subject: str) -> None:
         assert made.subject_of(use, "shop.Order") == subject
 
     @pytest.mark.parametrize("made", [AvroConfluent(url=URL), DebeziumAvroConfluent(url=URL)])
@@ -117,7 +115,7 @@ class TestTheSubject:
         assert "registry-subject" in [code for code, _ in told(several)]
         assert told(several, "read") == []
 
-    def test_one_that_is_given_will_do_for_several_topics(self) -> None:
+    def test_a_declared_schema_suffices_for_several_topics(self) -> None:
         codes = [code for code, _ in told(table(AvroConfluent(url=URL, subject="s"), topic=["a", "b"]))]
 
         assert "registry-subject" not in codes
@@ -133,7 +131,7 @@ class TestTheSubject:
             (AvroConfluent(url=URL, use_latest_version=True, schema=ORDER), "use-latest-version"),
         ],
     )
-    def test_options_that_contradict_each_other_are_told(self, made: AvroConfluent, part: str) -> None:
+    def test_contradictory_options_are_reported(self, made: AvroConfluent, part: str) -> None:
         ((_, message),) = told(table(made))
 
         assert part in message
@@ -161,18 +159,18 @@ class TestTheSchema:
             ),
         ],
     )
-    def test_one_that_does_not_is_told_with_the_difference(self, schema: str, part: str) -> None:
+    def test_a_mismatch_is_reported_with_the_difference(self, schema: str, part: str) -> None:
         ((code, message),) = told(table(AvroConfluent(url=URL, schema=schema)))
 
         assert code == "registry-schema"
         assert part in message
 
-    def test_that_of_changes_holds_the_envelope(self) -> None:
+    def test_the_schema_of_changes_contains_the_envelope(self) -> None:
         ((_, message),) = told(table(DebeziumAvroConfluent(url=URL, schema=ORDER)))
 
         assert "it has no 'before', 'after', 'op'; the table has no 'id', 'note'" in message
 
-    def test_columns_that_avro_cannot_hold_are_told(self) -> None:
+    def test_columns_that_avro_cannot_represent_are_reported(self) -> None:
         class Odd(KafkaTable, topic="t", value=AvroConfluent(url=URL)):
             counts: dict[int, str]
 
@@ -189,7 +187,7 @@ class TestSecrets:
         assert "HUSH" not in "".join(texts)
         assert plan == table(self.SECRET).write_plan()
 
-    def test_literals_travel_beside_the_text_and_are_put_back(self) -> None:
+    def test_literals_travel_separately_and_are_restored(self) -> None:
         plan = table(self.SECRET).write_plan()
         apart, literals = split_secrets(plan)
 
@@ -204,7 +202,7 @@ class TestSecrets:
         "options",
         [{"transport": "jvm"}, {"exactly_once": "staged", "delivery": "exactly-once", "transactional_id_prefix": "p"}],
     )
-    def test_one_that_is_written_out_is_refused_where_it_cannot_travel_unseen(self, options: dict[str, Any]) -> None:
+    def test_a_literal_secret_is_refused_where_it_would_be_visible(self, options: dict[str, Any]) -> None:
         found = told(table(self.SECRET, **options))
 
         assert [code for code, _ in found] == ["secret-literal"] * 2
@@ -222,7 +220,7 @@ class TestSecrets:
             (Json(), {"basic-auth.user-info": "me:HUSH"}, None),
         ],
     )  # fmt: skip
-    def test_one_that_no_format_uses_stays_behind(self, value: Any, settings: Any, sent: Any) -> None:
+    def test_an_unused_registry_is_not_sent(self, value: Any, settings: Any, sent: Any) -> None:
         found = without_literal_secrets(table(value).read_plan(), Registry(URL, settings))
 
         assert found == (None if sent is None else Registry(URL, sent))
@@ -258,7 +256,7 @@ def test_a_key_may_have_one_too() -> None:
     assert told(made, "write", Cluster("k:1", registry=URL)) == []
 
 
-def test_a_query_may_go_on_with_another_login_but_not_with_another_schema() -> None:
+def test_a_query_may_continue_with_another_login_but_not_with_another_schema() -> None:
     before = table(AvroConfluent(url=URL, basic_auth_user_info="me:HUSH", bearer_auth_token="${env:T}")).write_plan()
     kept = Manifest(plan=plan_text(before))
     after = table(AvroConfluent(url="http://other", basic_auth_user_info="me:NEW")).write_plan()

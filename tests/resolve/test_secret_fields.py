@@ -83,7 +83,7 @@ def test_they_stay_references_when_the_table_is_changed() -> None:
     assert attrs.evolve(made, name="Other").properties == made.properties
 
 
-def test_without_the_provider_it_is_told_how_to_get_one() -> None:
+def test_a_missing_provider_is_reported_with_how_to_get_one() -> None:
     (text,) = told(declared())
 
     assert "needs the secrets provider 'dew', which is not installed" in text
@@ -103,7 +103,7 @@ def test_without_the_provider_it_is_told_how_to_get_one() -> None:
         ),
     ],
 )
-def test_half_of_it_is_told(options: dict[str, str], reason: str) -> None:
+def test_an_incomplete_setting_is_reported(options: dict[str, str], reason: str) -> None:
     (text,) = told(declared(options))
 
     assert reason in text

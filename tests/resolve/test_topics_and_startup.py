@@ -60,7 +60,7 @@ class TestTopics:
         assert codes(definition, "write") == ["sink-topic"]
         assert codes(definition, "read") == []
 
-    def test_a_sink_of_several_topics_with_a_topic_column_holds(self) -> None:
+    def test_a_sink_of_several_topics_with_a_topic_column_is_valid(self) -> None:
         assert codes(table("id INT", "topic STRING METADATA", options={"topic": "a;b"}), "write") == []
 
 
@@ -99,7 +99,7 @@ class TestStartup:
     def test_timestamp_needs_a_time(self) -> None:
         assert codes(table(options={"scan.startup.mode": "timestamp"})) == ["startup-timestamp"]
 
-    def test_a_time_in_seconds_is_odd(self) -> None:
+    def test_a_time_in_seconds_causes_a_warning(self) -> None:
         given: dict[str, Scalar] = {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": 1655395200}
 
         assert warnings(table(options=given)) == ["startup-seconds"]
@@ -110,7 +110,7 @@ class TestStartup:
 
         assert codes(table(options=given)) == ["startup-timestamp"]
 
-    def test_an_early_time_of_a_class_is_told_in_the_words_of_a_class(self) -> None:
+    def test_an_early_time_of_a_class_is_reported_in_terms_of_the_class(self) -> None:
         class Early(KafkaTable, topic="a", value="json", startup=datetime(1970, 1, 1, tzinfo=UTC)):
             x: Col[int]
 
@@ -160,7 +160,7 @@ class TestStartup:
     def test_a_trailing_semicolon_and_a_repeated_partition_pass(self) -> None:
         assert dict(offset_pairs("partition:0,offset:1;partition:0,offset:2;")) == {0: 2}
 
-    def test_two_offsets_of_one_partition_are_told_with_the_one_that_counts(self) -> None:
+    def test_two_offsets_of_one_partition_are_reported_with_the_effective_one(self) -> None:
         text = "partition:0,offset:1;partition:1,offset:5;partition:0,offset:2"
         (problem,) = problems(table(options={**SPECIFIC, "scan.startup.specific-offsets": text}), "read")
 
@@ -168,7 +168,7 @@ class TestStartup:
         assert problem.message == "'scan.startup.specific-offsets' sets the offsets 1 and 2 for partition 0; 2 is used"
 
     @pytest.mark.parametrize("value", ["2024-01-01", "1.5", ""])
-    def test_a_time_that_cannot_be_read_is_told_once(self, value: str) -> None:
+    def test_an_unreadable_time_is_reported_once(self, value: str) -> None:
         given: dict[str, Scalar] = {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": value}
 
         assert codes(table(options=given)) == ["option-value"]
@@ -236,7 +236,7 @@ class TestBounded:
 
         assert message in problem.message
 
-    def test_a_value_that_no_mode_uses_is_odd(self) -> None:
+    def test_an_unused_value_causes_a_warning(self) -> None:
         definition = table(options={"scan.bounded.timestamp-millis": 1655395200000})
         found = [p.message for p in problems(definition, "read")]
 
@@ -261,13 +261,15 @@ class TestBounded:
             ),
         ],
     )
-    def test_an_end_before_the_start_is_odd(self, start: dict[str, Scalar], end: dict[str, Scalar], told: str) -> None:
+    def test_an_end_before_the_start_causes_a_warning(
+        self, start: dict[str, Scalar], end: dict[str, Scalar], told: str
+    ) -> None:
         (problem,) = problems(table(options={**start, **end}), "read")
 
         assert problem.severity == "warning"
         assert problem.message == f"{told}: the read ends before it starts, and returns nothing"
 
-    def test_a_class_says_it_in_one_argument(self) -> None:
+    def test_a_class_sets_it_in_one_argument(self) -> None:
         class Orders(KafkaTable, topic="orders", value="raw", bounded=datetime(2022, 6, 16, 16, tzinfo=UTC)):
             value: Col[str]
 
@@ -317,7 +319,7 @@ class TestLaunch:
             ({0: -1}, "start_at= is {0: -1}, but partitions and offsets are", "write start_at={0: 42, 1: 300}"),
         ],
     )
-    def test_what_is_no_start_is_refused_as_in_a_class(self, value: Any, message: str, fix: str) -> None:
+    def test_an_invalid_start_is_refused_as_in_a_class(self, value: Any, message: str, fix: str) -> None:
         with pytest.raises(ResolveError) as raised:
             launch_start(table(), value)
 
@@ -334,7 +336,7 @@ class TestLaunch:
             "start_at= 'specific-offsets' sets offsets by partition, which requires a single"
         )
 
-    def test_an_early_time_is_odd(self) -> None:
+    def test_an_early_time_causes_a_warning(self) -> None:
         _, (odd,) = launch_start(table(), datetime(1970, 1, 20, tzinfo=UTC))
 
         assert odd.message == "start_at= is 1641600000 ms after 1970, which is before March 1973"
@@ -355,10 +357,10 @@ class TestDiscovery:
     def test_zero_or_less_is_never(self, off: str) -> None:
         assert discovery_of(table(options={"properties.partition.discovery.interval.ms": off})) is None
 
-    def test_what_is_bounded_is_not_looked_through_for_more(self) -> None:
+    def test_a_bounded_read_does_not_discover_partitions(self) -> None:
         assert discovery_of(table(options={"scan.bounded.mode": "latest-offset"})) is None
 
-    def test_an_option_and_a_property_that_disagree_are_odd(self) -> None:
+    def test_a_conflicting_option_and_property_cause_a_warning(self) -> None:
         option, setting = "scan.topic-partition-discovery.interval", "properties.partition.discovery.interval.ms"
 
         assert warnings(table(options={setting: "2000", option: "10 s"})) == ["discovery"]

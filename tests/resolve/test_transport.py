@@ -130,7 +130,7 @@ class TestKerberos:
         "properties.connector.kerberos.keytab": "/etc/ann.keytab",
     }
 
-    def test_it_chooses_the_transport_jvm_and_says_why(self) -> None:
+    def test_it_chooses_the_transport_jvm_with_a_reason(self) -> None:
         resolved = resolve(table(options=self.KERBEROS), "read")
 
         assert read_plan(resolved).transport == "jvm"
@@ -242,7 +242,7 @@ class TestClientProperties:
 
 class TestRealtime:
     @pytest.mark.parametrize("kind", ["STRING", "BYTES", "VARCHAR(10)", "STRING NOT NULL"])
-    def test_raw_texts_and_bytes(self, kind: str) -> None:
+    def test_raw_strings_and_bytes(self, kind: str) -> None:
         definition = table(f"text {kind}", options=REALTIME)
 
         assert codes(definition) == codes(definition, "write") == []

@@ -51,7 +51,7 @@ def told(table: TableDef, direction: Direction = "read") -> list[tuple[str, str]
     return [(p.code, p.fix) for p in problems(table, direction)]
 
 
-def test_a_good_table_has_no_problems() -> None:
+def test_a_valid_table_has_no_problems() -> None:
     for table in (ddl(), yaml()):
         assert told(table) == told(table, "write") == []
         assert (table.primary_key, table.message_key) == (("id",), ("id",))

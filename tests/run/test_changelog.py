@@ -88,7 +88,7 @@ WRITTEN = [  # an update is written as a row that goes and one that comes, as Fl
 
 class TestTables:
     @each_format
-    def test_what_typed_rows_say_is_written_and_read_back(
+    def test_kinds_of_typed_rows_are_written_and_read(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, made: Format
     ) -> None:
         table = products(kdsl_topic(), made)
@@ -105,7 +105,7 @@ class TestTables:
         assert lines(table.read(spark, cluster, columns=["name"]).where("name IS NULL")) == ["+I[null]"]
 
     @each_format
-    def test_a_stream_goes_on_in_the_middle_of_a_topic(
+    def test_a_stream_continues_in_the_middle_of_a_topic(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, made: Format, tmp_path: Path
     ) -> None:
         topic = kdsl_topic()
@@ -221,7 +221,7 @@ class TestDecodeAndEncode:
         plain = table.encode(df.drop(ROW_KIND)).collect()
         assert b'"op_type":"I"' in bytes(plain[2]["value"])
 
-    def test_the_watermark_stands_on_metadata_of_the_format(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_the_watermark_uses_metadata_of_the_format(self, spark: SparkSession, tmp_path: Path) -> None:
         class Products(KafkaTable, topic="unused", value=DebeziumJson()):
             id: kdsl.Col[int]
             at: kdsl.Virtual[datetime | None] = virtual("value.source.timestamp", watermark="5 seconds")
@@ -257,7 +257,7 @@ class TestRefused:
         assert "upsert" in problem.fix
         assert "debezium-json" in problem.fix
 
-    def test_typed_rows_of_a_table_that_only_inserts_say_nothing_else(self, spark: SparkSession) -> None:
+    def test_typed_rows_of_an_insert_only_table_are_inserts(self, spark: SparkSession) -> None:
         table = products("b", Json())
         gone = with_row_kind(table(id=1, name="x", weight=1.0), "-D")
         with pytest.raises(
@@ -265,7 +265,7 @@ class TestRefused:
         ):
             table.rows([table(id=1, name="x", weight=1.0), gone], spark=spark)
 
-    def test_a_row_kind_that_there_is_not(self) -> None:
+    def test_an_unknown_row_kind(self) -> None:
         table = products("b", DebeziumJson())
         with pytest.raises(ValueError, match="there is no row kind 'D'; the row kinds are"):
             with_row_kind(table(id=1, name="x", weight=1.0), "D")  # type: ignore[arg-type]

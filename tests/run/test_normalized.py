@@ -94,7 +94,7 @@ def test_changes_are_those_between_rows_over_batches_and_restarts(
     assert table.as_table().snapshot(spark, cluster).collect() == []
 
 
-def test_a_sum_over_events_that_come_again_is_right(
+def test_a_sum_over_repeated_events_is_correct(
     spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """An aggregation follows in the same stream; without the option it counts each event."""

@@ -159,7 +159,7 @@ class TestBatch:
         ],
         ids=lambda value: value.mode if isinstance(value, Start) else "",
     )
-    def test_it_starts_where_the_plan_says(
+    def test_it_starts_where_the_plan_declares(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,
@@ -241,7 +241,7 @@ class TestBatch:
 
 
 class TestStream:
-    def test_a_restart_goes_on_where_the_checkpoint_ends(
+    def test_a_restart_continues_where_the_checkpoint_ends(
         self, runner: Runner, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -252,7 +252,7 @@ class TestStream:
         assert runner.run(read_plan(topic)) == [(1, ["c"])]
         assert runner.run(read_plan(topic)) == []
 
-    def test_limits_cut_what_is_there_into_batches(
+    def test_limits_split_the_backlog_into_batches(
         self, runner: Runner, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic()
@@ -264,7 +264,7 @@ class TestStream:
             (2, ["g"]),
         ]
 
-    def test_the_limit_for_each_partition_holds_alone(
+    def test_the_limit_for_each_partition_applies_alone(
         self, runner: Runner, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -275,7 +275,7 @@ class TestStream:
             ["c"],
         ]
 
-    def test_a_batch_that_was_not_committed_is_read_again_alike(
+    def test_an_uncommitted_batch_is_read_again_unchanged(
         self, runner: Runner, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -363,7 +363,7 @@ class TestStream:
             runner.run(read_plan(topic, value=part("json", {"n": "BIGINT"})))
         assert f"cannot read the record at topic {topic}, partition 0, offset 1: " in str(raised.value)
 
-    def test_progress_tells_offsets_that_a_person_can_read(
+    def test_progress_contains_readable_offsets(
         self, runner: Runner, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic()
@@ -378,7 +378,7 @@ class TestStream:
         )
         assert '"offsets":{"0":3}' in source.latestOffset.replace(" ", "")
 
-    def test_a_watermark_stands_on_its_column(
+    def test_a_watermark_is_set_on_its_column(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
         topic = kdsl_topic()
@@ -439,7 +439,7 @@ class TestOutage:
 
         assert sorted((r["partition"], r["count(at)"]) for r in found) == [(0, 150_000), (1, 150_000)]
 
-    def test_no_broker_is_an_error_soon_that_names_where_it_looked(self, spark: SparkSession) -> None:
+    def test_missing_brokers_are_soon_an_error_with_the_addresses(self, spark: SparkSession) -> None:
         with pytest.raises(Exception) as raised:  # Spark's own
             read(spark, read_plan("orders"), Cluster("127.0.0.1:1")).collect()
         text = str(raised.value)
@@ -501,7 +501,7 @@ class TestDecode:
         with pytest.raises(KdslError, match=re.escape(told)):
             decode(spark.sql(f"select {column}"), plan)
 
-    def test_texts_and_nulls_are_keys_and_values(self, spark: SparkSession) -> None:
+    def test_strings_and_nulls_are_keys_and_values(self, spark: SparkSession) -> None:
         df = spark.sql("select null as key, '{\"n\": 1}' as value, 3Y as partition, null as headers")
         plan = read_plan(
             key=part("json", {"k": "BIGINT"}),

@@ -180,7 +180,7 @@ class TestKeysAndPrefixes:
         }
         assert by_key(Stream(tmp_path).run(Events.read_stream(spark, cluster))) == by_key(found)
 
-    def test_the_order_of_a_key_holds_whatever_the_number_of_writing_tasks(
+    def test_the_order_of_a_key_is_kept_whatever_the_number_of_writing_tasks(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic
     ) -> None:
         """ITCASES B6: rows of a key go to one task, in their order."""
@@ -275,7 +275,7 @@ class TestBounds:
 
 
 class TestStreams:
-    def test_changes_go_on_over_batches_and_restarts_and_deleted_keys_are_forgotten(
+    def test_changes_continue_over_batches_and_restarts_and_deleted_keys_are_forgotten(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -334,7 +334,7 @@ class TestStreams:
         assert sorted(Stream(tmp_path).run(found)) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
         assert sorted(lines(table.read(spark, cluster))) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
 
-    def test_another_number_of_buckets_than_the_checkpoint_has_is_an_error_that_says_what_to_declare(
+    def test_another_number_of_buckets_than_the_checkpoints_is_an_error_with_a_fix(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         topic = kdsl_topic()
@@ -378,7 +378,7 @@ class TestStreams:
 
 class TestSnapshots:
     @each_transport
-    def test_rows_that_are_left_are_told_by_the_primary_key_or_by_another_one(
+    def test_rows_are_identified_by_the_primary_key_or_another_one(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, transport: Any
     ) -> None:
         class Seats(UpsertTable, topic=kdsl_topic(partitions=2), key=Json(), value=Json(), transport=transport):
@@ -460,7 +460,7 @@ class TestWrites:
             "b": ["+I[b, 1]", "-U[b, 1]", "+U[b, 2]"],
         }
 
-    def test_a_topic_of_appends_says_that_an_upsert_table_takes_updates(
+    def test_an_append_only_table_suggests_an_upsert_table_for_updates(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         class Counts(KafkaTable, topic=kdsl_topic(), value=Json(), startup="earliest"):
@@ -518,9 +518,7 @@ def test_the_orders_of_seed_004_as_its_page_shows_them(
     assert len(lines(table.read(spark))) == 4
 
 
-def test_a_start_that_is_given_at_launch_is_refused(
-    spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic
-) -> None:
+def test_a_start_at_launch_is_refused(spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic) -> None:
     with pytest.raises(ResolveError) as raised:
         words(kdsl_topic()).read(spark, cluster, start_at="latest")
     assert "an upsert table, which is always read from the beginning" in str(raised.value.problems[0])

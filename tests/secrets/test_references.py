@@ -83,13 +83,13 @@ def test_references_are_found(text: str, found: list[Reference]) -> None:
 
 
 @pytest.mark.parametrize("text", ["${env:NAME}", "${file:/p}", "${file:/p:k}", "${secret_values.x}", "${given:k}"])
-def test_a_reference_is_written_as_it_is_read(text: str) -> None:
+def test_a_reference_is_written_as_it_was_read(text: str) -> None:
     assert [str(reference) for reference in references(text)] == [text]
     assert is_reference(text)
 
 
 @pytest.mark.parametrize("text", ["${HUSH}", "${}", "${env}", "${env:}", "${secret_values:HUSH}", "${kafka.HUSH}"])
-def test_what_is_no_reference_is_an_error_that_shows_nothing_of_it(text: str) -> None:
+def test_an_invalid_reference_is_an_error_that_does_not_show_it(text: str) -> None:
     with pytest.raises(SecretError) as e:
         list(references(text))
 
@@ -183,7 +183,7 @@ def test_a_missing_key_of_a_file_names_the_keys_and_no_values(tmp_path: Path) ->
     assert "HUSH" not in str(e.value)
 
 
-def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
+def test_a_binary_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "pw"
     path.write_bytes(b"\xffHUSH")
 
@@ -194,7 +194,7 @@ def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
 
 
 @given(st.text())
-def test_an_escaped_text_resolves_to_itself(text: str) -> None:
+def test_an_escaped_string_resolves_to_itself(text: str) -> None:
     assert resolve(escape_references(text)) == text
 
 
@@ -297,12 +297,12 @@ PLAIN = 'a.PlainLoginModule required username="u" password="{}";'
         ("linger.ms", "5", False),
     ],
 )
-def test_values_that_hold_a_secret(key: str, text: str, holds: bool) -> None:
+def test_values_that_contain_a_secret(key: str, text: str, holds: bool) -> None:
     assert contains_secret(key, text) == holds
     assert ("HUSH" in redact_value(key, text)) is False
 
 
-def test_a_redacted_mapping_keeps_what_is_no_secret() -> None:
+def test_a_redacted_mapping_keeps_values_that_are_not_secret() -> None:
     given = {
         "linger.ms": 5,
         "sasl.password": "HUSH",
@@ -356,7 +356,7 @@ def test_a_provider_is_asked_by_its_name() -> None:
 
 
 @pytest.mark.usefixtures("provider")
-def test_a_provider_is_handed_what_stands_behind_the_key() -> None:
+def test_a_provider_receives_what_follows_the_key() -> None:
     text = "${c-told:token?endpoint=kms.example%3A443&version=v1}"
 
     assert [str(reference) for reference in references(text)] == [text]
@@ -429,7 +429,9 @@ def seen_of_a_cluster(cluster: Cluster, *, tables_too: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("text", ODD)
-def test_odd_secrets_show_in_nothing_that_a_cluster_gives(text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_unusual_secrets_are_hidden_in_everything_that_a_cluster_returns(
+    text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("DEBUG")
     secret = odd(text)
     quoted = secret.replace("\\", "\\\\").replace('"', '\\"')
@@ -478,7 +480,7 @@ def test_odd_secrets_show_in_nothing_that_a_cluster_gives(text: str, caplog: pyt
 
 
 @pytest.mark.parametrize("text", ODD)
-def test_odd_secrets_show_in_nothing_that_is_said_of_a_document(text: str, tmp_path: Path) -> None:
+def test_unusual_secrets_are_hidden_in_every_message_about_a_document(text: str, tmp_path: Path) -> None:
     secret, bare = odd(text), odd(text).replace("\n", " ")
     login = f'a.PlainLoginModule required username="u" password="{secret}";'
     options = {"properties.sasl.jaas.config": login, "properties.ssl.key.password": secret, "topic": "t"}
@@ -514,7 +516,7 @@ def test_odd_secrets_show_in_nothing_that_is_said_of_a_document(text: str, tmp_p
         "jdbc:h2:mem:x;PASSWORD={}", "jdbc:mysql://address=(host=h)(password={})/x",
     ],
 )  # fmt: skip
-def test_odd_secrets_show_in_nothing_that_is_said_of_a_jdbc_address(url: str, text: str) -> None:
+def test_unusual_secrets_are_hidden_in_every_message_about_a_jdbc_address(url: str, text: str) -> None:
     secret = odd(text)
     target = jdbc(url.format(secret), "t", {"password": secret, "user": "u"})
 
@@ -540,7 +542,7 @@ def test_odd_secrets_show_in_nothing_that_is_said_of_a_jdbc_address(url: str, te
         ("in JSON: a\\nbc", ["a\nbc"], "in JSON: ***"),
     ],
 )
-def test_secrets_in_a_text_of_somebody_else_are_hidden(text: str, secrets: list[str], expected: str) -> None:
+def test_secrets_in_messages_of_other_software_are_hidden(text: str, secrets: list[str], expected: str) -> None:
     assert hide_secrets(text, secrets) == expected
 
 

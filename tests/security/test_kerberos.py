@@ -160,7 +160,7 @@ def test_the_example_reads_orders_by_their_key_as_a_changelog(
     assert [line for line in lines if "[o2" in line] == [f"+I[o2{null}, 2]", f"-D[o2{null}, 2]"]
 
 
-def test_a_printed_statement_runs_with_nothing_but_its_places_filled_in(
+def test_a_printed_statement_runs_with_only_its_placeholders_filled_in(
     spark: SparkSession, kafka: LocalKafka, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = (PRINTED / "001-kerberos-plaintext.sql").read_text(encoding="utf-8")
@@ -261,7 +261,7 @@ class TestCommands:
         assert not any(state == "skipped" for state, _ in states.values())
 
     @pytest.mark.usefixtures("spark")
-    def test_doctor_says_why_a_login_fails(self, kafka: LocalKafka, arguments: list[str], tmp_path: Path) -> None:
+    def test_doctor_explains_why_a_login_fails(self, kafka: LocalKafka, arguments: list[str], tmp_path: Path) -> None:
         missing = f"--property=connector.kerberos.keytab={tmp_path}/nothing.keytab"
 
         done = CliRunner().invoke(app, ["doctor", "--json", *arguments, missing])

@@ -112,7 +112,7 @@ CASES: dict[str, tuple[Case, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_login_that_fails_says_why(secure_kafka: LocalKafka, name: str) -> None:
+def test_the_reason_of_a_failed_login_is_reported(secure_kafka: LocalKafka, name: str) -> None:
     case, reason = CASES[name]
 
     assert reason in told(*case(secure_kafka))
@@ -156,7 +156,7 @@ def tls_server(pair: Pair, folder: Path) -> Iterator[str]:
         (("kafka.example",), (-DAY, DAY), "it is not valid for the host '127.0.0.1'; write one of its names"),
     ],
 )
-def test_what_is_wrong_with_a_certificate_is_told(
+def test_problems_of_a_certificate_are_reported(
     tmp_path: Path, hosts: tuple[str, ...], valid: tuple[timedelta, timedelta], reason: str
 ) -> None:
     root = make_pair("root", authority=True)

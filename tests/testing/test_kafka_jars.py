@@ -90,7 +90,7 @@ def test_a_folder_without_kafka_is_refused(tmp_path: Path) -> None:
         find_kafka(java=NO_JAVA, jars=tmp_path)
 
 
-def test_the_version_stands_in_the_coordinates_of_kafka_only() -> None:
+def test_only_kafkas_coordinates_contain_the_version() -> None:
     assert [text.format(version="V") for text in COORDINATES] == [
         "org.apache.kafka:kafka_2.13:V",
         "org.apache.kafka:kafka-tools:V@jar",

@@ -39,7 +39,7 @@ with SparkCluster(workers=2) as cluster:
 
 
 @pytest.mark.reliability
-def test_sessions_run_there_and_an_executor_that_is_killed_is_replaced() -> None:
+def test_sessions_run_on_it_and_a_killed_executor_is_replaced() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _SESSION], capture_output=True, text=True, timeout=300, check=False
     )
@@ -87,7 +87,7 @@ def processes_in(folder: str) -> list[int]:
     return found
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_reported() -> None:
     with pytest.raises(SparkClusterError, match="at least 1 of each"):
         SparkCluster(workers=0)
     with pytest.raises(SparkClusterError, match="not started; call start"):

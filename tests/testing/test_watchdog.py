@@ -112,7 +112,7 @@ def test_what_was_started_ends_with_an_owner_that_just_ends(folder: Path, marked
     assert _wait_until_removed(folder)
 
 
-def test_a_forked_child_that_lives_longer_does_not_keep_it(folder: Path, marked: list[psutil.Process]) -> None:
+def test_a_longer_lived_forked_child_does_not_keep_it_alive(folder: Path, marked: list[psutil.Process]) -> None:
     fork = "import os\npid = os.fork()\nprint(pid, flush=True) if pid else None\ntime.sleep(300)"
     with _owner(folder, fork, marked) as owner:
         assert owner.stdout is not None
@@ -124,7 +124,7 @@ def test_a_forked_child_that_lives_longer_does_not_keep_it(folder: Path, marked:
     assert marked[1].is_running()
 
 
-def test_let_live_lets_it_live(folder: Path, marked: list[psutil.Process]) -> None:
+def test_let_live_keeps_it_running(folder: Path, marked: list[psutil.Process]) -> None:
     with _owner(folder, "watchdog.let_live()", marked):
         pass
 

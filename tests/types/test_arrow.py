@@ -131,7 +131,7 @@ def test_a_batch_is_cast_by_the_names_of_its_columns() -> None:
     assert cast_batch(batch, wanted).to_pylist() == [{"row": VALUES[0], "n": 1}, {"row": None, "n": 2}]
 
 
-def test_plain_values_are_those_that_arrow_holds() -> None:
+def test_plain_values_equal_those_in_arrow() -> None:
     kind = t.row(
         at=t.Timestamp(6),
         inner=t.row(on=t.Date(nullable=False), n=t.Int(nullable=False)),

@@ -70,7 +70,7 @@ def test_mypy_is_content_with_the_first_table_of_a_page(mypy_says: list[str], pa
     assert [line for line in mypy_says if f"page_{page.stem}.py:" in line] == []
 
 
-def test_mypy_says_nothing_else(mypy_says: list[str]) -> None:
+def test_mypy_reports_nothing_else(mypy_says: list[str]) -> None:
     assert mypy_says == []
 
 

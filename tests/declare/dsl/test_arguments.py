@@ -39,7 +39,7 @@ KEYWORDS: dict[type, Any] = {KafkaTable: TableKeywords, UpsertTable: UpsertTable
 
 
 @pytest.mark.parametrize("cls", [KafkaTable, UpsertTable])
-def test_type_checkers_see_the_arguments_that_there_are(cls: type[KafkaTable]) -> None:
+def test_type_checkers_see_the_existing_arguments(cls: type[KafkaTable]) -> None:
     assert KEYWORDS[cls].__optional_keys__ == set(arguments.arguments(cls.__kdsl_options__))
 
 
@@ -97,7 +97,7 @@ def test_options_are_those_of_the_connector() -> None:
         (("a", "b;c"), ("a", "b", "c")),
     ],
 )
-def test_topics_are_a_text_or_several(topic: Any, expected: tuple[str, ...]) -> None:
+def test_topics_are_one_or_several_strings(topic: Any, expected: tuple[str, ...]) -> None:
     assert declared(topic=topic).options.topic == expected
 
 
@@ -121,7 +121,7 @@ def test_topics_are_a_text_or_several(topic: Any, expected: tuple[str, ...]) -> 
     ],
     ids=str,
 )
-def test_one_argument_says_where_a_read_starts(startup: Any, expected: dict[str, Any]) -> None:
+def test_one_argument_sets_where_a_read_starts(startup: Any, expected: dict[str, Any]) -> None:
     made = declared(topic="a", startup=startup)
 
     assert made.options == KafkaOptions(topic=("a",), **expected)
@@ -136,7 +136,7 @@ def test_discovery_is_a_duration(discovery: Any, expected: timedelta) -> None:
     assert declared(discovery=discovery).options.discovery == expected
 
 
-def test_formats_are_given_or_named() -> None:
+def test_formats_are_objects_or_names() -> None:
     made = declared(key="csv", value=Json())
 
     assert (made.key_format, made.value_format) == (Csv(), Json())
@@ -256,11 +256,11 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
     ],
     ids=str,
 )
-def test_what_is_wrong_is_told_with_what_to_write(given: dict[str, Any], message: str, fix: str) -> None:
+def test_mistakes_are_reported_with_what_to_write(given: dict[str, Any], message: str, fix: str) -> None:
     assert told(**given) == [(message, fix)]
 
 
-def test_declaring_never_fails_and_everything_is_told_at_once() -> None:
+def test_declaring_never_fails_and_all_problems_are_reported_at_once() -> None:
     assert len(told(topc="a", startup="x", discovery="y", value="z", properties=5)) == 5
 
 
@@ -280,7 +280,7 @@ def test_each_problem_names_the_line_of_its_argument() -> None:
     assert Table.definition().places["value.format"].line == expected[1]
 
 
-def test_the_places_of_options_are_known_by_their_keys() -> None:
+def test_the_locations_of_options_are_known_by_their_keys() -> None:
     made = declared(topic="a", startup="earliest", key="json", value="json", properties={}, group_id="g")
 
     assert set(made.places) == {

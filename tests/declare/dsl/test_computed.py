@@ -140,7 +140,7 @@ def test_a_body_becomes_sql(kind: str, body: Callable[[Any], Any], expected: str
     assert expression(typed(kind, body)) == Expression(expected)
 
 
-def test_spark_gives_what_python_gives(spark: SparkSession) -> None:
+def test_spark_returns_what_python_returns(spark: SparkSession) -> None:
     df = Values.rows([ROW])
     bodies = {f"c{i}": typed(kind, body) for i, (kind, body, _) in enumerate(CASES)}
     table: Any = type("Table", (Values,), {name: computed(body) for name, body in bodies.items()})
@@ -200,7 +200,7 @@ def test_bodies_may_use_other_computed_columns_and_functions_of_the_class() -> N
     ]
 
 
-def test_a_body_of_pyspark_functions_makes_its_column_when_there_is_a_session(spark: SparkSession) -> None:
+def test_a_body_of_pyspark_functions_creates_its_column_once_there_is_a_session(spark: SparkSession) -> None:
     df = Chained.rows([Chained(amount=Decimal(1), name="Ann")])
     by_name = {c.name: c.expression for c in Chained.definition().columns if c.expression and c.expression.column}
     made = {name: e.column() for name, e in by_name.items() if e.column is not None}
@@ -221,7 +221,7 @@ def test_what_only_spark_can_work_out_is_not_on_new_rows() -> None:
     )
 
 
-def test_the_source_of_longer_bodies_is_kept() -> None:
+def test_the_source_of_longer_bodies_is_stored() -> None:
     class Long(KafkaTable):
         name: Col[str]
 
@@ -236,7 +236,7 @@ def test_the_source_of_longer_bodies_is_kept() -> None:
     assert found.expression.text == "first = F.substring(self.name, 1, 1)\nreturn as_value(first)"
 
 
-def test_a_body_that_gives_no_column_is_told_when_it_is_run(spark: SparkSession) -> None:
+def test_a_body_that_returns_no_column_is_reported_when_it_is_run(spark: SparkSession) -> None:
     class Wrong(KafkaTable):
         name: Col[str]
 

@@ -55,7 +55,7 @@ def test_problems_name_file_and_line_of_the_column() -> None:
     assert f":{causes[1]}): values of STRING are not of type int;" in str(Wrong.definition().problems[1])
 
 
-def test_the_resolver_tells_all_of_them_at_once() -> None:
+def test_the_resolver_reports_all_of_them_at_once() -> None:
     class Wrong(KafkaTable, topc="t", value=Json()):  # type: ignore[call-arg]
         a: Col[complex]
         b: Col[int] = col(default="x")  # type: ignore[arg-type]
@@ -114,7 +114,7 @@ def test_a_column_without_an_annotation_is_refused() -> None:
     ]
 
 
-def test_one_column_cannot_stand_for_two() -> None:
+def test_one_column_cannot_be_used_as_two() -> None:
     one: Any = col(default=1)
 
     class Shared(KafkaTable):
@@ -132,7 +132,7 @@ class City:
     name: str
 
 
-def test_annotations_that_cannot_be_read_are_told_with_the_nearest_name() -> None:
+def test_unreadable_annotations_are_reported_with_a_suggestion() -> None:
     class Unread(KafkaTable):
         a: Col[Citty]  # type: ignore[name-defined]  # noqa: F821
         b: Col[list[City].name]  # type: ignore[valid-type]
@@ -154,7 +154,7 @@ def test_annotations_that_cannot_be_read_are_told_with_the_nearest_name() -> Non
     ]
 
 
-def test_types_that_do_not_fit_are_told() -> None:
+def test_mismatched_types_are_reported() -> None:
     class Typed(KafkaTable):
         a: Col[int] = col(type="string")
         b: Col[Decimal] = col(type="decimal(10,")
@@ -169,7 +169,7 @@ def test_types_that_do_not_fit_are_told() -> None:
     ]
 
 
-def test_defaults_that_do_not_fit_are_told() -> None:
+def test_mismatched_defaults_are_reported() -> None:
     class Defaults(KafkaTable):
         a: Col[int] = col(default="x")  # type: ignore[arg-type]
         b: Col[int] = col(default=None)  # type: ignore[arg-type]
@@ -189,7 +189,7 @@ def test_defaults_that_do_not_fit_are_told() -> None:
     ]
 
 
-def test_two_metadata_keys_are_told() -> None:
+def test_two_metadata_keys_are_reported() -> None:
     class Twice(KafkaTable):
         a: Annotated[Col[datetime], Metadata("timestamp")] = metadata("timestamp")
         b: Annotated[Virtual[int], Metadata("partition")] = virtual("offset")
@@ -206,7 +206,7 @@ class WithMixin(NoTable, KafkaTable):
     a: Col[int]
 
 
-def test_columns_outside_of_tables_are_told() -> None:
+def test_columns_outside_of_tables_are_reported() -> None:
     (problem,) = WithMixin.definition().problems
 
     assert (problem.message, problem.fix) == (
@@ -215,7 +215,7 @@ def test_columns_outside_of_tables_are_told() -> None:
     )
 
 
-def test_bodies_of_computed_columns_that_cannot_be_expressions_are_told() -> None:
+def test_bodies_of_computed_columns_that_cannot_be_expressions_are_reported() -> None:
     class Computed(KafkaTable):
         a: Col[int]
         name: Col[str]
@@ -298,7 +298,7 @@ def test_bodies_of_computed_columns_that_cannot_be_expressions_are_told() -> Non
     ]
 
 
-def test_a_wrong_column_brings_no_further_problems() -> None:
+def test_a_wrong_column_causes_no_further_problems() -> None:
     class Wrong(KafkaTable, topic="t", key=Json(), value=Json()):
         key: Key[Unknown]  # type: ignore[name-defined]  # noqa: F821
         at: Annotated[Col[Unknown], Metadata("timestamp")]  # type: ignore[name-defined]  # noqa: F821
@@ -323,7 +323,7 @@ def test_marks_inside_col_mean_the_same_as_around_it() -> None:
     assert Inside.definition().problems == ()
 
 
-def test_marks_without_brackets_and_texts_are_told() -> None:
+def test_annotations_without_brackets_and_strings_are_reported() -> None:
     class Odd(KafkaTable, topic="t", value=Json()):
         a: Annotated[int, KeyField]
         b: Annotated[int, "INT"]
@@ -347,7 +347,7 @@ def test_properties_that_cannot_be_read_are_problems_and_never_shown() -> None:
     assert "hunter2" not in repr(vars(Odd)) + str(definition.problems)
 
 
-def test_a_body_without_return_is_told() -> None:
+def test_a_body_without_return_is_reported() -> None:
     class Odd(KafkaTable, topic="t", value=Json()):
         a: Col[int]
 
@@ -358,7 +358,7 @@ def test_a_body_without_return_is_told() -> None:
     assert [p.message for p in Odd.definition().problems] == ["the body returns nothing"]
 
 
-def test_a_column_that_stands_twice_is_told_with_both_lines() -> None:
+def test_a_duplicate_column_is_reported_with_both_lines() -> None:
     class Wrong(KafkaTable, topic="t", value=Json()):
         id: Col[int]  # cause first
         note: Col[str]
@@ -370,7 +370,7 @@ def test_a_column_that_stands_twice_is_told_with_both_lines() -> None:
     assert problem.where.line == first + 2
 
 
-def test_names_that_are_no_texts_are_told() -> None:
+def test_names_that_are_not_strings_are_reported() -> None:
     class Wrong(KafkaTable, topic="t", value=Json()):
         a: Col[int] = col(name=3)  # type: ignore[call-overload]
         b: Virtual[int] = virtual(3)  # type: ignore[call-overload]
@@ -391,7 +391,7 @@ class Size(Enum):
     LARGE = "l"
 
 
-def test_odd_defaults_and_types_are_told() -> None:
+def test_unusual_defaults_and_types_are_reported() -> None:
     class Wrong(KafkaTable, topic="t", value=Json()):
         huge: Col[Decimal] = col(default=Decimal("1e400"))
         size: Col[Size] = col(default="x")  # type: ignore[arg-type]
@@ -406,7 +406,7 @@ def test_odd_defaults_and_types_are_told() -> None:
     ]
 
 
-def test_a_decorator_that_makes_the_class_again_is_told() -> None:
+def test_a_decorator_that_creates_the_class_again_is_reported() -> None:
     @attrs.define
     class Wrong(KafkaTable, topic="t", value=Json()):
         a: Col[int]
@@ -422,14 +422,14 @@ class TestOneMistakeIsOneError:
         found = {p for direction in ("read", "write") for p in problems(table.definition(), direction)}
         return sorted((p.code, p.message) for p in found)
 
-    def test_a_type_that_cannot_be_read_says_nothing_of_the_watermark(self) -> None:
+    def test_an_unreadable_type_does_not_cause_a_problem_of_the_watermark(self) -> None:
         class Wrong(KafkaTable, topic="t", value="json", startup="earliest"):
             at: Col[datetime] = col(type="timestampp(3)", watermark="5 seconds")
 
         ((code, message),) = self.codes(Wrong)
         assert (code, "timestampp" in message.lower()) == ("column-type", True)
 
-    def test_a_misspelt_metadata_key_says_nothing_of_writing(self) -> None:
+    def test_a_misspelt_metadata_key_does_not_cause_a_problem_of_writing(self) -> None:
         class Wrong(KafkaTable, topic="t", value="json", startup="earliest"):
             id: Col[int]
             at: Col[datetime] = metadata("timestmp")  # type: ignore[call-overload]  # the mistake

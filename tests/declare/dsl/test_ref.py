@@ -36,7 +36,7 @@ def test_a_reference_is_the_name_and_a_column() -> None:
     assert repr(Ref("amount")) == "Ref('amount')"
 
 
-def test_reading_a_column_gives_the_same_object_each_time() -> None:
+def test_reading_a_column_returns_the_same_object_each_time() -> None:
     assert Orders.amount is Orders.amount
     assert {Orders.amount: 1, Orders.user: 2}[Orders.user] == 2
     assert Orders.amount in {Orders.amount}
@@ -50,7 +50,7 @@ def test_references_are_copied_and_pickled_as_such() -> None:
     assert copy.deepcopy([Orders.amount])[0] is Orders.amount
 
 
-def test_a_plain_column_is_told_to_type_checkers_to_be_one() -> None:
+def test_type_checkers_see_a_plain_column_as_a_column() -> None:
     class Plain(KafkaTable):
         amount: Decimal
 
@@ -114,7 +114,7 @@ def test_libraries_that_want_the_name_get_it() -> None:
     assert json.loads(json.dumps(Orders.amount)) == "amount"
 
 
-def test_an_expression_needs_a_session_and_says_so() -> None:
+def test_an_expression_without_a_session_is_an_error() -> None:
     code = """
 from kdsl import *
 class Orders(KafkaTable):
@@ -135,7 +135,7 @@ for make in (lambda: Orders.amount > 1, lambda: 1 + Orders.amount, lambda: Order
     ]
 
 
-def test_a_condition_is_no_truth_value(spark: SparkSession) -> None:
+def test_a_condition_has_no_truth_value(spark: SparkSession) -> None:
     with pytest.raises(Exception, match=r"please use '&' for 'and', '|' for 'or', '~' for 'not'"):
         bool(Orders.amount > 1)
 
@@ -227,7 +227,7 @@ def test_a_class_for_another_topic_is_still_the_table(spark: SparkSession) -> No
     assert (repr(Here.user), Here.user is Orders.user, Here.user is Here.user) == ("Here.user", False, True)
 
 
-def test_tables_with_a_common_part_are_told_apart(spark: SparkSession) -> None:
+def test_tables_with_a_common_part_are_distinguished(spark: SparkSession) -> None:
     joined = Left.rows([Left(id=1)], spark=spark).join(Right.rows([Right(id=1)], spark=spark), Left.id == Right.id)
 
     assert [tuple(row) for row in joined.collect()] == [(1, 1)]
@@ -293,7 +293,7 @@ def test_an_alias_has_the_columns_of_a_table_class_and_nothing_else() -> None:
         aliased(str)
 
 
-def test_spark_connect_gives_the_same(spark: SparkSession) -> None:
+def test_spark_connect_returns_the_same(spark: SparkSession) -> None:
     path = os.pathsep.join([str(ROOT), str(ROOT / "formats")])
     code = "import sys; sys.argv = ['']; from tests.declare.dsl.ref_cases import main; main()"
     environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
@@ -319,7 +319,7 @@ def test_what_a_body_or_a_function_captures_travels_to_the_workers(spark: SparkS
     assert row.shown == "amount Ref"
 
 
-def test_columns_of_odd_names_have_odd_names(spark: SparkSession) -> None:
+def test_columns_with_unusual_names_keep_them(spark: SparkSession) -> None:
     class Odd(KafkaTable):
         quoted: Col[int] = col(name="`a`.b")
         spaced: Col[int] = col(name="time of day")

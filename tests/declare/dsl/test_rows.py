@@ -144,14 +144,14 @@ def test_what_kafka_fills_in_is_not_on_new_rows() -> None:
         ),
     ],
 )
-def test_wrong_arguments_are_told_all_at_once(given: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_reported_all_at_once(given: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError) as told:
         Orders(**given)
 
     assert str(told.value) == message
 
 
-def test_a_copy_with_wrong_arguments_is_told() -> None:
+def test_a_copy_with_wrong_arguments_is_reported() -> None:
     with pytest.raises(TypeError, match=r"Orders\(...\): there is no column amont= \(did you mean 'amount'\?\)"):
         ROW.evolve(amont=1)
 
@@ -282,7 +282,7 @@ def frame(spark: SparkSession) -> Iterator[DataFrame]:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_rows_come_back_as_they_were(frame: DataFrame) -> None:
+def test_rows_survive_a_round_trip(frame: DataFrame) -> None:
     back = Everything.collect(frame)
 
     assert back == [FULL, FULL.evolve(whole=1, point=Point(2.0, 1.0))]
@@ -329,7 +329,7 @@ def test_no_rows_make_an_empty_frame(spark: SparkSession) -> None:
     assert Orders.collect(frame) == []
 
 
-def test_a_frame_of_other_columns_is_refused_with_everything_that_is_wrong(frame: DataFrame) -> None:
+def test_a_dataframe_with_other_columns_is_refused_with_all_differences(frame: DataFrame) -> None:
     wrong = (
         frame.drop("whole").withColumn("surplus", F.lit(1)).withColumn("more", F.lit(1)).withColumn("tiny", F.lit(1))
     )
@@ -421,7 +421,7 @@ def test_an_instant_of_any_zone_is_the_same_instant(spark: SparkSession) -> None
     assert (row.at, row.at.tzinfo) == (AT, UTC)
 
 
-def test_other_objects_are_no_rows(spark: SparkSession) -> None:
+def test_other_objects_are_not_rows(spark: SparkSession) -> None:
     with pytest.raises(RowError, match=r"Everything.rows\(...\): row 0 is Orders\(user=1.*, not a row of Everything"):
         Everything.rows([ROW])  # type: ignore[list-item]
 
@@ -453,7 +453,7 @@ class Broken(KafkaTable):
 
 
 @pytest.mark.parametrize("use", [lambda: Broken.rows([]), lambda: Broken.collect(None)])  # type: ignore[arg-type]
-def test_a_table_with_problems_tells_them_instead(use: Callable[[], Any]) -> None:
+def test_a_table_with_problems_reports_them_instead(use: Callable[[], Any]) -> None:
     with pytest.raises(ResolveError) as told:
         use()
 

@@ -113,7 +113,7 @@ def test_a_decorated_class_inside_of_blocks_is_found(module: dict[str, Any]) -> 
     assert (made.columns[0].where.line, made.columns[0].comment) == (line("a: ", 1), "What the inner a is.")
 
 
-def test_a_base_with_a_hook_of_its_own_does_not_hide_the_place(module: dict[str, Any]) -> None:
+def test_a_base_with_its_own_hook_does_not_hide_the_location(module: dict[str, Any]) -> None:
     assert module["Derived"].definition().where.line == line("class Derived")
 
 
@@ -128,7 +128,7 @@ def test_a_file_is_parsed_once(module: dict[str, Any]) -> None:
     assert source._parsed[path] is parsed
 
 
-def test_a_file_that_was_changed_since_gives_the_line_of_the_class(module: dict[str, Any]) -> None:
+def test_a_file_that_changed_since_yields_the_line_of_the_class(module: dict[str, Any]) -> None:
     module["path"].write_text("class First(:\n", encoding="utf-8")
     linecache.checkcache()
 

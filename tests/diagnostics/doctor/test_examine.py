@@ -77,12 +77,12 @@ class TestCluster:
             "versions", "Spark", "settings", "network", "protocol", "login", "advertised",
         ]  # fmt: skip
 
-    def test_nobody_listens(self) -> None:
+    def test_no_server_listens(self) -> None:
         found = list(examine(Cluster("127.0.0.1:1")))
 
         assert told(found, "error") == ["network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"]
 
-    def test_a_name_that_nobody_knows(self) -> None:
+    def test_an_unknown_host_name(self) -> None:
         (message,) = told(list(examine(Cluster("kafka.invalid:9092"))), "error")
 
         assert message.startswith("network kafka.invalid:9092: the name 'kafka.invalid' cannot be resolved")
@@ -93,7 +93,7 @@ class TestCluster:
         assert told(found, "error") == []
         assert told(found, "warning") == ["network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"]
 
-    def test_what_is_no_address(self) -> None:
+    def test_an_invalid_address(self) -> None:
         (message,) = told(list(examine(Cluster("kafka"))), "error")
 
         assert message == "settings: the entry 'kafka' of 'bootstrap.servers' has no port"
@@ -135,14 +135,14 @@ class TestCluster:
 class TestAdvertisedListeners:
     START = Address("10.0.0.1", 9092)
 
-    def test_a_broker_that_tells_clients_another_address_than_they_can_reach(self) -> None:
+    def test_a_broker_that_advertises_an_unreachable_address(self) -> None:
         (found,) = check_advertised({7: Address("127.0.0.1", 1)}, {Address("127.0.0.1", 2)})
 
         assert (found.check, found.state) == ("advertised listener of broker 7", "error")
         assert found.message.startswith("the broker tells clients to connect to 127.0.0.1:1, but 127.0.0.1 refuses")
         assert found.fix.startswith("set advertised.listeners of the broker")
 
-    def test_a_broker_that_tells_clients_its_own_localhost(self) -> None:
+    def test_a_broker_that_advertises_its_own_localhost(self) -> None:
         with server(None) as address:
             (found,) = check_advertised({1: address}, {self.START})
 
@@ -170,7 +170,7 @@ def test_an_address_is_read(text: str, address: Address) -> None:
 
 
 @pytest.mark.parametrize("text", ["kafka", "kafka:", ":9092", "kafka:0", "kafka:99999", "kafka:http"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(AddressError, match="is not of the form host:port"):
         parse_address(text)
 
@@ -192,7 +192,7 @@ class TestTables:
             "is not set)"
         ]
 
-    def test_a_topic_that_is_not_there(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+    def test_a_missing_topic(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         topic = kdsl_topic()
         found = list(examine(cluster, self.plans(table(f"{topic}x"), cluster)))
 
@@ -296,7 +296,7 @@ class TestTables:
         (message,) = while_it_runs
         assert message.startswith(f"group g-{topic}.kdsl-group: a stream that checks its group runs: 'other-")
 
-    def test_a_weak_producer_is_told(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+    def test_a_weak_producer_is_reported(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         given = cluster.with_properties({"acks": "1", "enable.idempotence": "false", "retries": "0"})
         found = list(examine(given, [table(kdsl_topic()).write_plan(given)]))
 
@@ -327,14 +327,14 @@ def state(replicas: int, in_sync: int, leader: int | None = 1, rights: frozenset
         ),
     ],
 )
-def test_what_may_lose_records_is_told(topic: TopicState, settings: dict[str, str], message: str) -> None:
+def test_settings_that_may_lose_records_are_reported(topic: TopicState, settings: dict[str, str], message: str) -> None:
     (found,) = _check_durability("orders", topic, settings, Cluster("kafka:9092").kdsl_settings())
 
     assert message in found.message
     assert found.fix
 
 
-def test_three_replicas_of_which_two_must_have_a_record_lose_nothing() -> None:
+def test_three_replicas_with_two_in_sync_lose_nothing() -> None:
     assert (
         list(_check_durability("orders", state(3, 3), {"min.insync.replicas": "2"}, Cluster("k:1").kdsl_settings()))
         == []
@@ -355,7 +355,7 @@ def test_missing_rights_are_named() -> None:
     assert list(_check_rights("topic orders", frozenset({"ALL"}), ("WRITE",))) == []
 
 
-def test_the_network_below_a_login_that_only_java_has_is_looked_at_without_a_jvm() -> None:
+def test_the_network_below_a_login_that_only_java_supports_is_examined_without_a_jvm() -> None:
     class Orders(KafkaTable, topic="orders", value="raw", startup="earliest"):
         value: Col[str]
 
@@ -380,7 +380,7 @@ class TestATableThatIsOnlyWritten:
         (found,) = [f for f in examine(made.cluster(cluster), plans) if f.check == "start"]
         return found
 
-    def test_its_missing_start_is_a_warning_that_says_what_reading_needs(
+    def test_its_missing_start_is_a_warning_that_names_what_reading_needs(
         self, cluster: Cluster, kdsl_topic: MakeTopic
     ) -> None:
         start = self.start(kdsl_topic(), cluster)

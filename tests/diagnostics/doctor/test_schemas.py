@@ -62,7 +62,7 @@ class TestSubjects:
         assert found[-1] == (f"subject {topic}-value", "ok", "the first write of Orders will register its schema there")
         assert f"{topic}-value" not in kdsl_registry.client().subjects()
 
-    def test_a_schema_that_stands_there_already(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+    def test_a_schema_that_is_already_registered(self, kdsl_registry: LocalRegistry, topic: str) -> None:
         number = kdsl_registry.client().register(f"{topic}-value", self.schema(topic, kdsl_registry))
 
         found = write(orders(topic), cluster(kdsl_registry.url))[-1]
@@ -83,7 +83,7 @@ class TestSubjects:
         assert found[:2] == (f"subject {topic}-value", "error")
         assert "does not have this schema under the subject" in found[2]
 
-    def test_the_latest_schema_must_be_there_and_hold_the_rows(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+    def test_the_latest_schema_must_exist_and_fit_the_rows(self, kdsl_registry: LocalRegistry, topic: str) -> None:
         table, here = orders(topic, AvroConfluent(use_latest_version=True)), cluster(kdsl_registry.url)
 
         missing = write(table, here)[-1]
@@ -138,7 +138,7 @@ class TestSubjects:
 
 
 class TestRegistries:
-    def test_nobody_listens(self, topic: str) -> None:
+    def test_no_server_listens(self, topic: str) -> None:
         (found,) = read(orders(topic), cluster("http://127.0.0.1:1"))
 
         assert found[:2] == ("registry http://127.0.0.1:1", "error")
@@ -153,7 +153,9 @@ class TestRegistries:
             ((302, b""), ["error"], "HTTP 302"),
         ],
     )
-    def test_what_is_wrong_is_told_apart(self, answer: Answer, states: list[str], message: str, topic: str) -> None:
+    def test_different_failures_are_distinguished(
+        self, answer: Answer, states: list[str], message: str, topic: str
+    ) -> None:
         with Front(lambda _: answer) as front:
             found = read(orders(topic), cluster(front.url))
 
@@ -181,5 +183,5 @@ class TestRegistries:
 
         assert [(f.check, f.state) for f in check_schemas(where, [])] == [("registry", "error")]
 
-    def test_without_a_registry_nothing_is_looked_at(self) -> None:
+    def test_nothing_is_examined_without_a_registry(self) -> None:
         assert list(check_schemas(Cluster("nobody:9092"), [])) == []

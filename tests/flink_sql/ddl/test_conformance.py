@@ -126,7 +126,7 @@ def test_a_statement_is_judged_as_the_reference_judges_it(case: Case) -> None:
 
 
 @pytest.mark.parametrize("difference", _rules()[0], ids=lambda d: d.title)
-def test_a_difference_is_one(difference: Difference) -> None:
+def test_a_difference_is_reported(difference: Difference) -> None:
     judged = {case.id: (case, list(codes_of(case))) for case in cases()}
     covered = {
         i for i, (case, codes) in judged.items() if difference.covers(case, codes) and bool(codes) == case.accepted

@@ -44,7 +44,7 @@ class TestPlaces:
 
         assert [(p.where.line, p.where.position) for p in found] == [(1, 20), (1, 31), (1, 66), (2, 1), (3, 25)]
 
-    def test_a_long_line_is_cut_around_the_place(self) -> None:
+    def test_a_long_line_is_cut_around_the_position(self) -> None:
         columns = ", ".join(f"column_{i} STRING" for i in range(100))
         (problem,) = told(f"CREATE TABLE t ({columns}, last STRIN) {WITH}")
 
@@ -53,7 +53,7 @@ class TestPlaces:
         assert shown.startswith("…")
         assert shown[caret.index("^") :].startswith("STRIN)")
 
-    def test_problems_of_the_resolver_have_the_place_too(self) -> None:
+    def test_problems_of_the_resolver_have_the_location_too(self) -> None:
         table = sql(
             "CREATE TABLE t (\n  id INT\n) WITH (\n  'connector' = 'kafka',\n  'topc' = 't', 'format' = 'json'\n)"
         )
@@ -62,7 +62,7 @@ class TestPlaces:
         assert (found["option-unknown"].where.line, found["option-unknown"].where.position) == (5, 3)
         assert lines(found["option-unknown"])[1].strip() == "^" * len("'topc' = 't'")
 
-    def test_an_unknown_option_of_a_format_is_told_at_its_place(self) -> None:
+    def test_an_unknown_option_of_a_format_is_reported_at_its_location(self) -> None:
         table = sql(
             "CREATE TABLE t (id INT)\nWITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json',\n'json.x' = '1')"
         )
@@ -126,12 +126,12 @@ class TestWhatIsExpected:
         assert found[0].fix
         assert lines(found[0])[-1].strip("^ ") == ""
 
-    def test_a_quote_that_is_missing_is_looked_for_before_the_place(self) -> None:
+    def test_a_missing_quote_is_searched_before_the_position(self) -> None:
         (problem, *_) = told("CREATE TABLE t (id INT) WITH (\n  'connector' = 'kafka,\n  'topic' = 't'\n)")
 
         assert problem.fix == ("look at the string that begins in line 2, column 17: its closing quote may be missing")
 
-    def test_an_option_twice_is_told_with_both_places(self) -> None:
+    def test_a_duplicate_option_is_reported_with_both_locations(self) -> None:
         (problem,) = told("CREATE TABLE t (id INT) WITH (\n  'topic' = 'a',\n  'topic' = 'b'\n)")
 
         assert problem.code == "option-repeated"

@@ -56,13 +56,13 @@ def test_words_in_any_order(text: str) -> None:
 
 @given(st.text(max_size=200))
 @settings(max_examples=100, deadline=None)
-def test_any_text(text: str) -> None:
+def test_any_string(text: str) -> None:
     judged(text)
 
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_good_script_with_something_changed(data: st.DataObject) -> None:
+def test_a_valid_script_with_a_change(data: st.DataObject) -> None:
     words = list(WORDS)
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(words) - 1))
@@ -95,5 +95,5 @@ def test_what_is_nested_deeply_ends() -> None:
     judged("CREATE TABLE t (a AS " + "(" * 3000 + "1" + ")" * 3000 + ")")
 
 
-def test_the_good_script_is_good() -> None:
+def test_the_valid_script_is_valid() -> None:
     assert parse_script(GOOD).problems == ()

@@ -82,7 +82,7 @@ def test_a_print_table_serves_scripts(name: str) -> None:
         ("000-example-4", "sync_kafka", ["sql-not-yet", "connector-unknown"]),
     ],
 )
-def test_what_is_not_there_yet_says_so(name: str, table: str, told: list[str]) -> None:
+def test_missing_features_are_reported_as_such(name: str, table: str, told: list[str]) -> None:
     tables, wrong = script(name)
 
     assert wrong == []
@@ -134,14 +134,14 @@ def test_the_stray_bracket_of_the_third_example() -> None:
         ("001-metadata-template-3", [(8, 26)]),
     ],
 )
-def test_a_template_is_told_at_its_dots(name: str, places: list[tuple[int, int]]) -> None:
+def test_a_template_is_reported_at_its_dots(name: str, places: list[tuple[int, int]]) -> None:
     _, wrong = script(name)
 
     assert [(p.where.line, p.where.position) for p in wrong] == places
     assert all(p.message.startswith("... is a placeholder for something that is missing") for p in wrong)
 
 
-def test_a_template_that_gives_options_several_times_is_told_at_each() -> None:
+def test_a_template_with_duplicate_options_is_reported_at_each() -> None:
     _, wrong = script("000-startup-template")
 
     dots = [p for p in wrong if p.code == "sql"]
@@ -154,7 +154,7 @@ def test_a_template_that_gives_options_several_times_is_told_at_each() -> None:
 
 
 @pytest.mark.parametrize("name", ["001-syntax-template", "004-syntax-template"])
-def test_the_template_of_the_syntax_is_told_at_its_first_word_that_is_no_type(name: str) -> None:
+def test_the_template_of_the_syntax_is_reported_at_its_first_word_that_is_not_a_type(name: str) -> None:
     _, wrong = script(name)
 
     assert wrong[0].message.startswith("there is no type 'attr_type'")

@@ -44,7 +44,7 @@ def kept(plan: ScriptPlan) -> list[Upserts | None]:
 KEPT = Upserts(("id",), events=True)
 
 
-def test_set_holds_for_the_statements_below_it() -> None:
+def test_set_applies_to_the_statements_after_it() -> None:
     plan = planned(f"SELECT * FROM changes; {SET} SELECT * FROM changes; RESET; SELECT * FROM changes")
 
     assert kept(plan) == [None, KEPT, None]
@@ -61,7 +61,7 @@ def test_set_holds_for_the_statements_below_it() -> None:
         "SELECT * FROM changes /*+ OPTIONS('cdc-events-duplicate' = 'true') */",
     ],
 )
-def test_a_table_is_compared_with_state_however_it_is_said(query: str) -> None:
+def test_a_table_is_compared_with_state_however_it_is_declared(query: str) -> None:
     assert kept(planned(query)) == [KEPT]
 
 
@@ -71,13 +71,13 @@ def test_the_primary_key_is_not_null_then() -> None:
     assert [str(c.type) for c in job.columns] == ["BIGINT NOT NULL", "STRING"]
 
 
-def test_a_table_that_says_otherwise_is_left_as_it_is() -> None:
+def test_a_table_that_declares_otherwise_is_unchanged() -> None:
     plan = planned(f"{SET} SELECT * FROM without_key /*+ OPTIONS('cdc-events-duplicate' = 'false') */")
 
     assert kept(plan) == [None]
 
 
-def test_tables_of_new_rows_are_left_as_they_are() -> None:
+def test_tables_of_new_rows_are_unchanged() -> None:
     assert kept(planned(f"{SET} SELECT * FROM rows")) == [None]
 
 
@@ -114,5 +114,5 @@ class TestGroups:
             "INSERT INTO shown SELECT name, id FROM changes",
         ],
     )
-    def test_nothing_is_said_where_rows_are_compared_or_not_counted(self, query: str) -> None:
+    def test_nothing_is_reported_if_rows_are_compared_or_not_counted(self, query: str) -> None:
         assert [p for p in told(query) if p.code == "cdc-duplicate"] == []

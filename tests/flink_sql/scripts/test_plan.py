@@ -86,13 +86,13 @@ class TestColumns:
             ("INSERT OVERWRITE sink SELECT id, name FROM source", "insert-overwrite", "which is impossible in a topic"),
         ],
     )
-    def test_what_does_not_fit_is_told_at_its_place(self, statement: str, code: str, message: str) -> None:
+    def test_mismatches_are_reported_at_their_location(self, statement: str, code: str, message: str) -> None:
         (told,) = problems(statement)
 
         assert told[0] == code
         assert message in told[1]
 
-    def test_the_place_is_that_of_the_name_in_the_script(self) -> None:
+    def test_the_location_is_that_of_the_name_in_the_script(self) -> None:
         with pytest.raises(ResolveError) as told:
             planned("INSERT INTO sink\nSELECT id, nme FROM source")
         (problem,) = told.value.problems
@@ -147,7 +147,7 @@ class TestStreams:
             ("INSERT INTO kafka_sink", "the table can only store new rows"),
         ],
     )
-    def test_a_group_without_a_window_says_why_for_its_sink(self, start: str, reason: str) -> None:
+    def test_a_group_without_a_window_is_refused_with_a_reason_for_its_sink(self, start: str, reason: str) -> None:
         ((code, message),) = problems(f"{start} SELECT COUNT(*), name FROM source GROUP BY name")
 
         assert code == "stream-aggregate"
@@ -159,7 +159,7 @@ class TestStreams:
 
         assert [code for code, _ in problems(f"INSERT INTO nothing {query}")] == ["stream-grouping"]
 
-    def test_a_group_by_a_window_with_a_watermark_is_one(self) -> None:
+    def test_a_group_by_a_window_with_a_watermark_is_supported(self) -> None:
         query = "TABLE(TUMBLE(TABLE marked, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end"
         (job,) = planned(f"INSERT INTO nothing SELECT COUNT(*) FROM {query}").jobs
 
@@ -234,7 +234,7 @@ class TestHints:
             ("source s /*+ OPTIONS('topic' = 'x') */", "sql-query", "after the name of a table", "11:48"),
         ],
     )
-    def test_what_is_wrong_is_told_at_its_place(self, query: str, code: str, message: str, place: str) -> None:
+    def test_mistakes_are_reported_at_their_location(self, query: str, code: str, message: str, place: str) -> None:
         with pytest.raises(ResolveError) as told:
             plan_script(
                 read_script(
@@ -253,7 +253,7 @@ class TestHints:
 
 
 class TestSettings:
-    def test_hold_for_the_statements_below(self) -> None:
+    def test_settings_apply_to_the_statements_after_them(self) -> None:
         one, two, three = planned(
             "INSERT INTO nothing SELECT id FROM source; SET 'pipeline.name' = 'x'; "
             "INSERT INTO nothing SELECT id FROM source; RESET 'pipeline.name'; INSERT INTO nothing SELECT id FROM source"  # noqa: E501
@@ -261,7 +261,7 @@ class TestSettings:
 
         assert [j.settings.name for j in (one, two, three)] == [None, "x", None]
 
-    def test_an_unknown_key_warns_with_the_nearest(self) -> None:
+    def test_an_unknown_key_warns_with_a_suggestion(self) -> None:
         (warning,) = planned("SET 'execution.runtime-mod' = 'batch'").warnings
 
         assert (warning.severity, "did you mean 'execution.runtime-mode'?" in warning.message) == ("warning", True)
@@ -275,7 +275,7 @@ class TestSettings:
 
 
 class TestTables:
-    def test_a_view_reads_what_its_tables_give(self) -> None:
+    def test_a_view_reads_its_tables(self) -> None:
         (job,) = planned(
             "CREATE VIEW v (i, n) AS SELECT id, name FROM source; INSERT INTO sink SELECT i, n FROM v"
         ).jobs
@@ -308,7 +308,7 @@ class TestTables:
         (job,) = planned(f"{table} INSERT INTO sink SELECT id, name FROM cdc WHERE id > 1").jobs
         assert job.query.text.endswith("`cdc`.`_row_kind` AS `_row_kind` FROM `cdc` AS `cdc` WHERE (`cdc`.`id` > 1)")
 
-    def test_the_plan_as_text(self) -> None:
+    def test_the_plan_as_a_string(self) -> None:
         text = show_script(planned("INSERT INTO sink SELECT id, name FROM source"))
 
         assert text.splitlines() == [
@@ -383,7 +383,7 @@ class TestUpserts:
         assert told.startswith("upsert-key-query: ")
         assert message in told
 
-    def test_a_key_with_more_columns_is_one_where_rows_are_told_as_they_were(self) -> None:
+    def test_a_key_with_more_columns_is_valid_if_rows_have_before_images(self) -> None:
         (job,) = self.planned("INSERT INTO by_both SELECT word, n FROM counts").jobs
 
         assert job.query.changelog
@@ -404,12 +404,12 @@ class TestUpserts:
             ("SELECT word, COUNT(*) FROM counts {last} GROUP BY word", "group-images"),
         ],
     )  # fmt: skip
-    def test_what_spark_tells_no_changes_of_is_refused(self, query: str, code: str) -> None:
+    def test_plans_whose_changes_spark_does_not_report_are_refused(self, query: str, code: str) -> None:
         told = self.told(f"INSERT INTO counts {query.format(last=self.LAST)}")
 
         assert [each.partition(":")[0] for each in told] == [code]
 
-    def test_groups_of_a_changelog_are_deleted_when_they_are_empty_or_pass_no_more(self) -> None:
+    def test_groups_of_a_changelog_are_deleted_when_they_are_empty_or_filtered_out(self) -> None:
         query = "SELECT word, SUM(n) FROM counts GROUP BY word HAVING AVG(n) > 2"
         for source, kinds in (("counts", True), ("words", False)):
             text = query.replace("counts", source).replace("(n)", "(n)" if kinds else "(CHAR_LENGTH(shop))")
@@ -420,7 +420,7 @@ class TestUpserts:
             assert (batch.query.changelog, "HAVING" in batch.query.text) == (False, True)
             assert ("HAVING" in stream.query.text, "'-D' END AS `_row_kind`" in stream.query.text) == (False, True)
 
-    def test_what_is_worked_out_of_a_group_is_null_where_the_group_is_not_there(self) -> None:
+    def test_values_computed_from_a_group_are_null_if_the_group_is_missing(self) -> None:
         query = "SELECT word, 100 / SUM(CHAR_LENGTH(shop)) FROM words GROUP BY word HAVING SUM(CHAR_LENGTH(shop)) <> 0"
         (job,) = self.planned(f"INSERT INTO counts {query}").jobs
 
@@ -451,7 +451,7 @@ class TestUpserts:
 
         assert self.planned(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO shown {nested}").jobs
 
-    def test_groups_of_values_are_no_stream(self) -> None:
+    def test_groups_of_values_are_not_a_stream(self) -> None:
         query = "SELECT word, COUNT(*) FROM (VALUES ('a'), ('a'), ('b')) AS v (word) GROUP BY word HAVING COUNT(*) > 1"
         (job,) = self.planned(f"INSERT INTO appended {query}").jobs
 
@@ -474,7 +474,7 @@ class TestUpserts:
 
         assert (stream.query.changelog, batch.query.changelog) == (True, False)
 
-    def test_a_view_that_a_mode_cannot_read_says_why(self) -> None:
+    def test_a_view_that_a_mode_cannot_read_is_refused_with_a_reason(self) -> None:
         view = "CREATE VIEW v AS SELECT word FROM words WHERE word IN (SELECT word FROM counts);"
         ((code, message),) = problems(f"{self.TABLES} {view} SET 'execution.runtime-mode' = 'batch'; SELECT * FROM v")
 
@@ -525,7 +525,7 @@ class TestUpserts:
             "SELECT * FROM (SELECT word, SUM(n) AS n FROM counts GROUP BY word) WHERE n < 3",
         ],
     )
-    def test_a_group_that_passes_a_filter_no_more_would_stay(self, query: str) -> None:
+    def test_a_group_that_no_longer_passes_a_filter_would_stay(self, query: str) -> None:
         ((code, message),) = problems(f"{self.TABLES} INSERT INTO counts {query}")
 
         assert code == "upsert-filter"
@@ -573,17 +573,17 @@ class TestAllProblems:
         "lost",
         ["CREATE TABLE lost (id INT, b) WITH ('format' 'x')", "CREATE TEMPORARY TABLE IF NOT EXISTS db.lost (id INT"],
     )
-    def test_what_uses_a_table_that_could_not_be_read_is_not_told_to_be_wrong(self, lost: str, use: str) -> None:
+    def test_statements_that_use_an_unreadable_table_are_not_reported(self, lost: str, use: str) -> None:
         good = "CREATE TABLE good (id INT) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json');"
 
         assert {error.partition(":")[2] for error in self.errors(f"CREATE {lost};\n{good} {use}")} == {" sql"}
 
-    def test_what_uses_a_view_that_is_wrong_is_not(self) -> None:
+    def test_statements_that_use_a_wrong_view_are_not_reported(self) -> None:
         assert self.errors(
             f"{TABLES}CREATE VIEW v AS SELECT nope FROM source; INSERT INTO nothing SELECT id FROM v"
         ) == ["11: sql-query"]
 
-    def test_what_uses_a_column_whose_type_is_wrong_is_not(self) -> None:
+    def test_statements_that_use_a_wrongly_typed_column_are_not_reported(self) -> None:
         table = """CREATE TABLE t (id INT, at TIMESTAMPP(3), on_day AS CAST(at AS DATE), WATERMARK FOR at AS at)
             WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json');"""
         into = "CREATE TABLE days (id INT, d DATE) WITH ('connector' = 'print');"
@@ -593,7 +593,7 @@ class TestAllProblems:
         ]
 
     @pytest.mark.parametrize("name", ["jdbc", "hologres", "elasticsearch-7", "filesystem"])
-    def test_a_connector_that_kdsl_has_not_is_one_error(self, name: str) -> None:
+    def test_an_unsupported_connector_is_one_error(self, name: str) -> None:
         table = f"CREATE TABLE s (id INT PRIMARY KEY NOT ENFORCED) WITH ('connector' = '{name}', 'y' = 'z');"
         script = f"{TABLES}{table} INSERT INTO s SELECT id FROM source"
 
@@ -667,7 +667,7 @@ class TestJoins:
         derived = "(VALUES (1, TIMESTAMP '2024-05-01 00:00:00')) v (id, ts)"
         assert self.instants(f"SELECT o.id FROM o JOIN {derived} ON o.id = v.id AND {bounds}") == {"": []}
 
-    def test_of_streams_give_their_event_time_to_a_view_and_not_to_a_query(self) -> None:
+    def test_aggregates_of_streams_pass_their_event_time_to_a_view_and_not_to_a_query(self) -> None:
         window = "SELECT window_start, window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(ts), INTERVAL '1' "
         window += "HOUR)) GROUP BY window_start, window_end"
         inner = self.VIEW.partition(" AS ")[2].rstrip(";")
@@ -759,7 +759,7 @@ class TestSinks:
         virtual = self.told(source + sink.format(" VIRTUAL", connector) + "INSERT INTO b SELECT id FROM a")
         assert (told, virtual) == ([("metadata-sink", "error")], [])
 
-    def test_a_primary_key_may_name_each_record_by_its_place(self) -> None:
+    def test_a_primary_key_may_identify_each_record_by_its_position(self) -> None:
         columns = (
             "`offset` BIGINT NOT NULL METADATA VIRTUAL, part INT NOT NULL METADATA FROM 'partition' VIRTUAL, id INT"
         )

@@ -65,7 +65,7 @@ class TestOnKafka:
         printed = [line for line in capfd.readouterr().out.splitlines() if line.startswith("order> ")]
         assert printed == (DATA / "show.txt").read_text(encoding="utf-8").splitlines()
 
-    def test_a_checkpoint_goes_on_where_it_was(
+    def test_a_checkpoint_continues_where_it_ended(
         self,
         spark: SparkSession,
         kdsl_kafka: LocalKafka,
@@ -90,7 +90,7 @@ class TestOnKafka:
             {"id": 3, "name": "CID", "age": 22},
         ]
 
-    def test_a_record_that_cannot_be_read_ends_the_script_with_its_place(
+    def test_an_unreadable_record_ends_the_script_with_its_location(
         self, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic()
@@ -278,7 +278,7 @@ class TestMadeUp:
 
         assert self.printed(capfd) == ["x> +I[24, x]", "x> +I[25, x]"]
 
-    def test_rows_of_a_select_are_whole_in_a_pipe(
+    def test_rows_of_a_select_are_not_cut_in_a_pipe(
         self, spark: SparkSession, capsys: pytest.CaptureFixture[str]
     ) -> None:
         plan = plan_script(read_script(f"SELECT '{'x' * 300}' AS a, CAST(NULL AS INT) AS b, DATE '2024-05-01' AS c"))

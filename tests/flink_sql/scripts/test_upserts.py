@@ -99,7 +99,7 @@ class TestTheExamplesOfThePage:
 
         assert by_name(printed(capfd)) == CHANGES
 
-    def test_a_restart_in_the_middle_goes_on_with_the_rows_before(
+    def test_a_restart_in_the_middle_continues_with_the_previous_rows(
         self, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, tmp_path: Path,
         capfd: pytest.CaptureFixture[str],
     ) -> None:  # fmt: skip
@@ -165,7 +165,7 @@ class TestChanges:
             counts.setdefault(record.key(), []).append(json.loads(record.value() or b"")["n"])
         assert counts == {b'{"word":"a"}': [1, 2, 3], b'{"word":"b"}': [1, 2], b'{"word":"c"}': [1]}
 
-    def test_groups_of_a_changelog_take_old_rows_back_and_go_when_they_are_empty_or_pass_no_more(
+    def test_groups_of_a_changelog_retract_old_rows_and_disappear_when_empty_or_filtered_out(
         self, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, tmp_path: Path,
         capfd: pytest.CaptureFixture[str],
     ) -> None:  # fmt: skip
@@ -221,7 +221,7 @@ class TestChanges:
         assert found == {(b"a", b'{"word":"a","n":1}'), (b"b", b'{"word":"b","n":2}'), (b"a", None)}
         assert by_name(printed(capfd), 0) == {"a": ["+I[a, 1]", "-D[a, 1]"], "b": ["+I[b, 2]"]}
 
-    def test_windows_give_their_last_result_alone(
+    def test_windows_return_only_their_last_result(
         self, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         source, sink = kdsl_topic("timed"), kdsl_topic("sink")

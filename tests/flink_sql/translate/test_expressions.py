@@ -105,7 +105,7 @@ class TestAsFlink:
 
         assert list(df.limit(1).selectExpr(*texts).collect()[0]) == list(wanted.values())
 
-    def test_what_flink_refuses_gives_no_value_here_either(self, rows: tuple[DataFrame, t.Row]) -> None:
+    def test_what_flink_refuses_has_no_value_here_either(self, rows: tuple[DataFrame, t.Row]) -> None:
         from pyspark.errors import PySparkException
 
         df, row = rows
@@ -163,7 +163,7 @@ class TestErrors:
             ("INTERVAL '" + "9" * 5000 + "' WEEK", "WEEK", 0, "is not a number of weeks"),
         ],
     )
-    def test_they_name_what_is_wrong_and_where(self, sql: str, name: str, position: int, reason: str) -> None:
+    def test_they_name_the_mistake_and_its_location(self, sql: str, name: str, position: int, reason: str) -> None:
         told = refused(sql)
 
         assert (told.name, told.position) == (name, position)
@@ -171,7 +171,7 @@ class TestErrors:
         assert told.fix
 
     @pytest.mark.parametrize("text", ["(" * 5000 + "a" + ")" * 5000, "NOT " * 5000 + "o", " + ".join(["a"] * 5000)])
-    def test_what_is_too_deep_is_told_at_a_place(self, text: str) -> None:
+    def test_excessive_nesting_is_reported_at_a_location(self, text: str) -> None:
         with pytest.raises(UntranslatableError, match="nested too deeply") as told:
             translate_expression(text, COLUMNS)
         assert 0 <= told.value.position < len(text)
@@ -179,16 +179,16 @@ class TestErrors:
             translate_query(f"SELECT {text} FROM t", {"t": t.row(a=t.Int(), o=t.Boolean())})
         assert 0 <= told.value.position < len(text)
 
-    def test_a_query_that_is_too_deep_is_told_at_a_place(self) -> None:
+    def test_a_query_that_is_too_deep_is_reported_at_a_location(self) -> None:
         with pytest.raises(UntranslatableError, match="nested too deeply") as told:
             translate_query("SELECT * FROM (" * 3000 + "t" + ")" * 3000, {"t": t.row(a=t.Int())})
         assert told.value.position > 0
 
-    def test_the_place_is_shown_with_a_caret(self) -> None:
+    def test_the_position_is_shown_with_a_caret(self) -> None:
         assert str(refused("a +\n  UPER(s)")).splitlines()[0].startswith("line 2, column 3: there is no function")
         assert str(refused("a +\n  UPER(s)")).splitlines()[1:] == ["    UPER(s)", "    ^^^^"]
 
-    def test_of_a_long_line_the_part_around_the_place_is_shown(self) -> None:
+    def test_the_part_of_a_long_line_around_the_position_is_shown(self) -> None:
         lines = str(refused("1 + " * 60 + "UPER(s)" + " + 1" * 60)).splitlines()
 
         assert lines[0].startswith("column 241: there is no function")

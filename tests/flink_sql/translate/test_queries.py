@@ -104,7 +104,7 @@ class TestJoinsByName:
             ("SELECT k FROM a JOIN e USING (k)", "= compares INT with STRING"),
         ],
     )
-    def test_what_is_no_such_join(self, query: str, reason: str) -> None:
+    def test_other_joins(self, query: str, reason: str) -> None:
         assert reason in refused(query).reason
 
 
@@ -137,7 +137,7 @@ class TestGroupings:
             ("SELECT x FROM a GROUP BY CUBE (k)", "'x' is neither grouped by nor aggregated"),
         ],
     )
-    def test_what_is_none(self, query: str, reason: str) -> None:
+    def test_unsupported_queries(self, query: str, reason: str) -> None:
         assert reason in refused(query).reason
 
 

@@ -45,7 +45,7 @@ def test_numbers_are_written_and_read(numbers: list[int]) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x01"])
-def test_a_number_of_more_than_64_bits_is_told(data: bytes) -> None:
+def test_a_number_of_more_than_64_bits_is_reported(data: bytes) -> None:
     held = np.frombuffer(b"\x05" + data, dtype=np.uint8)
     made, _, bad = read_varints(*pad_bytes(held), np.array([0, 1]))
 
@@ -65,7 +65,7 @@ def test_signs_go_and_come_back(numbers: list[int]) -> None:
 
 @given(st.integers(0, 2**56 - 1))
 @settings(deadline=None)
-def test_seven_bits_lie_in_each_byte(number: int) -> None:
+def test_each_byte_has_seven_bits(number: int) -> None:
     (word,) = spread_groups(np.array([number], dtype=np.uint64)).tolist()
 
     assert [word >> 8 * i & 0xFF for i in range(8)] == [number >> 7 * i & 0x7F for i in range(8)]

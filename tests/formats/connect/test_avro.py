@@ -161,7 +161,7 @@ def test_infinity_is_null_and_counted_where_the_column_is_nullable() -> None:
     assert "declare the column nullable" in found.bad[0].reason
 
 
-def test_a_value_that_cannot_be_read_names_its_place() -> None:
+def test_the_error_of_an_unreadable_value_names_its_location() -> None:
     found = read(annotated("string", f"{DEBEZIUM}IsoTimestamp"), t.Timestamp(6), "soon")
     assert found.bad[0].reason == (
         "field 'x': 'soon' is not a TIMESTAMP(6): expected a timestamp as 2019-07-09T02:28:57.123456Z"
@@ -182,7 +182,7 @@ def test_plain_columns_need_no_reference(monkeypatch: pytest.MonkeyPatch) -> Non
     assert decoder(schema, row, 32).decode(messages).infinite == 200
 
 
-def test_changes_hold_both_images() -> None:
+def test_changes_contain_both_images() -> None:
     """The records have other names than those of the table, so that they are chosen by what fits."""
     row = t.row(at=t.Timestamp(6), seen=t.Array(t.TimestampLtz(6)), price=t.Decimal(10, 2))
     fields = [
@@ -215,7 +215,7 @@ def test_all_times_may_be_read_but_not_written(chosen: AvroConfluent | DebeziumA
     assert [p.code for p in chosen.check(row, "write")] == ["avro-time", "avro-timestamp", "avro-timestamp-ltz"]
 
 
-def test_a_column_of_another_kind_is_still_told() -> None:
+def test_a_column_of_another_kind_is_still_reported() -> None:
     row = t.row(at=t.Timestamp(6))
     schema = record(("at", annotated("string", f"{DEBEZIUM}ZonedTimestamp")))
     assert list(find_misfits(schema, row, avro_schema(row.as_nullable(False), for_reading=True)))  # type: ignore[arg-type]

@@ -328,7 +328,7 @@ def test_infinity_is_null_and_counted_where_the_column_is_nullable() -> None:
     assert "declare the column nullable" in found.bad[0].reason
 
 
-def test_errors_name_the_place_of_a_value_and_what_is_expected() -> None:
+def test_errors_name_the_location_of_a_value_and_what_is_expected() -> None:
     chosen = Json(decimal_handling_mode="precise", time_precision_mode="adaptive")
     row = t.row(order=t.row(prices=t.Array(t.Decimal(4, 2))), at=t.Timestamp(3))
     found = decode(chosen, row, '{"order":{"prices":["AQ==","12.5"]}}', '{"at":"2024-05-01"}')
@@ -339,7 +339,7 @@ def test_errors_name_the_place_of_a_value_and_what_is_expected() -> None:
     ]
 
 
-def test_an_object_with_too_many_digits_is_told_so() -> None:
+def test_an_object_with_too_many_digits_is_reported() -> None:
     row = t.row(price=t.Decimal(4, 2))
     found = decode(Json(decimal_handling_mode="precise"), row, '{"price":{"scale":0,"value":"fwAA"}}')
     assert found.bad[0].reason == "field 'price': an object is not a DECIMAL(4, 2) (it has too many digits)"
@@ -384,7 +384,7 @@ def test_schemas_are_those_of_kafka_connect() -> None:
     }
 
 
-def test_a_message_without_its_schema_is_told() -> None:
+def test_a_message_without_its_schema_is_reported() -> None:
     found = decode(Json(schema_include=True), t.row(id=t.BigInt()), '{"id":1}')
     assert "leave out 'schema-include'" in found.bad[0].reason
 
@@ -423,7 +423,7 @@ def test_nothing_changes_without_settings() -> None:
     assert wire_of(t.Decimal(10, 2), NO_MODES) is None
 
 
-def test_digits_that_are_lost_in_writing_are_told() -> None:
+def test_digits_that_would_be_lost_in_writing_are_reported() -> None:
     row = t.row(at=t.Timestamp(6), coarse=t.Timestamp(3), price=t.Array(t.Decimal(20, 2)), small=t.Decimal(10, 2))
     chosen = Json(decimal_handling_mode="double", time_precision_mode="connect")
     found = list(chosen.check(row, "write"))

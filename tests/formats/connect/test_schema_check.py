@@ -70,7 +70,7 @@ def test_a_schema_that_fits_is_read() -> None:
     ],
 )
 @pytest.mark.parametrize("blank", ["", " "])
-def test_one_that_does_not_is_told(wrong: dict[str, Any], told: str, blank: str) -> None:
+def test_a_mismatch_is_reported(wrong: dict[str, Any], told: str, blank: str) -> None:
     bad = message(schema(**wrong)).replace(b'"schema":', f'"schema":{blank}'.encode())
     bad = bad.replace(b',"payload":', f',{blank}"payload":'.encode())
     found = decode(Json(**SETTINGS), *[message(schema())] * 60, bad, *[message(schema())] * 60)
@@ -81,7 +81,7 @@ def test_one_that_does_not_is_told(wrong: dict[str, Any], told: str, blank: str)
     assert (len(ignoring.rows), ignoring.bad) == (60, ())
 
 
-def test_of_changes_both_images_are_looked_at() -> None:
+def test_both_images_of_changes_are_checked() -> None:
     def envelope(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         fields = [{**before, "field": "before"}, {**after, "field": "after"}, {"type": "string", "field": "op"}]
         return {"type": "struct", "fields": fields}
@@ -103,7 +103,7 @@ def test_a_schema_with_a_member_called_payload_is_cut_where_it_ends() -> None:
     assert [b.index for b in found.bad] == [3, 4, 5]
 
 
-def test_a_schema_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Any] = []
     before = schema_check.find_contradictions
 
@@ -119,7 +119,7 @@ def test_a_schema_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(looked) == 1
 
 
-def test_more_schemas_than_are_remembered_are_judged_alike() -> None:
+def test_more_schemas_than_the_cache_holds_are_checked_equally() -> None:
     many = [{**schema(scale=2 + i % 2), "version": i} for i in range(40)]
     decoder = Json(**SETTINGS).decoder(ROW)
     for _ in range(2):
@@ -127,6 +127,6 @@ def test_more_schemas_than_are_remembered_are_judged_alike() -> None:
         assert [b.index for b in found.bad] == list(range(1, 40, 2))
 
 
-def test_without_settings_nothing_is_looked_at() -> None:
+def test_nothing_is_checked_without_settings() -> None:
     decoder = Json(schema_include=True).decoder(ROW)
     assert not isinstance(decoder, schema_check.SchemaCheckingDecoder)

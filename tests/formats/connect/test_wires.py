@@ -97,7 +97,7 @@ def agree(wire: Wire, columns: str, one: str, values: list[Any], kind: pa.DataTy
 
 
 @given(st.sampled_from(WIRES), st.lists(st.none() | TEXTS, max_size=12))
-def test_columns_of_texts_are_as_single_ones(wire: Wire, values: list[str | None]) -> None:
+def test_columns_of_strings_equal_single_strings(wire: Wire, values: list[str | None]) -> None:
     agree(wire, "read_strings", "from_string", values, pa.string())
 
 
@@ -225,7 +225,7 @@ def test_what_a_value_means(kind: t.DataType, modes: Modes, read: str, value: An
     assert single(wire, read, value) == wanted
 
 
-def test_plain_columns_are_read_as_a_whole() -> None:
+def test_plain_columns_are_read_at_once() -> None:
     values = [base64.b64encode(n.to_bytes(3, "big", signed=True)).decode() for n in range(-500, 500)]
     read = wire_of(t.Decimal(10, 2), Modes(decimals="precise"))
     assert read is not None

@@ -53,7 +53,7 @@ def test_topics_offsets_and_times(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopi
     assert (brokers.topics([]), brokers.earliest([]), brokers.committed("g", [])) == ({}, {}, {})
 
 
-def test_metadata_of_another_tool_need_not_be_text(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+def test_metadata_of_another_tool_may_be_binary(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, "a")
     group, lib = f"group-of-{topic}", native.library()
@@ -178,7 +178,7 @@ def refusal(ask: Callable[[], object]) -> str:
 
 
 @pytest.mark.kafka
-def test_a_leader_that_stands_still_is_waited_for_and_not_taken_for_an_empty_partition(two_brokers: LocalKafka) -> None:
+def test_a_suspended_leader_is_waited_for_and_not_mistaken_for_an_empty_partition(two_brokers: LocalKafka) -> None:
     """librdkafka then gives the partitions of the other leaders, and those of this one without an offset."""
     topic = two_each(two_brokers)
     places = [(topic, n) for n in range(4)]
@@ -235,7 +235,7 @@ def test_a_client_that_begins_while_a_partition_has_no_leader_waits_for_one(two_
 
 
 @pytest.mark.kafka
-def test_a_coordinator_that_moves_while_its_broker_lives_is_found_anew(two_brokers: LocalKafka) -> None:
+def test_a_coordinator_that_moves_while_its_broker_lives_is_found_again(two_brokers: LocalKafka) -> None:
     """As after a rolling restart, when leaders go back to where they were. A client of librdkafka asks the old one."""
     topic = two_each(two_brokers)
     places = [(topic, n) for n in range(4)]
@@ -263,7 +263,7 @@ def test_a_coordinator_that_moves_while_its_broker_lives_is_found_anew(two_broke
 
 
 @pytest.mark.kafka
-def test_a_broker_that_is_gone_is_not_waited_for_where_others_lead_all(two_brokers: LocalKafka) -> None:
+def test_a_dead_broker_is_not_waited_for_if_others_lead_all_partitions(two_brokers: LocalKafka) -> None:
     """A client asks one broker for topics, whom the cluster named at random, and whoever is dead stays the one."""
     topic = two_brokers.create_topic("in", 4, replication=2)
     places = [(topic, n) for n in range(4)]
@@ -297,7 +297,7 @@ def test_no_answer_names_the_servers_and_the_reason(monkeypatch: pytest.MonkeyPa
     assert "Connection refused" in str(raised.value)
 
 
-def test_a_name_that_does_not_resolve_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_does_not_resolve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_ANSWER", 1.0)
 
     with pytest.raises(UnreachableError, match=r"Failed to resolve 'no-such-host\.invalid:9092'"):
@@ -329,12 +329,12 @@ class TestSecurity:
             },
         )
 
-    def test_the_right_password_reads(self, kafka: LocalKafka) -> None:
+    def test_the_right_password_can_read(self, kafka: LocalKafka) -> None:
         cluster = self.cluster(kafka, "admin", "admin-secret")
 
         assert [r["text"] for r in fetch(read_plan("orders"), cluster, [Range("orders", 0, 0, 2)])] == ["a", "b"]
 
-    def test_a_refused_login_is_told_at_once_and_without_the_password(
+    def test_a_refused_login_is_reported_at_once_and_without_the_password(
         self, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(asking, "FIRST_ANSWER", 600.0)
@@ -361,7 +361,7 @@ class TestSecurity:
         with pytest.raises(UnreachableError, match="the listener requires a login, but"):
             LibrdkafkaAdmin(Cluster(kafka.bootstrap_servers), "Orders").topics(["orders"])
 
-    def test_a_topic_that_may_not_be_read_is_told_as_such(self, kafka: LocalKafka) -> None:
+    def test_a_topic_without_read_permission_is_reported_as_such(self, kafka: LocalKafka) -> None:
         bob = self.cluster(kafka, "bob", "bob-secret")
 
         with pytest.raises(NotAllowedError) as raised:

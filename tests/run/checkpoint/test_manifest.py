@@ -26,19 +26,19 @@ def keyed(**rest: Any) -> WritePlan:
 
 
 class TestDocument:
-    def test_it_comes_back_from_its_text(self) -> None:
+    def test_it_survives_serialization(self) -> None:
         kept = Manifest("abc", plan_text(keyed()), RowRouting("p", 3, "columns", ("k",)))
 
         assert read_manifest(kept.text(), PLACE) == kept
 
-    def test_of_a_newer_kdsl_it_is_told_with_path_and_versions(self) -> None:
+    def test_a_manifest_of_a_newer_kdsl_is_reported_with_path_and_versions(self) -> None:
         with pytest.raises(CheckpointError, match=rf"{PLACE} has version 99, and this kdsl reads version 1"):
             read_manifest('{"version": 99}', PLACE)
 
     @pytest.mark.parametrize(
         "text", ["", "{", "[]", "{}", '{"version": 1}', '{"version": 1, "plan": {}, "distribution": 5}']
     )
-    def test_broken_it_is_told_with_its_path(self, text: str) -> None:
+    def test_a_broken_manifest_is_reported_with_its_path(self, text: str) -> None:
         with pytest.raises(CheckpointError, match=f"{PLACE} cannot be read: .*restore it from a copy"):
             read_manifest(text, PLACE)
 
@@ -82,7 +82,7 @@ class TestChange:
         with pytest.raises(CheckpointError, match=r'allow=\{"prefix"\}'):
             Manifest(plan=plan_text(first)).check_change(second, PLACE, allow={"topic"})
 
-    def test_a_change_that_there_is_not_is_told(self) -> None:
+    def test_an_unknown_change_is_reported(self) -> None:
         with pytest.raises(ValueError, match=r"allow= contains 'topics'.*'topic'"):
             Manifest(plan=plan_text(keyed())).check_change(keyed(), PLACE, allow={"topics"})  # type: ignore[arg-type]
 
@@ -117,7 +117,7 @@ def write_and_die(spark: SparkSession, place: Path, text: str, changes: int) -> 
 
 
 class TestFolder:
-    def test_what_is_kept_is_there_again_and_is_replaced(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_what_is_stored_can_be_loaded_and_replaced(self, spark: SparkSession, tmp_path: Path) -> None:
         checkpoint = Checkpoint.open(spark, str(tmp_path / "cp"))
         checkpoint.check(keyed(), allow=False)
         assert checkpoint.manifest is None
@@ -153,7 +153,7 @@ class TestFolder:
         assert place.read_text(encoding="utf-8") == "second"
         assert [p.name for p in place.parent.iterdir() if not p.name.endswith(".crc")] == ["write.json"]
 
-    def test_there_is_a_whole_document_wherever_a_driver_dies_and_the_next_one_too(
+    def test_the_document_is_complete_wherever_one_driver_and_the_next_die(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:
         steps = []
@@ -186,13 +186,13 @@ class TestFolder:
         assert Checkpoint.open(spark, str(tmp_path)).last_batches() == (10, 9)
         assert Checkpoint.open(spark, str(tmp_path / "none")).last_batches() == (-1, -1)
 
-    def test_a_folder_that_cannot_be_written_is_told_with_its_path(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_a_read_only_folder_is_reported_with_its_path(self, spark: SparkSession, tmp_path: Path) -> None:
         (tmp_path / "cp").mkdir()
         (tmp_path / "cp" / "kdsl").write_text("no folder", encoding="utf-8")
 
         with pytest.raises(CheckpointError, match=r"cp/kdsl/write\.json cannot be (read|written): .*must be readable"):
             Checkpoint.open(spark, str(tmp_path / "cp")).store(Manifest("abc", plan_text(keyed())))
 
-    def test_a_scheme_that_hadoop_does_not_know_is_told(self, spark: SparkSession) -> None:
+    def test_a_scheme_unknown_to_hadoop_is_reported(self, spark: SparkSession) -> None:
         with pytest.raises(CheckpointError, match="oss://bucket/cp cannot be reached"):
             open_folder(spark, "oss://bucket/cp")

@@ -45,7 +45,7 @@ def test_columns_go_by_name_into_the_order_of_the_plan(spark: SparkSession) -> N
     assert same == plan
 
 
-def test_all_problems_are_told_at_once(spark: SparkSession) -> None:
+def test_all_problems_are_reported_at_once(spark: SparkSession) -> None:
     assert told(spark, "1.5D AS amount, 1 AS nte, 'x' AS odd", id="BIGINT", amount="DECIMAL(10, 2)", note="STRING") == [
         "Orders.id: the DataFrame has no column 'id' (BIGINT); add it, or declare a default for it",
         "Orders.note: the DataFrame has no column 'note' (STRING) (did you mean 'nte'?); add it, or declare a default "
@@ -144,7 +144,7 @@ def test_members_of_structs_go_by_name_at_any_depth(spark: SparkSession) -> None
     assert rows.collect() == [([(1, "x"), None], {"k": (1, 2)}, None)]
 
 
-def test_letters_case_is_as_spark_is_configured(spark: SparkSession) -> None:
+def test_case_sensitivity_follows_sparks_configuration(spark: SparkSession) -> None:
     plan = write_plan({"a": "INT", "c": "ROW<x INT, y INT>"})
     given = spark.sql("SELECT 1 AS A, named_struct('Y', 2, 'X', 1) AS c")
 
@@ -156,7 +156,7 @@ def test_letters_case_is_as_spark_is_configured(spark: SparkSession) -> None:
     assert problems[0].startswith("Orders.a: the DataFrame has no column 'a' (INT) (did you mean 'A'?)")
 
 
-def test_columns_equal_but_for_case_are_refused_unless_spark_tells_them_apart(spark: SparkSession) -> None:
+def test_columns_that_differ_only_in_case_are_refused_unless_spark_is_case_sensitive(spark: SparkSession) -> None:
     assert told(spark, "1 AS a, 2 AS A", a="INT") == [
         "Orders.a: the DataFrame has several columns of this name: 'a' and 'A'; rename or drop all but one"
     ]
@@ -203,7 +203,7 @@ def test_a_date_of_metadata_is_midnight_in_the_sessions_zone(spark: SparkSession
     assert rows.select(F.unix_timestamp("ts")).collect() == [(1719878400,)]
 
 
-def test_a_text_that_is_no_timestamp_fails_instead_of_becoming_the_present(spark: SparkSession) -> None:
+def test_an_invalid_timestamp_fails_instead_of_becoming_the_current_time(spark: SparkSession) -> None:
     plan = write_plan({"a": "INT"}, metadata={"ts": "timestamp"}, types={"ts": "STRING"})
     rows, _ = match_columns(spark.sql("SELECT 1 AS a, 'soon' AS ts"), plan)
 

@@ -214,7 +214,7 @@ class TestBatch:
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
 
-    def test_a_write_whose_topic_was_created_again_is_refused_rather_than_left_out(
+    def test_a_write_whose_topic_was_created_again_is_refused_and_not_skipped(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic()
@@ -320,7 +320,7 @@ class TestStream:
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(30), 1)
 
-    def test_a_missing_token_and_an_older_checkpoint_are_told(
+    def test_a_missing_token_and_an_older_checkpoint_are_reported(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,
@@ -349,7 +349,7 @@ class TestStream:
 
         assert ids(kdsl_kafka, topic) == {**dict.fromkeys(range(10), 1), **dict.fromkeys(range(10, 20), 2)}
 
-    def test_another_number_of_writers_and_another_prefix_go_on(
+    def test_a_query_continues_with_another_number_of_writers_and_another_prefix(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,
@@ -421,7 +421,7 @@ class TestStream:
         lease.acquire(120)  # the query has ended
         lease.release()
 
-    def test_a_batch_of_a_checkpoint_that_was_set_back_is_not_taken_for_the_one_of_its_number_before(
+    def test_a_batch_of_a_restored_checkpoint_is_not_mistaken_for_the_earlier_one_of_its_number(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,
@@ -452,7 +452,7 @@ class TestStream:
 
         assert ids(kdsl_kafka, topic) == {**dict.fromkeys(range(10), 2), **dict.fromkeys(range(10, 20), 1)}
 
-    def test_two_writes_of_one_id_are_told_and_a_write_may_come_late_or_again(
+    def test_two_writes_of_one_id_are_reported_and_a_write_may_be_late_or_repeated(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,
@@ -489,7 +489,7 @@ class TestStream:
         assert len(found) == 20
         assert set(found.values()) == {1}
 
-    def test_a_thread_of_a_function_that_knows_nothing_of_the_query_is_told(
+    def test_a_thread_without_the_query_context_is_reported(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,
@@ -547,7 +547,7 @@ class TestStream:
         rows_, marker = sorted(p.name for p in (checkpoint / "kdsl" / "staged").glob("[0-9]*"))
         assert (rows_.partition("-")[0], marker) == ("1", "1.complete")
 
-    def test_the_state_behind_a_batch_that_is_staged_already_is_kept_when_it_comes_again(
+    def test_the_state_after_a_staged_batch_is_kept_on_replay(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,
@@ -621,7 +621,7 @@ class TestDistribution:
 
         assert route_rows(spark.sql(f"select {made} from records"), plan_for("out"))[1].by == by
 
-    def test_a_subquery_over_files_is_told(
+    def test_a_subquery_over_files_is_reported(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
         """It was taken for a filter, and rows came to tasks that no writer was for."""
@@ -647,7 +647,7 @@ class TestDistribution:
             ("cast(sum(cast(value as decimal(10, 2))) as bigint)", ""),
         ],
     )
-    def test_columns_that_follow_the_order_of_arrival_are_told_where_rows_go_by_them(
+    def test_columns_that_depend_on_the_order_of_arrival_are_reported_if_rows_are_routed_by_them(
         self, spark: SparkSession, id_: str, reason: str
     ) -> None:
         rate = spark.readStream.format("rate").load().withWatermark("timestamp", "1 second")
@@ -720,7 +720,7 @@ class TestRefused:
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(3), 1)
 
-    def test_a_timeout_above_the_brokers_maximum_is_told_while_planning(
+    def test_a_timeout_above_the_brokers_maximum_is_reported_while_planning(
         self, spark: SparkSession, kdsl_topic: MakeTopic, kdsl_kafka: RunningKafka
     ) -> None:
         patient = Cluster(kdsl_kafka.bootstrap_servers, properties={"transaction.timeout.ms": "1800000"})
@@ -738,7 +738,7 @@ class TestRefused:
         with pytest.raises(KdslError, match="would fence off each other again and again"):
             check_speculation(session, "Orders")
 
-    def test_a_prefix_that_a_live_query_holds_is_refused(
+    def test_a_prefix_leased_by_a_running_query_is_refused(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,

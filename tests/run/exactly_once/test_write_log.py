@@ -32,7 +32,7 @@ def log_of(kafka: LocalKafka, user: str) -> WriteLog:
     return WriteLog(Cluster(kafka.bootstrap_servers, properties=properties), PREFIX, "Orders")
 
 
-def test_missing_rights_are_told_one_by_one_and_those_of_the_docs_suffice(
+def test_missing_rights_are_reported_one_by_one_and_those_of_the_docs_suffice(
     kafka: LocalKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     log_of(kafka, "root").prepare("out")

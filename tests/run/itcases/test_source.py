@@ -272,7 +272,7 @@ class TestWatermark:
 
         assert [round(row[1].timestamp() * 1000) for row in read(given)] == [now + 1, now + 2, now + 3]
 
-    def test_no_record_is_behind_the_watermark(
+    def test_no_record_is_older_than_the_watermark(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
         """E6: two partitions with alternating times, one record a batch."""
@@ -301,7 +301,7 @@ class TestStart:
         kafka.produce(topic, *(Record(v, partition=p) for (p, _), v in zip(rows, values, strict=True)))
 
     @both_formats
-    def test_latest_is_worked_out_once(
+    def test_latest_is_computed_once(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, run: Read, form: str
     ) -> None:
         """A18: also partitions that had nothing before the stop go on where they were at the first start."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_a_jar_for_another_scala_is_told() -> None:
+def test_a_jar_for_another_scala_is_reported() -> None:
     check_scala_version("kafka-clients-3.9.2.jar", "2.13")
     check_scala_version("spark-sql-kafka-0-10_2.13-4.2.0.jar", "2.13")
     with pytest.raises(ConnectorMissingError, match=r"_2.12-3.5.0.jar is built for Scala 2.12, and"):
@@ -84,7 +84,7 @@ class TestPaths:
         assert jars.jars_in_settings(spark) is None
 
 
-def test_a_connector_without_all_of_its_jars_says_which_class_is_missing() -> None:
+def test_an_incomplete_connector_is_reported_with_the_missing_class() -> None:
     told = jars.explain_load_failure(
         "java.lang.NoClassDefFoundError: org/apache/kafka/common/serialization/ByteArraySerializer\n\tat"
     )
@@ -96,9 +96,7 @@ def test_a_connector_without_all_of_its_jars_says_which_class_is_missing() -> No
 
 
 class TestAttach:
-    def test_it_is_there_afterwards_and_nothing_is_done_again(
-        self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_connector_is_loaded_once(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         attach_connector(spark, everywhere=True)
         before = spark.sql("LIST JARS").count()
 
@@ -120,7 +118,7 @@ class TestAttach:
             ("provided", "kdsl.jvm.jars says that it is provided"),
         ],
     )
-    def test_what_is_named_wrongly_is_told(
+    def test_a_wrong_package_name_is_reported(
         self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, told: str
     ) -> None:
         monkeypatch.setattr(jars, "_has_connector", lambda _: False)

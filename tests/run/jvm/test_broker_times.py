@@ -41,7 +41,7 @@ def stamped(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> tuple[str, datet
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_the_brokers_times_are_read_and_say_where_a_read_starts_and_ends(
+def test_broker_timestamps_are_read_and_define_start_and_end(
     spark: SparkSession, cluster: Cluster, stamped: tuple[str, datetime], tmp_path: Path, transport: Any
 ) -> None:
     topic, between = stamped

@@ -43,13 +43,13 @@ A, B = ("orders", 0), ("orders", 1)
         ({A: 5, B: 5}, 40, {}),  # the rows were used twice
     ],
 )
-def test_what_is_gone_and_did_not_come_was_lost(
+def test_deleted_records_that_were_not_read_are_lost(
     earliest: dict[tuple[str, int], int], rows: int, lost: dict[tuple[str, int], int]
 ) -> None:
     assert count_lost_in_batch({A: 0, B: 0}, {A: 10, B: 10}, earliest, rows) == lost
 
 
-def test_records_that_are_gone_are_counted_where_a_policy_goes_on(
+def test_deleted_records_are_counted_if_the_policy_continues(
     spark: SparkSession,
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,

@@ -92,7 +92,7 @@ class TestRecords:
         assert one["list"] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
         assert (two["headers"], two["list"], two["raw"]) == ({}, [], None)
 
-    def test_a_broken_message_is_told_with_its_place(
+    def test_a_broken_message_is_reported_with_its_location(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, transport: str
     ) -> None:
         topic = kdsl_topic()
@@ -244,7 +244,7 @@ class TestStartAndStop:
         assert texts(read(spark, plan, cluster)) == case[2]
 
     @pytest.mark.parametrize("case", STOPS, ids=lambda case: case[0])
-    def test_a_stream_gives_nothing_behind_its_end(
+    def test_a_stream_returns_nothing_after_its_end(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,
@@ -278,7 +278,7 @@ class TestStartAndStop:
 
 
 class TestStreams:
-    def test_a_bounded_stream_ends_by_itself_and_commits_to_its_group(
+    def test_a_bounded_stream_ends_and_commits_to_its_group(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, cluster: Cluster, filled: str, transport: str
     ) -> None:
         stop = Stop("specific-offsets", offsets=((filled, 0, 4), (filled, 1, 3)))
@@ -309,7 +309,7 @@ class TestStreams:
             "later"
         ]
 
-    def test_a_group_without_offsets_stops_a_query_only_where_there_is_no_checkpoint(
+    def test_a_group_without_offsets_stops_a_query_only_without_a_checkpoint(
         self, spark: SparkSession, cluster: Cluster, filled: str, tmp_path: Path
     ) -> None:
         lost = read_plan(filled, start="group-offsets", group_id=group(), transport="jvm")

@@ -157,7 +157,7 @@ def test_javas_own_client_answers_on_the_driver(done: tuple[dict[str, Any], str]
     assert found["login"].startswith("UnreachableError: Orders: the brokers")
 
 
-def test_a_client_of_javas_that_is_left_open_says_nothing_when_the_process_ends(
+def test_an_open_java_client_logs_nothing_when_the_process_ends(
     done: tuple[dict[str, Any], str],
 ) -> None:
     _, everything = done
@@ -171,6 +171,6 @@ def test_every_secret_setting_is_hidden() -> None:
     assert not re.search(HIDDEN_NAMES, "kafka.bootstrap.servers")
 
 
-def test_spark_connect_gives_the_setting_back_that_hides_secrets() -> None:
+def test_spark_connect_restores_the_setting_that_hides_secrets() -> None:
     """Spark Connect redacts settings by ``spark.redaction.regex``, whose default this is."""
     assert not re.search(r"(?i)secret|password|token|access[.]?key", HIDDEN_NAMES)

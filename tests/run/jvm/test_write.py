@@ -104,7 +104,7 @@ class TestStream:
         assert [m.value() for m in kdsl_kafka.read(target)] == [b'{"name":"one"}', b'{"name":"two"}']
 
     @pytest.mark.parametrize("sink", TRANSPORTS)
-    def test_a_topic_that_was_made_again_is_told_by_its_id(
+    def test_a_topic_that_was_created_again_is_recognized_by_its_id(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,

@@ -66,7 +66,7 @@ def holder(cluster: Cluster, name: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_the_second_is_refused_and_told_who_holds_it(cluster: Cluster, name: str) -> None:
+def test_the_second_is_refused_with_the_name_of_the_holder(cluster: Cluster, name: str) -> None:
     with Lease(cluster, name, "first query"), pytest.raises(LeaseHeldError) as raised:
         Lease(cluster, name, "second").acquire(timeout=0)
 
@@ -77,9 +77,7 @@ def test_the_second_is_refused_and_told_who_holds_it(cluster: Cluster, name: str
     assert held.id in str(raised.value)
 
 
-def test_a_lease_that_was_given_back_is_free_at_once(
-    cluster: Cluster, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_released_lease_is_free_at_once(cluster: Cluster, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "SESSION", 2 * PATIENCE)
     first, second = Lease(cluster, name, "first"), Lease(cluster, name, "second")
     first.acquire()
@@ -120,7 +118,7 @@ def test_of_many_who_come_at_once_one_gets_it(cluster: Cluster, name: str) -> No
         lease.release()
 
 
-def test_a_process_that_was_killed_holds_it_no_longer_than_its_session(cluster: Cluster, name: str) -> None:
+def test_a_killed_process_holds_it_no_longer_than_its_session(cluster: Cluster, name: str) -> None:
     process = holder(cluster, name)
     process.kill()
     process.communicate()
@@ -131,7 +129,7 @@ def test_a_process_that_was_killed_holds_it_no_longer_than_its_session(cluster: 
     lease.release()
 
 
-def test_a_holder_that_stood_still_for_too_long_is_told_that_it_lost_the_lease(cluster: Cluster, name: str) -> None:
+def test_a_holder_that_was_suspended_too_long_learns_that_it_lost_the_lease(cluster: Cluster, name: str) -> None:
     script = HOLDER.replace('"the-killed-one")', '"the-stopped-one", meaning="stop one", lost=told)').replace(
         "lease =", "told = lambda e: print('lost', e, lease_loss(sys.argv[2]) == str(e), flush=True)\nlease ="
     )
@@ -160,7 +158,7 @@ def test_a_holder_that_stood_still_for_too_long_is_told_that_it_lost_the_lease(c
             process.kill()
 
 
-def test_a_lease_is_given_back_when_its_process_ends_in_order(cluster: Cluster, name: str) -> None:
+def test_a_lease_is_released_when_its_process_ends_normally(cluster: Cluster, name: str) -> None:
     path = os.pathsep.join([str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH", "")])
     script = HOLDER.replace("time.sleep(600)", "").replace("lease =", f"leases.SESSION = {2 * PATIENCE}\nlease =")
     env = {**os.environ, "PYTHONPATH": path}

@@ -101,7 +101,7 @@ def transactional(kdsl_kafka: RunningKafka) -> Iterator[Callable[..., None]]:
 
 
 class TestStream:
-    def test_the_end_is_worked_out_once_and_kept_by_restarts(
+    def test_the_end_is_computed_once_and_kept_by_restarts(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -136,7 +136,7 @@ class TestStream:
         assert batches(query) == [["c"]]
         assert has_ended(query)
 
-    def test_it_holds_with_available_now(
+    def test_it_applies_with_available_now(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -166,7 +166,7 @@ class TestStream:
         assert query.batch() is None
         assert has_ended(query)
 
-    def test_offsets_that_are_not_there_yet_are_waited_for(
+    def test_future_offsets_are_waited_for(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -200,7 +200,7 @@ class TestStream:
         assert batches(query) == [["b"]]
         assert has_ended(query)
 
-    def test_what_starts_behind_its_end_has_ended_and_stays(
+    def test_a_range_that_starts_after_its_end_has_ended(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -255,7 +255,7 @@ class TestStream:
         with pytest.raises(OffsetError, match=r"only .* up to 2 of 4 can be read now"):
             batch(query.plan, query.cluster)
 
-    def test_a_range_that_is_gone_whole_ends_and_is_counted(
+    def test_a_range_that_was_deleted_completely_ends_and_is_counted(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -273,7 +273,7 @@ class TestStream:
         assert query.offsets.lost == {(topic, 0): 2}
         assert f"2 offsets of topic {topic}, partition 0 were deleted before they were read" in caplog.text
 
-    def test_of_a_range_that_is_gone_in_part_the_policy_decides(
+    def test_the_policy_decides_about_a_partly_deleted_range(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -307,7 +307,7 @@ class TestStream:
         assert batches(query) == [["e"]]
         assert query.offsets.lost == {}
 
-    def test_an_end_that_is_declared_later_holds_from_then_on(
+    def test_an_end_that_is_declared_later_applies_from_then_on(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -327,7 +327,7 @@ class TestStream:
         query.restart()
         assert batches(query) == [[]]  # which tells that it has ended
 
-    def test_it_ends_though_nothing_has_come_since_the_end_was_declared(
+    def test_it_ends_without_new_records_since_the_end_was_declared(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -340,7 +340,7 @@ class TestStream:
         assert query.batch() == []
         assert has_ended(query)
 
-    def test_the_end_of_a_checkpoint_holds_and_says_so_once(
+    def test_the_end_of_a_checkpoint_applies_and_is_logged_once(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -359,7 +359,7 @@ class TestStream:
         told = "the declared start and end (earliest, at the first start earliest until latest) have no effect"
         assert caplog.text.count(told) == 1
 
-    def test_what_is_left_is_read_though_a_least_number_is_asked_for(
+    def test_the_rest_is_read_in_spite_of_a_minimum_number(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -367,7 +367,7 @@ class TestStream:
 
         assert batches(begin(topic), Limits(min_records=10)) == [["a", "b", "c"]]
 
-    def test_the_latest_offsets_that_are_told_do_not_go_beyond_the_end(
+    def test_the_reported_latest_offsets_do_not_exceed_the_end(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -398,7 +398,7 @@ class TestBatch:
         ],
         ids=str,
     )
-    def test_it_ends_where_the_plan_says(
+    def test_it_ends_where_the_plan_declares(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -415,7 +415,7 @@ class TestBatch:
 
         assert texts(batch(read_plan(topic, start=start, stop=stop), cluster)) == expected
 
-    def test_group_offsets_end_it_and_must_be_there(
+    def test_group_offsets_end_it_and_must_exist(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -431,7 +431,7 @@ class TestBatch:
 
         assert texts(batch(plan, cluster)) == ["a", "b"]
 
-    def test_ends_that_are_not_there_are_refused_with_what_there_is(
+    def test_ends_that_do_not_exist_are_refused_with_those_that_do(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic()
@@ -444,7 +444,7 @@ class TestBatch:
             with pytest.raises(OffsetError, match=told):
                 batch(read_plan(topic, stop=Stop("specific-offsets", offsets=offsets)), cluster)
 
-    def test_a_batch_has_no_more_tasks_than_the_table_wants(
+    def test_a_batch_has_no_more_tasks_than_the_table_allows(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic(partitions=4)
@@ -476,7 +476,7 @@ class TestPartitionSets:
         query.stream.freeze_ends()
         assert query.batch() is None
 
-    def test_a_partition_that_is_not_there_is_an_error(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+    def test_a_missing_partition_is_an_error(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         topic = kdsl_topic(partitions=2)
         plan = _with_partitions(read_plan(topic), (topic, 1), (topic, 5))
 
@@ -501,7 +501,7 @@ def _with_partitions(plan: ReadPlan, *places: tuple[str, int]) -> ReadPlan:
     return attrs.evolve(plan, topics=Topics(plan.topics.names, partitions=places))
 
 
-def test_a_start_and_an_end_that_are_both_wrong_are_told_together(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+def test_a_wrong_start_and_a_wrong_end_are_reported_together(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     topic = kdsl_topic()
     plan = read_plan(
         topic,
@@ -533,7 +533,7 @@ class TestPartitionsThatComeBeforeTheEnd:
         assert query.offsets.stop == {(topic, 0): 3, (topic, 1): 2}
         assert has_ended(query)
 
-    def test_a_group_without_an_offset_for_one_reads_nothing_of_it_and_says_so(
+    def test_a_partition_without_a_group_offset_is_not_read_and_is_logged(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,

@@ -69,7 +69,7 @@ class TestLogins:
         assert "handshake failed: Local: " in stalled(consumer, "handshake failed")
         consumer.close()
 
-    def test_a_token_that_the_identity_provider_does_not_give_is_asked_for_again(
+    def test_a_token_that_the_identity_provider_does_not_return_is_requested_again(
         self, port: CuttingPort, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 0.0)
@@ -130,7 +130,7 @@ class Asked:
 
 
 class TestOffsets:
-    def test_where_nobody_answers_no_question_outlasts_the_timeout(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_an_answer_no_request_exceeds_the_timeout(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(consumers, "_FIRST_ATTEMPT", 0.1)
         consumer = consumer_of("127.0.0.1:1")
         asked = Asked(consumer._consumer)
@@ -145,9 +145,7 @@ class TestOffsets:
         assert len(asked.leaders) == len(asked.offsets)  # the first topic tells that nobody answers
         asked._client.close()
 
-    def test_a_leader_that_stands_still_is_not_waited_for_when_there_is_a_new_one(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_suspended_leader_is_not_waited_for_if_there_is_a_new_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(consumers, "_FIRST_ATTEMPT", 0.5)
         mock = MockCluster("orders", brokers=2)
         mock.lead("orders", 1)
@@ -184,7 +182,7 @@ class TestOffsets:
 
 
 class TestKept:
-    def test_a_consumer_that_nobody_asks_for_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_idle_consumer_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         cluster = Cluster("127.0.0.1:1")
         first = borrow_consumer(cluster, "first", SIZES[0], {"group.id": "tests"})
         assert borrow_consumer(cluster, "first", SIZES[0], {"group.id": "tests"}) is first

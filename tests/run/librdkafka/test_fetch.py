@@ -38,7 +38,7 @@ def consumer(cluster: Cluster) -> Iterator[PooledConsumer]:
     discard(made)
 
 
-def test_a_client_that_makes_no_progress_is_made_anew(
+def test_a_client_without_progress_is_replaced(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = kdsl_topic()
@@ -59,7 +59,7 @@ def test_a_client_that_makes_no_progress_is_made_anew(
 
 
 class TestRecords:
-    def test_all_fields_of_a_record_come_as_they_were_written(
+    def test_all_fields_of_a_record_are_read_as_written(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
     ) -> None:
         topic = kdsl_topic(partitions=2, config={"message.timestamp.before.max.ms": str(2**62)})
@@ -80,7 +80,7 @@ class TestRecords:
             {**same, "offset": 2, "timestamp": 1_583_673_131_125, "headers": [], "key": b"", "value": b""},
         ]
 
-    def test_the_brokers_time_is_told_as_such(
+    def test_the_brokers_time_is_reported_as_such(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
     ) -> None:
         topic = kdsl_topic(config={"message.timestamp.type": "LogAppendTime"})
@@ -117,7 +117,7 @@ class TestRecords:
             offsets = [r[2] for r in rows if r[:2] == (topic, partition)]
             assert offsets == sorted(offsets)
 
-    def test_big_and_small_ranges_of_any_size_come_whole(
+    def test_ranges_of_any_size_are_read_completely(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -171,7 +171,7 @@ class TestRecords:
 
 
 class TestConsumers:
-    def test_a_consumer_is_kept_and_assigned_anew(
+    def test_a_consumer_is_pooled_and_assigned_again(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -184,7 +184,7 @@ class TestConsumers:
         assert texts(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
         assert borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"}) is kept
 
-    def test_no_more_than_a_few_are_kept(self, cluster: Cluster) -> None:
+    def test_only_a_few_are_pooled(self, cluster: Cluster) -> None:
         made = [borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(POOL_SIZE + 2)]
 
         again = [
@@ -214,7 +214,7 @@ class TestFailures:
             "the earliest is 5; 3 offsets are lost"
         ) in str(raised.value)
 
-    def test_a_start_beyond_the_log_says_so(
+    def test_a_start_beyond_the_log_is_reported(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic()
@@ -223,7 +223,7 @@ class TestFailures:
         with pytest.raises(OffsetError, match=f"topic {topic}, partition 0 no longer has the offset 10"):
             fetch(read_plan(topic), cluster, [Range(topic, 0, 10, 12)])
 
-    def test_a_topic_that_is_not_there_is_named(self, cluster: Cluster) -> None:
+    def test_a_missing_topic_is_named(self, cluster: Cluster) -> None:
         with pytest.raises(TopicMissingError, match="topic no-such-topic, partition 0, offsets 0 to 5"):
             fetch(read_plan("no-such-topic"), cluster, [Range("no-such-topic", 0, 0, 5)])
 
@@ -277,7 +277,7 @@ class TestErrorsOfPartitions:
         yield mock
         mock.close()
 
-    def test_a_broker_that_met_an_error_of_its_own_is_asked_again(self, mock_cluster: MockCluster) -> None:
+    def test_a_request_is_repeated_after_an_error_of_the_broker(self, mock_cluster: MockCluster) -> None:
         mock_cluster.fail("orders", FETCH, KafkaError.UNKNOWN, times=3)
         consumer = borrow_consumer(Cluster(mock_cluster.servers[0]), "mock", SIZES[0], {"group.id": "tests"})
 
@@ -329,7 +329,7 @@ class TestOutages:
 
         assert offsets == list(range(200_000))
 
-    def test_a_broker_that_stays_away_is_an_error_with_broker_place_and_time(self, kafka: LocalKafka) -> None:
+    def test_an_unavailable_broker_is_an_error_with_broker_partition_and_time(self, kafka: LocalKafka) -> None:
         self.filled(kafka, "gone", 200_000)
         consumer = borrow_consumer(
             Cluster(kafka.bootstrap_servers), "gone", choose_size(200_000), {"group.id": "tests"}

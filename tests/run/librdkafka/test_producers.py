@@ -25,7 +25,7 @@ def _new_producers() -> Iterator[None]:
         producer.close()
 
 
-def test_a_broker_that_stands_still_does_not_hold_up_a_look_at_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspended_broker_does_not_delay_metadata_of_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
     """librdkafka asks the same one again, after it has given up the connection too, as long as it is one request."""
     monkeypatch.setattr(producer_module, "_FIRST_ATTEMPT", 0.5)
     mock = MockCluster(*"abcd", brokers=3)
@@ -40,7 +40,7 @@ def test_a_broker_that_stands_still_does_not_hold_up_a_look_at_a_topic(monkeypat
     mock.close()
 
 
-def test_a_producer_that_nobody_asks_for_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_producer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever kind of client is asked for."""
     for purpose in "ab":
         with producer_module.borrow_producer(NOWHERE, purpose):

@@ -71,7 +71,7 @@ def _new_producers() -> None:
         producer.close()
 
 
-def test_all_records_are_there_and_counted(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+def test_all_records_are_written_and_counted(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     topic = kdsl_topic(partitions=3)
     plan = raw_plan(topic)
     made = rows(plan, numbered(2500))
@@ -319,7 +319,7 @@ def test_a_task_that_is_broken_off_sends_nothing_more(kdsl_kafka: RunningKafka, 
     assert kdsl_kafka.read(topic) == []
 
 
-def test_a_producer_is_kept_for_the_next_task_of_the_same_settings(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+def test_a_producer_is_reused_by_the_next_task_with_the_same_settings(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     plan = raw_plan(kdsl_topic())
     write_rows(plan, cluster, [rows(plan, numbered(1))])
     (first,) = producer_module.empty_pool()
@@ -334,7 +334,7 @@ def test_a_producer_is_kept_for_the_next_task_of_the_same_settings(kdsl_topic: M
     assert first in kept
 
 
-def test_only_a_few_producers_are_kept(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+def test_only_a_few_producers_are_pooled(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     plan = raw_plan(kdsl_topic())
     for linger in range(producer_module.POOL_SIZE + 3):
         other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": str(linger)})
@@ -343,7 +343,7 @@ def test_only_a_few_producers_are_kept(kdsl_topic: MakeTopic, cluster: Cluster) 
     assert len(producer_module.empty_pool()) == producer_module.POOL_SIZE
 
 
-def test_the_queue_holds_what_comes_while_records_are_waited_for_and_large_messages() -> None:
+def test_the_queue_has_space_for_records_in_flight_and_large_messages() -> None:
     def size(name: str, **properties: str) -> str | int:
         settings = Cluster("x:1", properties={k.replace("_", "."): v for k, v in properties.items()}).producer()
         return choose_sizes(settings)[f"queue.buffering.max.{name}"]
@@ -426,7 +426,7 @@ def test_large_batches_are_cut_into_pieces(kdsl_kafka: RunningKafka, kdsl_topic:
     assert [int(m.key() or b"-1") for m in kdsl_kafka.read(topic)] == list(range(count))
 
 
-def test_brokers_that_do_not_answer_are_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_brokers_are_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def complaining(settings: Mapping[str, str], purpose: str) -> Iterator[Producer]:
         with producer_module.borrow_producer(settings, purpose) as producer:
@@ -445,7 +445,7 @@ def test_brokers_that_do_not_answer_are_told_with_the_reason(monkeypatch: pytest
     assert "Connection refused" in str(caught.value)
 
 
-def test_settings_that_have_errors_are_told_before_anything_is_sent(cluster: Cluster) -> None:
+def test_wrong_settings_are_reported_before_anything_is_sent(cluster: Cluster) -> None:
     plan = raw_plan("orders")
     wrong = Cluster(cluster.bootstrap_servers, properties={"transactional.id": "mine", "acks": "some"})
 
@@ -513,7 +513,7 @@ def test_nothing_is_lost_when_the_broker_dies_in_the_middle_and_returns(kill: st
         assert len(keys) == total * size  # idempotence is on, so not even a duplicate
 
 
-def test_a_write_that_promises_nothing_goes_on_and_counts(
+def test_a_write_without_a_guarantee_continues_and_counts(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = kdsl_topic()
@@ -538,7 +538,7 @@ def test_no_rows_write_nothing(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, 
     assert kdsl_kafka.read(topic) == []
 
 
-def test_a_worker_process_ends_while_producers_are_kept(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+def test_a_worker_process_ends_while_producers_are_pooled(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic()
     program = f"""
 from tests.run.librdkafka.test_sink import raw_plan, rows, numbered

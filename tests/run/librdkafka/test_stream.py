@@ -53,7 +53,7 @@ def in_partition(partition: int, *values: str) -> list[Record]:
 
 
 class TestStart:
-    def test_earliest_reads_what_is_there_and_then_what_comes(
+    def test_earliest_reads_existing_and_then_new_records(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -65,7 +65,7 @@ class TestStart:
         kdsl_kafka.produce(topic, *in_partition(1, "d"))
         assert texts(query.batch()) == ["d"]
 
-    def test_latest_keeps_its_place_though_the_first_batch_never_ran(
+    def test_latest_keeps_its_position_if_the_first_batch_never_ran(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         """S19; A18."""
@@ -158,7 +158,7 @@ class TestStart:
             in str(raised.value)
         )
 
-    def test_an_unknown_topic_is_named_with_the_nearest_one(
+    def test_an_unknown_topic_is_named_with_a_suggestion(
         self, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic("clicks")
@@ -167,7 +167,7 @@ class TestStart:
             begin(topic[:-1] + "x").batch()
         assert f"Orders: the cluster has no topic '{topic[:-1]}x' (did you mean '{topic}'?)" in str(raised.value)
 
-    def test_the_declared_start_does_not_move_a_checkpoint_and_says_so(
+    def test_the_declared_start_does_not_move_a_checkpoint_and_is_logged(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -212,7 +212,7 @@ class TestReplay:
         assert query.replay() == planned
         assert texts(query.batch()) == ["d", "e", "f"]
 
-    def test_records_of_a_planned_batch_that_are_gone_are_an_error_or_counted(
+    def test_deleted_records_of_a_planned_batch_are_an_error_or_counted(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -251,7 +251,7 @@ class TestDiscovery:
         query.restart()
         assert texts(query.batch()) == ["while it is stopped"]
 
-    def test_they_are_looked_for_at_the_interval_only(
+    def test_they_are_discovered_at_the_interval_only(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic(partitions=1)
@@ -264,7 +264,7 @@ class TestDiscovery:
 
         assert [query.batch(), never.batch()] == [None, None]
 
-    def test_topics_of_a_pattern_come_and_the_whole_name_must_match(
+    def test_new_topics_of_a_pattern_are_read_and_the_whole_name_must_match(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         """S4."""
@@ -310,7 +310,7 @@ class TestDiscovery:
 class TestTopicIds:
     @pytest.mark.parametrize("records", [1, 3, 8], ids=["fewer", "as many", "more"])
     @pytest.mark.parametrize("partitions", [1, 2])
-    def test_a_topic_that_was_made_again_is_refused_with_both_ids(
+    def test_a_topic_that_was_created_again_is_refused_with_both_ids(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -367,7 +367,7 @@ class TestTopicIds:
         with pytest.raises(TopicRecreatedError):
             query.replay()
 
-    def test_a_topic_that_is_gone_is_named(
+    def test_a_deleted_topic_is_named(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -431,7 +431,7 @@ class TestRetention:
             in str(raised.value)
         )
 
-    def test_the_policy_passes_over_it_once_and_counts_it_for_good(
+    def test_the_policy_skips_it_once_and_counts_it_permanently(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -453,7 +453,7 @@ class TestRetention:
         assert texts(query.batch()) == ["new"]
         assert query.offsets.lost == {(topic, 0): 3}
 
-    def test_all_that_was_wanted_may_be_gone(
+    def test_all_requested_records_may_be_deleted(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -546,7 +546,7 @@ class TestLimits:
         assert 1 < max(ahead(wide)) <= 15
         assert max(ahead(unlike)) > 60
 
-    def test_partitions_without_records_hold_nothing_back(
+    def test_partitions_without_records_delay_nothing(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         """Idle ones: empty, or read to their end long ago."""
@@ -562,7 +562,7 @@ class TestLimits:
         assert found == [["0", "1", "2"], ["3", "4", "5"]]
         assert query.batch() is None
 
-    def test_all_that_is_there_is_taken_at_once_without_a_limit(
+    def test_all_records_are_read_at_once_without_a_limit(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         """Then no partition has anything unread, whatever the drift."""
@@ -583,7 +583,7 @@ class TestLimits:
         kdsl_kafka.produce(topic, "b")
         assert texts(query.batch(Limits(min_records=2))) == ["a", "b"]
 
-    def test_the_latest_offsets_are_told_whatever_the_limit(
+    def test_the_latest_offsets_are_reported_whatever_the_limit(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -631,7 +631,7 @@ class TestTransactions:
         assert batches == [["a", "b"], [], [], ["c"]]
         assert query.offsets.positions == {(topic, 0): 12}
 
-    def test_an_open_transaction_holds_the_end_back(
+    def test_an_open_transaction_limits_the_end(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         """S10."""
@@ -646,7 +646,7 @@ class TestTransactions:
         assert query.batch() is None
         assert texts(begin(topic).batch()) == ["a", "b", "c"]
 
-    def test_a_transaction_that_stays_open_is_told_of_with_both_ends(
+    def test_a_transaction_that_stays_open_is_logged_with_both_ends(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -697,7 +697,7 @@ def _log_everything(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="kdsl.read")
 
 
-def test_a_partition_that_the_table_names_no_more_is_not_read_on(
+def test_a_partition_that_the_table_no_longer_names_is_no_longer_read(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query], caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = kdsl_topic(partitions=2)
@@ -714,7 +714,7 @@ def test_a_partition_that_the_table_names_no_more_is_not_read_on(
     assert query.batch() is None
 
 
-def test_a_planned_batch_keeps_its_tasks_though_cores_the_table_and_the_head_of_the_topic_change(
+def test_a_planned_batch_keeps_its_tasks_when_cores_the_table_and_the_head_of_the_topic_change(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     """The place of a task in the list is an exactly-once writer, who may have committed its part of the batch."""
@@ -739,7 +739,7 @@ def test_a_planned_batch_keeps_its_tasks_though_cores_the_table_and_the_head_of_
     ]
 
 
-def test_a_task_of_which_nothing_is_left_reads_nothing(cluster: Cluster) -> None:
+def test_a_task_with_nothing_left_reads_nothing(cluster: Cluster) -> None:
     assert list(reader_of(read_plan("orders"), cluster, cores=1).read(Task([], {}))) == []
 
 

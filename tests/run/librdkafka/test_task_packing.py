@@ -43,7 +43,9 @@ def test_every_offset_is_read_exactly_once(given: list[Range], parallelism: int)
 
 
 @given(ranges(), st.integers(1, 16))
-def test_there_are_at_most_as_many_tasks_as_asked_for_and_none_is_empty(given: list[Range], parallelism: int) -> None:
+def test_there_are_at_most_the_requested_number_of_tasks_and_none_is_empty(
+    given: list[Range], parallelism: int
+) -> None:
     made = pack_by_size(given, parallelism)
 
     assert len(made) <= parallelism
@@ -75,7 +77,7 @@ def test_a_small_batch_over_many_partitions_is_one_task() -> None:
     assert pack_by_size(many, 4) == [tuple(many)]
 
 
-def test_many_small_ranges_are_packed_alike() -> None:
+def test_many_small_ranges_are_packed_equally() -> None:
     made = pack_by_size([Range("a", p, 0, 1_000) for p in range(100)], 4)
 
     assert Counter(sum(map(len, task)) for task in made) == {25_000: 4}
@@ -119,7 +121,7 @@ def test_of_changes_no_task_is_much_larger_than_it_needs_to_be(given: list[Range
 
 
 @given(ranges(), st.integers(1, 16), st.booleans(), st.data())
-def test_tasks_of_which_records_were_deleted_keep_their_places(
+def test_tasks_with_deleted_records_keep_their_indices(
     given: list[Range], parallelism: int, ordered: bool, data: st.DataObject
 ) -> None:
     """The place of a task is the writer of its records, who may have written them before the others were deleted."""
@@ -141,9 +143,7 @@ def moved(task: tuple[Range, ...], begins: dict[tuple[str, int], int]) -> list[t
 
 
 @given(ranges(), st.integers(1, 16))
-def test_a_batch_is_packed_as_it_was_planned_whatever_new_batches_are_packed_like(
-    given: list[Range], parallelism: int
-) -> None:
+def test_a_batch_is_packed_as_planned_whatever_the_packing_of_new_batches(given: list[Range], parallelism: int) -> None:
     """What is recorded with a batch says all; later versions may choose other numbers for theirs."""
     old = attrs.evolve(choose_packing(parallelism, ordered=False), task_records=10, piece_records=50)
 

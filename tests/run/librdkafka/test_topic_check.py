@@ -69,7 +69,7 @@ def recreate(kafka: RunningKafka, topic: str, *records: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("again", [False, True], ids=["new consumer", "kept consumer"])
 @pytest.mark.parametrize("records", [2, 200], ids=["fewer records", "more records"])
-def test_a_topic_that_is_created_again_after_planning_gives_no_record_and_is_refused_with_both_ids(
+def test_a_topic_that_is_created_again_after_planning_is_refused_with_both_ids_and_returns_no_record(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     read: Callable[[str], tuple[Sequence[Task], Read]],
@@ -91,7 +91,7 @@ def test_a_topic_that_is_created_again_after_planning_gives_no_record_and_is_ref
     assert reading.texts == []
 
 
-def test_a_topic_that_is_created_again_between_two_batches_of_a_task_gives_nothing_more(
+def test_a_topic_that_is_created_again_between_two_batches_of_a_task_returns_nothing_more(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     read: Callable[[str], tuple[Sequence[Task], Read]],
@@ -112,7 +112,7 @@ def test_a_topic_that_is_created_again_between_two_batches_of_a_task_gives_nothi
     assert reading.texts == first
 
 
-def test_a_topic_that_is_gone_is_an_error(
+def test_a_deleted_topic_is_an_error(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, read: Callable[[str], tuple[Sequence[Task], Read]]
 ) -> None:
     topic = kdsl_topic()

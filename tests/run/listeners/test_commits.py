@@ -53,7 +53,7 @@ class TestQueries:
         assert counts(streams).failed == 0
         assert counts(streams).committed == ends(kdsl_kafka, streams)
 
-    def test_a_query_that_goes_on_commits_after_each_batch(self, streams: Streams, kdsl_kafka: RunningKafka) -> None:
+    def test_a_continuing_query_commits_after_each_batch(self, streams: Streams, kdsl_kafka: RunningKafka) -> None:
         query = streams.start()
         until(lambda: streams.committed() == ends(kdsl_kafka, streams))
         kdsl_kafka.produce(streams.topic, "d", "e")
@@ -90,7 +90,7 @@ class TestQueries:
 
         assert reason is None if why is None else why in (reason or "")
 
-    def test_switched_off_nothing_is_committed_and_that_is_told_once(
+    def test_if_disabled_nothing_is_committed_and_that_is_logged_once(
         self, streams: Streams, caplog: pytest.LogCaptureFixture
     ) -> None:
         with caplog.at_level(logging.INFO, "kdsl.commits"):
@@ -100,7 +100,7 @@ class TestQueries:
         assert caplog.text.count("offsets are not committed to Kafka") == 1
 
     @pytest.mark.parametrize(("asked", "told"), [("true", 1), ("false", 0)])
-    def test_a_batch_read_that_is_asked_for_commits_says_once_that_it_makes_none(
+    def test_a_batch_read_that_should_commit_logs_once_that_it_does_not(
         self, streams: Streams, caplog: pytest.LogCaptureFixture, asked: str, told: int
     ) -> None:
         cluster = Cluster(streams.servers, properties={"enable.auto.commit": asked})
@@ -111,7 +111,9 @@ class TestQueries:
         assert streams.committed() == {}
         assert caplog.text.count("a batch read commits nothing") == told
 
-    def test_a_new_checkpoint_goes_on_where_the_group_is(self, streams: Streams, kdsl_kafka: RunningKafka) -> None:
+    def test_a_new_checkpoint_continues_at_the_offsets_of_the_group(
+        self, streams: Streams, kdsl_kafka: RunningKafka
+    ) -> None:
         rows: list[str] = []
         streams.run()
         kdsl_kafka.produce(streams.topic, "d", "e")
@@ -251,7 +253,7 @@ class TestWorker:
 
         assert offsets.taken == [{P: 5}, {P: 3}]
 
-    def test_a_commit_that_failed_is_counted_and_repaired_though_nothing_new_comes(
+    def test_a_failed_commit_is_counted_and_repaired_without_new_records(
         self, worker: Worker, offsets: Offsets
     ) -> None:
         offsets.refuses = True
@@ -296,7 +298,7 @@ class TestWorker:
         assert offsets.taken == [{P: 1}, {P: 3}]
 
 
-def test_a_query_goes_on_while_the_brokers_refuse_commits_and_the_next_one_repairs_it(
+def test_a_query_continues_while_the_brokers_refuse_commits_and_the_next_one_repairs_it(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     users = {"admin": "admin-secret", "reader": "reader-secret"}

@@ -96,7 +96,7 @@ def test_a_stream_counts_them_in_its_metrics_its_progress_and_the_log(
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_batch_says_so_in_the_log_of_the_program(
+def test_a_batch_logs_it_in_the_driver(
     spark: SparkSession, cluster: Cluster, plan: ReadPlan, caplog: pytest.LogCaptureFixture, transport: Transport
 ) -> None:
     caplog.set_level(logging.INFO, logger="kdsl.read")
@@ -107,7 +107,7 @@ def test_a_batch_says_so_in_the_log_of_the_program(
     until(lambda: f"Orders: {TEXT}" in caplog.text)
 
 
-def test_values_are_told_apart_from_records() -> None:
+def test_values_are_distinguished_from_records() -> None:
     assert describe_drops({"tombstone": 1, "unavailable": 2}) == (
         "1 record was left out: 1 without a message value; "
         "2 values were left out that the change events did not contain, and became NULL"

@@ -184,7 +184,7 @@ class TestSource:
                 if source.pending_records:
                     assert (source.pending_seconds or 0) >= 3600
 
-    def test_open_transactions_are_told_apart_from_the_lag(
+    def test_open_transactions_are_distinguished_from_the_lag(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, run: Any
     ) -> None:
         topic = kdsl_topic()
@@ -227,7 +227,7 @@ class TestSource:
         again = only(run(read_stream(spark, plan, going_on)))
         assert (again.records_lost, again.num_records_in) == (4, 1)
 
-    def test_counters_begin_anew_with_a_restart_and_offsets_go_on(
+    def test_counters_restart_at_zero_and_offsets_continue(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
     ) -> None:
         topic = kdsl_topic()
@@ -310,7 +310,7 @@ class TestSource:
         assert lag is not None
         assert 1_800_000 < lag < 7_200_000
 
-    def test_a_query_without_data_has_no_numbers_but_its_place(
+    def test_a_query_without_data_has_only_its_position(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -319,7 +319,7 @@ class TestSource:
 
         assert [s.num_records_in for s in found.sources] in ([], [0])
 
-    def test_a_stream_has_the_columns_of_its_table_and_no_more(
+    def test_a_stream_has_exactly_the_columns_of_its_table(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic()
@@ -341,7 +341,7 @@ class TestSource:
             found.append((only(query).num_records_in, only(query).num_bytes_in))
             assert found[n] == (3 * n + 3, 3 * n + 3)
 
-    def test_the_numbers_stand_in_sparks_own_json_as_whole_numbers(
+    def test_the_numbers_are_integers_in_sparks_own_json(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
     ) -> None:
         topic = kdsl_topic()

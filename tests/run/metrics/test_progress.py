@@ -32,7 +32,7 @@ def document(batch: int, **more: Any) -> dict[str, Any]:
     return {"id": "q", "batchId": batch, "durationMs": {"addBatch": 3}, **more}
 
 
-def test_the_reports_of_a_batch_stand_beside_what_spark_observed(kept: Any) -> None:
+def test_the_reports_of_a_batch_are_next_to_sparks_observations(kept: Any) -> None:
     kept.extend([("q", 1, "kdsl.x.1", report(3)), ("q", 1, "kdsl.x.1", report(2, "b"))])
     kept.extend([("q", 2, "kdsl.x.1", report(9)), ("other", 1, "kdsl.x.1", report(9))])
 
@@ -44,20 +44,20 @@ def test_the_reports_of_a_batch_stand_beside_what_spark_observed(kept: Any) -> N
     assert "currentFetchEventTimeLag" not in numbers, "no record had a timestamp"
 
 
-def test_a_progress_of_waiting_has_the_number_of_the_next_batch_and_none_of_its_reports(kept: Any) -> None:
+def test_an_idle_progress_has_the_number_of_the_next_batch_and_none_of_its_reports(kept: Any) -> None:
     kept.extend([("q", 1, "kdsl.x.1", report(3))])
     waiting = document(1, durationMs={"latestOffset": 1})
 
     assert add_reports(waiting) is waiting
 
 
-def test_a_batch_without_reports_is_as_it_was(kept: Any) -> None:
+def test_a_batch_without_reports_is_unchanged(kept: Any) -> None:
     told = document(1)
 
     assert add_reports(told) is told
 
 
-def test_of_many_reports_those_of_the_last_batches_are_kept_and_of_a_batch_all(kept: Any) -> None:
+def test_all_reports_of_the_last_batches_are_kept(kept: Any) -> None:
     text = report(1)
     for n in range(300):
         kept.extend([("q", n, "kdsl.x.1", text)] * 100)
@@ -86,7 +86,7 @@ class Unwilling:
         raise TypeError("read-only")
 
 
-def test_numbers_that_sparks_object_does_not_take_are_told_nevertheless(
+def test_numbers_that_sparks_object_does_not_accept_are_reported_nevertheless(
     kept: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept.extend([("q", 1, "kdsl.x.1", report(3))])
@@ -98,5 +98,5 @@ def test_numbers_that_sparks_object_does_not_take_are_told_nevertheless(
     assert "read-only" in caplog.text
 
 
-def test_outside_a_batch_of_a_stream_nothing_is_told() -> None:
+def test_nothing_is_reported_outside_of_a_batch() -> None:
     accumulated.send_report(-99, "kdsl.x.1", report(1))

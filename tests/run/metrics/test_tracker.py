@@ -86,12 +86,12 @@ class TestReports:
     def test_nothing_is_nothing(self) -> None:
         assert read_reports([]).records == 0
 
-    def test_the_name_of_an_observation_tells_the_read(self) -> None:
+    def test_the_name_of_an_observation_identifies_the_read(self) -> None:
         assert read_of(NAME) == READ
         assert read_of("mine") is None
         assert new_name(READ) != NAME
 
-    def test_a_task_without_rows_gives_one_of_the_tables_types(self) -> None:
+    def test_a_task_without_rows_returns_a_batch_of_the_tables_types(self) -> None:
         row = t.Row(
             (
                 t.Field("n", t.BigInt(nullable=False)),
@@ -145,7 +145,7 @@ class TestTracker:
         tracker.add_progress(document(1, 9, 9, report("b", "2", 4)))
         assert (shown(tracker).pending_records, shown(tracker).pending_seconds) == (0, 0.0)
 
-    def test_without_reports_rows_stand_for_records_and_bytes_are_not_known(self, tracker: Tracker) -> None:
+    def test_without_reports_rows_count_as_records_and_bytes_are_unknown(self, tracker: Tracker) -> None:
         told = document(0, 5, 6)
         told["sources"][0]["endOffset"] = {"orders": {"0": 5}}  # Spark's own source
         told["sources"][0]["latestOffset"] = {"orders": {"0": 6}}
@@ -177,21 +177,21 @@ class TestTracker:
         assert shown(tracker) == attrs.evolve(before, num_records_in=9, num_bytes_in=90)
         assert tracker.snapshot().batch == 1
 
-    def test_reports_are_remembered_for_as_long_as_they_may_come_again(self, tracker: Tracker) -> None:
+    def test_reports_are_remembered_as_long_as_they_may_be_repeated(self, tracker: Tracker) -> None:
         many = [{**document(0, 5, 5, report("a", str(n), 1)), "batchId": n} for n in range(1_500)]
         for told in (*many, *many):
             tracker.add_progress(told)
 
         assert shown(tracker).num_records_in == 1_500
 
-    def test_a_source_that_is_not_kafka_is_none(self, tracker: Tracker) -> None:
+    def test_a_source_that_is_not_kafka_is_ignored(self, tracker: Tracker) -> None:
         told = document(0, 5, 6)
         told["sources"][0] = {"endOffset": {"logOffset": 0}, "numInputRows": 3}
         tracker.add_progress(told)
 
         assert tracker.snapshot().sources == ()
 
-    def test_a_new_run_begins_anew_and_reports_of_the_old_one_come_too_late(self, tracker: Tracker) -> None:
+    def test_a_new_run_starts_at_zero_and_ignores_reports_of_the_old_one(self, tracker: Tracker) -> None:
         tracker.add_progress(document(0, 5, 5, report("a", "1", 5)))
         tracker.begin("run-2")
         assert tracker.snapshot().sources == ()
@@ -208,7 +208,7 @@ class TestTracker:
 
         assert (shown(tracker).records_lost, shown(tracker).uncommitted_records) == (3, 4)
 
-    def test_a_group_that_somebody_else_has_taken_is_told_as_long_as_it_is_so(self, tracker: Tracker) -> None:
+    def test_a_group_taken_by_another_consumer_is_reported_as_long_as_it_lasts(self, tracker: Tracker) -> None:
         told = document(0, 5, 5, report("a", "1", 5))
         told["sources"][0]["latestOffset"] |= {"lost_lease": "g is held by x"}
         tracker.add_progress(told)
@@ -272,7 +272,7 @@ class TestState:
         assert shown(tracker).num_records_dropped["unavailable"] == 7
         assert self.sizes(tracker) == (4, 41)
 
-    def test_a_new_run_does_not_know_the_buckets_that_it_has_not_touched(self, tracker: Tracker) -> None:
+    def test_a_new_run_does_not_report_untouched_buckets(self, tracker: Tracker) -> None:
         tracker.add_progress(self.told(1, "0 1 10"))
         tracker.begin("run-2")
         tracker.add_progress(self.told(2, "1 2 20", run="run-2"))
@@ -339,7 +339,7 @@ class TestWritten:
         ),
     ],
 )
-def test_the_one_source_that_is_not_there_is_told(query: QueryMetrics, side: str, message: str) -> None:
+def test_a_single_missing_source_is_reported(query: QueryMetrics, side: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         getattr(query, side)
 

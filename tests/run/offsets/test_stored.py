@@ -40,12 +40,12 @@ def offsets(draw: st.DrawFn) -> Offsets:
 
 
 @given(offsets())
-def test_offsets_read_back_as_they_were_written(given: Offsets) -> None:
+def test_offsets_survive_serialization(given: Offsets) -> None:
     assert Offsets.from_json(json.loads(json.dumps(given.to_json()))) == given
 
 
 @given(offsets(), st.randoms())
-def test_equal_offsets_have_equal_texts(given: Offsets, chance: Random) -> None:
+def test_equal_offsets_have_equal_strings(given: Offsets, chance: Random) -> None:
     places = list(given.positions)
     chance.shuffle(places)
     again = Offsets(
@@ -101,7 +101,7 @@ def test_a_batch_reads_from_the_end_of_the_one_before() -> None:
     assert end.ranges_from(start) == (Range("a", 0, 5, 9),)
 
 
-def test_the_first_batch_reads_from_the_start_that_its_end_has_kept() -> None:
+def test_the_first_batch_reads_from_the_start_stored_with_its_end() -> None:
     evaluated_again = Offsets({("a", 0): 100}, {"a": "x"}, initial=True)
     end = Offsets({("a", 0): 9}, {"a": "x"}, begin={("a", 0): 5})
 
@@ -114,7 +114,7 @@ def test_a_batch_that_ends_where_it_starts_reads_nothing() -> None:
     assert end.ranges_from(end) == ()
 
 
-def test_new_partitions_and_gaps_begin_where_the_end_says() -> None:
+def test_new_partitions_and_gaps_start_where_the_end_declares() -> None:
     start = Offsets({("a", 0): 5}, {"a": "x"})
     end = Offsets({("a", 0): 12, ("a", 1): 3, ("a", 2): 0}, {"a": "x"}, begin={("a", 0): 10, ("a", 1): 1, ("a", 2): 0})
 
@@ -122,7 +122,7 @@ def test_new_partitions_and_gaps_begin_where_the_end_says() -> None:
 
 
 @given(offsets())
-def test_positions_of_either_transport_are_read_from_text_or_document(given: Offsets) -> None:
+def test_positions_of_either_transport_are_read_from_a_string_or_document(given: Offsets) -> None:
     ours, sparks = given.to_json(), nest_by_topic(given.positions)
 
     assert positions_of(ours) == positions_of(sparks) == given.positions
@@ -135,6 +135,6 @@ def test_offsets_of_a_source_that_is_not_kafka_have_no_positions(document: dict[
     assert positions_of(document) is None
 
 
-def test_positions_that_a_newer_kdsl_wrote_are_told() -> None:
+def test_positions_of_a_newer_kdsl_are_reported() -> None:
     with pytest.raises(OffsetFormatError, match="has version 9"):
         positions_of({"version": 9, "topics": {}})

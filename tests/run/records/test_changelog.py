@@ -143,7 +143,7 @@ class TestReading:
         assert [r["id"] for r in lenient.decode(raw(records)).to_pylist()] == [1, 2, 3, 4]
         assert lenient.dropped == {"not-null": 1}
 
-    def test_a_bad_message_is_told_with_its_place_and_its_reason(self) -> None:
+    def test_a_bad_message_is_reported_with_its_location_and_reason(self) -> None:
         with pytest.raises(RecordError) as caught:
             decoded(reading(), ROWS[1], message("TRUNCATE"))
 
@@ -168,7 +168,7 @@ class TestWriting:
         loose = pa.schema([f.with_nullable(True) for f in arrow_schema(plan.columns)])
         return pa.RecordBatch.from_pylist(rows, schema=loose)
 
-    def test_what_rows_say_goes_into_the_message_and_the_key_stays(self) -> None:
+    def test_row_kinds_go_into_the_message_and_the_key_is_unchanged(self) -> None:
         records = RecordEncoder(writing()).encode(self.batch("+I", "-U", "+U", "-D"))
 
         assert records.column("key").to_pylist() == [b"k0", b"k1", b"k2", b"k3"]
@@ -186,13 +186,13 @@ class TestWriting:
             (None, "_row_kind is NULL, but declared NOT"),
         ],
     )
-    def test_a_wrong_row_kind_is_told(self, kind: str | None, told: str) -> None:
+    def test_a_wrong_row_kind_is_reported(self, kind: str | None, told: str) -> None:
         with pytest.raises(RecordError, match="row 2 of the task") as caught:
             RecordEncoder(writing()).encode(self.batch("+I", kind))
 
         assert told in str(caught.value)
 
-    def test_what_is_written_reads_back_as_rows_that_are_there_or_gone(self) -> None:
+    def test_written_changes_are_read_as_upserts_and_deletes(self) -> None:
         records = RecordEncoder(writing()).encode(self.batch("+I", "-U", "+U", "-D"))
         rows = decoded(reading("id"), *records.to_pylist())
 

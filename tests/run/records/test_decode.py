@@ -156,13 +156,13 @@ class TestHeaderFilter:
         assert decoder.filtered == 2
         assert decoder.needs == {"value", "headers"}
 
-    def test_an_error_names_the_record_though_others_before_it_are_left_out(self) -> None:
+    def test_an_error_names_the_record_if_others_before_it_are_dropped(self) -> None:
         plan = read_plan(value=part("json", NUMBER), headers=parse_header_filter("!kind:bad"))
 
         with pytest.raises(RecordError, match="partition 3, offset 101"):
             decoded(plan, {"value": b"", "headers": [{"key": "kind", "value": b"bad"}]}, {"value": b"{oops"})
 
-    def test_a_batch_of_which_nothing_matches_gives_no_row(self) -> None:
+    def test_a_batch_without_matches_returns_no_row(self) -> None:
         plan = read_plan(
             key=part("json", {"k": "BIGINT"}),
             value=part("json", NUMBER),
@@ -174,7 +174,7 @@ class TestHeaderFilter:
 
 
 class TestParts:
-    def test_key_value_and_metadata_stand_in_the_order_of_the_table(self) -> None:
+    def test_key_value_and_metadata_are_in_the_order_of_the_table(self) -> None:
         plan = read_plan(
             key=part("json", {"k_id": "BIGINT"}, ["id"]),
             value=part("json", {"name": "STRING"}),
@@ -192,7 +192,7 @@ class TestParts:
 
         assert decoded(plan, {"key": b'{"n": 1}', "value": b'{"n": 2}'}) == [{"n": 2}]
 
-    def test_a_null_key_gives_null_key_columns(self) -> None:
+    def test_a_null_key_returns_null_key_columns(self) -> None:
         plan = read_plan(key=part("json", {"k": "BIGINT"}), value=part("json", NUMBER))
 
         rows = decoded(
@@ -204,7 +204,7 @@ class TestParts:
 
         assert rows == [{"k": None, "n": 1}, {"k": 7, "n": 2}, {"k": None, "n": 3}]
 
-    def test_a_message_whose_value_gives_no_row_is_left_out_and_counted(self) -> None:
+    def test_a_message_whose_value_has_no_row_is_dropped_and_counted(self) -> None:
         plan = read_plan(key=part("json", {"k": "BIGINT"}), value=part("json", NUMBER), metadata={"at": "offset"})
         decoder = RecordDecoder(plan)
 
@@ -263,7 +263,7 @@ class TestParts:
             (102, "z", "d"),
         ]
 
-    def test_metadata_alone_gives_a_row_for_each_record(self) -> None:
+    def test_metadata_alone_returns_a_row_for_each_record(self) -> None:
         plan = read_plan(metadata={"at": "offset", "topic": "topic"})
 
         rows = decoded(plan, {"value": b"not json"}, {"value": None})
@@ -298,7 +298,7 @@ class TestBadRecords:
         assert "topic orders, partition 3, offset 101: the value cannot be decoded: " in str(error)
         assert "it has 5 bytes: 7b 6f 6f 70 73" in str(error)
 
-    def test_a_bad_key_is_told_as_the_key(self) -> None:
+    def test_a_bad_key_is_reported_as_the_key(self) -> None:
         plan = read_plan(key=part("json", {"k": "BIGINT"}), value=part("json", NUMBER))
 
         with pytest.raises(RecordError, match=r"offset 100: the key cannot be decoded: .* 6e 6f"):
@@ -314,7 +314,7 @@ class TestBadRecords:
         assert "column 'n' is NULL, but it is declared NOT NULL" in str(raised.value)
         assert str(raised.value).endswith("declare it nullable: n: … | None (in SQL without NOT NULL)")
 
-    def test_a_missing_message_key_is_said_to_be_the_reason(self) -> None:
+    def test_a_missing_message_key_is_reported_as_the_reason(self) -> None:
         plan = read_plan(key=part("json", {"k": "BIGINT NOT NULL"}), value=part("json", NUMBER))
 
         with pytest.raises(RecordError, match="'k' is NULL, but it is declared NOT NULL, and the message has no key"):
@@ -347,7 +347,7 @@ class TestBadRecords:
         assert rows.to_pylist() == [{"at": 100, "n": 1}]
         assert decoder.dropped == {"not-null": 2, "parse-error": 1}
 
-    def test_a_batch_of_another_schema_is_a_fault_that_is_told(self) -> None:
+    def test_a_batch_of_another_schema_is_reported(self) -> None:
         good = pa.schema([pa.field("n", pa.int64())])
         batches = [pa.RecordBatch.from_pydict({"n": [1]}), pa.RecordBatch.from_pydict({"n": ["1"]})]
 
@@ -438,7 +438,7 @@ class TestMetadata:
 
         assert found == [None, None, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]
 
-    def test_a_timestamp_that_must_be_there_is_the_nearest_one(self) -> None:
+    def test_a_required_timestamp_is_the_nearest_one(self) -> None:
         plan = read_plan(metadata={"t": "timestamp"}, types={"t": "TIMESTAMP_LTZ(3) NOT NULL"})
 
         found = RecordDecoder(plan).decode(raw([{"timestamp": -1}, {"timestamp": 2**62}])).column(0).cast(pa.int64())
@@ -460,7 +460,7 @@ class TestMetadata:
         assert (raised.value.offset, raised.value.more) == (most + 1, 1)
         assert f"column 'shown': {most + 1} does not fit {kind}, whose largest value is {most}" in str(raised.value)
 
-    def test_raw_bytes_and_headers_show_as_text(self) -> None:
+    def test_raw_bytes_and_headers_are_shown_as_strings(self) -> None:
         assert metadata("__raw_value__", "STRING", {"value": "é".encode()}, {"value": None}) == ["é", None]
         assert metadata("__raw_value__", "STRING", {"value": b"a\xffb"}) == ["a\ufffdb"]
         headers = [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]

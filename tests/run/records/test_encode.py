@@ -113,7 +113,7 @@ def test_key_and_value_are_written_under_their_wire_names() -> None:
     assert encoded(plan, {"k_id": 7, "name": "x"}) == [{"key": b'{"id":7}', "value": b'{"name":"x"}'}]
 
 
-def test_a_column_may_stand_in_key_and_value() -> None:
+def test_a_column_may_be_in_key_and_value() -> None:
     plan = write_plan({"id": "INT", "name": "STRING"})
     plan = WritePlan("Orders", plan.topics, plan.columns, key=part("csv", {"id": "INT"}), value=plan.value)
 
@@ -135,7 +135,7 @@ def test_without_a_key_format_there_is_no_key() -> None:
 
 
 @pytest.mark.parametrize("kind", ["BYTES", "STRING"])
-def test_raw_key_and_value_stand_for_the_whole_key_and_value(kind: str) -> None:
+def test_a_raw_key_and_value_are_the_whole_key_and_value(kind: str) -> None:
     names = {"k": "__raw_key__", "v": "__raw_value__"}
     plan = write_plan(metadata=names, types=dict.fromkeys(names, kind))
     some: Any = b"a" if kind == "BYTES" else "a"
@@ -183,7 +183,7 @@ def test_headers_of_a_sliced_batch_are_those_of_its_rows() -> None:
     ]
 
 
-def test_headers_may_be_texts() -> None:
+def test_headers_may_be_strings() -> None:
     plan = write_plan({"id": "INT"}, metadata=HEADERS, types={"headers": "MAP<STRING, STRING>"})
 
     assert encoded(plan, {"id": 1, "headers": [("k", "é")]})[0]["headers"] == [{"key": "k", "value": "é".encode()}]
@@ -225,7 +225,7 @@ def test_timestamps_are_milliseconds(kind: str, value: object, expected: int | N
     assert [r["timestamp"] for r in encoded(plan, {"id": 1, "ts": value})] == [expected]
 
 
-def test_timestamps_that_kafka_cannot_hold_name_row_and_column() -> None:
+def test_the_error_of_a_timestamp_out_of_range_names_row_and_column() -> None:
     plan = write_plan({"id": "INT"}, metadata={"ts": "timestamp"})
     early = datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)
 
@@ -235,7 +235,7 @@ def test_timestamps_that_kafka_cannot_hold_name_row_and_column() -> None:
     )
 
 
-def test_texts_that_are_no_timestamps_name_row_and_column() -> None:
+def test_the_error_of_an_invalid_timestamp_names_row_and_column() -> None:
     plan = write_plan({"id": "INT"}, metadata={"ts": "timestamp"}, types={"ts": "STRING"})
 
     told = reason(plan, {"id": 1, "ts": "2020-03-08 13:12:11"}, {"id": 2, "ts": "soon"}, {"id": 3})
@@ -243,7 +243,7 @@ def test_texts_that_are_no_timestamps_name_row_and_column() -> None:
     assert "row 2 of the task: the string 'soon' in the column 'ts' is not a timestamp" in told
 
 
-def test_a_single_topic_is_not_looked_for_in_the_rows() -> None:
+def test_a_single_topic_is_not_read_from_the_rows() -> None:
     assert "topic" not in RecordEncoder(write_plan({"id": "INT"})).schema.names
 
 
@@ -298,7 +298,7 @@ def test_not_null_is_enforced_at_any_depth(kind: str, good: object, bad: object,
     )
 
 
-def test_what_is_null_as_a_whole_has_no_null_members() -> None:
+def test_a_null_struct_has_no_null_members() -> None:
     plan = write_plan({"c": "ROW<a INT NOT NULL>", "d": "ARRAY<INT NOT NULL>"})
 
     assert [json.loads(r["value"]) for r in encoded(plan, {"c": None, "d": None})] == [{"c": None, "d": None}]
@@ -318,14 +318,14 @@ def test_rows_that_a_format_cannot_write_are_named_and_counted() -> None:
     assert "row 12 of the task: the value cannot be encoded: " in str(caught.value)
 
 
-def test_a_plan_that_travelled_encodes_alike() -> None:
+def test_a_serialized_plan_encodes_equally() -> None:
     plan = write_plan({"id": "INT"}, metadata=HEADERS | {"ts": "timestamp"})
     rows = {"id": 1, "headers": [("a", b"b")], "ts": datetime(2024, 1, 1, tzinfo=UTC)}
 
     assert encoded(read_plan_text(plan_text(plan), WritePlan), rows) == encoded(plan, rows)
 
 
-def test_no_rows_give_no_records() -> None:
+def test_no_rows_result_in_no_records() -> None:
     plan = write_plan({"id": "INT"}, metadata=HEADERS | {"ts": "timestamp", "to": "topic"}, topics=("a", "b"))
 
     assert encoded(plan) == []

@@ -24,7 +24,7 @@ def array(records: Sequence[Record]) -> pa.Array:
     return pa.array([[{"key": k, "value": v} for k, v in record] for record in records], HEADERS)
 
 
-def test_the_seeds_example_is_worked_out_from_left_to_right() -> None:
+def test_the_example_is_evaluated_from_left_to_right() -> None:
     text = "depart:toy|depart:book&!env:test"
 
     assert kept(
@@ -58,7 +58,7 @@ def test_a_null_value_never_matches() -> None:
     assert kept("a:", [("a", b"")]) == [True]
 
 
-def test_values_are_compared_as_utf8_text() -> None:
+def test_values_are_compared_as_utf8_strings() -> None:
     assert kept("city:Zürich", [("city", "Zürich".encode())], [("city", "Zürich".encode("latin-1"))]) == [True, False]
 
 
@@ -82,7 +82,7 @@ CONDITIONS = st.lists(
 
 
 @given(RECORDS, CONDITIONS)
-def test_it_says_what_each_record_says_by_itself(records: list[Record], conditions: list[HeaderCondition]) -> None:
+def test_it_equals_the_filter_of_each_single_record(records: list[Record], conditions: list[HeaderCondition]) -> None:
     def expected(record: Record) -> bool:
         result = True
         for c in conditions:

@@ -108,7 +108,7 @@ class TestBuiltIn:
 
         assert [spread(plan, task=task, partitions=3) for task in (0, 2, 3, 7)] == [[0] * 3, [2] * 3, [0] * 3, [1] * 3]
 
-    def test_round_robin_goes_on_over_batches_and_begins_at_the_task(self) -> None:
+    def test_round_robin_continues_over_batches_and_begins_at_the_task(self) -> None:
         chooser = PartitionChooser(plan := write_plan(VALUE, partitioner="round-robin"), 5)
         piece = batch(5)
         records = RecordEncoder(plan).encode(piece)
@@ -196,7 +196,7 @@ class TestOwn:
             ("failing", "raised ValueError: no partition for orders"),
         ],
     )
-    def test_what_it_gives_wrongly_is_told(self, function: str, reason: str) -> None:
+    def test_wrong_results_are_reported(self, function: str, reason: str) -> None:
         with pytest.raises(KdslError) as told:
             spread(custom(function))
 
@@ -208,7 +208,7 @@ class TestOwn:
         with pytest.raises(KdslError, match=r"partitioners:failing', for the topic '.*raised ValueError"):
             write(df, custom("failing", topics=(kdsl_topic(),)), cluster)
 
-    def test_one_that_cannot_be_imported_is_told_while_planning(self, spark: SparkSession) -> None:
+    def test_a_partitioner_that_cannot_be_imported_is_reported_while_planning(self, spark: SparkSession) -> None:
         nowhere = Cluster("127.0.0.1:1")  # nobody is asked
 
         with pytest.raises(KdslError, match=r"the partitioner 'nothing.here:f' cannot be imported.*--py-files"):
@@ -312,7 +312,7 @@ class TestArgument:
 
         return Orders
 
-    def test_a_function_stands_for_its_name(self) -> None:
+    def test_a_function_is_stored_by_its_name(self) -> None:
         named = self.declared(f"{MODULE}:by_customer").definition()
 
         assert self.declared(partitioners.by_customer).definition() == named
@@ -343,7 +343,7 @@ class TestArgument:
         with pytest.raises(FunctionError, match="by_customer is defined in the main program"):
             import_name(partitioners.by_customer)
 
-    def test_what_is_there_and_what_is_not(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_supported_and_unsupported_partitioners(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "kdsl_test_broken.py").write_text("1 / 0\n")
         monkeypatch.syspath_prepend(os.fspath(tmp_path))
 
@@ -386,7 +386,7 @@ class TestParallelism:
             found.setdefault(m.key() or b"", []).append(m.value() or b"")
         assert found == {b'{"customer":%d}' % key: [b'{"n":%d}' % n for n in range(key, 3000, 7)] for key in range(7)}
 
-    def test_keys_with_maps_and_raw_keys_are_kept_together(self, spark: SparkSession) -> None:
+    def test_keys_with_maps_and_raw_keys_go_to_one_partition(self, spark: SparkSession) -> None:
         df = spark.range(40).select(
             F.create_map(F.lit("a"), (F.col("id") % 2).cast("int")).alias("m"),
             F.lit(b"k").alias("k"),

@@ -127,7 +127,7 @@ def test_changes_come_in_parts_of_bounded_size_in_their_order() -> None:
     assert [part.num_rows for part, _ in compute_changes(None, upserts([]), ["k"]).batches(1)] == [0]
 
 
-def test_a_number_that_is_none_equals_nothing_so_that_its_row_changes_each_time() -> None:
+def test_nan_equals_nothing_and_its_row_changes_each_time() -> None:
     row = {"k": 1, "name": None, "score": math.nan, "tags": None, "place": None}
 
     found = compute_changes(None, upserts([(row, False), (row, False)]), ["k"])
@@ -151,7 +151,7 @@ def test_keys_may_be_several_columns_and_of_any_type(keys: list[str]) -> None:
     assert sum(ROW_KINDS[k] == "+I" for k in found.kinds) == len(distinct)
 
 
-def test_keys_that_are_no_numbers_are_one_key_and_both_zeros_are_one() -> None:
+def test_nan_is_one_key_and_both_zeros_are_one() -> None:
     nans = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001], dtype=np.uint64).view(np.float64)
     schema = pa.schema([("k", pa.float64()), ("n", pa.int64())])
     rows = pa.RecordBatch.from_arrays([pa.array([*nans, 0.0, -0.0]), pa.array(range(5))], schema=schema)

@@ -111,7 +111,7 @@ def test_a_record_without_a_key_is_an_error_that_names_it() -> None:
     assert "read the topic with a KafkaTable" in str(e.value)
 
 
-def test_a_value_that_lacks_what_is_declared_is_an_error_and_a_delete_is_none() -> None:
+def test_a_null_in_a_required_column_is_an_error_except_in_a_delete() -> None:
     assert len(packed(raw((0, 0, b'{"user_id":1}', None)))) == 1
     with pytest.raises(RecordError, match="column 'name' is NULL, but it is declared NOT NULL"):
         packed(raw((0, 0, b'{"user_id":1}', None), (0, 1, b'{"user_id":1}', b"{}")))

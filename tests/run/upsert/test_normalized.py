@@ -263,7 +263,7 @@ def test_a_row_that_lacks_what_is_declared_is_an_error(value: Format) -> None:
         State(plan_of(value)).run(raw([(key_of(1), written(value, "c", None, {"id": 1}))], 7))
 
 
-def test_a_row_before_without_the_key_is_an_error_that_says_which_key_is_needed() -> None:
+def test_a_before_image_without_the_key_is_an_error_that_names_the_key() -> None:
     message = b'{"op":"u","before":{"id":null,"name":"a"},"after":{"id":1,"name":"b"}}'
 
     with pytest.raises(RecordError) as told:
@@ -274,7 +274,7 @@ def test_a_row_before_without_the_key_is_an_error_that_says_which_key_is_needed(
     assert "set the REPLICA IDENTITY to FULL" in str(told.value)
 
 
-def test_a_tombstone_whose_message_key_is_another_says_what_to_declare() -> None:
+def test_a_tombstone_with_another_message_key_is_reported_with_a_fix() -> None:
     with pytest.raises(RecordError) as told:
         RecordDecoder(plan_of(DebeziumJson())).decode(raw([(b'{"schema":{},"payload":{"id":1}}', None)], 5))
 
@@ -294,7 +294,7 @@ def test_a_tombstone_without_a_message_key_is_left_out_and_counted() -> None:
     assert decoder.dropped == {"tombstone": 1}
 
 
-def test_a_tombstone_is_left_out_where_the_message_key_does_not_say_the_row() -> None:
+def test_a_tombstone_is_dropped_if_the_message_key_does_not_identify_the_row() -> None:
     class Users(
         KafkaTable, topic="users", key=Json(), value=DebeziumJson(), cdc_events_duplicate=True, primary_key=["id"]
     ):
@@ -307,7 +307,7 @@ def test_a_tombstone_is_left_out_where_the_message_key_does_not_say_the_row() ->
     assert decoder.dropped == {"tombstone": 1}
 
 
-def test_the_primary_key_may_stand_in_the_message_key_alone() -> None:
+def test_the_primary_key_may_be_in_the_message_key_alone() -> None:
     plan = plan_of(DebeziumJson(), value_fields="EXCEPT_KEY")
     state = State(plan)
     state.run(raw([(key_of(1), b'{"op":"c","after":{"name":"a"}}'), (key_of(2), b'{"op":"c","after":{"name":"b"}}')]))
@@ -319,7 +319,7 @@ def test_the_primary_key_may_stand_in_the_message_key_alone() -> None:
     assert by_key(deleted) == {2: [("-D", row(2, "b"))], 1: [("-D", row(1, "c"))]}
 
 
-def test_the_mode_without_state_gives_the_last_change_of_each_key() -> None:
+def test_the_stateless_mode_returns_the_last_change_of_each_key() -> None:
     value = DebeziumJson()
     records: list[Record] = [
         (key_of(1), written(value, "c", None, row(1, "a"))),
@@ -348,7 +348,7 @@ class TestTruncates:
         return State(plan_of(DebeziumJson(truncate="apply")))
 
     @pytest.mark.parametrize("many", [False, True], ids=["alone", "among many"])
-    def test_each_row_that_is_there_is_deleted(self, many: bool) -> None:
+    def test_each_existing_row_is_deleted(self, many: bool) -> None:
         state = self.state()
         state.run(raw(inserted(*range(50))))
         more = inserted(*range(100, 160)) if many else []
@@ -371,7 +371,7 @@ class TestTruncates:
         }
         assert state.rows() == {}
 
-    def test_between_partitions_the_timestamps_say_what_came_before(self) -> None:
+    def test_timestamps_order_records_of_different_partitions(self) -> None:
         state = self.state()
 
         found = state.run(raw(inserted(1), 0, 0), raw([(None, TRUNCATE)], 5, 1), raw(inserted(2), 9, 2))
@@ -388,7 +388,7 @@ class TestTruncates:
         assert told.value.record == ("users", 0, 2)
         assert state.run(raw([update], 2)) == [("-U", row(1, "n1")), ("+U", row(1, "a"))]
 
-    def test_it_is_no_record_that_was_left_out(self) -> None:
+    def test_it_is_not_a_dropped_record(self) -> None:
         decoder = RecordDecoder(plan_of(DebeziumJson(truncate="apply")))
         placed = decoder.decode_with_records(raw([*inserted(1), (None, TRUNCATE)]))
 
@@ -525,7 +525,7 @@ class TestUnavailable:
             2: ("x", "y"),
         }
 
-    def test_the_record_is_told_in_any_order(self) -> None:
+    def test_the_record_is_named_in_any_order(self) -> None:
         upserts = lacking([(1, "z", "y"), (2, None, "b"), (1, "y", "z")], parts=[0, 0, 1], times=[5, 6, 1])
 
         with pytest.raises(UnavailableError) as told:

@@ -184,7 +184,7 @@ class TestStateful:
 
         assert sorted((r.id, r.name) for r in collected(orders.join(users, "user"))) == [(7, "a"), (7, "b")]
 
-    def test_a_join_by_time_with_a_table_that_stands_still_and_windows_behind_them(
+    def test_a_join_by_time_with_an_unchanged_table_and_windows_after_it(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, collected: Any
     ) -> None:
         """A stream-stream join, a stream-static one and an aggregate; the watermark goes through all of them."""
@@ -233,7 +233,7 @@ class TestStateful:
             (0, "EUR", 100, 200), (10, "EUR", 20, 60), (10, "USD", 7, None),
         ]  # fmt: skip
 
-    def test_a_batch_whose_rows_are_used_twice_has_the_same_rows_and_so_has_the_next_one(
+    def test_a_batch_and_the_next_one_have_the_same_rows_if_used_twice(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         class Users(UpsertTable, topic=kdsl_topic(), key=Json(), value=Json(), max_records_per_trigger=2):
@@ -304,7 +304,7 @@ class TestOtherColumns:
 
 
 class TestTopics:
-    def test_a_key_may_stand_in_several_topics_of_a_pattern(
+    def test_a_key_may_be_in_several_topics_of_a_pattern(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         one, two = kdsl_topic("p-one"), kdsl_topic("p-two")
@@ -328,7 +328,7 @@ class TestTopics:
         assert by_key(lines(Users.read(spark, cluster))) == expected
         assert by_key(Stream(tmp_path).run(Users.read_stream(spark, cluster))) == expected
 
-    def test_a_topic_without_records_gives_no_row(
+    def test_a_topic_without_records_returns_no_row(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         class Users(UpsertTable, topic=kdsl_topic(), key=Json(), value=Json()):

@@ -81,7 +81,7 @@ class TestUnavailable:
 
 
 class TestSize:
-    def test_a_bucket_tells_how_many_keys_and_bytes_it_keeps(self) -> None:
+    def test_a_bucket_reports_the_number_of_keys_and_bytes(self) -> None:
         store = Store()
         of = processor(ROWS, ("k",), store)
         (told,) = run(of, pa.RecordBatch.from_pylist(GIVEN, ROWS))
@@ -120,7 +120,7 @@ class TestRowsInRows:
         [INNER, pa.struct([pa.field("x", pa.int64(), False)]), pa.struct([pa.field("x", pa.int64())])],
         ids=["as it was", "wider", "nullable"],
     )
-    def test_they_are_kept_when_a_column_comes(self, inner: pa.DataType) -> None:
+    def test_they_are_kept_when_a_column_is_added(self, inner: pa.DataType) -> None:
         assert self.changed(inner) == [
             {"k": 1, "inner": {"x": 1}, "tags": [("a", {"x": 2}), ("b", None)], "more": None},
             {"k": 2, "inner": None, "tags": None, "more": None},
@@ -152,7 +152,7 @@ class TestColumns:
         with pa.ipc.open_stream(pa.py_buffer(store.value[0])) as stream:
             return stream.read_next_batch()
 
-    def test_a_column_that_came_is_null_and_one_that_is_gone_is_dropped(self) -> None:
+    def test_a_new_column_is_null_and_a_removed_one_is_dropped(self) -> None:
         found = self.changed(pa.schema([ROWS.field("k"), ("region", pa.string()), ROWS.field("name")]))
 
         assert found.to_pylist() == [
@@ -205,7 +205,7 @@ class TestColumns:
         assert f"declares it as {new}," in str(told.value)
 
     @pytest.mark.parametrize("field", [pa.field("region", pa.string(), False), pa.field("name", pa.string(), False)])
-    def test_a_column_that_must_have_a_value_and_has_none_is_an_error(self, field: pa.Field) -> None:
+    def test_a_required_column_without_a_value_is_an_error(self, field: pa.Field) -> None:
         schema = pa.schema([ROWS.field("k"), field])
         rows = pa.RecordBatch.from_pylist([{"k": 9, field.name: "x"}], schema)
 

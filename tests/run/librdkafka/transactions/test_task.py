@@ -99,7 +99,7 @@ def test_batches_follow_one_another_through_one_producer(
     last.close()
 
 
-def test_an_id_whose_producer_nobody_asks_for_is_taken_anew(
+def test_an_id_with_an_idle_producer_is_acquired_again(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = kdsl_topic()
@@ -155,7 +155,7 @@ def test_an_attempt_that_was_overtaken_is_fenced_and_never_seen(
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_became_of_a_commit_that_nobody_answered_is_told_by_the_token(
+def test_the_token_shows_the_outcome_of_an_unanswered_commit(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     cluster: Cluster,
@@ -211,7 +211,7 @@ def test_a_token_that_vanishes_while_the_query_runs_is_an_error(
         put(topic, cluster, 0, rows(b"a"))
 
 
-def test_a_writer_goes_on_after_its_tokens_were_refreshed_or_its_rests_aborted(
+def test_a_writer_continues_after_its_tokens_were_refreshed_or_its_remains_aborted(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     """Both fence the producer that the worker keeps, which notices before it takes its rows."""
@@ -229,9 +229,7 @@ def test_a_writer_goes_on_after_its_tokens_were_refreshed_or_its_rests_aborted(
     assert seen(kdsl_kafka, topic) == {b"a": 1, b"b": 1, b"c": 1}
 
 
-def test_ids_of_more_writers_than_there_are_now_are_found_by_their_tokens(
-    kdsl_topic: MakeTopic, cluster: Cluster
-) -> None:
+def test_ids_of_former_writers_are_found_by_their_tokens(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     """The reference's scenario F8: an earlier run had more writers, and left no checkpoint."""
     topic = kdsl_topic()
     many = TransactionSpec(Writer("q1", table="Orders"), f"{topic}-tx", 3, topic, "abc", 600_000)
@@ -300,7 +298,7 @@ def test_a_late_task_is_refused_through_an_id_of_the_prefix_before(
     assert seen(kdsl_kafka, topic) == {b"a": 1}
 
 
-def test_what_is_written_stays_known_though_a_driver_dies_in_its_claim(
+def test_written_batches_stay_known_if_a_driver_dies_while_acquiring_ids(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     """It has not noted its new prefix yet, and the next driver asks the ids of the old one again."""
@@ -337,7 +335,7 @@ def test_a_late_task_is_refused_without_fencing_the_writer_that_is_at_work(
     seat.close()
 
 
-def test_a_kept_producer_that_cannot_go_on_is_replaced_before_any_row_is_sent(
+def test_a_pooled_producer_that_cannot_continue_is_replaced_before_any_row_is_sent(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where Spark does not try tasks again, as in local mode, an error here would end the query."""
@@ -357,7 +355,7 @@ def test_a_kept_producer_that_cannot_go_on_is_replaced_before_any_row_is_sent(
     assert seen(kdsl_kafka, topic) == {b"a": 1, b"b": 1}
 
 
-def test_a_write_is_recorded_with_its_rows_for_good(
+def test_a_write_is_recorded_permanently_with_its_rows(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     topic = kdsl_topic()
@@ -390,7 +388,7 @@ def test_a_topic_that_would_forget_writes_is_refused(
         log.prepare(topic)
 
 
-def test_a_broker_that_cannot_tell_the_settings_of_the_topic_ends_the_write(
+def test_a_broker_that_cannot_return_the_topic_settings_ends_the_write(
     kdsl_topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker gives no such error on demand, so that the client gives it here."""

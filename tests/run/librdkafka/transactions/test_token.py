@@ -44,7 +44,7 @@ def at(batch: int, writer: Writer = ME, run: str = RUN) -> Token:
 
 
 class TestToken:
-    def test_it_comes_back_from_its_text(self) -> None:
+    def test_it_survives_serialization(self) -> None:
         token = Token(ME, 7, "abc", 1_700_000_000_000, 12, RUN, "offsets")
 
         assert read_token(token.text(), 12) == token
@@ -74,10 +74,10 @@ class TestToken:
         assert read_token(text, 12) == Token(ME, 7, "abc", 1_700_000_000_000, 12)
 
     @pytest.mark.parametrize("text", ["", "some user's own metadata", "[1]", '{"version": 1}'])
-    def test_a_text_of_somebody_else_is_none(self, text: str) -> None:
+    def test_a_string_of_other_software_is_not_a_token(self, text: str) -> None:
         assert read_token(text, 1) is None
 
-    def test_one_of_a_newer_kdsl_is_told(self) -> None:
+    def test_a_token_of_a_newer_kdsl_is_reported(self) -> None:
         with pytest.raises(ExactlyOnceError, match=r"has version 99, but this kdsl reads only up to version 2"):
             read_token('{"version": 99, "writer": {}}', 1)
 
@@ -166,7 +166,7 @@ class TestSeeds:
             find_start_batches(second, LogProgress(0, -1), {"p-0": at(0)}, {"p-0": "p-0"}, {})
 
     @pytest.mark.parametrize("kind", ["batch", "stream"])
-    def test_two_writes_under_one_write_id_are_told_apart_by_what_they_write(self, kind: Kind) -> None:
+    def test_two_writes_under_one_write_id_are_distinguished_by_what_they_write(self, kind: Kind) -> None:
         mine = Writer("", "nightly", "Orders", kind=kind)
         other = attrs.evolve(mine, table="Payments")
         done = {"p-0": Token(mine, 0, "records of orders")}
@@ -179,7 +179,7 @@ class TestSeeds:
             "p-0": 0
         }
 
-    def test_another_batch_of_the_same_number_is_not_taken_for_the_one_that_is_written(self) -> None:
+    def test_another_batch_of_the_same_number_is_not_mistaken_for_the_written_one(self) -> None:
         """As there is after the checkpoint was set back by a batch."""
         mine = attrs.evolve(ME, sink="totals")
         done = {"p-0": Token(mine, 5, "abc", offsets="before")}
@@ -201,7 +201,7 @@ class TestSeeds:
 
 
 class TestErrors:
-    def test_missing_rights_are_told_with_the_topic_that_could_not_be_written(self) -> None:
+    def test_missing_rights_are_reported_with_the_topic(self) -> None:
         work = TransactionSpec(ME, "p", 1, "orders", "abc", 60_000, log="p.kdsl-writes")
         code = KafkaError.TOPIC_AUTHORIZATION_FAILED
 
@@ -220,7 +220,7 @@ class TestSettings:
         assert found["delivery.timeout.ms"] == "60000"
         assert found["socket.timeout.ms"] == "60100"
 
-    def test_shorter_ones_stay_as_they_are(self) -> None:
+    def test_shorter_ones_are_unchanged(self) -> None:
         found = add_transaction_settings({"delivery.timeout.ms": "12000", "socket.timeout.ms": "7000"}, "p-0", 60_000)
 
         assert (found["delivery.timeout.ms"], found["socket.timeout.ms"]) == ("12000", "7000")
@@ -262,7 +262,7 @@ class TestSettings:
                 mine, start, done, {"p-0": "p-0"}, {}, plan=records_digest(other), former=records_digest_1(other)
             )
 
-    def test_work_travels_as_text(self) -> None:
+    def test_a_transaction_spec_travels_as_a_string(self) -> None:
         work = TransactionSpec(
             ME, "p", 2, "orders", "abc", 60_000, 7, "offsets", "p.kdsl-writes", "def", {"orders": "id"}
         )
