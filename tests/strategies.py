@@ -57,7 +57,7 @@ def row_types(
 def types() -> st.SearchStrategy[t.DataType]:
     """Every type of the model, nested."""
 
-    def nested(inner: st.SearchStrategy[t.DataType]) -> st.SearchStrategy[t.DataType]:
+    def nest(inner: st.SearchStrategy[t.DataType]) -> st.SearchStrategy[t.DataType]:
         return st.one_of(
             st.builds(t.Array, inner, nullable=st.booleans()),
             st.builds(t.Multiset, inner, nullable=st.booleans()),
@@ -65,7 +65,7 @@ def types() -> st.SearchStrategy[t.DataType]:
             st.builds(lambda row, null: row.as_nullable(null), row_types(inner), st.booleans()),
         )
 
-    return st.recursive(scalar_types(), nested, max_leaves=8)
+    return st.recursive(scalar_types(), nest, max_leaves=8)
 
 
 def values(

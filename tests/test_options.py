@@ -26,7 +26,7 @@ class Fruit(Options):
     weight: int = option("weight", "Grams.")
 
 
-def texts(fruit: Options) -> list[str]:
+def problems_of(fruit: Options) -> list[str]:
     return [str(p) for p in fruit.problems()]
 
 
@@ -35,17 +35,17 @@ class TestConstructor:
         fruit = Fruit(weight=5, ripe=True, names=("a", "b"))
 
         assert (fruit.ripe, fruit.names, fruit.seeds) == (True, ("a", "b"), 3)
-        assert texts(fruit) == []
+        assert problems_of(fruit) == []
 
     def test_it_records_unknown_names(self) -> None:
         given: dict[str, Any] = {"wieght": 5, "weight": 1}
 
-        assert texts(Fruit(**given))[0].startswith("the fruit has no option wieght= (did you mean 'weight'?)")
+        assert problems_of(Fruit(**given))[0].startswith("the fruit has no option wieght= (did you mean 'weight'?)")
 
     def test_it_records_what_is_missing(self) -> None:
         given: dict[str, Any] = {}
 
-        assert texts(Fruit(**given)) == ["weight= is required; add weight=: Grams."]
+        assert problems_of(Fruit(**given)) == ["weight= is required; add weight=: Grams."]
 
     @pytest.mark.parametrize(
         ("given", "told"),
@@ -63,7 +63,7 @@ class TestConstructor:
         ],
     )
     def test_it_records_values_of_the_wrong_kind(self, given: dict[str, Any], told: str) -> None:
-        assert texts(Fruit(weight=1, **given)) == [told]
+        assert problems_of(Fruit(weight=1, **given)) == [told]
 
     def test_a_valid_copy_has_defaults_for_wrong_values(self) -> None:
         given: dict[str, Any] = {"seeds": "x", "ripe": True}
@@ -78,7 +78,7 @@ class TestStrings:
 
         expected = Fruit(ripe=True, colour="GREEN", seeds=4, names=("a", "b"), keeps=timedelta(minutes=5), weight=1)
         assert made == expected
-        assert texts(made) == []
+        assert problems_of(made) == []
 
     def test_they_read_back_equal(self) -> None:
         fruit = Fruit(ripe=True, names=("a",), keeps=timedelta(milliseconds=1500), weight=7, note="x")
@@ -92,7 +92,7 @@ class TestStrings:
 
         codes = sorted(p.code for p in made.problems())
         assert codes == ["option-missing", "option-unknown", *["option-value"] * 4]
-        assert "(did you mean 'red'?)" in "\n".join(texts(made))
+        assert "(did you mean 'red'?)" in "\n".join(problems_of(made))
 
     @pytest.mark.parametrize("text", ["1e3", "1_000", "", "٣", "9" * 5000])
     def test_an_integer_is_written_in_digits(self, text: str) -> None:

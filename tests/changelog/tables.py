@@ -66,7 +66,7 @@ class Applied:
         return DataFrame(found.toDF(), self.spark)
 
 
-def made(
+def create_target(
     kind: str, spark: SparkSession, folder: Path, postgres: Postgres | None = None, name: str = "users"
 ) -> Applied:
     """An empty table of a kind."""

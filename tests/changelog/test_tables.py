@@ -28,7 +28,7 @@ from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.changelog.tables import Failing, made
+from tests.changelog.tables import Failing, create_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +58,7 @@ def users(topic: str, **more: Any) -> type[Any]:
     return Users
 
 
-def written(spark: SparkSession, table: Any, cluster: Cluster, *rows: tuple[Any, ...]) -> None:
+def write_rows(spark: SparkSession, table: Any, cluster: Cluster, *rows: tuple[Any, ...]) -> None:
     df = spark.createDataFrame(list(rows), f"{ROW_KIND} string, id bigint, name string, visits bigint").coalesce(1)
     table.write(df, cluster)
 
@@ -75,7 +75,7 @@ def test_a_snapshot_has_the_current_rows(
     spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, changelog: str
 ) -> None:
     table = users(kdsl_topic(partitions=2), changelog=changelog)
-    written(spark, table, cluster, *FIRST, *THEN)
+    write_rows(spark, table, cluster, *FIRST, *THEN)
     snapshot = table.snapshot(spark, cluster)
 
     assert snapshot.columns == ["id", "name", "visits", "often"]
@@ -90,9 +90,9 @@ def test_a_topic_by_key_goes_into_a_delta_table_if_the_driver_fails_between_its_
 ) -> None:
     """The batch that is in the table comes again with the state of before it, and changes nothing."""
     table = users(kdsl_topic(), changelog_buckets=2, max_records_per_trigger=4)
-    applied = made("delta", spark, tmp_path)
+    applied = create_target("delta", spark, tmp_path)
     failing = Failing(applied.target, 1, after=True)
-    written(spark, table, cluster, *FIRST, *THEN)
+    write_rows(spark, table, cluster, *FIRST, *THEN)
 
     def run() -> None:
         changelog = Changelog(table.read_stream(spark, cluster), table)
@@ -102,7 +102,7 @@ def test_a_topic_by_key_goes_into_a_delta_table_if_the_driver_fails_between_its_
     with pytest.raises(Exception, match="the driver is gone after the batch"):
         run()
     assert [path.name for path in (tmp_path / "checkpoint" / "commits").glob("[0-9]*")] == ["0"]
-    written(spark, table, cluster, *LAST)
+    write_rows(spark, table, cluster, *LAST)
     run()
 
     assert applied.rows() == LEFT_AT_LAST

@@ -201,7 +201,7 @@ def test_one_reader_asks_again_after_an_outage(monkeypatch: pytest.MonkeyPatch) 
     now = 2e9
     monkeypatch.setattr("kdsl.diagnostics.lag.time", SimpleNamespace(monotonic=time.monotonic, time=lambda: now))
 
-    def asked(reader: LagReader) -> Lag:
+    def wait_for_lag(reader: LagReader) -> Lag:
         until = time.monotonic() + 120
         while True:  # a second may be too short for an answer
             try:
@@ -214,13 +214,13 @@ def test_one_reader_asks_again_after_an_outage(monkeypatch: pytest.MonkeyPatch) 
         cluster = Cluster(kafka.bootstrap_servers)
         positions = {("orders", 0): 1}
         with LagReader(cluster, patience=1.0) as reader:
-            before = asked(reader)
+            before = wait_for_lag(reader)
             kafka.kill()
             with pytest.raises(KdslError, match="did not answer within 1 s, and had answered before"):
                 reader.lag_of("me", positions)
             kafka.start_broker()
             now += 100
-            after = asked(reader)
+            after = wait_for_lag(reader)
 
     assert (before.total, after.total) == (2, 2)
     assert (before.seconds, after.seconds) == (1e9, 1e9 + 100)

@@ -37,7 +37,7 @@ class Property:
 
 
 @cache
-def installed() -> tuple[Property, ...]:
+def read_installed_properties() -> tuple[Property, ...]:
     """The properties of the installed library, read out of the library."""
     (path,) = Path(confluent_kafka.__file__).parent.parent.glob("confluent_kafka.libs/librdkafka*")
     library, c = ctypes.CDLL(str(path)), ctypes.CDLL(None)

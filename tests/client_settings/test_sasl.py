@@ -20,7 +20,7 @@ def sasl(mechanism: str, jaas: str = "", **more: str) -> dict[str, str]:
     return {**given, **{key.replace("__", "."): value for key, value in more.items()}}
 
 
-def told(given: dict[str, str]) -> list[str]:
+def problems_of(given: dict[str, str]) -> list[str]:
     return [str(problem) for problem in consumer_settings(given).problems]
 
 
@@ -300,8 +300,8 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
     ],
 )
 def test_impossible_settings_are_reported_without_secrets(given: dict[str, str], messages: list[str]) -> None:
-    assert told(given) == messages
-    assert "HUSH" not in str(told(given))
+    assert problems_of(given) == messages
+    assert "HUSH" not in str(problems_of(given))
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_impossible_settings_are_reported_without_secrets(given: dict[str, str],
 def test_missing_features_of_librdkafka_s_tokens_are_reported(jaas: str, more: dict[str, str], message: str) -> None:
     given = sasl("OAUTHBEARER", jaas, sasl__oauthbearer__token__endpoint__url=URL)
 
-    assert told({**given, **more}) == [message]
+    assert problems_of({**given, **more}) == [message]
 
 
 def test_librdkafka_s_own_way_to_a_token_is_left_alone() -> None:
@@ -350,7 +350,7 @@ def test_librdkafka_s_own_way_to_a_token_is_left_alone() -> None:
 
 @pytest.mark.parametrize("mechanism", ["${env:MECHANISM}", "OAUTHBEARER", "PLAIN"])
 def test_nothing_is_judged_that_hangs_on_a_reference(mechanism: str) -> None:
-    assert told(sasl(mechanism, "${env:JAAS}")) == []
+    assert problems_of(sasl(mechanism, "${env:JAAS}")) == []
 
 
 def test_an_unresolvable_reference_in_a_jaas_string_is_reported_once() -> None:

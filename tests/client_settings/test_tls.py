@@ -23,7 +23,7 @@ def one_line(text: str) -> str:
     return text.replace("\n", " ")
 
 
-def told(given: dict[str, str]) -> list[str]:
+def problems_of(given: dict[str, str]) -> list[str]:
     return [str(problem) for problem in consumer_settings({**SSL, **given}).problems]
 
 
@@ -181,8 +181,8 @@ def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
     ],
 )
 def test_impossible_settings_are_reported_without_secrets(given: dict[str, str], messages: list[str]) -> None:
-    assert told(given) == messages
-    assert "HUSH" not in str(told(given))
+    assert problems_of(given) == messages
+    assert "HUSH" not in str(problems_of(given))
 
 
 def test_settings_of_tls_without_tls_are_a_warning() -> None:

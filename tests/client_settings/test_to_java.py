@@ -270,7 +270,7 @@ class TestKeys:
         return key.private_bytes(ser.Encoding.PEM, kind, how).decode()
 
     @staticmethod
-    def made(given: Mapping[str, str]) -> JavaSettings:
+    def key_settings(given: Mapping[str, str]) -> JavaSettings:
         common = {"security.protocol": "SSL", "ssl.keystore.type": "PEM"}
         return java_settings({**common, **given}, "consumer", machine=ThisMachine())
 
@@ -288,7 +288,7 @@ class TestKeys:
         given = {"ssl.keystore.key": self.pem(key, kind, password), "ssl.keystore.certificate.chain": "chain"}
         given |= {"ssl.key.password": password} if password else {}
 
-        made = self.made(given)
+        made = self.key_settings(given)
 
         assert made.problems == ()
         assert made.settings["ssl.keystore.key"] == self.pem(key, ser.PrivateFormat.PKCS8)
@@ -299,7 +299,7 @@ class TestKeys:
         path = tmp_path / "client.pem"
         path.write_text(self.pem(key, ser.PrivateFormat.PKCS8, "secret") + chain, encoding="utf-8")
 
-        made = self.made({"ssl.keystore.location": str(path), "ssl.key.password": "secret"})
+        made = self.key_settings({"ssl.keystore.location": str(path), "ssl.key.password": "secret"})
 
         assert made.problems == ()
         assert made.settings["ssl.keystore.key"] == self.pem(key, ser.PrivateFormat.PKCS8)
@@ -312,13 +312,13 @@ class TestKeys:
         path = tmp_path / "client.pem"
         path.write_text(self.pem(key, ser.PrivateFormat.PKCS8), encoding="utf-8")
 
-        made = self.made({"ssl.keystore.location": str(path), "ssl.key.password": "not needed"})
+        made = self.key_settings({"ssl.keystore.location": str(path), "ssl.key.password": "not needed"})
 
         assert made.settings["ssl.keystore.location"] == str(path)
         assert made.settings.keys().isdisjoint({"ssl.key.password", "ssl.keystore.key"})
 
     def test_a_file_of_another_machine_is_left_to_java(self) -> None:
-        made = self.made({"ssl.keystore.location": "/nowhere/client.pem", "ssl.key.password": "secret"})
+        made = self.key_settings({"ssl.keystore.location": "/nowhere/client.pem", "ssl.key.password": "secret"})
 
         assert made.problems == ()
         assert made.settings["ssl.keystore.location"] == "/nowhere/client.pem"
@@ -328,7 +328,7 @@ class TestKeys:
         path = tmp_path / "client.pem"
         path.write_bytes(b"\xff\xfe")
 
-        (problem,) = self.made({"ssl.keystore.location": str(path)}).problems
+        (problem,) = self.key_settings({"ssl.keystore.location": str(path)}).problems
 
         assert problem.message == f"'ssl.keystore.location' {path} cannot be read: it is not text"
 
@@ -346,7 +346,7 @@ class TestKeys:
             "ssl.keystore.key": self.pem(key, ser.PrivateFormat.PKCS8, "secret"),
             "ssl.keystore.certificate.chain": "",
         }
-        (problem,) = self.made({**given, **({"ssl.key.password": password} if password else {})}).problems
+        (problem,) = self.key_settings({**given, **({"ssl.key.password": password} if password else {})}).problems
 
         assert told in problem.message
         assert "wrong-word" not in str(problem)

@@ -32,7 +32,7 @@ def record(*fields: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": list(fields), **more}
 
 
-def declared(draft: TableDraft, tmp_path: Path) -> TableDef:
+def load_definition(draft: TableDraft, tmp_path: Path) -> TableDef:
     (found,) = definitions(module(to_python(draft), tmp_path))
     return found
 
@@ -49,7 +49,7 @@ class TestAvro:
     def test_the_module_declares_the_table_of_the_schema(self, tmp_path: Path) -> None:
         draft = self.draft()
 
-        found = declared(draft, tmp_path)
+        found = load_definition(draft, tmp_path)
 
         assert without_classes(found) == without_classes(draft.table)
         assert [c.default for c in found.columns] == [c.default for c in draft.table.columns]
@@ -89,7 +89,7 @@ class TestAvro:
         if kind == ["string", "null"] or (isinstance(kind, dict) and "timestamp" in str(kind.get("logicalType"))):
             draft = attrs.evolve(draft, table=attrs.evolve(draft.table, value_format=None))
 
-        assert declared(draft, tmp_path).columns[0].default == value
+        assert load_definition(draft, tmp_path).columns[0].default == value
 
     def test_defaults_of_records_and_enums_are_of_their_classes(self, tmp_path: Path) -> None:
         enum = {"type": "enum", "name": "E", "symbols": ["A", "mro"]}
@@ -138,7 +138,7 @@ class TestAvro:
 
         assert f"r.x: the default {default!r} was omitted" in draft.notes
         assert "y: the default 'text' was omitted" in draft.notes
-        assert declared(draft, tmp_path).problems == ()
+        assert load_definition(draft, tmp_path).problems == ()
 
     def test_a_default_that_does_not_fit_its_type_is_reported(self) -> None:
         draft = avro_draft(record({"name": "a", "type": {"type": "int", "logicalType": "date"}, "default": "x"}))
@@ -175,15 +175,15 @@ class TestAvro:
         empty = {"type": "record", "name": "Empty", "fields": []}
         draft = avro_draft(record({"name": "a", "type": empty}, {"name": "b", "type": ["null", "Empty"]}))
 
-        found = declared(draft, tmp_path)
+        found = load_definition(draft, tmp_path)
 
         assert [c.type for c in found.columns] == [t.Row((), nullable=False), t.Row(())]
-        assert declared(avro_draft(empty), tmp_path).columns == ()
+        assert load_definition(avro_draft(empty), tmp_path).columns == ()
 
     def test_five_hundred_columns(self, tmp_path: Path) -> None:
         draft = avro_draft(record(*({"name": f"c{i}", "type": "long", "doc": f"Column {i}."} for i in range(500))))
 
-        assert declared(draft, tmp_path) == draft.table
+        assert load_definition(draft, tmp_path) == draft.table
 
     def test_deep_nesting(self, tmp_path: Path) -> None:
         schema: Any = "int"
@@ -191,7 +191,7 @@ class TestAvro:
             schema = {"type": "record", "name": f"R{i}", "fields": [{"name": "inner", "type": schema}]}
         draft = avro_draft(schema)
 
-        assert without_classes(declared(draft, tmp_path)) == draft.table
+        assert without_classes(load_definition(draft, tmp_path)) == draft.table
 
     def test_excessive_nesting_is_reported(self) -> None:
         schema: Any = "int"
@@ -222,14 +222,14 @@ class TestAvro:
 
         assert source.count("@dataclass(") == 2
         assert "    a: Col[Address]\n    c: Col[Address]\n    b: Col[RAddress]\n" in source
-        assert declared(draft, tmp_path) == draft.table
+        assert load_definition(draft, tmp_path) == draft.table
 
 
 class TestProtobuf:
     def test_the_module_declares_the_table_of_the_message(self, tmp_path: Path) -> None:
         draft = protobuf_draft(str(DATA / "shop.proto"), topic="orders")
 
-        found = declared(draft, tmp_path)
+        found = load_definition(draft, tmp_path)
 
         assert found == draft.table
         assert found.comment == "An order."
@@ -274,7 +274,7 @@ class TestJsonSchema:
     def test_the_module_declares_the_table_of_the_schema(self, tmp_path: Path) -> None:
         draft = json_schema_draft(json.loads((DATA / "orders.schema.json").read_text(encoding="utf-8")))
 
-        assert declared(draft, tmp_path) == draft.table
+        assert load_definition(draft, tmp_path) == draft.table
         assert problems(draft.table, "read") == []
 
     def test_columns_that_are_called_like_the_marks_of_elements_and_values_have_classes(self, tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ class TestJsonSchema:
         lists = {"type": "array", "items": {"type": "object", "properties": inner}}
         draft = json_schema_draft({"type": "object", "properties": {**inner, "l": lists}}, topic="t")
 
-        assert declared(draft, tmp_path) == draft.table
+        assert load_definition(draft, tmp_path) == draft.table
 
     @pytest.mark.parametrize("levels", [14, 40, 90])
     def test_more_members_than_can_be_written_are_refused_with_the_limit(self, levels: int) -> None:
@@ -339,7 +339,7 @@ class TestJsonSchema:
         draft = json_schema_draft({"type": "object", "properties": {"a": member}})
 
         assert draft.notes == (f"a: the default {member['default']!r} was omitted",)
-        assert declared(draft, tmp_path).problems == ()
+        assert load_definition(draft, tmp_path).problems == ()
 
     @pytest.mark.parametrize(
         "schema",
@@ -351,7 +351,7 @@ class TestJsonSchema:
         ],
     )
     def test_invalid_attributes_beside_the_types_are_ignored(self, schema: Any, tmp_path: Path) -> None:
-        assert next(c.name for c in declared(json_schema_draft(schema), tmp_path).columns) == "a"
+        assert next(c.name for c in load_definition(json_schema_draft(schema), tmp_path).columns) == "a"
 
     def test_a_schema_of_another_one_alone_is_that_one(self) -> None:
         members = {"a": {"allOf": [{"$ref": "#/$defs/N"}], "default": 1}}
@@ -388,7 +388,7 @@ def test_generated_modules_can_be_imported_unchanged() -> None:
 
 
 def test_connects_names_in_avro_determine_the_types() -> None:
-    def annotated(kind: str, name: str) -> dict[str, Any]:
+    def connect_type(kind: str, name: str) -> dict[str, Any]:
         return {"type": kind, "connect.version": 1, "connect.name": name}
 
     variable = {
@@ -398,14 +398,14 @@ def test_connects_names_in_avro_determine_the_types() -> None:
         "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
         "connect.name": "io.debezium.data.VariableScaleDecimal",
     }
-    decimal = {**annotated("bytes", "org.apache.kafka.connect.data.Decimal"), "logicalType": "decimal"}
+    decimal = {**connect_type("bytes", "org.apache.kafka.connect.data.Decimal"), "logicalType": "decimal"}
     fields = [
         ("id", "long"),
         ("amount", {**decimal, "scale": 2, "precision": 64}),
         ("price", ["null", variable]),
-        ("day", annotated("int", "io.debezium.time.Date")),
-        ("at", ["null", annotated("long", "io.debezium.time.MicroTimestamp")]),
-        ("seen", ["null", annotated("string", "io.debezium.time.ZonedTimestamp")]),
+        ("day", connect_type("int", "io.debezium.time.Date")),
+        ("at", ["null", connect_type("long", "io.debezium.time.MicroTimestamp")]),
+        ("seen", ["null", connect_type("string", "io.debezium.time.ZonedTimestamp")]),
     ]
     image = {"type": "record", "name": "Value", "fields": [{"name": n, "type": k} for n, k in fields]}
     envelope = {

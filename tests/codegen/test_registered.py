@@ -56,7 +56,7 @@ def avro(*fields: tuple[str, Any], **more: Any) -> str:
     return json.dumps({"type": "record", "fields": [{"name": n, "type": k} for n, k in fields], **more})
 
 
-def declared(draft: TableDraft, tmp_path: Path) -> TableDef:
+def load_definition(draft: TableDraft, tmp_path: Path) -> TableDef:
     (found,) = definitions(module(to_python(draft), tmp_path))
     return found
 
@@ -74,7 +74,7 @@ def test_types_of_other_schemas_are_taken_in(registry: Registry, client: Registr
 
     assert [c.type for c in draft.table.columns] == [STREET.as_nullable(False), STREET]
     assert draft.table.value_format == AvroConfluent(url=registry.url)
-    assert declared(draft, tmp_path) == draft.table
+    assert load_definition(draft, tmp_path) == draft.table
 
 
 def test_messages_of_protobuf_are_read_by_their_ids(registry: Registry, client: RegistryClient, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ message Other {{ string a = 1; }}
         ("id", t.BigInt(nullable=False)),
         ("pair", t.row(x=t.Int(nullable=False)).as_nullable()),
     ]
-    found = declared(draft, tmp_path)
+    found = load_definition(draft, tmp_path)
     assert (found, problems(found, "read")) == (draft.table, [])
     with pytest.raises(CodegenError, match="name one of them with --message"):
         registry_draft(f"{topic}-value", registry)
@@ -171,7 +171,7 @@ def test_envelopes_are_tables_of_the_rows_inside_them(
     assert draft.table.value_format == DebeziumAvroConfluent(url=registry.url)
     assert {c.name: c.type for c in draft.table.columns} == COLUMNS
     assert draft.table.columns[0].comment == "Its number."
-    found = declared(draft, tmp_path)
+    found = load_definition(draft, tmp_path)
     assert (found, problems(found, "read")) == (draft.table, [])
 
     message = b"\0" + number.to_bytes(4, "big") + b"\0\2\2\0\2x\2c"

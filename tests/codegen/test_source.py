@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 
 
-def formatted(folder: Path, length: int) -> str:
+def ruff_changes(folder: Path, length: int) -> str:
     """What ruff would change."""
     command = [sys.executable, "-m", "ruff", "format", "--isolated", "--no-cache", "--diff"]
     done = subprocess.run([*command, "--line-length", str(length), str(folder)], capture_output=True, text=True)
@@ -147,13 +147,13 @@ def without_defaults(table: TableDef) -> TableDef:
 def translatable(table: TableDef) -> TableDef:
     """A table that DDL can say: its expressions are Flink's, and its primary key is not NULL."""
 
-    def made(column: ColumnDef) -> ColumnDef:
+    def make_comparable(column: ColumnDef) -> ColumnDef:
         if column.role == "computed":
             expression = Expression("5", flink="CAST(5 AS INT)")
             return attrs.evolve(column, type=t.Int(nullable=False), expression=expression)
         return attrs.evolve(column, type=column.type.as_nullable(column.name not in table.primary_key), default=MISSING)
 
-    return attrs.evolve(table, columns=tuple(map(made, table.columns)))
+    return attrs.evolve(table, columns=tuple(map(make_comparable, table.columns)))
 
 
 def test_ruff_changes_nothing_at_any_line_length(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_ruff_changes_nothing_at_any_line_length(tmp_path: Path) -> None:
 
     write()
 
-    assert [formatted(tmp_path, length) for length in (88, 100, 120)] == ["", "", ""]
+    assert [ruff_changes(tmp_path, length) for length in (88, 100, 120)] == ["", "", ""]
 
 
 def test_secrets_that_are_written_out_are_nowhere_in_what_is_written() -> None:

@@ -29,7 +29,7 @@ from kdsl.testing import LocalKafka, Record
 from kdsl.types import model as t
 from tests.codegen.tables import definitions, module
 from tests.formats import debezium_messages
-from tests.registry.front import Front, recorded
+from tests.registry.front import Front, serve_schemas
 
 if TYPE_CHECKING:
     from kdsl.testing import LocalRegistry
@@ -105,7 +105,7 @@ def test_messages_of_another_kind_are_reported(messages: list[bytes], kind: Topi
 
 def test_numbers_that_begin_like_messages_of_a_registry_are_bytes() -> None:
     messages = [n.to_bytes(8, "big") for n in (1, 70_000)]
-    with Front(recorded({})) as front:
+    with Front(serve_schemas({})) as front:
         found = infer_side(messages, Cluster("nowhere:1", registry=front.url), None, "key")
 
     assert (found.format, found.columns) == (Raw(), (ColumnDef("key", t.BYTES),))
@@ -124,7 +124,7 @@ def test_numbers_that_begin_like_messages_of_a_registry_are_bytes() -> None:
     ],
 )
 def test_messages_of_a_real_debezium_are_known(topic: str, chosen: Format) -> None:
-    messages = [m.value for m in debezium_messages.recorded(topic) if m.value is not None]
+    messages = [m.value for m in debezium_messages.load_messages(topic) if m.value is not None]
     assert infer_side(messages, NOWHERE, None, "value").format == chosen
 
 

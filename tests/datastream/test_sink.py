@@ -37,10 +37,10 @@ Copy = Callable[..., list[tuple[bytes | None, int]]]
 def make(kdsl_kafka: RunningKafka) -> Make:
     """Makes sinks of the broker."""
 
-    def made(serializer: KafkaRecordSerializationSchema, **given: Any) -> KafkaSink:
+    def make_sink(serializer: KafkaRecordSerializationSchema, **given: Any) -> KafkaSink:
         return KafkaSink(bootstrap_servers=kdsl_kafka.bootstrap_servers, record_serializer=serializer, **given)
 
-    return made
+    return make_sink
 
 
 def serializer() -> KafkaRecordSerializationSchemaBuilder:
@@ -191,13 +191,13 @@ class TestEventTime:
     def copy(self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make) -> Copy:
         """Writes rows, and gives the values and timestamps of the records that come of them."""
 
-        def copied(write: Callable[[KafkaSink], object], **chosen: str) -> list[tuple[bytes | None, int]]:
+        def copy_rows(write: Callable[[KafkaSink], object], **chosen: str) -> list[tuple[bytes | None, int]]:
             topic = kdsl_topic()
             made = serializer().set_topic(topic).set_value_serialization_schema(SimpleStringSchema())
             write(make((made.set_timestamp(chosen["timestamp"]) if chosen else made).build()))
             return sorted((m.value(), m.timestamp()[1]) for m in kdsl_kafka.read(topic))
 
-        return copied
+        return copy_rows
 
     def test_a_copy_keeps_the_time_of_its_records(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, copy: Copy, tmp_path: Path

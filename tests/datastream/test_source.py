@@ -37,12 +37,12 @@ Make = Callable[..., KafkaSource]
 def make(kdsl_kafka: RunningKafka) -> Make:
     """Makes sources of the broker."""
 
-    def made(**given: Any) -> KafkaSource:
+    def make_source(**given: Any) -> KafkaSource:
         if not given.keys() & {"deserializer", "value_only_deserializer"}:
             given["value_only_deserializer"] = SimpleStringSchema()
         return KafkaSource(bootstrap_servers=kdsl_kafka.bootstrap_servers, **given)
 
-    return made
+    return make_source
 
 
 class Streams:
@@ -101,7 +101,7 @@ def test_times_of_records_come_through_in_order(
 
 
 class TestBasicReads:
-    def expected(self, names: list[str]) -> dict[tuple[str, int], list[int]]:
+    def expected_values(self, names: list[str]) -> dict[tuple[str, int], list[int]]:
         return {(name, p): list(range(p, 10)) for name in names for p in range(10)}
 
     def by_partition(self, rows: list[Row]) -> dict[tuple[str, int], list[int]]:
@@ -122,8 +122,8 @@ class TestBasicReads:
             deserializer=OF.value_only("IntegerDeserializer", metadata=PLACES),
         )
 
-        assert self.by_partition(source.read(spark).collect()) == self.expected(numbers)
-        assert self.by_partition(streams.rows(source)) == self.expected(numbers)
+        assert self.by_partition(source.read(spark).collect()) == self.expected_values(numbers)
+        assert self.by_partition(streams.rows(source)) == self.expected_values(numbers)
 
     def test_a_pattern_and_a_set_of_partitions(
         self, numbers: list[str], make: Make, spark: SparkSession, streams: Streams
@@ -133,10 +133,10 @@ class TestBasicReads:
         partitions = make(partitions=chosen, deserializer=deserializer)
         pattern = make(topic_pattern="builder-numbers-.*", deserializer=deserializer)
 
-        wanted = {place: found for place, found in self.expected(numbers).items() if place in chosen}
+        wanted = {place: found for place, found in self.expected_values(numbers).items() if place in chosen}
         assert self.by_partition(partitions.read(spark).collect()) == wanted
         assert self.by_partition(streams.rows(partitions)) == wanted
-        assert self.by_partition(pattern.read(spark).collect()) == self.expected(numbers)
+        assert self.by_partition(pattern.read(spark).collect()) == self.expected_values(numbers)
 
     def test_empty_partitions_end_at_once(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make, spark: SparkSession, streams: Streams

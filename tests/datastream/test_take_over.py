@@ -59,7 +59,7 @@ def test_a_query_continues_where_the_group_of_the_previous_job_ended(
     def produce(first: int, end: int) -> None:
         kdsl_kafka.produce(taken, *(Record(f"{p}-{i}", partition=p) for p in range(2) for i in range(first, end)))
 
-    def copied() -> Counter[str]:
+    def copy_rows() -> Counter[str]:
         rows = source.read_stream(spark)
         query = sink.write_stream(rows, checkpoint=f"{tmp_path}/c", trigger={"availableNow": True})
         assert query.awaitTermination(300)
@@ -70,13 +70,13 @@ def test_a_query_continues_where_the_group_of_the_previous_job_ended(
     produce(10, 15)
 
     after = Counter([*(f"0-{i}" for i in range(4, 15)), *(f"1-{i}" for i in range(10, 15))])
-    assert copied() == after
+    assert copy_rows() == after
     # Commits follow a batch by a moment; with them the job before could go on in turn.
     until(lambda: committed(kdsl_kafka, group, taken) == {0: 15, 1: 15})
 
     produce(15, 18)
     commit(kdsl_kafka, group, taken, {0: 0, 1: 0})  # once there is a checkpoint, the group has no say
     after.update(f"{p}-{i}" for p in range(2) for i in range(15, 18))
-    assert copied() == after
+    assert copy_rows() == after
     until(lambda: committed(kdsl_kafka, group, taken) == {0: 18, 1: 18})
-    assert copied() == after
+    assert copy_rows() == after

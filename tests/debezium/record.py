@@ -288,11 +288,11 @@ def messages(kafka: RunningKafka, connector: str) -> Iterator[tuple[str, bytes |
 def save(path: Path, found: Iterable[tuple[str, bytes | None, bytes | None]], *, avro: bool) -> None:
     """Write messages."""
 
-    def text(data: bytes | None) -> str | None:
+    def to_string(data: bytes | None) -> str | None:
         return None if data is None else base64.b64encode(data).decode() if avro else data.decode()
 
     lines = [
-        json.dumps({"topic": topic, "key": text(key), "value": text(value)}, ensure_ascii=False)
+        json.dumps({"topic": topic, "key": to_string(key), "value": to_string(value)}, ensure_ascii=False)
         for topic, key, value in found
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -101,7 +101,7 @@ class TestDefinition:
         assert (found.name, found.where.path, problems(found, "read")) == ("a", "$", [])
 
 
-def told(text: str) -> list[str]:
+def problems_of(text: str) -> list[str]:
     with pytest.raises(ResolveError) as caught:
         read_tables(text, file="t.yaml")
     return [str(p) for p in caught.value.problems]
@@ -109,13 +109,13 @@ def told(text: str) -> list[str]:
 
 class TestErrors:
     def test_no_yaml(self) -> None:
-        assert told("a: [1") == [
+        assert problems_of("a: [1") == [
             "t.yaml:1: the document is not valid YAML: expected ',' or ']', but got '<stream end>'; correct this line"
         ]
 
     @pytest.mark.parametrize("text", ["", "3", "[]"])
     def test_no_table(self, text: str) -> None:
-        assert told(text)[0].endswith("the document contains no table; write 'tables:' and a list of tables")
+        assert problems_of(text)[0].endswith("the document contains no table; write 'tables:' and a list of tables")
 
     def test_every_mistake_is_reported_with_its_location(self) -> None:
         text = (
@@ -129,7 +129,7 @@ class TestErrors:
             "      - {type: INT}\n"
             "    options: {}\n"
         )
-        found = told(text)
+        found = problems_of(text)
 
         assert [line.split(":")[1].split(" ")[0] for line in found] == ["2", "4", "2", "5", "7", "8"]
         assert any("there is no 'colums' (did you mean 'columns'?)" in line for line in found)
@@ -143,7 +143,9 @@ class TestErrors:
     def test_a_duplicate_key(self) -> None:
         text = "name: a\ncolumns: []\noptions:\n  topic: a\n  topic: b\n"
 
-        assert told(text) == ["t.yaml:5 $.options['topic']: 'topic' is declared twice, first in line 4; remove one"]
+        assert problems_of(text) == [
+            "t.yaml:5 $.options['topic']: 'topic' is declared twice, first in line 4; remove one"
+        ]
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -168,18 +170,20 @@ class TestErrors:
         ],
     )
     def test_another_shape_is_reported_with_its_location(self, text: str, message: str) -> None:
-        assert message in told(text)[0]
+        assert message in problems_of(text)[0]
 
     def test_two_tables_of_one_name(self) -> None:
         table = "{name: a, columns: [], options: {}}"
 
-        assert told(f"tables:\n- {table}\n- {table}\n")[0].startswith("t.yaml:3 $.tables[1].name: there are two tables")
+        assert problems_of(f"tables:\n- {table}\n- {table}\n")[0].startswith(
+            "t.yaml:3 $.tables[1].name: there are two tables"
+        )
 
     @pytest.mark.parametrize(
         "text", ["[hunter2]", "{sasl.password: hunter2}", "*hunter2", "!hunter2", "!hunter2 x", "!!int hunter2"]
     )
     def test_an_option_of_another_shape_shows_no_secret(self, text: str) -> None:
-        found = told(f"name: a\ncolumns: []\noptions:\n  properties.sasl.password: {text}\n  b: []\n")
+        found = problems_of(f"name: a\ncolumns: []\noptions:\n  properties.sasl.password: {text}\n  b: []\n")
 
         assert "t.yaml:4" in found[0] or "t.yaml:5" in found[0]
         assert "hunter2" not in "".join(found)
@@ -196,7 +200,7 @@ class TestErrors:
         assert problem.where.line == line
 
     def test_another_key_next_to_tables(self) -> None:
-        assert "is not allowed in a document of tables" in told("tables: []\nsource: 1\n")[0]
+        assert "is not allowed in a document of tables" in problems_of("tables: []\nsource: 1\n")[0]
 
 
 def codes(**options: str) -> list[str]:

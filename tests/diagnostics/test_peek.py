@@ -77,13 +77,13 @@ def test_records_that_the_header_filter_leaves_out_do_not_count(
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, *(Record(f"{n}", None, [("toy", b"yes")] if n in (3, 4) else []) for n in range(50)))
 
-    def texts_of(n: int, value: str) -> list[str]:
+    def peek(n: int, value: str) -> list[str]:
         filtered = read_plan(topic, headers=(HeaderCondition("toy", value),))
         return [row["text"] for row in last_records(filtered, cluster, n).to_pylist()]
 
-    assert texts_of(1, "yes") == ["4"]
-    assert texts_of(9, "yes") == ["3", "4"]
-    assert texts_of(1, "no") == []
+    assert peek(1, "yes") == ["4"]
+    assert peek(9, "yes") == ["3", "4"]
+    assert peek(1, "no") == []
 
 
 @pytest.mark.parametrize("changelog", ["full", "upsert"])

@@ -42,7 +42,9 @@ class ChangeWriter(Writer):
         members = self._images(rules, operation, style)
         said = self.text(operation, style) if r.random() > self.dirt / 4 else self.any(style, 1)
         members.append((dialect.operation, said))
-        members += [(name, self._held(rules, name, style)) for name in self._names(rules) if r.random() > self.dirt]
+        members += [
+            (name, self._member_value(rules, name, style)) for name in self._names(rules) if r.random() > self.dirt
+        ]
         if extra:
             members.append(("more", self.any(style, 2)))
         if style.loose:
@@ -69,7 +71,7 @@ class ChangeWriter(Writer):
         names = [piece.member for piece in rules.dialect.metadata.values() if not piece.beside_payload]
         return list(dict.fromkeys([*names, *(condition.member for condition in rules.include)]))
 
-    def _held(self, rules: ChangeReadingRules, name: str, style: Style) -> str:
+    def _member_value(self, rules: ChangeReadingRules, name: str, style: Style) -> str:
         r = self.random
         if r.random() < self.dirt:
             return self.any(style, 1)

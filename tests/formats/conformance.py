@@ -104,7 +104,7 @@ class Difference:
 def cases(name: str) -> list[Case]:
     """All cases of ``data/<name>-cases.jsonl``."""
     lines = (DATA / f"{name}-cases.jsonl").read_text(encoding="utf-8").splitlines()
-    return [recorded(json.loads(line)) for line in lines if line.strip()]
+    return [read_case(json.loads(line)) for line in lines if line.strip()]
 
 
 def differences(name: str) -> list[Difference]:
@@ -124,7 +124,7 @@ def differences(name: str) -> list[Difference]:
     ]
 
 
-def recorded(record: dict[str, Any]) -> Case:
+def read_case(record: dict[str, Any]) -> Case:
     """A case out of a recorded answer."""
     row = t.Row(tuple(t.Field(name, parse_type(kind)) for name, kind in record["columns"]))
     metadata = tuple(record.get("metadata", ()))
@@ -139,7 +139,7 @@ def recorded(record: dict[str, Any]) -> Case:
         data = None if message is None else message.encode()
     answer: Any = ERROR
     if "rows" in record:
-        answer = [None if r is None else expected(r[1], extended) for r in record["rows"]]
+        answer = [None if r is None else from_record(r[1], extended) for r in record["rows"]]
         if not kind.insert_only:
             answer = [None if r is None else (r[0], v) for r, v in zip(record["rows"], answer, strict=True)]
     elif "error" not in record:
@@ -173,25 +173,25 @@ def answer(case: Case) -> Any:
         return ERROR
     if case.kind == "decode":
         decoded = made.decoder(case.row, case.use).decode(pa.array([case.input], pa.binary()))
-        return ERROR if decoded.bad else decoded_answer(case, decoded)
+        return ERROR if decoded.bad else answer_of(case, decoded)
     rows = pa.array([arrow_value(case.values, case.row)], arrow_type(case.row))
     kinds = None if made.insert_only else pa.array([ROW_KINDS.index(case.kind_of_row)], pa.int8())
     encoded = made.encoder(case.row).encode(rows, kinds)
     return ERROR if encoded.bad else encoded.messages[0].as_py()
 
 
-def decoded_answer(case: Case, decoded: Decoded) -> list[Any]:
+def answer_of(case: Case, decoded: Decoded) -> list[Any]:
     """The rows of a decoded batch, in the form of `Case.answer`; looks at the types, too."""
     made = case.table_format()
     assert decoded.rows.type == arrow_type(case.row)
     decoded.rows.validate(full=True)
     assert list(decoded.metadata) == list(case.metadata)
-    columns = [[shown(v, case.row) for v in python_rows(decoded.rows)]]
+    columns = [[from_arrow(v, case.row) for v in python_rows(decoded.rows)]]
     for key, array in decoded.metadata.items():
         kind = type(made).metadata[key]
         assert array.type == arrow_type(kind)
         array.validate(full=True)
-        columns.append([[shown(v, kind)] for v in python_rows(array)])
+        columns.append([[from_arrow(v, kind)] for v in python_rows(array)])
     rows = [list(chain(*values)) for values in zip(*columns, strict=True)]
     if made.insert_only:
         return rows
@@ -204,19 +204,19 @@ def python_rows(array: pa.Array) -> Iterator[Any]:
     yield from plain_values(array)
 
 
-def shown(value: Any, kind: t.DataType) -> Any:
+def from_arrow(value: Any, kind: t.DataType) -> Any:
     """A value out of Arrow (see `python_rows`) in the common shape."""
     if value is None:
         return None
     match kind:
         case t.Row(fields=fields):
-            return [shown(value[f.name], f.type) for f in fields]
+            return [from_arrow(value[f.name], f.type) for f in fields]
         case t.Array(element=element):
-            return [shown(v, element) for v in value]
+            return [from_arrow(v, element) for v in value]
         case t.Map(key=key, value=member):
-            return sorted(([shown(k, key), shown(v, member)] for k, v in value), key=str)
+            return sorted(([from_arrow(k, key), from_arrow(v, member)] for k, v in value), key=str)
         case t.Multiset(element=element):
-            return sorted(([shown(k, element), v] for k, v in value), key=str)
+            return sorted(([from_arrow(k, element), v] for k, v in value), key=str)
         case t.Decimal():
             return f"{value:f}"
         case t.Binary() | t.VarBinary():
@@ -229,17 +229,17 @@ def shown(value: Any, kind: t.DataType) -> Any:
             return value
 
 
-def expected(value: Any, kind: t.DataType) -> Any:
+def from_record(value: Any, kind: t.DataType) -> Any:
     """A value out of a record in the common shape."""
     if value is None:
         return None
     match kind:
         case t.Row(fields=fields):
-            return [expected(v, f.type) for v, f in zip(value, fields, strict=True)]
+            return [from_record(v, f.type) for v, f in zip(value, fields, strict=True)]
         case t.Array(element=element):
-            return [expected(v, element) for v in value]
+            return [from_record(v, element) for v in value]
         case t.Map(value=member):
-            return sorted(([k, expected(v, member)] for k, v in value.items()), key=str)
+            return sorted(([k, from_record(v, member)] for k, v in value.items()), key=str)
         case t.Multiset():
             return sorted(([k, v] for k, v in value.items()), key=str)
         case t.Float():
@@ -277,9 +277,9 @@ def arrow_value(value: Any, kind: t.DataType) -> Any:
         case t.Float() | t.Double():
             return float(value)
         case t.Timestamp() | t.TimestampLtz():
-            return expected(value, kind) // 1000
+            return from_record(value, kind) // 1000
         case t.Date() | t.Time():
-            return expected(value, kind)
+            return from_record(value, kind)
         case _:
             return value
 

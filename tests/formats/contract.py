@@ -147,7 +147,7 @@ class FormatContract(ABC):
         """The rows are those of the messages with these numbers."""
         expected = pa.array([self.message(i)[1] for i in numbers], arrow_type(self.row))
 
-        assert shown(decoded.rows) == shown(expected)
+        assert row_strings(decoded.rows) == row_strings(expected)
 
     # -- the promises
 
@@ -173,7 +173,7 @@ class FormatContract(ABC):
         whole = self.check(decoder.decode(messages)).rows
         pieces = [decoder.decode(messages[i : i + 7_001]).rows for i in range(0, LARGE, 7_001)]
 
-        assert shown(whole) == [row for piece in pieces for row in shown(piece)]
+        assert row_strings(whole) == [row for piece in pieces for row in row_strings(piece)]
 
     def test_a_large_batch_is_written_as_its_pieces_are(self) -> None:
         rows = self.rows(LARGE)
@@ -263,7 +263,7 @@ class FormatContract(ABC):
         others = [place for place, owner in enumerate(owners) if owner != AROUND]
 
         assert among.bad == tuple(BadRecord(AROUND, one.reason) for one in alone.bad)
-        assert shown(among.rows.take(pa.array(mine, pa.int64()))) == shown(alone.rows)
+        assert row_strings(among.rows.take(pa.array(mine, pa.int64()))) == row_strings(alone.rows)
         assert [kinds(among)[place] for place in mine] == kinds(alone)
         self.assert_rows(Decoded(among.rows.take(pa.array(others))), [*range(AROUND), *range(AROUND)])
         if alone.bad:
@@ -300,7 +300,7 @@ class FormatContract(ABC):
     @given(st.data())
     @settings(deadline=None, max_examples=examples(150), suppress_health_check=SUPPRESSED)
     def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
-        written_and_read(self, data)
+        check_round_trip(self, data)
 
     def test_not_null_columns_stay_so_in_the_arrow_type(self) -> None:
         row = t.Row(tuple(attrs.evolve(f, type=f.type.as_nullable(False)) for f in self.row.fields))
@@ -313,14 +313,14 @@ class FormatContract(ABC):
         decoder = self.decoder()
         results = [decoder.decode(messages), decoder.decode(messages), self.decoder().decode(messages)]
 
-        assert len({repr((shown(r.rows), self.owners(r), r.bad)) for r in results}) == 1
+        assert len({repr((row_strings(r.rows), self.owners(r), r.bad)) for r in results}) == 1
 
     def test_two_decoders_run_in_two_threads(self) -> None:
         messages = pa.array([*self.messages(500).to_pylist(), *self.bad_messages()], pa.binary())
-        expected = shown(self.decoder().decode(messages).rows)
+        expected = row_strings(self.decoder().decode(messages).rows)
 
         def read(decoder: Decoder) -> list[list[str]]:
-            return [shown(decoder.decode(messages).rows) for _ in range(5)]
+            return [row_strings(decoder.decode(messages).rows) for _ in range(5)]
 
         with ThreadPoolExecutor(2) as pool:
             for found in pool.map(read, [self.decoder(), self.decoder()]):
@@ -344,7 +344,7 @@ class FormatContract(ABC):
     def test_changes_are_read_in_order_whatever_the_size_of_the_batch(self) -> None:
         messages, rows = zip(*(self.change(i) for i in range(1_000)), strict=True)
         said = [one for changes in rows for one in changes]
-        expected = shown(pa.array([values for _, values in said], arrow_type(self.row)))
+        expected = row_strings(pa.array([values for _, values in said], arrow_type(self.row)))
         for size in (1, 7, 1_000):
             pieces = [
                 self.check(self.decoder().decode(pa.array(messages[i : i + size], pa.binary())))
@@ -352,7 +352,7 @@ class FormatContract(ABC):
             ]
 
             assert [kind for piece in pieces for kind in kinds(piece)] == [kind for kind, _ in said]
-            assert [row for piece in pieces for row in shown(piece.rows)] == expected
+            assert [row for piece in pieces for row in row_strings(piece.rows)] == expected
 
     def test_row_kinds_are_written(self) -> None:
         """Changelogs keep whether a row is there or gone; whatever else they say may become one of these."""
@@ -366,7 +366,7 @@ class FormatContract(ABC):
 
         assert encoded.bad == ()
         assert [kind in ("+I", "+U") for kind in kinds(decoded)] == there
-        assert shown(decoded.rows) == shown(rows)
+        assert row_strings(decoded.rows) == row_strings(rows)
         assert self.encoder().encode(rows[3:9], codes[3:9]).messages == encoded.messages[3:9]
 
     def test_the_format_is_found_by_its_name(self) -> None:
@@ -409,7 +409,7 @@ class FormatContract(ABC):
         return [self.format, *([] if self.ignoring is None else [self.ignoring]), *self.variants]
 
 
-def written_and_read(contract: FormatContract, data: st.DataObject) -> None:
+def check_round_trip(contract: FormatContract, data: st.DataObject) -> None:
     """Rows of a type that is drawn are written and read back."""
     row = data.draw(contract.row_types())
     assert [*contract.format.check(row, "read"), *contract.format.check(row, "write")] == []
@@ -419,7 +419,7 @@ def written_and_read(contract: FormatContract, data: st.DataObject) -> None:
     decoded = contract.check(contract.decoder(row).decode(encoded.messages), row)
 
     assert decoded.bad == ()
-    assert shown(decoded.rows) == shown(rows)
+    assert row_strings(decoded.rows) == row_strings(rows)
 
 
 def keys(kind: type[Format]) -> set[str]:
@@ -436,6 +436,6 @@ def kinds(decoded: Decoded) -> list[str]:
     )
 
 
-def shown(rows: pa.StructArray) -> list[str]:
+def row_strings(rows: pa.StructArray) -> list[str]:
     """The rows as texts, so that NaN equals NaN and 0.0 differs from -0.0."""
     return [repr(row) for row in python_rows(rows)]

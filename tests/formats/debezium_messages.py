@@ -30,7 +30,7 @@ class Message:
 
 
 @cache
-def recorded(topic: str, place: Path = PLACE) -> tuple[Message, ...]:
+def load_messages(topic: str, place: Path = PLACE) -> tuple[Message, ...]:
     """The messages of a topic, ``<connector>.shop.<table>``, in their order.
 
     Args:
@@ -48,7 +48,7 @@ def recorded(topic: str, place: Path = PLACE) -> tuple[Message, ...]:
 
 
 @cache
-def recorded_schemas() -> dict[int, Any]:
+def load_schemas() -> dict[int, Any]:
     """The schemas of the messages of the connector ``avro``, by id."""
     found = json.loads((PLACE / "schemas.json").read_text(encoding="utf-8"))
     return {one["id"]: one["schema"] for one in found.values()}

@@ -138,7 +138,7 @@ def messages(
 
 
 @st.composite
-def alike(draw: st.DrawFn, descriptor: Descriptor, names: Sequence[str]) -> list[Any]:
+def similar_messages(draw: st.DrawFn, descriptor: Descriptor, names: Sequence[str]) -> list[Any]:
     """Several messages that have most of the same few fields."""
     fields = [f for f in descriptor.fields if f.name in names]
     fields += draw(st.lists(st.sampled_from(list(descriptor.fields)), max_size=3))
@@ -146,7 +146,7 @@ def alike(draw: st.DrawFn, descriptor: Descriptor, names: Sequence[str]) -> list
 
 
 @st.composite
-def odd_bytes(draw: st.DrawFn, some: st.SearchStrategy[Any]) -> bytes:
+def unusual_bytes(draw: st.DrawFn, some: st.SearchStrategy[Any]) -> bytes:
     """Bytes that are parts of messages, several messages one behind the other, or near to them."""
     pieces = draw(st.lists(some, min_size=1, max_size=2))
     data = b"".join(piece.SerializeToString() for piece in pieces)
@@ -230,7 +230,7 @@ def one_of(field: FieldDescriptor, depth: int, *, by_number: bool) -> st.SearchS
     return st.just(t.BYTES) if field.type == field.TYPE_BYTES else st.just(t.STRING)
 
 
-def written_values(kind: t.DataType) -> st.SearchStrategy[Any] | None:
+def value_strategy(kind: t.DataType) -> st.SearchStrategy[Any] | None:
     """Texts that are sometimes names of the enum, and numbers of it; see `tests.strategies.values`."""
     if isinstance(kind, t.VarChar):
         return st.sampled_from(["A", "B", "BB", "C", "D", "E"]) | st.text(max_size=8)

@@ -16,7 +16,7 @@ from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.schema import avro_schema, row_of
 from kdsl_formats.avro import Avro
-from tests.formats.conformance import DATA, ERROR, Case, answer, arrow_value, cases, python_rows, share, shown
+from tests.formats.conformance import DATA, ERROR, Case, answer, arrow_value, cases, from_arrow, python_rows, share
 
 CASES = cases("avro")
 SCHEMAS = {
@@ -64,7 +64,7 @@ def test_reading_by_columns_returns_the_same_result(case: Case) -> None:
     if case.answer == ERROR:
         assert [b.index for b in decoded.bad] == [0, 1, 2]
     else:
-        assert [shown(v, case.row) for v in python_rows(decoded.rows)] == case.answer * 3
+        assert [from_arrow(v, case.row) for v in python_rows(decoded.rows)] == case.answer * 3
 
 
 @pytest.mark.parametrize(

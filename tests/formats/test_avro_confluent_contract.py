@@ -22,7 +22,7 @@ from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
 from kdsl_formats.debezium_avro_confluent.envelope import envelope
 from tests.formats import test_avro_contract as avro
-from tests.formats.contract import SUPPRESSED, FormatContract, keys, written_and_read
+from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip, keys
 
 BODIES = avro.TestAvro()
 _topics = (f"topic-{number}" for number in itertools.count())
@@ -104,7 +104,7 @@ class WithRegistry(FormatContract):
     @given(st.data())
     @settings(deadline=None, max_examples=25, suppress_health_check=SUPPRESSED)  # each registers a schema
     def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
-        written_and_read(self, data)
+        check_round_trip(self, data)
 
     def test_the_variants_have_no_problems_and_set_every_option(self) -> None:
         (variant,) = self.variants

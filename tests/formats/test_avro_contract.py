@@ -42,7 +42,7 @@ def long(number: int) -> bytes:
     return made + bytes([raw])
 
 
-def text(value: str) -> bytes:
+def encode_string(value: str) -> bytes:
     return long(len(value.encode())) + value.encode()
 
 
@@ -56,7 +56,7 @@ class TestAvro(FormatContract):
         decimal = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
         parts = [
             long(number),
-            text(f"name {number}, é"),
+            encode_string(f"name {number}, é"),
             long(len(decimal)) + decimal,
             long(19_783),
             long(1_709_287_872_000 + number),
@@ -64,7 +64,7 @@ class TestAvro(FormatContract):
             bytes([number % 2]),
             struct.pack("<d", 0.25),
             b"\x06\1\2\3",
-            b"\x04\x02" + text(f"a{number}") + b"\0\0",
+            b"\x04\x02" + encode_string(f"a{number}") + b"\0\0",
             b"\0\x02\x02y",
             b"\x04\x02n\0\x02k\x02" + long(number) + b"\0",  # as Java's HashMap has them
         ]
@@ -95,8 +95,8 @@ class TestAvro(FormatContract):
             good[:1] + long(2**40) + good[2:],
             good[:1] + b"\xff" * 10 + good[2:],
             good.replace(b"\x06\1\2\3", b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x7f"),
-            good.replace(b"\x04\x02" + text("a7"), b"\x04\x04" + text("a7")),
-            good.replace(b"\x04\x02" + text("a7"), b"\xfe\xff\xff\xff\x0f\x02" + text("a7")),
+            good.replace(b"\x04\x02" + encode_string("a7"), b"\x04\x04" + encode_string("a7")),
+            good.replace(b"\x04\x02" + encode_string("a7"), b"\xfe\xff\xff\xff\x0f\x02" + encode_string("a7")),
         ]
 
     def row_types(self) -> st.SearchStrategy[t.Row]:
@@ -161,14 +161,14 @@ def test_what_was_written_reads_back_with_other_options(made: Avro, data: st.Dat
     decoded = made.decoder(row).decode(encoded.messages)
 
     assert (encoded.bad, decoded.bad) == ((), ())
-    assert [sorted_maps(v) for v in decoded.rows.to_pylist()] == [sorted_maps(v) for v in rows.to_pylist()]
+    assert [sort_maps(v) for v in decoded.rows.to_pylist()] == [sort_maps(v) for v in rows.to_pylist()]
 
 
-def sorted_maps(value: Any) -> Any:
+def sort_maps(value: Any) -> Any:
     """A value as a text in which the entries of maps are in the order of their keys, and NaN equals NaN."""
     if isinstance(value, dict):
-        return {k: sorted_maps(v) for k, v in value.items()}
+        return {k: sort_maps(v) for k, v in value.items()}
     if isinstance(value, list):
-        made = [sorted_maps(v) for v in value]
+        made = [sort_maps(v) for v in value]
         return sorted(made, key=repr) if value and isinstance(value[0], tuple) else made
-    return repr(value) if not isinstance(value, tuple) else (value[0], sorted_maps(value[1]))
+    return repr(value) if not isinstance(value, tuple) else (value[0], sort_maps(value[1]))

@@ -21,7 +21,7 @@ from tests.formats import avro_bodies
 from tests.formats.avro_bodies import ORDER, bodies
 from tests.formats.conformance import python_rows
 from tests.formats.contract import SUPPRESSED
-from tests.formats.test_avro_contract import long, text
+from tests.formats.test_avro_contract import encode_string, long
 from tests.strategies import examples
 
 
@@ -140,8 +140,8 @@ BRANCHES: dict[str, tuple[Any, list[bytes]]] = {
     "long": ("long", [long(300), long(2**62 + 1)]),
     "float": ("float", [struct.pack("<f", 0.5)]),
     "double": ("double", [struct.pack("<d", -2.5)]),
-    "string": ("string", [text("é"), text("")]),
-    "bytes": ("bytes", [text("abc"), b"\x04\xff\xfe"]),
+    "string": ("string", [encode_string("é"), encode_string("")]),
+    "bytes": ("bytes", [encode_string("abc"), b"\x04\xff\xfe"]),
     "boolean": ("boolean", [b"\1"]),
     "F": (FIXED_THREE, [b"abc", b"ab"]),
     "array": ({"type": "array", "items": ["null", "int"]}, [b"\x04\x02\x0c\x02\x02\0", b"\x04\0\x02\x02\0", b"\0"]),
@@ -179,7 +179,9 @@ def test_unions_of_all_types_equal_the_judge(
     both(writer, table, reader, [*messages])
 
 
-def asked(reader: AvroDecoder, messages: list[bytes], monkeypatch: pytest.MonkeyPatch) -> tuple[Decoded, list[bytes]]:
+def decode_and_record(
+    reader: AvroDecoder, messages: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Decoded, list[bytes]]:
     """What is read, and the messages that the judge was asked about."""
     judge, bodies = reader.reference.value, list[bytes]()
 
@@ -195,9 +197,9 @@ def asked(reader: AvroDecoder, messages: list[bytes], monkeypatch: pytest.Monkey
     ("wire", "kind", "good", "null"),
     [
         (["null", "int"], t.Int(nullable=False), b"\x02" + long(9), b"\0"),
-        (["string", "null"], t.VarChar(nullable=False), b"\0" + text("ab"), b"\x02"),
-        (["int", "string"], t.BigInt(), b"\0" + long(9), b"\x02" + text("ab")),
-        (["null", "int", "string"], t.BigInt(), b"\x02" + long(9), b"\x04" + text("ab")),
+        (["string", "null"], t.VarChar(nullable=False), b"\0" + encode_string("ab"), b"\x02"),
+        (["int", "string"], t.BigInt(), b"\0" + long(9), b"\x02" + encode_string("ab")),
+        (["null", "int", "string"], t.BigInt(), b"\x02" + long(9), b"\x04" + encode_string("ab")),
         ({"type": "array", "items": ["null", "int"]}, t.Array(t.Int(nullable=False)), b"\x02\x02\x02\0", b"\x02\0\0"),
     ],
     ids=str,
@@ -207,7 +209,9 @@ def test_only_the_messages_that_meet_a_mismatch_go_to_the_judge(
 ) -> None:
     table = row(f=kind)
     messages = [null if i in (3, 77) else good for i in range(100)]
-    decoded, bodies = asked(AvroDecoder(record(("f", wire)), table, avro_schema(table)), messages, monkeypatch)
+    decoded, bodies = decode_and_record(
+        AvroDecoder(record(("f", wire)), table, avro_schema(table)), messages, monkeypatch
+    )
 
     assert bodies == [null, null]
     assert [b.index for b in decoded.bad] == [3, 77]
@@ -217,7 +221,7 @@ def test_only_the_messages_that_meet_a_mismatch_go_to_the_judge(
 @pytest.mark.parametrize(
     ("wire", "table", "messages", "expected"),
     [
-        (["null", "string", "long"], None, [b"\0", b"\x02" + text("a"), b"\x04\x06"], [
+        (["null", "string", "long"], None, [b"\0", b"\x02" + encode_string("a"), b"\x04\x06"], [
             None, {"member0": "a", "member1": None}, {"member0": None, "member1": 3}]),
         (["int", "null", "long"], t.BigInt(), [b"\0\x02", b"\x02", b"\x04\x06"], [1, None, 3]),
         ("null", t.STRING, [b""] * 3, [None] * 3),
@@ -234,7 +238,7 @@ def test_unions_nulls_and_decimals_of_other_scales_are_read_by_columns(
     writer = record(("f", wire))
     kind = row_of(writer) if table is None else row(f=table)
     reader = writer if table is None else avro_schema(kind)
-    decoded, bodies = asked(AvroDecoder(writer, kind, reader), messages * 20, monkeypatch)
+    decoded, bodies = decode_and_record(AvroDecoder(writer, kind, reader), messages * 20, monkeypatch)
 
     assert bodies == []
     assert decoded.rows.field("f").to_pylist() == expected * 20
@@ -297,11 +301,11 @@ def test_a_large_batch_with_a_few_bad_messages_returns_all_others() -> None:
         ("long", long(2**62 + 1), t.Double(nullable=False), float(2**62)),
         ("long", long(2**53 + 1), t.Float(), float(2**53)),
         ("float", struct.pack("<f", 0.1), t.Double(nullable=False), struct.unpack("<f", struct.pack("<f", 0.1))[0]),
-        ("string", text("é"), t.BYTES, "é".encode()),
-        ("bytes", text("é"), t.STRING, "é"),
-        (["null", "string"], b"\x02" + text("é"), t.STRING, "é"),
+        ("string", encode_string("é"), t.BYTES, "é".encode()),
+        ("bytes", encode_string("é"), t.STRING, "é"),
+        (["null", "string"], b"\x02" + encode_string("é"), t.STRING, "é"),
         (["string", "null"], b"\x02", t.STRING, None),
-        (["string"], b"\0" + text("é"), t.STRING, "é"),
+        (["string"], b"\0" + encode_string("é"), t.STRING, "é"),
         (["int", "long", "null"], b"\x02" + long(9), t.BigInt(), 9),
         (["int", "long", "null"], b"\x04", t.BigInt(), None),
         ({"type": "array", "items": "int"}, b"\x04\x02\x04\0", t.Array(t.BigInt()), [1, 2]),
@@ -368,7 +372,7 @@ def test_fields_are_found_by_name() -> None:
         ("id", "int"),
     )
     table = row(id=t.BigInt(nullable=False), extra=t.STRING, name=t.STRING)
-    data = b"\x02\x02k\x06\0\x02\x02x\x04" + b"\0" * 8 + b"\0\0" + text("bob") + b"abc" + b"\0" * 4 + long(7)
+    data = b"\x02\x02k\x06\0\x02\x02x\x04" + b"\0" * 8 + b"\0\0" + encode_string("bob") + b"abc" + b"\0" * 4 + long(7)
     decoded = both(writer, table, avro_schema(table), [data, data[:-1], data])
 
     assert decoded.rows.to_pylist() == [{"id": 7, "extra": None, "name": "bob"}] * 2
@@ -412,7 +416,7 @@ def test_records_of_other_names_are_resolved_by_their_fields() -> None:
     table = row(p=t.row(x=t.Int(), y=t.STRING))
     writer = record(("p", record(("y", "string"), ("x", "int"), name="com.example.Other")))
 
-    assert values(writer, table, avro_schema(table), text("a") + b"\x02") == [{"x": 1, "y": "a"}]
+    assert values(writer, table, avro_schema(table), encode_string("a") + b"\x02") == [{"x": 1, "y": "a"}]
 
 
 def test_enums_fixed_values_and_uuids_have_columns() -> None:
@@ -426,8 +430,8 @@ def test_enums_fixed_values_and_uuids_have_columns() -> None:
     assert str(table) == (
         "ROW<`e` STRING, `f` VARBINARY(2) NOT NULL, `d` DECIMAL(6, 2) NOT NULL, `u` STRING NOT NULL> NOT NULL"
     )
-    data = b"\x02\x02" + b"ab" + b"\xff\xff\x9c" + text("x")
-    wrong = b"\x02\x04" + b"ab" + b"\xff\xff\x9c" + text("x")
+    data = b"\x02\x02" + b"ab" + b"\xff\xff\x9c" + encode_string("x")
+    wrong = b"\x02\x04" + b"ab" + b"\xff\xff\x9c" + encode_string("x")
     decoded = both(schema, table, schema, [data, b"\0" + data[2:], wrong])
 
     assert decoded.rows.to_pylist() == [
@@ -453,7 +457,7 @@ def test_a_union_of_several_types_is_a_row_of_members() -> None:
 
     assert str(table.fields[0].type) == "ROW<`member0` STRING, `member1` BIGINT, `member2` ROW<`x` INT NOT NULL>>"
     empty = {"member0": None, "member1": None, "member2": None}
-    assert values(schema, table, schema, b"\0", b"\x02" + text("a"), b"\x04\x06", b"\x06\x06") == [
+    assert values(schema, table, schema, b"\0", b"\x02" + encode_string("a"), b"\x04\x06", b"\x06\x06") == [
         None,
         empty | {"member0": "a"},
         empty | {"member1": 3},

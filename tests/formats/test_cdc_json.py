@@ -23,12 +23,12 @@ from tests.formats.conformance import (
     ERROR,
     Case,
     answer,
+    answer_of,
     arrow_value,
     cases,
-    decoded_answer,
     differences,
     has_null_key,
-    recorded,
+    read_case,
     share,
 )
 from tests.formats.test_json import as_python
@@ -83,7 +83,7 @@ def test_reading_by_columns_returns_the_same_result(case: Case) -> None:
     if expected == ERROR:
         assert [b.index for b in decoded.bad] == [0, 1, 2]
     else:
-        assert decoded_answer(case, decoded) == expected * 3
+        assert answer_of(case, decoded) == expected * 3
 
 
 @pytest.mark.parametrize("case", HOLDABLE, ids=lambda case: case.id)
@@ -105,7 +105,7 @@ def test_most_answers_are_the_references(record_property: Any) -> None:
     assert len(CASES) - same == sum(any(d.covers(case) for d in DIFFERENCES) for case in CASES)
 
 
-def recorded_files() -> dict[str, list[dict[str, Any]]]:
+def load_recorded_rows() -> dict[str, list[dict[str, Any]]]:
     """The recorded rows of each file of messages, by the name of the case."""
     found: dict[str, list[dict[str, Any]]] = {}
     for line in RECORDED.read_text(encoding="utf-8").splitlines():
@@ -115,7 +115,7 @@ def recorded_files() -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("min_batch", [1, 1_000])
-@pytest.mark.parametrize("records", recorded_files().values(), ids=recorded_files())
+@pytest.mark.parametrize("records", load_recorded_rows().values(), ids=load_recorded_rows())
 def test_files_of_messages_return_the_references_rows(records: list[dict[str, Any]], min_batch: int) -> None:
     path = MESSAGES / records[0]["data_file"]
     if not path.exists():
@@ -129,12 +129,12 @@ def test_files_of_messages_return_the_references_rows(records: list[dict[str, An
     decoded = decoder.decode(pa.array([case.input for case in one_by_one], pa.binary()))
 
     assert [b.index for b in decoded.bad] == [i for i, case in enumerate(one_by_one) if case.answer == ERROR]
-    assert decoded_answer(first, decoded) == [row for case in one_by_one if case.answer != ERROR for row in case.answer]
+    assert answer_of(first, decoded) == [row for case in one_by_one if case.answer != ERROR for row in case.answer]
 
 
 def _line_case(record: dict[str, Any], message: bytes) -> Case:
     made = {**record, "id": f"{record['case']}-{record['line']}", "kind": "decode", "input": message.decode()}
-    return recorded(made)
+    return read_case(made)
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -36,7 +36,7 @@ def read(made: ChangeJson, messages: list[bytes], row: t.Row = ROW) -> Decoded:
     return made.decoder(row, Use(metadata=tuple(made.metadata))).decode(pa.array(messages, pa.binary()))
 
 
-def said(decoded: Decoded) -> list[tuple[str, Any]]:
+def kinds_and_rows(decoded: Decoded) -> list[tuple[str, Any]]:
     assert decoded.kinds is not None
     return [(ROW_KINDS[k], row) for k, row in zip(decoded.kinds.to_pylist(), decoded.rows.to_pylist(), strict=True)]
 
@@ -86,7 +86,7 @@ def test_bad_input_is_reported_and_does_not_affect_other_messages(made: ChangeJs
 
     assert [b.index for b in decoded.bad] == [len(around)], name
     assert decoded.bad[0].reason
-    assert said(decoded) == said(read(made, [good])) * (2 * len(around))
+    assert kinds_and_rows(decoded) == kinds_and_rows(read(made, [good])) * (2 * len(around))
     ignoring = type(made)(ignore_parse_errors=True)
     lenient = read(ignoring, [*around, bad, *around])
     assert lenient.bad == ()
@@ -111,7 +111,7 @@ def test_unusual_but_valid_messages_are_read(made: ChangeJson, min_batch: int) -
         decoded = read(made, [message.encode()] * min_batch)
 
         assert decoded.bad == (), message
-        assert said(decoded) == said(read(made, [plain.encode()])) * min_batch, message
+        assert kinds_and_rows(decoded) == kinds_and_rows(read(made, [plain.encode()])) * min_batch, message
 
 
 @pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.identifier)
@@ -183,4 +183,4 @@ def test_noise_returns_an_error_or_a_row_and_never_crashes(
         decoded.rows.validate(full=True)
 
         assert {b.index % len(messages) for b in decoded.bad} <= set(range(len(messages) - 1))
-        assert said(decoded)[-2:] == said(read(made, [good]))
+        assert kinds_and_rows(decoded)[-2:] == kinds_and_rows(read(made, [good]))

@@ -13,7 +13,7 @@ from kdsl_formats.csv.format import unescape
 PLAIN = t.row(a=t.STRING)
 
 
-def told(csv: Csv, row: t.Row = PLAIN, direction: Direction = "read") -> list[str]:
+def problems_of(csv: Csv, row: t.Row = PLAIN, direction: Direction = "read") -> list[str]:
     return [str(p) for p in (*csv.problems(), *csv.check(row, direction))]
 
 
@@ -41,7 +41,7 @@ def test_a_delimiter_is_read_as_java_spells_it(given: str, meant: str) -> None:
 
 @pytest.mark.parametrize("given", [";;", "", "\\", "\\t\\t", "😀"])
 def test_a_delimiter_is_one_character(given: str) -> None:
-    assert told(Csv(field_delimiter=given)) == [
+    assert problems_of(Csv(field_delimiter=given)) == [
         f"field_delimiter= has the value {given!r}; "
         "write exactly one character, as it is or as Java spells it (\\t, \\u0001)"
     ]
@@ -49,7 +49,7 @@ def test_a_delimiter_is_one_character(given: str) -> None:
 
 @pytest.mark.parametrize("given", ["\n", "\\n", "\r"])
 def test_a_delimiter_is_not_a_line_break(given: str) -> None:
-    assert told(Csv(field_delimiter=given)) == [
+    assert problems_of(Csv(field_delimiter=given)) == [
         f"field_delimiter= has the value {given!r}; a line break ends a message; choose another character"
     ]
 
@@ -59,23 +59,23 @@ def test_a_delimiter_is_not_a_line_break(given: str) -> None:
 def test_the_other_characters_are_unchanged(name: str, given: str) -> None:
     options: dict[str, Any] = {name: given}
 
-    assert told(Csv(**options)) == [f"{name}= has the value {given!r}; write exactly one character"]
+    assert problems_of(Csv(**options)) == [f"{name}= has the value {given!r}; write exactly one character"]
 
 
 def test_quoting_cannot_be_disabled_and_have_a_character() -> None:
-    assert told(Csv(quote_character='"', disable_quote_character=True)) == [
+    assert problems_of(Csv(quote_character='"', disable_quote_character=True)) == [
         "the format 'csv' cannot both have a quote character and have quoting disabled; "
         "leave out the quote character, or do not disable it"
     ]
 
 
 def test_one_character_cannot_have_two_meanings() -> None:
-    assert told(Csv(field_delimiter='"')) == [
+    assert problems_of(Csv(field_delimiter='"')) == [
         "the format 'csv' has '\"' both as its field delimiter and as its quote character; "
         "choose another character for one of them"
     ]
-    assert told(Csv(field_delimiter="|", escape_character="|"))[0].startswith("the format 'csv' has '|' both")
-    assert told(Csv(field_delimiter='"', disable_quote_character=True)) == []
+    assert problems_of(Csv(field_delimiter="|", escape_character="|"))[0].startswith("the format 'csv' has '|' both")
+    assert problems_of(Csv(field_delimiter='"', disable_quote_character=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_flinks_keys_configure_the_same_format() -> None:
     assert Csv.from_strings(given) == Csv(
         field_delimiter="\\t", quote_character="'", null_literal="", ignore_parse_errors=True
     )
-    assert told(Csv.from_strings({"disable-quote-character": "yes"})) == [
+    assert problems_of(Csv.from_strings({"disable-quote-character": "yes"})) == [
         "disable_quote_character= has the value 'yes': expected true or false; "
         "set disable_quote_character= to true or false"
     ]

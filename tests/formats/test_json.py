@@ -24,10 +24,10 @@ from tests.formats.conformance import (
     arrow_value,
     cases,
     differences,
+    from_arrow,
     has_null_key,
     python_rows,
     share,
-    shown,
 )
 
 CASES = cases("json")
@@ -79,7 +79,7 @@ def test_reading_by_columns_returns_the_same_result(case: Case) -> None:
     if expected == ERROR:
         assert [b.index for b in decoded.bad] == [0, 1, 2]
     else:
-        assert [shown(v, case.row) for v in python_rows(decoded.rows)] == expected * 3
+        assert [from_arrow(v, case.row) for v in python_rows(decoded.rows)] == expected * 3
 
 
 @pytest.mark.parametrize("case", HOLDABLE, ids=lambda case: case.id)

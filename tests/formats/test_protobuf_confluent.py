@@ -25,8 +25,8 @@ from kdsl_formats.protobuf import ProtobufConfluent
 from kdsl_formats.protobuf.confluent_frame import encode_path, message_paths, message_paths_in_text, split_indexes
 from kdsl_formats.protobuf.sources import compile_files
 from tests.formats import test_protobuf_contract as plain
-from tests.formats.contract import SUPPRESSED, FormatContract, keys, written_and_read
-from tests.registry.front import Front, forwarded
+from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip, keys
+from tests.registry.front import Front, forward
 
 DATA = Path(__file__).parent / "data" / "protobuf"
 BODIES = plain.TestProtobuf()
@@ -55,7 +55,7 @@ def registry(kdsl_registry: LocalRegistry) -> Registry:
     return Registry(kdsl_registry.url)
 
 
-def told(name: str, **options: Any) -> ProtobufConfluent:
+def make_format(name: str, **options: Any) -> ProtobufConfluent:
     return ProtobufConfluent(message_class_name=name, proto_text=MAIN, proto_path=options.pop("folder"), **options)
 
 
@@ -132,7 +132,7 @@ class TestProtobufConfluent(FormatContract):
     @given(st.data())
     @settings(deadline=None, max_examples=25, suppress_health_check=SUPPRESSED)  # each registers a schema
     def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
-        written_and_read(self, data)
+        check_round_trip(self, data)
 
     def test_ignored_errors_are_not_reported(self) -> None:
         assert self.ignoring is not None
@@ -204,7 +204,7 @@ class TestWithARegistry:
     ) -> None:
         topic = next(TOPICS)
         value = {"id": 5, "pair": {"x": 1}}
-        written = told("p.Second.Third", folder=folder).portable().encoder(THIRD, use(registry, topic))
+        written = make_format("p.Second.Third", folder=folder).portable().encoder(THIRD, use(registry, topic))
         message = written.encode(rows(THIRD, value)).messages[0].as_py()
         latest = registry_client(registry).latest(f"{topic}-value")
 
@@ -226,7 +226,7 @@ class TestWithARegistry:
         encoded = format_.encoder(THIRD, use(registry, topic)).encode(rows(THIRD, value))
 
         assert encoded.messages[0].as_py()[:8] == b"\0" + number.to_bytes(4, "big") + b"\x04\x02\x02"
-        for reader in (format_, ProtobufConfluent(), told("Third", folder=folder)):
+        for reader in (format_, ProtobufConfluent(), make_format("Third", folder=folder)):
             decoded = reader.decoder(THIRD, use(registry, topic)).decode(encoded.messages)
             assert decoded.rows.to_pylist() == [{"id": 5, "pair": {"x": 0}}]
 
@@ -234,7 +234,7 @@ class TestWithARegistry:
     def test_the_id_of_each_message_s_schema_is_returned(
         self, registry: Registry, folder: tuple[str, ...], ignoring: bool
     ) -> None:
-        first = told("p.First", folder=folder, ignore_parse_errors=ignoring)
+        first = make_format("p.First", folder=folder, ignore_parse_errors=ignoring)
         row, ids = t.row(a=t.STRING), []
         messages: list[bytes | None] = []
         for text in ("x", "y"):
@@ -264,7 +264,7 @@ class TestWithARegistry:
         first = written.encoder(THIRD, use(Registry(kdsl_registry.url), topic)).encode(encode)
         newer = PARTS.replace("x = 1;", "x = 1; int32 y = 2;")
         client.register(f"{topic}.proto", RegisteredSchema(newer, "PROTOBUF"))
-        with Front(forwarded(kdsl_registry.url)) as front:
+        with Front(forward(kdsl_registry.url)) as front:
             again = written.encoder(THIRD, use(Registry(front.url), topic)).encode(encode)
             asked = [(r.method, r.path.partition("?")[0]) for r in front.requests]
 
@@ -284,7 +284,7 @@ class TestWithARegistry:
         monkeypatch.setattr(RegistryClient, "unknown_for", 3600.0)
         plain = registry_client(Registry(kdsl_registry.url)).register(f"{next(TOPICS)}-v", RegisteredSchema('"string"'))
         messages = [b"\0" + number.to_bytes(4, "big") + b"\0x" for number in (plain, 987_654)]
-        with Front(forwarded(kdsl_registry.url)) as front:
+        with Front(forward(kdsl_registry.url)) as front:
             for made in (ProtobufConfluent(), AvroConfluent()):
                 decoder = made.decoder(t.row(b=t.STRING), Use(registry=Registry(front.url, {"max.retries": 1})))
                 for _ in range(3):
@@ -297,8 +297,8 @@ class TestWithARegistry:
         self, registry: Registry, folder: tuple[str, ...]
     ) -> None:
         topic = next(TOPICS)
-        third = told("p.Second.Third", folder=folder)
-        first = told("p.First", folder=folder)
+        third = make_format("p.Second.Third", folder=folder)
+        first = make_format("p.First", folder=folder)
         good = third.encoder(THIRD, use(registry, topic)).encode(rows(THIRD, {"id": 1, "pair": None})).messages[0]
         row = t.row(a=t.STRING)
         other = first.encoder(row, use(registry, topic)).encode(rows(row, {"a": "x"})).messages[0]
@@ -312,7 +312,7 @@ class TestWithARegistry:
         self, registry: Registry, folder: tuple[str, ...]
     ) -> None:
         topic = next(TOPICS)
-        first, row = told("p.First", folder=folder), t.row(a=t.STRING)
+        first, row = make_format("p.First", folder=folder), t.row(a=t.STRING)
         message = first.encoder(row, use(registry, topic)).encode(rows(row, {"a": "x"})).messages
         decoded = ProtobufConfluent().decoder(t.row(b=t.STRING), use(registry)).decode(message)
 
@@ -329,7 +329,7 @@ class TestWithARegistry:
         self, registry: Registry, folder: tuple[str, ...]
     ) -> None:
         topic = next(TOPICS)
-        told("p.First", folder=folder).encoder(t.row(a=t.STRING), use(registry, topic)).encode(
+        make_format("p.First", folder=folder).encoder(t.row(a=t.STRING), use(registry, topic)).encode(
             rows(t.row(a=t.STRING), {"a": "x"})
         )
         latest = ProtobufConfluent(use_latest_version=True).encoder(t.row(a=t.STRING), use(registry, topic))
@@ -339,7 +339,7 @@ class TestWithARegistry:
     def test_a_missing_schema_is_not_registered_without_auto_register(
         self, registry: Registry, folder: tuple[str, ...]
     ) -> None:
-        strict = told("p.First", folder=folder, auto_register=False)
+        strict = make_format("p.First", folder=folder, auto_register=False)
         with pytest.raises(KdslError, match="auto-register"):
             strict.encoder(t.row(a=t.STRING), use(registry)).encode(rows(t.row(a=t.STRING), {"a": "x"}))
 

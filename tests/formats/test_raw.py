@@ -34,7 +34,7 @@ def write(raw: Raw, row: t.Row, *values: Any) -> list[Any]:
     return list(encoded.messages.to_pylist())
 
 
-def told(raw: Raw, row: t.Row = TEXT) -> list[str]:
+def problems_of(raw: Raw, row: t.Row = TEXT) -> list[str]:
     return [str(p) for p in (*raw.problems(), *raw.check(row, "read"))]
 
 
@@ -94,7 +94,7 @@ def test_invalid_utf8_becomes_replacement_characters() -> None:
 def test_a_charset_of_java_reads_and_writes(name: str, text: str, message: bytes) -> None:
     raw = Raw(charset=name)
 
-    assert told(raw) == []
+    assert problems_of(raw) == []
     assert (write(raw, TEXT, text, None), read(raw, TEXT, message, None)) == ([message, None], [text, None])
 
 
@@ -124,7 +124,7 @@ def test_a_character_that_the_charset_lacks_is_an_error_of_its_row() -> None:
 
 
 def test_an_unknown_charset_is_reported_with_a_suggestion() -> None:
-    assert told(Raw(charset="ISO-8859-99")) == [
+    assert problems_of(Raw(charset="ISO-8859-99")) == [
         "charset= has the value 'ISO-8859-99'; "
         "write the name of a charset as Java spells it, such as UTF-8, ISO-8859-1 or GBK (did you mean 'ISO-8859-9'?)"
     ]
@@ -159,7 +159,7 @@ def test_a_line_of_the_wrong_size_fails_its_message() -> None:
 
 def test_the_delimiter_is_used_unchanged() -> None:
     assert read(Raw(line_delimiter="\\n"), TEXT, b"a\nb\\nc") == ["a\nb", "c"]
-    assert told(Raw(line_delimiter="")) == [
+    assert problems_of(Raw(line_delimiter="")) == [
         "line_delimiter= has the value ''; write at least one character, or leave the option out"
     ]
 
@@ -176,7 +176,7 @@ def test_the_order_of_bytes_is_named_in_any_letter_case() -> None:
 
 
 def test_the_order_of_bytes_is_one_of_two() -> None:
-    assert told(Raw(endianness="BIG_ENDIAN")) == [  # type: ignore[arg-type]
+    assert problems_of(Raw(endianness="BIG_ENDIAN")) == [  # type: ignore[arg-type]
         "endianness= has the value 'BIG_ENDIAN' (did you mean 'big-endian'?); set endianness= to 'big-endian' or "
         "'little-endian'"
     ]

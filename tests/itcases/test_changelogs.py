@@ -30,7 +30,7 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers)
 
 
-def filled(kafka: RunningKafka, make_topic: MakeTopic, file: str) -> str:
+def fill_topic(kafka: RunningKafka, make_topic: MakeTopic, file: str) -> str:
     """A topic that holds the lines of a file, in one partition."""
     path = MESSAGES / file
     if not path.exists():
@@ -42,7 +42,7 @@ def filled(kafka: RunningKafka, make_topic: MakeTopic, file: str) -> str:
 
 def test_debezium(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     """C1."""
-    topic = filled(kdsl_kafka, kdsl_topic, "debezium-data-schema-exclude.txt")
+    topic = fill_topic(kdsl_kafka, kdsl_topic, "debezium-data-schema-exclude.txt")
     products = table(
         "debezium-json",
         "origin_ts TIMESTAMP(3) METADATA FROM value.ingestion-timestamp VIRTUAL",
@@ -134,7 +134,7 @@ def test_a_join_with_the_prices_of_the_time_of_the_order(
 
 def test_canal(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     """C2."""
-    topic = filled(kdsl_kafka, kdsl_topic, "kafka-canal-data.txt")
+    topic = fill_topic(kdsl_kafka, kdsl_topic, "kafka-canal-data.txt")
     products = table(
         "canal-json",
         "origin_database STRING METADATA FROM value.database VIRTUAL",
@@ -174,7 +174,7 @@ def test_canal(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, 
 
 def test_maxwell(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     """C3."""
-    topic = filled(kdsl_kafka, kdsl_topic, "kafka-maxwell-data.txt")
+    topic = fill_topic(kdsl_kafka, kdsl_topic, "kafka-maxwell-data.txt")
     products = table(
         "maxwell-json",
         "origin_database STRING METADATA FROM value.database VIRTUAL",

@@ -102,7 +102,7 @@ class Front:
         return sum(part in request.path for request in self.requests)
 
 
-def forwarded(url: str, allows: Callable[[Request], int] = lambda _: 200) -> Answers:
+def forward(url: str, allows: Callable[[Request], int] = lambda _: 200) -> Answers:
     """Answers of the registry at an address, for the requests that are allowed (200), else that status."""
 
     def answers(request: Request) -> Answer:
@@ -117,7 +117,7 @@ def forwarded(url: str, allows: Callable[[Request], int] = lambda _: 200) -> Ans
     return answers
 
 
-def recorded(schemas: Mapping[int, str]) -> Answers:
+def serve_schemas(schemas: Mapping[int, str]) -> Answers:
     """Answers of a registry that holds these Avro schemas and takes no other ones; it knows no subjects."""
     by_text = {json.dumps(json.loads(text)): number for number, text in schemas.items()}
 

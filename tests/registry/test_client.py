@@ -34,7 +34,7 @@ from kdsl.testing import LocalRegistry
 from kdsl.testing.certificates import Certificates
 from kdsl.testing.tokens import TokenService
 from kdsl_formats._registry.references import whole_schema
-from tests.registry.front import Front, Request, forwarded
+from tests.registry.front import Front, Request, forward
 
 QUICK = {"retries.wait.ms": 1, "retries.max.wait.ms": 1}
 
@@ -62,11 +62,11 @@ def client(kdsl_registry: LocalRegistry) -> Iterator[RegistryClient]:
 
 @pytest.fixture
 def front(kdsl_registry: LocalRegistry) -> Iterator[Front]:
-    with Front(forwarded(kdsl_registry.url)) as made:
+    with Front(forward(kdsl_registry.url)) as made:
         yield made
 
 
-def connected(front: Front, **given: str | int) -> RegistryClient:
+def connect(front: Front, **given: str | int) -> RegistryClient:
     names = {name.replace("__", "-").replace("_", "."): value for name, value in given.items()}
     return RegistryClient(Registry(front.url, {**QUICK, **names}))
 
@@ -129,7 +129,7 @@ class TestWhatItDoesNotHold:
     def test_an_unknown_id_is_asked_for_again_after_some_seconds_only(
         self, front: Front, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        made = connected(front)
+        made = connect(front)
         monkeypatch.setattr(RegistryClient, "unknown_for", 3600.0)
         for _ in range(3):
             with pytest.raises(UnknownSchemaError, match="has no schema with the id 987655"):
@@ -161,13 +161,13 @@ class TestWhatItDoesNotHold:
         front.fail = [(404, b"<html>Not Found</html>")]
 
         with pytest.raises(RegistryError, match=r"answers HTTP 404 as no schema registry does.*check the path"):
-            connected(front).schema(1)
+            connect(front).schema(1)
 
     def test_an_invalid_answer_is_reported(self, front: Front) -> None:
         front.fail = [(200, b"<html>Welcome</html>")]
 
         with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
-            connected(front).schema(1)
+            connect(front).schema(1)
 
     @pytest.mark.parametrize(
         "document", [b"", b"[" * 100_000, [], None, {}, {"schema": "x", "references": 5}, {"id": "no", "version": 1}]
@@ -183,23 +183,23 @@ class TestWhatItDoesNotHold:
         for ask in asks:
             front.fail = [(200, document)]
             with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
-                ask(connected(front))
+                ask(connect(front))
 
     @pytest.mark.parametrize("document", [b"<html>Sign in</html>", {"subjects": []}])
     def test_a_document_that_should_be_a_list_is_reported(self, front: Front, document: Any) -> None:
         front.fail = [(200, document)] * 2
 
         with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
-            connected(front).subjects()
+            connect(front).subjects()
         with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
-            connected(front).versions("s")
+            connect(front).versions("s")
 
     def test_a_redirection_is_reported_and_not_followed(self) -> None:
         with (
             Front(lambda _: (302, b""), headers={"Location": "https://sso.shop/login?token=HUSH"}) as front,
             pytest.raises(RegistryError, match=r"answers HTTP 302 \(to https://sso\.shop/login\);") as caught,
         ):
-            connected(front).schema(1)
+            connect(front).schema(1)
         assert "HUSH" not in str(caught.value)
 
     def test_a_page_instead_of_an_answer_is_reported(self) -> None:
@@ -207,7 +207,7 @@ class TestWhatItDoesNotHold:
             Front(lambda _: (200, b"<html>"), headers={"Content-Type": "text/html; charset=utf-8"}) as front,
             pytest.raises(RegistryError, match="answers HTTP 200 with a document of the type text/html; check"),
         ):
-            connected(front).schema(1)
+            connect(front).schema(1)
 
     def test_circular_references_of_schemas_are_reported(self) -> None:
         used = {"a": "b", "b": "a"}
@@ -218,7 +218,7 @@ class TestWhatItDoesNotHold:
             return 200, {"schema": "{}", "id": 1, "version": 1, "references": [reference]}
 
         with Front(answers) as front:
-            made = connected(front)
+            made = connect(front)
             first = made.version("a", 1).schema
             with pytest.raises(RegistryError, match=r"in a circle: b 1 -> a 1 -> b 1"):
                 made.references(first)
@@ -243,7 +243,7 @@ class TestAnswersThatHarm:
         front.fail = [(status, b'{"schema": "' + b" " * (2 << 20) + b'"}')]
 
         with pytest.raises(RegistryError, match=f"the registry {front.url} answers with more than 1 MiB") as e:
-            connected(front).schema(1)
+            connect(front).schema(1)
 
         assert not isinstance(e.value, RegistryUnreachableError)
         assert len(front.requests) == 1
@@ -257,14 +257,14 @@ class TestAnswersThatHarm:
             Front(lambda _: (200, packed), headers={"Content-Encoding": "gzip"}) as front,
             pytest.raises(RegistryError, match="answers with more than 1 MiB"),
         ):
-            connected(front).schema(1)
+            connect(front).schema(1)
 
     def test_an_answer_up_to_the_bound_is_read(self, front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
         document = json.dumps({"schema": "x" * 1000}).encode()
         monkeypatch.setattr(RegistryClient, "largest", len(document))
         front.fail = [(200, document)]
 
-        assert connected(front).schema(1).text == "x" * 1000
+        assert connect(front).schema(1).text == "x" * 1000
 
     def test_the_answer_of_an_identity_provider_is_bounded_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("kdsl.registry.login.LARGEST", 1 << 20)
@@ -302,7 +302,7 @@ class TestAnswersThatHarm:
             Front(lambda _: (302, b""), headers={"Location": "http://[HUSH"}) as front,
             pytest.raises(RegistryError, match=r"answers HTTP 302 \(to no address\)"),
         ):
-            connected(front).schema(1)
+            connect(front).schema(1)
 
 
 class TestSecretsOfOddForm:
@@ -378,13 +378,13 @@ class TestOutages:
     def test_an_answer_that_may_come_later_is_asked_for_again(self, front: Front, subject: str) -> None:
         front.fail = [(503, {}), (500, {"error_code": 50001, "message": "leader"}), (429, {})]
 
-        assert connected(front).register(subject, ORDER) > 0
+        assert connect(front).register(subject, ORDER) > 0
         assert len(front.requests) == 4
 
     def test_what_comes_of_no_answer_names_the_address_and_what_was_asked(self, front: Front) -> None:
         front.fail = [(503, {})] * 9
         with pytest.raises(RegistryUnreachableError) as caught:
-            connected(front, max_retries=2).schema(7)
+            connect(front, max_retries=2).schema(7)
 
         assert f"the registry {front.url} does not answer, asked 3 times for the schema with the id 7: HTTP 503" in str(
             caught.value
@@ -393,7 +393,7 @@ class TestOutages:
 
     def test_an_answer_that_is_packed_wrongly_is_asked_for_again(self) -> None:
         with Front(lambda _: (200, b"no gzip"), headers={"Content-Encoding": "gzip"}) as front:
-            made = connected(front, max_retries=1)
+            made = connect(front, max_retries=1)
             with pytest.raises(RegistryUnreachableError, match="asked 2 times for the schema with the id 1"):
                 made.schema(1)
 
@@ -413,9 +413,9 @@ class TestOutages:
         assert made.register(subject, ORDER) > 0
 
     def test_what_was_asked_once_needs_no_registry(self, front: Front, subject: str) -> None:
-        made = connected(front, max_retries=0)
+        made = connect(front, max_retries=0)
         number = made.register(subject, ORDER)
-        other = connected(front, max_retries=0)
+        other = connect(front, max_retries=0)
         other.schema(number)
         other.latest(subject)
         count = len(front.requests)
@@ -437,7 +437,7 @@ def authorization(wanted: str) -> Any:
 class TestLogins:
     def test_a_user(self, kdsl_registry: LocalRegistry, subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("REGISTRY_PASSWORD", "pw")
-        with Front(forwarded(kdsl_registry.url, authorization("Basic bWU6cHc="))) as front:
+        with Front(forward(kdsl_registry.url, authorization("Basic bWU6cHc="))) as front:
             address = front.url.replace("://", "://me:pw@")
             for registry in (
                 Registry(front.url, {"basic-auth.user-info": "me:pw"}),
@@ -451,12 +451,12 @@ class TestLogins:
 
     def test_missing_rights_are_reported_as_such(self, kdsl_registry: LocalRegistry) -> None:
         told = pytest.raises(RegistryRefusedError, match=r"does not let this user ask for .*\(HTTP 403\)")
-        with Front(forwarded(kdsl_registry.url, lambda _: 403)) as front, told:
-            connected(front).schema(1)
+        with Front(forward(kdsl_registry.url, lambda _: 403)) as front, told:
+            connect(front).schema(1)
 
     def test_a_token(self, kdsl_registry: LocalRegistry, subject: str) -> None:
-        with Front(forwarded(kdsl_registry.url, authorization("Bearer T0KEN"))) as front:
-            assert connected(front, bearer__auth_token="T0KEN").register(subject, ORDER) > 0
+        with Front(forward(kdsl_registry.url, authorization("Bearer T0KEN"))) as front:
+            assert connect(front, bearer__auth_token="T0KEN").register(subject, ORDER) > 0
 
     def test_tokens_of_an_identity_provider_are_used_until_they_are_refused(
         self, kdsl_registry: LocalRegistry, subject: str
@@ -470,8 +470,8 @@ class TestLogins:
             return 200 if token.count(".") == 2 and token not in refused else 401
 
         try:
-            with Front(forwarded(kdsl_registry.url, allows)) as front:
-                made = connected(
+            with Front(forward(kdsl_registry.url, allows)) as front:
+                made = connect(
                     front,
                     bearer_auth_credentials_source="OAUTHBEARER",
                     bearer_auth_issuer_endpoint_url=tokens.url,
@@ -484,7 +484,7 @@ class TestLogins:
                 refused.append(front.requests[-1].headers["Authorization"].removeprefix("Bearer "))
                 made.register(f"{subject}-3", ORDER)
                 assert tokens.given == 2
-                wrong = connected(
+                wrong = connect(
                     front,
                     bearer_auth_credentials_source="OAUTHBEARER",
                     bearer_auth_issuer_endpoint_url=tokens.url,
@@ -498,13 +498,13 @@ class TestLogins:
             tokens.stop()
 
     def test_headers_that_are_asked_for_are_sent(self, front: Front, subject: str) -> None:
-        connected(front, bearer_auth_logical_cluster="lsrc-1", bearer_auth_token="T").register(subject, ORDER)
+        connect(front, bearer_auth_logical_cluster="lsrc-1", bearer_auth_token="T").register(subject, ORDER)
 
         assert front.requests[0].headers["target-sr-cluster"] == "lsrc-1"
 
     def test_wrong_settings_are_reported_before_any_request(self, front: Front) -> None:
         with pytest.raises(ResolveError, match="the schema registry"):
-            connected(front, max_retries="many")
+            connect(front, max_retries="many")
         assert front.requests == []
 
 
@@ -519,7 +519,7 @@ class TestTls:
         server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates.authority))
         server.load_cert_chain(str(certificates.server))
         server.verify_mode = ssl.CERT_REQUIRED
-        with Front(forwarded(kdsl_registry.url), server) as made:
+        with Front(forward(kdsl_registry.url), server) as made:
             yield made
 
     @pytest.mark.parametrize("kind", ["PEM", "JKS", "PKCS12"])

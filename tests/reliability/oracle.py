@@ -115,14 +115,14 @@ def judge(sent: Iterable[Mark], seen: Iterable[Seen], fates: Mapping[str, Fate] 
     return Verdict(
         duplicates={mark: count - 1 for mark, count in sorted(counts.items()) if count > 1},
         lost=tuple(sorted(mark for mark in all_sent if fate[mark] == "committed" and mark not in counts)),
-        misordered=tuple(_misordered(places)),
+        misordered=tuple(_find_misordered(places)),
         unexpected=tuple(sorted(mark for mark in counts if mark not in fate)),
         aborted_reads=tuple(sorted(mark for mark in counts if fate.get(mark) == "aborted")),
         torn=tuple(sorted(name for name, found in parts.items() if any(found) and not all(found))),
     )
 
 
-def ended_exactly_once(life: Life, sent: Iterable[Mark], kafka: RunningKafka, topic: str) -> None:
+def check_exactly_once(life: Life, sent: Iterable[Mark], kafka: RunningKafka, topic: str) -> None:
     """The last run of a job came to its end, and a reader of a topic sees what was sent once, in order."""
     assert life.code == 0, life.log[-4000:]
     settle(kafka, topic)
@@ -130,7 +130,7 @@ def ended_exactly_once(life: Life, sent: Iterable[Mark], kafka: RunningKafka, to
     assert verdict.exactly_once, str(verdict)
 
 
-def _misordered(places: Iterable[Seen]) -> Iterator[tuple[Mark, Mark]]:
+def _find_misordered(places: Iterable[Seen]) -> Iterator[tuple[Mark, Mark]]:
     met: set[Mark] = set()
     last: dict[tuple[int, str, int], Mark] = {}
     for one in places:

@@ -20,7 +20,7 @@ from kdsl.run.librdkafka.sink import write_rows
 from kdsl.testing import LocalKafka
 from kdsl.types.arrow import arrow_schema
 from tests.reliability.harness import Job, copy_tables
-from tests.reliability.oracle import Mark, ended_exactly_once, judge, look, marks, send
+from tests.reliability.oracle import Mark, check_exactly_once, judge, look, marks, send
 from tests.run.write_plans import write_plan
 
 PARTITIONS = 3
@@ -54,11 +54,13 @@ class Feed:
     def _send(self, mark: Mark) -> None:
         record = mark.record()
 
-        def told(error: object, _: object) -> None:
+        def acknowledge(error: object, _: object) -> None:
             if error is None:
                 self.acknowledged.append(mark)
 
-        self._producer.produce(self._topic, value=record.value, key=record.key, partition=mark.lane, on_delivery=told)
+        self._producer.produce(
+            self._topic, value=record.value, key=record.key, partition=mark.lane, on_delivery=acknowledge
+        )
         self._producer.poll(0)
 
     def end(self) -> list[Mark]:
@@ -144,7 +146,7 @@ def test_a_partition_without_a_leader_is_waited_for(tmp_path: Path) -> None:
         finally:
             running.kill()
 
-        ended_exactly_once(life, sent, kafka, target)
+        check_exactly_once(life, sent, kafka, target)
 
 
 @pytest.mark.reliability

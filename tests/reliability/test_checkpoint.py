@@ -52,7 +52,7 @@ class Copy:
         file.write_text(edit(file.read_text(encoding="utf-8")), encoding="utf-8")
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
-    def refused(self) -> str:
+    def expect_refusal(self) -> str:
         """Why it does not go on; it must not have written anything."""
         self.send(10)
         before = len(look(self.kafka, self.target))
@@ -72,7 +72,7 @@ def test_a_checkpoint_of_a_newer_spark_is_refused_with_its_path_and_version(copy
     """W2. Spark's own versions."""
     copy.edit(f"{log}/1", lambda text: text.replace("v1", "v99999", 1))
 
-    told = copy.refused()
+    told = copy.expect_refusal()
 
     assert f"{copy.checkpoint.folder}/{log}/1" in told
     assert f"maximum supported log version is v{most}, but encountered v99999" in told
@@ -87,7 +87,7 @@ def test_a_checkpoint_of_a_newer_kdsl_is_refused_with_its_path_and_version(copy:
 
     copy.edit("offsets/1", newer)
 
-    told = copy.refused()
+    told = copy.expect_refusal()
 
     place = f"{copy.checkpoint.folder}/offsets/1"
     assert f"{place} have version 99, and this kdsl reads version 1; use the kdsl that wrote them" in told
@@ -97,7 +97,7 @@ def test_a_checkpoint_without_its_offset_log_is_refused_with_its_path(copy: Copy
     """W2. Deleted in part: where the query was is not known any more."""
     shutil.rmtree(copy.checkpoint.folder / "offsets")
 
-    told = copy.refused()
+    told = copy.expect_refusal()
 
     assert f"{copy.checkpoint.folder} is incomplete: batch 1 is done" in told
     assert f"the offset log is missing (file:{copy.checkpoint.folder}/offsets)" in told
@@ -107,14 +107,14 @@ def test_a_checkpoint_without_its_offset_log_is_refused_with_its_path(copy: Copy
 def test_a_file_of_the_checkpoint_that_was_cut_off_is_refused_with_its_path(copy: Copy, log: str) -> None:
     copy.edit(f"{log}/1", lambda _: "")
 
-    assert f"{copy.checkpoint.folder}/{log}/1" in copy.refused()
+    assert f"{copy.checkpoint.folder}/{log}/1" in copy.expect_refusal()
 
 
 def test_a_checkpoint_without_its_query_id_is_refused_with_its_path(copy: Copy) -> None:
     """W2. Deleted in part: the offsets are there, and nobody knows whose they are."""
     (copy.checkpoint.folder / "metadata").unlink()
 
-    assert f"Checkpoint location file:{copy.checkpoint.folder} is in an inconsistent state" in copy.refused()
+    assert f"Checkpoint location file:{copy.checkpoint.folder} is in an inconsistent state" in copy.expect_refusal()
 
 
 def test_a_checkpoint_without_its_commit_log_repeats_the_last_batch_and_loses_nothing(copy: Copy) -> None:

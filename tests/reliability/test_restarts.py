@@ -68,7 +68,7 @@ class Circumstances:
     tasks: int | None = None
     writers: int | None = None
 
-    def applied(self, job: Job, more: Mapping[str, Any]) -> None:
+    def apply_to(self, job: Job, more: Mapping[str, Any]) -> None:
         """Give a job these circumstances."""
         job.spark = {"spark.master": f"local[{self.cores}]"}
         source, target = job.tables["tables"]
@@ -154,7 +154,7 @@ def dies_and_starts_again(
     source, target = make("in", partitions=LANES), make("out", partitions=1)
     sent = send(kafka, source, marks("p", LANES, count=LANES * EACH))
     job = Job(folder / "job", copy_tables(kafka, source, target, writing=exactly_once(target)), query=how.query)
-    how.before.applied(job, {})
+    how.before.apply_to(job, {})
     first = job.run(Kill(DEATHS[how.death]))
     assert first.killed, first.log[-4000:]
     tokens = last_tokens(kafka, target)
@@ -164,7 +164,7 @@ def dies_and_starts_again(
         lane, count = how.gap
         kafka.delete_records(source, {lane: count})
         lost = {mark for mark in sent if mark.lane == lane and mark.seq < count}
-    how.after.applied(job, {"properties.auto.offset.reset": "earliest"})
+    how.after.apply_to(job, {"properties.auto.offset.reset": "earliest"})
     if how.late:
         second = job.run(Kill(Point(BEGINNING.function, "before")))
         # It comes to its end by itself where nothing of the batch is left to be written.

@@ -104,7 +104,7 @@ def send(kafka: RunningKafka, topic: str, upserts: Iterable[Upsert]) -> None:
     kafka.produce(topic, *records)
 
 
-def sent_again(upserts: Sequence[Upsert], seed: int) -> list[Upsert]:
+def repeat_some(upserts: Sequence[Upsert], seed: int) -> list[Upsert]:
     """Upserts with parts that come again, as of a connector that was killed and goes on from an older offset."""
     chance = random.Random(seed)
     made: list[Upsert] = []
@@ -128,7 +128,7 @@ def send_changes(kafka: RunningKafka, topic: str, upserts: Iterable[Upsert], see
     kafka.produce(topic, *records)
 
 
-def expected(upserts: Iterable[Upsert]) -> dict[int, list[int | None]]:
+def expected_versions(upserts: Iterable[Upsert]) -> dict[int, list[int | None]]:
     """What each key becomes: its versions and tombstones, without repeats and deletes of what is not there."""
     found: dict[int, list[int | None]] = {}
     for key, version in upserts:
@@ -138,7 +138,7 @@ def expected(upserts: Iterable[Upsert]) -> dict[int, list[int | None]]:
     return {key: versions for key, versions in found.items() if versions}
 
 
-def written(kafka: RunningKafka, topic: str) -> dict[int, list[int | None]]:
+def written_versions(kafka: RunningKafka, topic: str) -> dict[int, list[int | None]]:
     """What was written of each key, in order; each is in one partition alone, and says its key in the value, too."""
     found: dict[int, list[int | None]] = {}
     places: dict[int, int] = {}

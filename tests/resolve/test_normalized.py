@@ -66,7 +66,7 @@ def change_data(value: Format | None = None, **arguments: Any) -> TableDef:
     return Users.definition()
 
 
-def told(table: TableDef) -> list[Problem]:
+def problems_of(table: TableDef) -> list[Problem]:
     return [p for p in problems(table, "read") if p.code != "group"]
 
 
@@ -76,7 +76,7 @@ def told(table: TableDef) -> list[Problem]:
 def test_each_format_of_change_data_can_be_compared_with_state(value: Format) -> None:
     table = change_data(value)
 
-    assert told(table) == []
+    assert problems_of(table) == []
     assert table.normalized
     assert read_plan(resolve(table, "read")).upserts == Upserts(("id",), images=True, buckets=64, events=True)
 
@@ -84,7 +84,7 @@ def test_each_format_of_change_data_can_be_compared_with_state(value: Format) ->
 def test_the_three_spellings_mean_the_same() -> None:
     tables = (change_data(), ddl(), yaml())
 
-    assert [told(table) for table in tables] == [[], [], []]
+    assert [problems_of(table) for table in tables] == [[], [], []]
     assert [read_plan(resolve(table, "read")).upserts for table in tables] == [Upserts(("id",), events=True)] * 3
     assert not any(table.columns[0].type.nullable for table in tables)
 
@@ -113,7 +113,7 @@ def test_a_primary_key_is_needed() -> None:
     class Users(KafkaTable, topic="users", value=DebeziumJson(), cdc_events_duplicate=True):
         id: Col[int]
 
-    (in_python,), (in_sql,) = told(Users.definition()), told(ddl(key=None))
+    (in_python,), (in_sql,) = problems_of(Users.definition()), problems_of(ddl(key=None))
 
     assert in_python.code == in_sql.code == "cdc-duplicate-key"
     assert in_python.message == (
@@ -127,7 +127,7 @@ def test_a_primary_key_is_needed() -> None:
 
 
 def test_a_format_that_only_inserts_has_no_changes() -> None:
-    found = told(ddl(format="json", key=None))
+    found = problems_of(ddl(format="json", key=None))
 
     assert [p.code for p in found] == ["cdc-duplicate-format", "cdc-duplicate-key"]
     assert found[0].message.endswith("but the value format 'json' only inserts rows")
@@ -137,16 +137,16 @@ def test_a_format_that_only_inserts_has_no_changes() -> None:
 def test_positions_of_records_do_not_identify_rows() -> None:
     columns = "id BIGINT, p INT METADATA FROM 'partition' VIRTUAL, t STRING METADATA FROM 'topic' VIRTUAL"
     table = f"{columns}, s STRING METADATA FROM 'value.source.table' VIRTUAL"
-    (found,) = told(ddl(table, "id, p"))
+    (found,) = problems_of(ddl(table, "id, p"))
 
     assert (found.code, found.where.column) == ("cdc-duplicate-key", "p")
     assert found.message == "the primary key has the record's partition, which does not identify a row of the source"
-    assert told(ddl(table, "id, t, s")) == []
+    assert problems_of(ddl(table, "id, t, s")) == []
 
 
 @pytest.mark.parametrize(("option", "value"), [("scan__changelog__mode", "upsert"), ("scan__changelog__buckets", "8")])
 def test_options_of_the_state_without_state(option: str, value: str) -> None:
-    (found,) = told(ddl(cdc_events_duplicate=None, **{option: value}))
+    (found,) = problems_of(ddl(cdc_events_duplicate=None, **{option: value}))
 
     assert found.code == "changelog-option"
     assert (
@@ -172,8 +172,8 @@ def test_a_watermark_on_a_computed_column_needs_the_mode_without_state() -> None
 
         return Users.definition()
 
-    assert [p.code for p in told(table())] == ["upsert-watermark"]
-    assert told(table(changelog="upsert")) == []
+    assert [p.code for p in problems_of(table())] == ["upsert-watermark"]
+    assert problems_of(table(changelog="upsert")) == []
 
 
 def test_a_sink_does_not_look_at_it() -> None:
@@ -193,9 +193,9 @@ def test_upsert_tables_always_keep_rows() -> None:
 def test_message_keys_may_contain_the_primary_key() -> None:
     table = ddl(key__format="json", key__fields="id")
 
-    assert told(table) == []
+    assert problems_of(table) == []
     assert read_plan(resolve(table, "read")).key is not None
-    assert told(ddl(key__format="json", key__fields="id", value__fields_include="EXCEPT_KEY")) == []
+    assert problems_of(ddl(key__format="json", key__fields="id", value__fields_include="EXCEPT_KEY")) == []
 
 
 def test_the_key_of_a_choice_of_columns_is_read_too() -> None:
@@ -209,9 +209,9 @@ def test_the_key_of_a_choice_of_columns_is_read_too() -> None:
 
 class TestTruncates:
     def test_rows_can_be_deleted_with_state(self) -> None:
-        assert told(change_data(DebeziumJson(truncate="apply"))) == []
-        assert told(change_data(DebeziumAvroConfluent(url="http://registry", truncate="apply"))) == []
-        (found,) = told(ddl(cdc_events_duplicate=None, debezium_json__truncate="apply"))
+        assert problems_of(change_data(DebeziumJson(truncate="apply"))) == []
+        assert problems_of(change_data(DebeziumAvroConfluent(url="http://registry", truncate="apply"))) == []
+        (found,) = problems_of(ddl(cdc_events_duplicate=None, debezium_json__truncate="apply"))
         assert (found.code, found.message) == (
             "debezium-truncate",
             "the format 'debezium-json' has truncate = 'apply', which deletes each row that is there, but the table "
@@ -220,12 +220,12 @@ class TestTruncates:
         assert "'cdc-events-duplicate'" in found.fix
 
     def test_the_mode_without_state_keeps_none(self) -> None:
-        (found,) = told(change_data(DebeziumJson(truncate="apply"), changelog="upsert"))
+        (found,) = problems_of(change_data(DebeziumJson(truncate="apply"), changelog="upsert"))
 
         assert (found.code, found.fix) == ("cdc-duplicate-truncate", "set changelog='full', or truncate = 'skip'")
 
     def test_deletes_cannot_be_identified_across_several_topics(self) -> None:
-        (found,) = told(ddl(topic="a;b", debezium_json__truncate="apply"))
+        (found,) = problems_of(ddl(topic="a;b", debezium_json__truncate="apply"))
 
         assert found.code == "cdc-duplicate-truncate"
         assert "with several topics" in found.message

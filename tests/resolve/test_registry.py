@@ -35,7 +35,7 @@ def table(value: Any = None, topic: str | list[str] = "orders", **options: Any) 
     return Table(Orders.definition())
 
 
-def told(made: Table, direction: str = "write", cluster: Cluster | None = None) -> list[tuple[str, str]]:
+def problems_of(made: Table, direction: str = "write", cluster: Cluster | None = None) -> list[tuple[str, str]]:
     try:
         made.write_plan(cluster) if direction == "write" else made.read_plan(cluster=cluster)
     except ResolveError as e:
@@ -58,19 +58,19 @@ class TestTheRegistry:
     def test_a_table_that_names_its_brokers_needs_no_cluster(self) -> None:
         made = table(AvroConfluent(), properties={"bootstrap.servers": "k:1"})
 
-        assert [code for code, _ in told(made)] == ["registry-missing"]
+        assert [code for code, _ in problems_of(made)] == ["registry-missing"]
 
     def test_a_plan_needs_none_as_long_as_the_cluster_is_not_known(self) -> None:
-        assert told(table(AvroConfluent())) == []
+        assert problems_of(table(AvroConfluent())) == []
 
     @pytest.mark.parametrize("direction", ["read", "write"])
     def test_that_of_the_cluster_will_do(self, direction: str) -> None:
-        assert told(table(AvroConfluent()), direction, Cluster("k:1", registry=URL)) == []
+        assert problems_of(table(AvroConfluent()), direction, Cluster("k:1", registry=URL)) == []
 
     def test_its_settings_are_judged_too(self) -> None:
         cluster = Cluster("k:1", registry=Registry(URL, {"basic.auth.credentials.source": "USER_INFO"}))
 
-        assert [code for code, _ in told(table(AvroConfluent()), "read", cluster)] == ["registry-login"]
+        assert [code for code, _ in problems_of(table(AvroConfluent()), "read", cluster)] == ["registry-login"]
 
     def test_the_format_s_own_settings_win(self) -> None:
         given = Registry(URL, {"basic.auth.user.info": "a:b", "max.retries": "1"})
@@ -112,11 +112,11 @@ class TestTheSubject:
     def test_a_sink_whose_topic_is_not_known_needs_it(self, made: RegistryFormat) -> None:
         several = table(made, topic=["a", "b"])
 
-        assert "registry-subject" in [code for code, _ in told(several)]
-        assert told(several, "read") == []
+        assert "registry-subject" in [code for code, _ in problems_of(several)]
+        assert problems_of(several, "read") == []
 
     def test_a_declared_schema_suffices_for_several_topics(self) -> None:
-        codes = [code for code, _ in told(table(AvroConfluent(url=URL, subject="s"), topic=["a", "b"]))]
+        codes = [code for code, _ in problems_of(table(AvroConfluent(url=URL, subject="s"), topic=["a", "b"]))]
 
         assert "registry-subject" not in codes
 
@@ -132,15 +132,15 @@ class TestTheSubject:
         ],
     )
     def test_contradictory_options_are_reported(self, made: AvroConfluent, part: str) -> None:
-        ((_, message),) = told(table(made))
+        ((_, message),) = problems_of(table(made))
 
         assert part in message
-        assert told(table(made), "read") == []
+        assert problems_of(table(made), "read") == []
 
 
 class TestTheSchema:
     def test_it_fits_the_table(self) -> None:
-        assert told(table(AvroConfluent(url=URL, schema=ORDER))) == []
+        assert problems_of(table(AvroConfluent(url=URL, schema=ORDER))) == []
 
     @pytest.mark.parametrize(
         ("schema", "part"),
@@ -160,13 +160,13 @@ class TestTheSchema:
         ],
     )
     def test_a_mismatch_is_reported_with_the_difference(self, schema: str, part: str) -> None:
-        ((code, message),) = told(table(AvroConfluent(url=URL, schema=schema)))
+        ((code, message),) = problems_of(table(AvroConfluent(url=URL, schema=schema)))
 
         assert code == "registry-schema"
         assert part in message
 
     def test_the_schema_of_changes_contains_the_envelope(self) -> None:
-        ((_, message),) = told(table(DebeziumAvroConfluent(url=URL, schema=ORDER)))
+        ((_, message),) = problems_of(table(DebeziumAvroConfluent(url=URL, schema=ORDER)))
 
         assert "it has no 'before', 'after', 'op'; the table has no 'id', 'note'" in message
 
@@ -174,7 +174,7 @@ class TestTheSchema:
         class Odd(KafkaTable, topic="t", value=AvroConfluent(url=URL)):
             counts: dict[int, str]
 
-        assert told(Table(Odd.definition()), "read") != []
+        assert problems_of(Table(Odd.definition()), "read") != []
 
 
 class TestSecrets:
@@ -203,11 +203,11 @@ class TestSecrets:
         [{"transport": "jvm"}, {"exactly_once": "staged", "delivery": "exactly-once", "transactional_id_prefix": "p"}],
     )
     def test_a_literal_secret_is_refused_where_it_would_be_visible(self, options: dict[str, Any]) -> None:
-        found = told(table(self.SECRET, **options))
+        found = problems_of(table(self.SECRET, **options))
 
         assert [code for code, _ in found] == ["secret-literal"] * 2
         assert "HUSH" not in str(found)
-        assert told(table(AvroConfluent(url=URL, basic_auth_user_info="${env:INFO}"), **options)) == []
+        assert problems_of(table(AvroConfluent(url=URL, basic_auth_user_info="${env:INFO}"), **options)) == []
 
     @pytest.mark.parametrize(
         ("value", "settings", "sent"),
@@ -252,8 +252,8 @@ def test_a_key_may_have_one_too() -> None:
 
     made = Table(Keyed.definition())
 
-    assert [code for code, _ in told(made, "write", Cluster("k:1"))] == ["registry-missing"]
-    assert told(made, "write", Cluster("k:1", registry=URL)) == []
+    assert [code for code, _ in problems_of(made, "write", Cluster("k:1"))] == ["registry-missing"]
+    assert problems_of(made, "write", Cluster("k:1", registry=URL)) == []
 
 
 def test_a_query_may_continue_with_another_login_but_not_with_another_schema() -> None:

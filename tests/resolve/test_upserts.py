@@ -47,13 +47,13 @@ def yaml(**options: str | None) -> TableDef:
     return table
 
 
-def told(table: TableDef, direction: Direction = "read") -> list[tuple[str, str]]:
+def problems_of(table: TableDef, direction: Direction = "read") -> list[tuple[str, str]]:
     return [(p.code, p.fix) for p in problems(table, direction)]
 
 
 def test_a_valid_table_has_no_problems() -> None:
     for table in (ddl(), yaml()):
-        assert told(table) == told(table, "write") == []
+        assert problems_of(table) == problems_of(table, "write") == []
         assert (table.primary_key, table.message_key) == (("id",), ("id",))
         assert not table.columns[0].type.nullable
 
@@ -64,21 +64,23 @@ def test_without_a_primary_key() -> None:
     class Users(UpsertTable, topic="users", key=Json(), value=Json()):
         id: Col[int]
 
-    fixes = {fix for table in (Users.definition(), ddl(key=None)) for code, fix in told(table) if code == "upsert-key"}
+    fixes = {
+        fix for table in (Users.definition(), ddl(key=None)) for code, fix in problems_of(table) if code == "upsert-key"
+    }
     document = read_tables(
         "name: users\ncolumns: [{name: id, type: BIGINT}]\noptions: {connector: upsert-kafka, topic: users, "
         "key.format: json, value.format: json}"
     )
 
     assert fixes == {"declare the columns of the key as PrimaryKey[...]", "add PRIMARY KEY (...) NOT ENFORCED"}
-    assert told(document[0])[0] == ("upsert-key", "add primary_key: [...]")
+    assert problems_of(document[0])[0] == ("upsert-key", "add primary_key: [...]")
 
 
 @pytest.mark.parametrize("side", ["key", "value"])
 def test_without_one_of_the_formats(side: str) -> None:
     """UP-2."""
     without: dict[str, Any] = {f"{side}__format": None}
-    ((code, fix),) = told(ddl(**without))
+    ((code, fix),) = problems_of(ddl(**without))
 
     assert (code, fix) == (f"{side}-format", f"add one, such as '{side}.format' = 'json'")
 
@@ -97,7 +99,7 @@ def test_without_one_of_the_formats(side: str) -> None:
 def test_what_it_does_not_have(option: str, value: str, fix: str) -> None:
     """UP-3, UP-4."""
     for table in (ddl(**{option: value}), yaml(**{option: value})):
-        ((code, shown),) = told(table)
+        ((code, shown),) = problems_of(table)
         assert code == "option-unknown"
         assert shown.startswith(fix)
 
@@ -116,7 +118,7 @@ def test_the_key_has_the_order_of_the_columns() -> None:
     table = ddl(key="b, a", columns="a INT, c INT, b INT")
 
     assert (table.primary_key, table.message_key) == (("b", "a"), ("a", "b"))
-    assert told(table) == []
+    assert problems_of(table) == []
 
 
 @pytest.mark.parametrize(
@@ -130,15 +132,15 @@ def test_the_buffer_has_both_of_its_options_or_none(rows: str | None, interval: 
     """UP-8, UP-9: the source does not look at it."""
     table = ddl(sink__buffer_flush__max_rows=rows, sink__buffer_flush__interval=interval)
 
-    assert told(table) == []
-    assert [code for code, _ in told(table, "write")] == ([] if good else ["upsert-buffer"])
+    assert problems_of(table) == []
+    assert [code for code, _ in problems_of(table, "write")] == ([] if good else ["upsert-buffer"])
 
 
 def test_a_group_is_not_needed() -> None:
     """UP-10: the group that a bound is of has a name where none is given."""
     table = ddl(scan__bounded__mode="group-offsets")
 
-    assert told(table) == []
+    assert problems_of(table) == []
     assert read_plan(resolve(table, "read")).group_id == "KafkaSource-users"
 
 
@@ -195,7 +197,11 @@ def test_a_watermark_on_a_computed_column() -> None:
     assert [(p.code, "set changelog='upsert'" in p.fix) for p in problems(Users.definition(), "read")] == [
         ("upsert-watermark", True)
     ]
-    for good in (told(table, "write"), told(without_images), told(ddl(columns=columns + "WATERMARK FOR seen AS seen"))):
+    for good in (
+        problems_of(table, "write"),
+        problems_of(without_images),
+        problems_of(ddl(columns=columns + "WATERMARK FOR seen AS seen")),
+    ):
         assert good == []
 
 

@@ -231,7 +231,7 @@ class TestBounds:
 
         return Behaviors
 
-    def given(self, table: Any, days: tuple[int, ...]) -> list[Any]:
+    def event_rows(self, table: Any, days: tuple[int, ...]) -> list[Any]:
         of = [(100, 1, "payload 1"), (101, 2, "payload 2"), (100, 1, "payload 1-new"), (101, 2, "payload 2-new")]
         return [
             table(event_id=e, user_id=u, payload=p, timestamp=datetime(2023, 3, day, 8, tzinfo=UTC))
@@ -262,7 +262,7 @@ class TestBounds:
         expected: dict[str, list[str]],
     ) -> None:
         table = self.table(kdsl_topic(), bounded=bounded)
-        table.write(table.rows(self.given(table, days), spark=spark).coalesce(1), cluster)
+        table.write(table.rows(self.event_rows(table, days), spark=spark).coalesce(1), cluster)
 
         def short(found: list[str]) -> dict[str, list[str]]:
             return {k: [f"{x[:2]} {x[3:-1].split(', ')[-1]}" for x in of] for k, of in by_key(found).items()}

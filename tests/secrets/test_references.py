@@ -379,7 +379,7 @@ ODD = (
 """What a secret may hold; each is looked for by the word at its ends."""
 
 
-def odd(text: str) -> str:
+def make_secret(text: str) -> str:
     return f"HUSH{text}HUSH"
 
 
@@ -433,7 +433,7 @@ def test_unusual_secrets_are_hidden_in_everything_that_a_cluster_returns(
     text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    secret = odd(text)
+    secret = make_secret(text)
     quoted = secret.replace("\\", "\\\\").replace('"', '\\"')
     in_url = quote(secret, safe="@:=&;,!*'") if any(c in text for c in '/?#%[]\\ {}|<>`\n\r\t"') else secret
     givens: tuple[dict[str, Value], ...] = (
@@ -481,7 +481,7 @@ def test_unusual_secrets_are_hidden_in_everything_that_a_cluster_returns(
 
 @pytest.mark.parametrize("text", ODD)
 def test_unusual_secrets_are_hidden_in_every_message_about_a_document(text: str, tmp_path: Path) -> None:
-    secret, bare = odd(text), odd(text).replace("\n", " ")
+    secret, bare = make_secret(text), make_secret(text).replace("\n", " ")
     login = f'a.PlainLoginModule required username="u" password="{secret}";'
     options = {"properties.sasl.jaas.config": login, "properties.ssl.key.password": secret, "topic": "t"}
     given = ",\n".join(f"'{key}' = '{value.replace(chr(39), chr(39) * 2)}'" for key, value in options.items())
@@ -517,7 +517,7 @@ def test_unusual_secrets_are_hidden_in_every_message_about_a_document(text: str,
     ],
 )  # fmt: skip
 def test_unusual_secrets_are_hidden_in_every_message_about_a_jdbc_address(url: str, text: str) -> None:
-    secret = odd(text)
+    secret = make_secret(text)
     target = jdbc(url.format(secret), "t", {"password": secret, "user": "u"})
 
     assert "HUSH" not in f"{target!r} {target}"

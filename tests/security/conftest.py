@@ -19,7 +19,7 @@ KINDS: tuple[Security, ...] = ("sasl_plain", "scram", "ssl", "mtls", "sasl_ssl",
 Declared = Callable[[LocalKafka], tuple[Security, dict[str, str]]]
 
 
-def unsecured_token(subject: str = USER) -> str:
+def make_unsecured_token(subject: str = USER) -> str:
     """A token that nobody signed, as a token provider of a user's would give one."""
     now = int(time.time())
     parts = ({"alg": "none"}, {"sub": subject, "iat": now - 60, "exp": now + 600})
@@ -40,7 +40,7 @@ def _stores(kafka: LocalKafka, kind: str, *, key: bool) -> dict[str, str]:
     return found
 
 
-def _texts(kafka: LocalKafka) -> dict[str, str]:
+def _pem_settings(kafka: LocalKafka) -> dict[str, str]:
     pair = kafka.certificates.user(USER)
     return {
         "security.protocol": "SSL",
@@ -77,7 +77,7 @@ DECLARED: dict[str, Declared] = {
         },
     ),
     "mutual TLS, PEM file": lambda kafka: ("mtls", kafka.through("mtls").java_properties),
-    "mutual TLS, PEM texts": lambda kafka: ("mtls", _texts(kafka)),
+    "mutual TLS, PEM texts": lambda kafka: ("mtls", _pem_settings(kafka)),
     "mutual TLS, JKS": lambda kafka: ("mtls", {"security.protocol": "SSL", **_stores(kafka, "JKS", key=True)}),
     "mutual TLS, PKCS12": lambda kafka: ("mtls", {"security.protocol": "SSL", **_stores(kafka, "PKCS12", key=True)}),
     "SCRAM within TLS, JKS": lambda kafka: (

@@ -26,7 +26,7 @@ DAY = timedelta(days=1)
 HERE = ("localhost", "127.0.0.1")
 
 
-def told(servers: str, properties: dict[str, str]) -> str:
+def login_error(servers: str, properties: dict[str, str]) -> str:
     """What is told when the brokers are asked for a topic."""
     with pytest.raises(UnreachableError) as e:
         LibrdkafkaAdmin(Cluster(servers, properties=properties), "Orders").topics(["orders"])
@@ -115,7 +115,7 @@ CASES: dict[str, tuple[Case, str]] = {
 def test_the_reason_of_a_failed_login_is_reported(secure_kafka: LocalKafka, name: str) -> None:
     case, reason = CASES[name]
 
-    assert reason in told(*case(secure_kafka))
+    assert reason in login_error(*case(secure_kafka))
 
 
 def trusting(pair: Pair) -> dict[str, str]:
@@ -161,4 +161,4 @@ def test_problems_of_a_certificate_are_reported(
 ) -> None:
     root = make_pair("root", authority=True)
     with tls_server(make_pair("broker", root, hosts=hosts, valid=valid), tmp_path) as servers:
-        assert reason in told(servers, trusting(root))
+        assert reason in login_error(servers, trusting(root))

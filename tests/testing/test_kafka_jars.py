@@ -16,13 +16,13 @@ WANTED = ["org.apache.kafka:kafka_2.13:9.9.9"]
 
 
 @pytest.fixture
-def published(publish: Publish) -> None:
+def publish_kafka(publish: Publish) -> None:
     publish("org.apache.kafka:kafka-clients:9.9.9")
     publish("org.apache.kafka:kafka_2.13:9.9.9", needs=["org.apache.kafka:kafka-clients:9.9.9"])
 
 
 @pytest.mark.spark
-def test_jars_are_fetched_once(published: None, java: Path) -> None:
+def test_jars_are_fetched_once(publish_kafka: None, java: Path) -> None:
     told: list[str] = []
     first = find_kafka(java=java, coordinates=WANTED, on_progress=told.append)
     second = find_kafka(java=NO_JAVA, coordinates=WANTED)
@@ -33,7 +33,7 @@ def test_jars_are_fetched_once(published: None, java: Path) -> None:
 
 
 @pytest.mark.spark
-def test_a_jar_that_was_damaged_is_fetched_again(published: None, java: Path) -> None:
+def test_a_jar_that_was_damaged_is_fetched_again(publish_kafka: None, java: Path) -> None:
     kafka = find_kafka(java=java, coordinates=WANTED)
     good = kafka.jars[0].read_bytes()
     kafka.jars[0].write_bytes(good[:10])
@@ -44,7 +44,7 @@ def test_a_jar_that_was_damaged_is_fetched_again(published: None, java: Path) ->
 
 
 @pytest.mark.spark
-def test_two_at_once_fetch_one_after_the_other(published: None, java: Path) -> None:
+def test_two_at_once_fetch_one_after_the_other(publish_kafka: None, java: Path) -> None:
     told: list[str] = []
 
     def fetch(_: int) -> Path:
@@ -59,7 +59,7 @@ def test_two_at_once_fetch_one_after_the_other(published: None, java: Path) -> N
 
 @pytest.mark.spark
 def test_coordinates_can_come_from_the_environment(
-    published: None, java: Path, monkeypatch: pytest.MonkeyPatch
+    publish_kafka: None, java: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KDSL_KAFKA_COORDINATES", ",".join(WANTED))
 

@@ -52,19 +52,19 @@ def test_every_column_is_cast_to_a_type_with_other_names_of_elements(data: st.Da
     kind = data.draw(strategies.types())
     array = pa.array(data.draw(st.lists(strategies.values(kind.as_nullable()), max_size=6)), arrow_type(kind))
     start = data.draw(st.integers(0, len(array)))
-    renamed = cast_array(in_spark_layout(array)[start:], renamed_elements(array.type))
+    renamed = cast_array(in_spark_layout(array)[start:], rename_elements(array.type))
 
     renamed.validate(full=True)
     assert repr(plain_values(renamed)) == repr(plain_values(array[start:]))  # NaN equals nothing
 
 
-def renamed_elements(kind: pa.DataType) -> pa.DataType:
+def rename_elements(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
-        return pa.list_(pa.field("item", renamed_elements(kind.value_type)))
+        return pa.list_(pa.field("item", rename_elements(kind.value_type)))
     if pa.types.is_map(kind):
-        return pa.map_(renamed_elements(kind.key_type), renamed_elements(kind.item_type))
+        return pa.map_(rename_elements(kind.key_type), rename_elements(kind.item_type))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, renamed_elements(f.type)) for f in kind])
+        return pa.struct([pa.field(f.name, rename_elements(f.type)) for f in kind])
     return kind
 
 

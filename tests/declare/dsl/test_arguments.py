@@ -18,7 +18,7 @@ from kdsl.errors import listing
 from kdsl.formats import format_names
 
 
-def declared(**given: Any) -> TableDef:
+def define(**given: Any) -> TableDef:
     """The definition of a table with the given arguments."""
 
     class Table(KafkaTable, **given):
@@ -27,9 +27,9 @@ def declared(**given: Any) -> TableDef:
     return Table.definition()
 
 
-def told(**given: Any) -> list[tuple[str, str]]:
+def problems_of(**given: Any) -> list[tuple[str, str]]:
     """What is said of the arguments, and what to write instead."""
-    return [(p.message, p.fix) for p in declared(**given).problems]
+    return [(p.message, p.fix) for p in define(**given).problems]
 
 
 ARGUMENTS = arguments.arguments(KafkaOptions)
@@ -63,7 +63,7 @@ def test_every_option_of_the_connector_is_an_argument_and_the_other_way_round() 
 
 
 def test_options_are_those_of_the_connector() -> None:
-    made = declared(
+    made = define(
         topic_pattern="orders-.*",
         key_prefix="k_",
         value_prefix="v_",
@@ -98,7 +98,7 @@ def test_options_are_those_of_the_connector() -> None:
     ],
 )
 def test_topics_are_one_or_several_strings(topic: Any, expected: tuple[str, ...]) -> None:
-    assert declared(topic=topic).options.topic == expected
+    assert define(topic=topic).options.topic == expected
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_topics_are_one_or_several_strings(topic: Any, expected: tuple[str, ...]
     ids=str,
 )
 def test_one_argument_sets_where_a_read_starts(startup: Any, expected: dict[str, Any]) -> None:
-    made = declared(topic="a", startup=startup)
+    made = define(topic="a", startup=startup)
 
     assert made.options == KafkaOptions(topic=("a",), **expected)
     assert made.problems == ()
@@ -133,17 +133,17 @@ def test_one_argument_sets_where_a_read_starts(startup: Any, expected: dict[str,
     [("1 min", timedelta(minutes=1)), (timedelta(seconds=5), timedelta(seconds=5)), ("PT-1S", timedelta(seconds=-1))],
 )
 def test_discovery_is_a_duration(discovery: Any, expected: timedelta) -> None:
-    assert declared(discovery=discovery).options.discovery == expected
+    assert define(discovery=discovery).options.discovery == expected
 
 
 def test_formats_are_objects_or_names() -> None:
-    made = declared(key="csv", value=Json())
+    made = define(key="csv", value=Json())
 
     assert (made.key_format, made.value_format) == (Csv(), Json())
 
 
 def test_client_settings_go_by_javas_names() -> None:
-    made = declared(group_id="g", properties={"max.poll.records": 5, "check.crcs": False, "acks": "all"})
+    made = define(group_id="g", properties={"max.poll.records": 5, "check.crcs": False, "acks": "all"})
 
     assert dict(made.properties) == {"acks": "all", "check.crcs": "false", "group.id": "g", "max.poll.records": "5"}
 
@@ -257,11 +257,11 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
     ids=str,
 )
 def test_mistakes_are_reported_with_what_to_write(given: dict[str, Any], message: str, fix: str) -> None:
-    assert told(**given) == [(message, fix)]
+    assert problems_of(**given) == [(message, fix)]
 
 
 def test_declaring_never_fails_and_all_problems_are_reported_at_once() -> None:
-    assert len(told(topc="a", startup="x", discovery="y", value="z", properties=5)) == 5
+    assert len(problems_of(topc="a", startup="x", discovery="y", value="z", properties=5)) == 5
 
 
 def test_each_problem_names_the_line_of_its_argument() -> None:
@@ -281,7 +281,7 @@ def test_each_problem_names_the_line_of_its_argument() -> None:
 
 
 def test_the_locations_of_options_are_known_by_their_keys() -> None:
-    made = declared(topic="a", startup="earliest", key="json", value="json", properties={}, group_id="g")
+    made = define(topic="a", startup="earliest", key="json", value="json", properties={}, group_id="g")
 
     assert set(made.places) == {
         "topic", "scan.startup.mode", "scan.startup.timestamp-millis", "scan.startup.specific-offsets",

@@ -74,7 +74,7 @@ def expression(body: Callable[[Any], Any]) -> Expression:
     return found.expression
 
 
-def typed(kind: str, body: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def annotate(kind: str, body: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A body with a return annotation."""
     body.__annotations__["return"] = kind
     return body
@@ -137,12 +137,12 @@ CASES: list[tuple[str, Callable[[Any], Any], str]] = [
 
 @pytest.mark.parametrize(("kind", "body", "expected"), CASES, ids=[text for _, _, text in CASES])
 def test_a_body_becomes_sql(kind: str, body: Callable[[Any], Any], expected: str) -> None:
-    assert expression(typed(kind, body)) == Expression(expected)
+    assert expression(annotate(kind, body)) == Expression(expected)
 
 
 def test_spark_returns_what_python_returns(spark: SparkSession) -> None:
     df = Values.rows([ROW])
-    bodies = {f"c{i}": typed(kind, body) for i, (kind, body, _) in enumerate(CASES)}
+    bodies = {f"c{i}": annotate(kind, body) for i, (kind, body, _) in enumerate(CASES)}
     table: Any = type("Table", (Values,), {name: computed(body) for name, body in bodies.items()})
     made = [c for c in table.definition().columns if c.expression is not None]
 
@@ -163,22 +163,22 @@ class Chained(KafkaTable):
     amount: Col[Decimal] = col(type="decimal(10,2)")
     name: Col[str]
 
-    def taxed(self, value: Any) -> Any:
+    def add_tax(self, value: Any) -> Any:
         """A function that bodies use."""
         return value * Decimal("1.2")
 
     @staticmethod
-    def halved(value: Any) -> Any:
+    def halve(value: Any) -> Any:
         """Another one."""
         return value / 2
 
     @computed(type="decimal(12,2)")
     def gross(self) -> Decimal:
-        return self.taxed(self.amount)  # type: ignore[no-any-return]
+        return self.add_tax(self.amount)  # type: ignore[no-any-return]
 
     @computed
     def half(self) -> Decimal:
-        return self.halved(self.gross) + 1  # type: ignore[no-any-return]
+        return self.halve(self.gross) + 1  # type: ignore[no-any-return]
 
     @computed
     def loud(self) -> str:
@@ -296,7 +296,7 @@ def test_a_session_does_not_change_what_is_declared(spark: SparkSession) -> None
 )
 def test_a_body_that_neither_can_do_is_refused(body: Callable[[Any], Any], message: str | None) -> None:
     class Table(Values):
-        made = computed(typed("int", body))
+        made = computed(annotate("int", body))
 
     assert [p.code for p in Table.definition().problems] == ["computed"]
     assert message is None or Table.definition().problems[0].message == message

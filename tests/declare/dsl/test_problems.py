@@ -32,7 +32,7 @@ from kdsl.resolve import problems
 LINES = Path(__file__).read_text(encoding="utf-8").splitlines()
 
 
-def told(table: type[KafkaTable]) -> list[str]:
+def problems_of(table: type[KafkaTable]) -> list[str]:
     """The problems as they are printed, with the table's place shortened to its line."""
     return [f"{p.where.table}.{p.where.column}: {p.message}; {p.fix}" for p in table.definition().problems]
 
@@ -79,7 +79,7 @@ class Reserved(KafkaTable, topic="t", value=Json()):
 
 
 def test_names_of_methods_are_reserved_and_the_methods_stay() -> None:
-    assert told(Reserved) == [
+    assert problems_of(Reserved) == [
         "Reserved.schema: every table class has its own 'schema', so an attribute for a column cannot have this name; "
         "write schema_: ... = col(name='schema')",
         "Reserved.read: every table class has its own 'read', so an attribute for a column cannot have this name; "
@@ -94,7 +94,7 @@ def test_names_that_belong_to_python_are_refused() -> None:
         __raw_key__: Virtual[bytes | None]
         __version: Col[int]
 
-    assert told(Dunder) == [
+    assert problems_of(Dunder) == [
         "Dunder.__raw_key__: names with two underscores at both ends belong to Python, so an attribute for a column "
         "cannot have this name; write raw_key = col(name='__raw_key__'); for metadata raw_key = virtual('__raw_key__') "
         "or metadata('__raw_key__')",
@@ -108,7 +108,7 @@ def test_a_column_without_an_annotation_is_refused() -> None:
         a = col(default=1)
         b = Metadata("offset")
 
-    assert told(Bare) == [
+    assert problems_of(Bare) == [
         "Bare.a: a has no annotation, so its type is unknown; write a: Col[...] = ...",
         "Bare.b: b has no annotation, so its type is unknown; write b: Col[...] = ...",
     ]
@@ -121,7 +121,7 @@ def test_one_column_cannot_be_used_as_two() -> None:
         a: Col[int] = one
         b: Col[int] = one
 
-    assert told(Shared) == [
+    assert problems_of(Shared) == [
         "Shared.a: one col() stands for several columns; call col() once for each",
         "Shared.b: one col() stands for several columns; call col() once for each",
     ]
@@ -143,7 +143,7 @@ def test_unreadable_annotations_are_reported_with_a_suggestion() -> None:
     usable = (
         "int, float, Decimal, str, bytes, bool, date, time, datetime, list[...], dict[..., ...] or a class of fields"
     )
-    assert told(Unread) == [
+    assert problems_of(Unread) == [
         "Unread.a: the annotation 'Col[Citty]' cannot be read: there is no name 'Citty' (did you mean 'City'?); "
         "import or define the name in the module of the class",
         "Unread.b: the annotation 'Col[list[City].name]' cannot be read: AttributeError: type object 'list' has no "
@@ -160,7 +160,7 @@ def test_mismatched_types_are_reported() -> None:
         b: Col[Decimal] = col(type="decimal(10,")
         c: Col[int | str]
 
-    assert told(Typed) == [
+    assert problems_of(Typed) == [
         "Typed.a: values of STRING are not of type int; annotate it as str, or choose a type like BIGINT",
         "Typed.b: the type 'decimal(10,' cannot be read: the text ends where a number is expected; "
         "write SQL, as 'DECIMAL(10, 2)', or a Spark type, as DecimalType(10, 2)",
@@ -177,7 +177,7 @@ def test_mismatched_defaults_are_reported() -> None:
         d: Col[datetime] = col(default=datetime(2025, 1, 1))
         e: Virtual[int] = col(default=1)  # type: ignore[assignment]
 
-    assert told(Defaults) == [
+    assert problems_of(Defaults) == [
         "Defaults.a: the default is not a value of BIGINT NOT NULL: 'x' is not an int; choose another default",
         "Defaults.b: the default is not a value of BIGINT NOT NULL: it is None, but the column may not be NULL; "
         "choose another default",
@@ -194,7 +194,9 @@ def test_two_metadata_keys_are_reported() -> None:
         a: Annotated[Col[datetime], Metadata("timestamp")] = metadata("timestamp")
         b: Annotated[Virtual[int], Metadata("partition")] = virtual("offset")
 
-    assert told(Twice) == ["Twice.b: it names two pieces of metadata, 'offset' and 'partition'; name one of them"]
+    assert problems_of(Twice) == [
+        "Twice.b: it names two pieces of metadata, 'offset' and 'partition'; name one of them"
+    ]
 
 
 class NoTable:
@@ -275,7 +277,7 @@ def test_bodies_of_computed_columns_that_cannot_be_expressions_are_reported() ->
 
     use = "write arithmetic on the columns, or use pyspark's functions, such as F.when instead of if"
     ways = "write & | ~ for and, or, not; write F.when for if"
-    assert [line.replace("Computed.", "") for line in told(Computed)] == [
+    assert [line.replace("Computed.", "") for line in problems_of(Computed)] == [
         "no_type: the function has no return annotation, so the column's type is unknown; write def no_type(self) -> "
         "...",
         "misspelled: the body uses 'aa', which is not a column (did you mean 'a'?); the columns are 'a', 'name', "
@@ -376,7 +378,7 @@ def test_names_that_are_not_strings_are_reported() -> None:
         b: Virtual[int] = virtual(3)  # type: ignore[call-overload]
         c: Col[int] = metadata(None)  # type: ignore[call-overload]
 
-    assert told(Wrong) == [
+    assert problems_of(Wrong) == [
         "Wrong.a: name= is 3, which is not a string; set name= to a string",
         "Wrong.b: 3 is not the name of metadata; name the metadata with a string, as in virtual('offset')",
         "Wrong.c: None is not the name of metadata; name the metadata with a string, as in virtual('offset')",
@@ -398,7 +400,7 @@ def test_unusual_defaults_and_types_are_reported() -> None:
         fits: Col[Size | None] = col(default=Size.LARGE)
         tree: Col[Tree]
 
-    assert [line.partition(";")[0] for line in told(Wrong)] == [
+    assert [line.partition(";")[0] for line in problems_of(Wrong)] == [
         "Wrong.huge: the default is not a value of DECIMAL(38, 18) NOT NULL: Decimal('1E+400') is not a number with at "
         "most 20 digits before the point",
         "Wrong.size: the default 'x' is not a value of Size",

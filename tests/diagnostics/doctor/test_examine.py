@@ -35,7 +35,7 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers)
 
 
-def told(found: list[Finding], state: str) -> list[str]:
+def messages_of(found: list[Finding], state: str) -> list[str]:
     return [f"{f.check}: {f.message}" for f in found if f.state == state]
 
 
@@ -80,26 +80,30 @@ class TestCluster:
     def test_no_server_listens(self) -> None:
         found = list(examine(Cluster("127.0.0.1:1")))
 
-        assert told(found, "error") == ["network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"]
+        assert messages_of(found, "error") == [
+            "network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"
+        ]
 
     def test_an_unknown_host_name(self) -> None:
-        (message,) = told(list(examine(Cluster("kafka.invalid:9092"))), "error")
+        (message,) = messages_of(list(examine(Cluster("kafka.invalid:9092"))), "error")
 
         assert message.startswith("network kafka.invalid:9092: the name 'kafka.invalid' cannot be resolved")
 
     def test_one_of_several_servers_is_enough(self, cluster: Cluster) -> None:
         found = list(examine(Cluster(f"127.0.0.1:1,{cluster.bootstrap_servers}")))
 
-        assert told(found, "error") == []
-        assert told(found, "warning") == ["network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"]
+        assert messages_of(found, "error") == []
+        assert messages_of(found, "warning") == [
+            "network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"
+        ]
 
     def test_an_invalid_address(self) -> None:
-        (message,) = told(list(examine(Cluster("kafka"))), "error")
+        (message,) = messages_of(list(examine(Cluster("kafka"))), "error")
 
         assert message == "settings: the entry 'kafka' of 'bootstrap.servers' has no port"
 
     def test_tls_is_asked_for_and_not_spoken(self, cluster: Cluster) -> None:
-        (message,) = told(list(examine(cluster.with_properties({"security.protocol": "SSL"}))), "error")
+        (message,) = messages_of(list(examine(cluster.with_properties({"security.protocol": "SSL"}))), "error")
 
         assert message.endswith("the port does not use TLS, but security.protocol requires it")
 
@@ -112,7 +116,7 @@ class TestCluster:
     )
     def test_another_language_is_spoken(self, answer: bytes, message: str) -> None:
         with server(answer) as address:
-            (found,) = told(list(examine(Cluster(str(address)))), "error")
+            (found,) = messages_of(list(examine(Cluster(str(address)))), "error")
 
         assert found == f"protocol {address}: {message}"
 
@@ -121,14 +125,14 @@ class TestCluster:
         settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
         found = list(examine(cluster.with_properties(settings)))
 
-        (message,) = told(found, "error")
+        (message,) = messages_of(found, "error")
         assert message.startswith(f"login: the brokers {cluster.bootstrap_servers} do not accept the connection")
         assert "hidden-word" not in str(found)
 
     def test_settings_are_judged_first(self, cluster: Cluster) -> None:
         found = list(examine(cluster.with_properties({"sasl.jaas.config": "${env:KDSL_TEST_NOBODY_SETS_THIS}"})))
 
-        assert len(told(found, "error")) == 1
+        assert len(messages_of(found, "error")) == 1
         assert not any(f.check.startswith("network") for f in found)
 
 
@@ -183,11 +187,11 @@ class TestTables:
         topic = kdsl_topic(partitions=2)
         found = list(examine(cluster, self.plans(table(topic), cluster)))
 
-        assert told(found, "error") == []
-        assert f"topic {topic}: 2 partitions, 1 replica each, all in sync" in told(found, "ok")
-        assert "start: earliest: 0 offsets to read in 2 partitions" in told(found, "ok")
-        assert "partitioner: by the key as Java's clients do it (murmur2)" in told(found, "ok")
-        assert told(found, "warning") == [
+        assert messages_of(found, "error") == []
+        assert f"topic {topic}: 2 partitions, 1 replica each, all in sync" in messages_of(found, "ok")
+        assert "start: earliest: 0 offsets to read in 2 partitions" in messages_of(found, "ok")
+        assert "partitioner: by the key as Java's clients do it (murmur2)" in messages_of(found, "ok")
+        assert messages_of(found, "warning") == [
             f"durability of {topic}: there is one replica, and Kafka leaves writing to disk to the system (log.flush.* "
             "is not set)"
         ]
@@ -196,7 +200,7 @@ class TestTables:
         topic = kdsl_topic()
         found = list(examine(cluster, self.plans(table(f"{topic}x"), cluster)))
 
-        assert told(found, "error") == [
+        assert messages_of(found, "error") == [
             f"topic {topic}x: the cluster has no such topic (did you mean {topic!r}?)",
         ]
 
@@ -204,7 +208,7 @@ class TestTables:
         class Notes(KafkaTable, topic=kdsl_topic(config={"cleanup.policy": "compact"}), value="json"):
             note: Col[str]
 
-        (message,) = told(list(examine(cluster, [Table(Notes.definition()).write_plan(cluster)])), "error")
+        (message,) = messages_of(list(examine(cluster, [Table(Notes.definition()).write_plan(cluster)])), "error")
 
         assert message.endswith("the table writes no message key, and the broker refuses such records")
 
@@ -238,17 +242,17 @@ class TestTables:
         found = list(examine(cluster, self.plans(Table(Users.definition()), cluster)))
         topic = Users.definition().options.topic[0]
 
-        assert told(found, "error") == []
-        by_key = [text for text in told(found, state) if text.startswith(f"retention of {topic}: ")]
+        assert messages_of(found, "error") == []
+        by_key = [text for text in messages_of(found, state) if text.startswith(f"retention of {topic}: ")]
         assert len(by_key) == 1
         assert by_key[0].startswith(f"retention of {topic}: {message}")
-        assert not any("upsert table" in text or "unless the records" in text for text in told(found, "warning"))
+        assert not any("upsert table" in text or "unless the records" in text for text in messages_of(found, "warning"))
 
     def test_a_transaction_longer_than_the_broker_allows(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         given = cluster.with_properties({"transaction.timeout.ms": "3600000"})
         plan = table(kdsl_topic(), delivery="exactly-once", transactional_id_prefix="p").write_plan(given)
 
-        assert told(list(examine(given, [plan])), "error") == [
+        assert messages_of(list(examine(given, [plan])), "error") == [
             "transactions: 'transaction.timeout.ms' is 3600000, but the brokers allow 900000 "
             "(transaction.max.timeout.ms)"
         ]
@@ -260,9 +264,11 @@ class TestTables:
         class Committed(KafkaTable, topic=plan.topics.names[0], value="raw", group_id="doctor-nobody"):
             value: Col[str]
 
-        (message,) = told(list(examine(cluster, [Table(Committed.definition()).read_plan(cluster=cluster)])), "error")
+        (message,) = messages_of(
+            list(examine(cluster, [Table(Committed.definition()).read_plan(cluster=cluster)])), "error"
+        )
 
-        assert told(started, "error") == []
+        assert messages_of(started, "error") == []
         assert message.startswith("start: the consumer group 'doctor-nobody' has no committed offset")
 
     def test_somebody_else_in_the_group(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
@@ -278,7 +284,7 @@ class TestTables:
         finally:
             consumer.close()
 
-        assert told(found, "warning") == [
+        assert messages_of(found, "warning") == [
             f"group g-{topic}: the group has other members: 'other on 127.0.0.1'; brokers then refuse the offsets that "
             "kdsl commits"
         ]
@@ -288,9 +294,9 @@ class TestTables:
         checked = table(topic, group_id=f"g-{topic}", check_group=True)
         plan = checked.read_plan(cluster=cluster)
 
-        before = told(list(examine(cluster, [plan])), "ok")
+        before = messages_of(list(examine(cluster, [plan])), "ok")
         with Lease(cluster, group_lease(f"g-{topic}"), "other"):
-            while_it_runs = told(list(examine(cluster, [plan])), "warning")
+            while_it_runs = messages_of(list(examine(cluster, [plan])), "warning")
 
         assert f"group g-{topic}.kdsl-group: no stream that checks its group runs" in before
         (message,) = while_it_runs
@@ -300,7 +306,8 @@ class TestTables:
         given = cluster.with_properties({"acks": "1", "enable.idempotence": "false", "retries": "0"})
         found = list(examine(given, [table(kdsl_topic()).write_plan(given)]))
 
-        assert [m.partition(": ")[2].split(":")[0] for m in told(found, "warning") if m.startswith("producer")] == [
+        warnings = messages_of(found, "warning")
+        assert [m.partition(": ")[2].split(":")[0] for m in warnings if m.startswith("producer")] == [
             "acks is 1", "retries is 0", "enable.idempotence is false",
         ]  # fmt: skip
 
@@ -363,7 +370,7 @@ def test_the_network_below_a_login_that_only_java_supports_is_examined_without_a
     found = list(examine(cluster, [Table(Orders.definition()).read_plan(cluster=cluster)]))
 
     assert [f.check for f in found] == ["versions", "Spark", "settings", "network 127.0.0.1:1"]
-    assert told(found, "error") == ["network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"]
+    assert messages_of(found, "error") == ["network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"]
 
 
 class TestATableThatIsOnlyWritten:

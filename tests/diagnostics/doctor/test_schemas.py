@@ -15,7 +15,7 @@ from kdsl.diagnostics.doctor.schemas import check_schemas
 from kdsl.registry import RegisteredSchema
 from kdsl.table import Table
 from kdsl.testing import LocalRegistry
-from tests.registry.front import Answer, Front, Request, forwarded
+from tests.registry.front import Answer, Front, Request, forward
 
 PROTO = 'syntax = "proto3"; message Order { int64 id = 1; string note = 2; }'
 
@@ -166,13 +166,13 @@ class TestRegistries:
         def allows(request: Request) -> int:
             return 403 if request.path == "/subjects" else 200
 
-        with Front(forwarded(kdsl_registry.url, allows)) as front:
+        with Front(forward(kdsl_registry.url, allows)) as front:
             found = write(orders(topic), cluster(front.url))
 
         assert [state for _, state, _ in found] == ["ok", "ok", "ok"]
 
     def test_a_subject_that_this_user_may_not_see(self, kdsl_registry: LocalRegistry, topic: str) -> None:
-        with Front(forwarded(kdsl_registry.url, lambda r: 403 if "value" in r.path else 200)) as front:
+        with Front(forward(kdsl_registry.url, lambda r: 403 if "value" in r.path else 200)) as front:
             found = read(orders(topic), cluster(front.url))
 
         assert [state for _, state, _ in found] == ["ok", "ok", "error"]

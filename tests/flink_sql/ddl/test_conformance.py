@@ -62,14 +62,14 @@ class Difference:
         return case.id in self.ids or (case.accepted and any(code in self.codes for code in codes))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'{}'".format(text.replace("'", "''"))
 
 
 def _case(line: str) -> Case:
     told: dict[str, Any] = json.loads(line)
     options: dict[str, str] = told["options"]
-    clause = ",\n  ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in options.items())
+    clause = ",\n  ".join(f"{_quote(key)} = {_quote(value)}" for key, value in options.items())
     return Case(
         id=told["id"],
         statement=f"CREATE TABLE t1 (\n  {told['columns']}\n) WITH (\n  {clause}\n)",

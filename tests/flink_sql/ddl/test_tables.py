@@ -77,7 +77,7 @@ def errors(table: TableDef, direction: str = "read") -> list[Problem]:
     return [p for p in problems(table, direction) if p.severity == "error"]  # type: ignore[arg-type]
 
 
-def refused(call: Callable[[], object]) -> str:
+def error_of(call: Callable[[], object]) -> str:
     """What a refusal says."""
     with pytest.raises(ResolveError) as caught:
         call()
@@ -226,18 +226,18 @@ class TestWatermarks:
 
 class TestDoors:
     def test_several_statements_are_for_load_sql(self) -> None:
-        text = refused(lambda: sql(f"CREATE TABLE a (x INT) {WITH}; CREATE TABLE b (x INT) {WITH}"))
+        text = error_of(lambda: sql(f"CREATE TABLE a (x INT) {WITH}; CREATE TABLE b (x INT) {WITH}"))
 
         assert "the SQL has 2 statements; write one CREATE TABLE statement; kdsl.load_sql reads scripts" in text
 
     @pytest.mark.parametrize("text", ["", "-- nothing", ";", "SELECT 1", "INSERT INTO t SELECT 1"])
     def test_statements_other_than_create_table(self, text: str) -> None:
-        told = refused(lambda: sql(text))
+        told = error_of(lambda: sql(text))
 
         assert "the SQL has no statement" in told or "this is not a CREATE TABLE statement" in told
 
     def test_a_print_table_alone_is_refused(self) -> None:
-        text = refused(lambda: sql("CREATE TABLE t (a INT) WITH ('connector' = 'print')"))
+        text = error_of(lambda: sql("CREATE TABLE t (a INT) WITH ('connector' = 'print')"))
 
         assert "tables of the connector 'print' can be used in SQL scripts only; run the file with `kdsl run`" in text
 
@@ -263,7 +263,7 @@ class TestDoors:
         path = tmp_path / "tables.sql"
         path.write_bytes(b"CREATE\n\xff")
 
-        assert "tables.sql:2: the script is not UTF-8: it contains the byte 0xff" in refused(lambda: load_sql(path))
+        assert "tables.sql:2: the script is not UTF-8: it contains the byte 0xff" in error_of(lambda: load_sql(path))
 
     def test_a_missing_file(self) -> None:
         with pytest.raises(FileNotFoundError):
@@ -271,12 +271,12 @@ class TestDoors:
 
     def test_names_are_taken_once(self) -> None:
         one = f"CREATE TABLE a (x INT) {WITH};"
-        twice = refused(lambda: load_sql(f"{one}\n{one}"))
+        twice = error_of(lambda: load_sql(f"{one}\n{one}"))
 
         assert "the table 'a' exists already, declared in line 1, column 14" in twice
         assert len(load_sql(f"{one}\nCREATE TABLE IF NOT EXISTS a (y INT) {WITH}")) == 1
         assert len(load_sql(f"{one} DROP TABLE a; {one}")) == 2
-        assert "there is no table 'b' to drop" in refused(lambda: load_sql(f"{one} DROP TABLE b;"))
+        assert "there is no table 'b' to drop" in error_of(lambda: load_sql(f"{one} DROP TABLE b;"))
         assert len(load_sql(f"{one} DROP TABLE IF EXISTS b;")) == 1
 
 

@@ -49,7 +49,7 @@ def main() -> None:
 
 def _expressions() -> None:
     texts = [line for line in (DATA / "expressions.txt").read_text(encoding="utf-8").splitlines() if line]
-    cases = _known("expressions.jsonl")
+    cases = _load_answers("expressions.jsonl")
     asked = [sql for sql in texts if sql not in cases]
     flink = Flink()
     for sql in asked:
@@ -65,7 +65,7 @@ def _expressions() -> None:
 
 def _queries() -> None:
     texts = [sql.strip() for sql in (DATA / "queries.sql").read_text(encoding="utf-8").split(";\n") if sql.strip()]
-    cases = _known("queries.jsonl")
+    cases = _load_answers("queries.jsonl")
     with TemporaryDirectory() as folder:
         batch, stream = (_tables(Path(folder), streaming=streaming) for streaming in (False, True))
         for sql in texts:
@@ -98,7 +98,7 @@ def _rows(env: Any, sql: str) -> dict[str, Any]:
         result = env.execute_sql(sql)
         names = list(result.get_table_schema().get_field_names())
         with result.collect() as found:
-            rows = [(row.get_row_kind().name, [_shown(value) for value in row]) for row in found]
+            rows = [(row.get_row_kind().name, [_to_json(value) for value in row]) for row in found]
     except Exception as e:  # noqa: BLE001  # whatever it says
         return {"error": _reason(e)}
     if any(kind != "INSERT" for kind, _ in rows):
@@ -106,20 +106,20 @@ def _rows(env: Any, sql: str) -> dict[str, Any]:
     return {"columns": names, "rows": sorted((row for _, row in rows), key=json.dumps)}
 
 
-def _shown(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, list):
-        return [_shown(one) for one in value]
+        return [_to_json(one) for one in value]
     if isinstance(value, dict):
-        return {str(key): _shown(one) for key, one in value.items()}
+        return {str(key): _to_json(one) for key, one in value.items()}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     try:
-        return [_shown(one) for one in value]
+        return [_to_json(one) for one in value]
     except TypeError:
         return str(value)
 
 
-def _known(name: str) -> dict[str, dict[str, Any]]:
+def _load_answers(name: str) -> dict[str, dict[str, Any]]:
     answers = DATA / name
     known = map(json.loads, answers.read_text(encoding="utf-8").splitlines() if answers.exists() else ())
     return {case["sql"]: case for case in known}

@@ -48,7 +48,7 @@ def rows(spark: SparkSession) -> Iterator[tuple[DataFrame, t.Row]]:
     spark.conf.unset("spark.sql.timeType.enabled")
 
 
-def translated(row: t.Row) -> tuple[list[tuple[dict[str, Any], str]], dict[str, str]]:
+def translate_cases(row: t.Row) -> tuple[list[tuple[dict[str, Any], str]], dict[str, str]]:
     """Each case with its value as text in Spark SQL; and why the others have none."""
     columns = {f.name: f.type for f in row.fields}
     found, refused = [], {}
@@ -63,7 +63,7 @@ def translated(row: t.Row) -> tuple[list[tuple[dict[str, Any], str]], dict[str, 
 class TestAsFlink:
     def test_values(self, rows: tuple[DataFrame, t.Row]) -> None:
         df, row = rows
-        found, _ = translated(row)
+        found, _ = translate_cases(row)
         asked = [(case, text) for case, text in found if "rows" in case and case["sql"] not in DIFFERENCES]
         got = df.selectExpr("k", *(f"{text} AS c{i}" for i, (_, text) in enumerate(asked))).orderBy("k").collect()
 
@@ -109,20 +109,20 @@ class TestAsFlink:
         from pyspark.errors import PySparkException
 
         df, row = rows
-        for case, text in translated(row)[0]:
+        for case, text in translate_cases(row)[0]:
             if "error" not in case or case["sql"] in DIFFERENCES:
                 continue
             with pytest.raises(PySparkException):
                 df.selectExpr(text).collect()
 
     def test_what_is_not_translated_or_differs_is_written_down(self, rows: tuple[DataFrame, t.Row]) -> None:
-        _, refused = translated(rows[1])
+        _, refused = translate_cases(rows[1])
         accepted = {case["sql"] for case in CASES if "error" not in case}
 
         assert {sql for sql in refused if sql in accepted} == {k for k, v in DIFFERENCES.items() if "refused" in v}
 
 
-def refused(sql: str) -> UntranslatableError:
+def error_of(sql: str) -> UntranslatableError:
     with pytest.raises(UntranslatableError) as told:
         translate_expression(sql, COLUMNS)
     return told.value
@@ -164,7 +164,7 @@ class TestErrors:
         ],
     )
     def test_they_name_the_mistake_and_its_location(self, sql: str, name: str, position: int, reason: str) -> None:
-        told = refused(sql)
+        told = error_of(sql)
 
         assert (told.name, told.position) == (name, position)
         assert reason in told.reason
@@ -185,11 +185,11 @@ class TestErrors:
         assert told.value.position > 0
 
     def test_the_position_is_shown_with_a_caret(self) -> None:
-        assert str(refused("a +\n  UPER(s)")).splitlines()[0].startswith("line 2, column 3: there is no function")
-        assert str(refused("a +\n  UPER(s)")).splitlines()[1:] == ["    UPER(s)", "    ^^^^"]
+        assert str(error_of("a +\n  UPER(s)")).splitlines()[0].startswith("line 2, column 3: there is no function")
+        assert str(error_of("a +\n  UPER(s)")).splitlines()[1:] == ["    UPER(s)", "    ^^^^"]
 
     def test_the_part_of_a_long_line_around_the_position_is_shown(self) -> None:
-        lines = str(refused("1 + " * 60 + "UPER(s)" + " + 1" * 60)).splitlines()
+        lines = str(error_of("1 + " * 60 + "UPER(s)" + " + 1" * 60)).splitlines()
 
         assert lines[0].startswith("column 241: there is no function")
         assert (lines[1][:3], lines[1][-1]) == ("  …", "…")
@@ -203,12 +203,12 @@ class TestErrors:
         assert "xyzzy" not in str(told.value)
 
     def test_they_travel_between_processes(self) -> None:
-        told = pickle.loads(pickle.dumps(refused("UPER(s)")))
+        told = pickle.loads(pickle.dumps(error_of("UPER(s)")))
 
         assert (told.name, told.position, told.line, told.column) == ("UPER", 0, 1, 1)
 
     def test_names_are_matched_exactly(self) -> None:
-        assert "did you mean 'a'" in refused("A").reason
+        assert "did you mean 'a'" in error_of("A").reason
 
 
 class TestText:

@@ -62,11 +62,11 @@ def views(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def shown(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     if isinstance(value, tuple | list):
-        return [shown(one) for one in value]
+        return [to_json(one) for one in value]
     if isinstance(value, dict):
-        return {str(key): shown(one) for key, one in value.items()}
+        return {str(key): to_json(one) for key, one in value.items()}
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
@@ -75,7 +75,7 @@ def shown(value: Any) -> Any:
 )
 def test_rows(case: dict[str, Any], views: SparkSession) -> None:
     query = translate_query(case["sql"], TABLES)
-    rows = [shown(found) for found in views.sql(query.text).collect()]
+    rows = [to_json(found) for found in views.sql(query.text).collect()]
 
     assert sorted(rows, key=json.dumps) == case["rows"]
     assert list(query.columns.names) == case["columns"]

@@ -48,7 +48,7 @@ TEXTS = st.one_of(
 PAIRS = st.fixed_dictionaries({"scale": st.integers(-3, 12), "value": st.binary(max_size=18)})
 
 
-def annotated(kind: str, name: str, **more: Any) -> dict[str, Any]:
+def connect_type(kind: str, name: str, **more: Any) -> dict[str, Any]:
     return {"type": kind, "connect.version": 1, "connect.name": name, **more}
 
 
@@ -91,22 +91,22 @@ def read(schema: Any, kind: t.DataType, *values: Any) -> Decoded:
 
 
 CASES: list[tuple[Any, t.DataType, st.SearchStrategy[Any]]] = [
-    (annotated("int", f"{DEBEZIUM}Date"), t.Date(), st.integers(-(1 << 31), (1 << 31) - 1)),
-    (annotated("int", f"{DEBEZIUM}Time"), t.Time(3), st.integers(-5, 86_400_005)),
-    (annotated("long", f"{DEBEZIUM}MicroTime"), t.Time(6), NUMBERS),
-    (annotated("long", f"{DEBEZIUM}NanoTime"), t.Time(3), NUMBERS),
-    (annotated("long", f"{DEBEZIUM}Timestamp"), t.Timestamp(3), NUMBERS),
-    (annotated("long", f"{DEBEZIUM}MicroTimestamp"), t.Timestamp(6), NUMBERS),
-    (annotated("long", f"{DEBEZIUM}MicroTimestamp"), t.Timestamp(6, nullable=False), NUMBERS),
-    (annotated("long", f"{DEBEZIUM}NanoTimestamp"), t.TimestampLtz(6), NUMBERS),
-    (annotated("string", f"{DEBEZIUM}IsoDate"), t.Date(), TEXTS),
-    (annotated("string", f"{DEBEZIUM}IsoTime"), t.Time(6), TEXTS),
-    (annotated("string", f"{DEBEZIUM}IsoTimestamp"), t.Timestamp(6), TEXTS),
-    (annotated("string", f"{DEBEZIUM}ZonedTimestamp"), t.TimestampLtz(6), TEXTS),
-    (annotated("string", f"{DEBEZIUM}ZonedTime"), t.Time(6), TEXTS),
-    (annotated("int", f"{CONNECT}Date", logicalType="date"), t.Date(), st.integers(-(1 << 31), (1 << 31) - 1)),
-    (annotated("int", f"{CONNECT}Time", logicalType="time-millis"), t.Time(3), st.integers(-5, 86_400_005)),
-    (annotated("long", f"{CONNECT}Timestamp", logicalType="timestamp-millis"), t.TimestampLtz(3), NUMBERS),
+    (connect_type("int", f"{DEBEZIUM}Date"), t.Date(), st.integers(-(1 << 31), (1 << 31) - 1)),
+    (connect_type("int", f"{DEBEZIUM}Time"), t.Time(3), st.integers(-5, 86_400_005)),
+    (connect_type("long", f"{DEBEZIUM}MicroTime"), t.Time(6), NUMBERS),
+    (connect_type("long", f"{DEBEZIUM}NanoTime"), t.Time(3), NUMBERS),
+    (connect_type("long", f"{DEBEZIUM}Timestamp"), t.Timestamp(3), NUMBERS),
+    (connect_type("long", f"{DEBEZIUM}MicroTimestamp"), t.Timestamp(6), NUMBERS),
+    (connect_type("long", f"{DEBEZIUM}MicroTimestamp"), t.Timestamp(6, nullable=False), NUMBERS),
+    (connect_type("long", f"{DEBEZIUM}NanoTimestamp"), t.TimestampLtz(6), NUMBERS),
+    (connect_type("string", f"{DEBEZIUM}IsoDate"), t.Date(), TEXTS),
+    (connect_type("string", f"{DEBEZIUM}IsoTime"), t.Time(6), TEXTS),
+    (connect_type("string", f"{DEBEZIUM}IsoTimestamp"), t.Timestamp(6), TEXTS),
+    (connect_type("string", f"{DEBEZIUM}ZonedTimestamp"), t.TimestampLtz(6), TEXTS),
+    (connect_type("string", f"{DEBEZIUM}ZonedTime"), t.Time(6), TEXTS),
+    (connect_type("int", f"{CONNECT}Date", logicalType="date"), t.Date(), st.integers(-(1 << 31), (1 << 31) - 1)),
+    (connect_type("int", f"{CONNECT}Time", logicalType="time-millis"), t.Time(3), st.integers(-5, 86_400_005)),
+    (connect_type("long", f"{CONNECT}Timestamp", logicalType="timestamp-millis"), t.TimestampLtz(3), NUMBERS),
     ({"type": "long", "logicalType": "time-micros"}, t.Time(3), NUMBERS),
     (VARIABLE, t.Decimal(20, 3), PAIRS),
     ("string", t.Decimal(10, 2), TEXTS),
@@ -129,17 +129,22 @@ def test_columns_are_as_single_bodies(schema: Any, kind: t.DataType, values: st.
 @pytest.mark.parametrize(
     ("schema", "kind", "value", "wanted"),
     [
-        (annotated("int", f"{DEBEZIUM}Date"), t.Date(), 17_424, 17_424),
-        (annotated("long", f"{DEBEZIUM}MicroTime"), t.Time(6), 14_711_789_123, 14_711_789_123_000),
-        (annotated("long", f"{DEBEZIUM}Timestamp"), t.Timestamp(6), 1_529_507_596_945, 1_529_507_596_945_000),
-        (annotated("long", f"{DEBEZIUM}MicroTimestamp"), t.Timestamp(3), 1_529_507_596_945_104, 1_529_507_596_945_104),
+        (connect_type("int", f"{DEBEZIUM}Date"), t.Date(), 17_424, 17_424),
+        (connect_type("long", f"{DEBEZIUM}MicroTime"), t.Time(6), 14_711_789_123, 14_711_789_123_000),
+        (connect_type("long", f"{DEBEZIUM}Timestamp"), t.Timestamp(6), 1_529_507_596_945, 1_529_507_596_945_000),
         (
-            annotated("long", f"{DEBEZIUM}NanoTimestamp"),
+            connect_type("long", f"{DEBEZIUM}MicroTimestamp"),
+            t.Timestamp(3),
+            1_529_507_596_945_104,
+            1_529_507_596_945_104,
+        ),
+        (
+            connect_type("long", f"{DEBEZIUM}NanoTimestamp"),
             t.Timestamp(9),
             1_529_507_596_945_104_999,
             1_529_507_596_945_104,
         ),
-        (annotated("string", f"{DEBEZIUM}ZonedTimestamp"), t.TimestampLtz(6), "1970-01-01T00:00:01Z", 1_000_000),
+        (connect_type("string", f"{DEBEZIUM}ZonedTimestamp"), t.TimestampLtz(6), "1970-01-01T00:00:01Z", 1_000_000),
         (VARIABLE, t.Decimal(10, 2), {"scale": 3, "value": b"\x30\x39"}, Decimal("12.35")),
         ("string", t.Decimal(10, 2), "12.5", Decimal("12.50")),
         ("double", t.Decimal(10, 2), 0.1, Decimal("0.10")),
@@ -152,7 +157,7 @@ def test_what_a_value_means(schema: Any, kind: t.DataType, value: Any, wanted: A
 
 
 def test_infinity_is_null_and_counted_where_the_column_is_nullable() -> None:
-    schema = annotated("long", f"{DEBEZIUM}MicroTimestamp")
+    schema = connect_type("long", f"{DEBEZIUM}MicroTimestamp")
     found = read(schema, t.Timestamp(6), 9_223_372_036_825_200_000, 1)
     assert (plain_values(found.rows), found.infinite) == ([{"x": None}, {"x": 1}], 1)
     found = read(schema, t.Timestamp(6, nullable=False), 9_223_372_036_825_200_000, 1)
@@ -162,7 +167,7 @@ def test_infinity_is_null_and_counted_where_the_column_is_nullable() -> None:
 
 
 def test_the_error_of_an_unreadable_value_names_its_location() -> None:
-    found = read(annotated("string", f"{DEBEZIUM}IsoTimestamp"), t.Timestamp(6), "soon")
+    found = read(connect_type("string", f"{DEBEZIUM}IsoTimestamp"), t.Timestamp(6), "soon")
     assert found.bad[0].reason == (
         "field 'x': 'soon' is not a TIMESTAMP(6): expected a timestamp as 2019-07-09T02:28:57.123456Z"
     )
@@ -173,8 +178,8 @@ def test_plain_columns_need_no_reference(monkeypatch: pytest.MonkeyPatch) -> Non
     row = t.row(at=t.Timestamp(6), seen=t.TimestampLtz(6), price=t.Decimal(20, 2)).as_nullable(False)
     assert isinstance(row, t.Row)
     schema = record(
-        ("at", ["null", annotated("long", f"{DEBEZIUM}MicroTimestamp")]),
-        ("seen", ["null", annotated("string", f"{DEBEZIUM}ZonedTimestamp")]),
+        ("at", ["null", connect_type("long", f"{DEBEZIUM}MicroTimestamp")]),
+        ("seen", ["null", connect_type("string", f"{DEBEZIUM}ZonedTimestamp")]),
         ("price", ["null", VARIABLE]),
     )
     value = {"at": 9_223_372_036_825_200_000, "seen": "infinity", "price": {"scale": 1, "value": b"\1"}}
@@ -186,8 +191,8 @@ def test_changes_contain_both_images() -> None:
     """The records have other names than those of the table, so that they are chosen by what fits."""
     row = t.row(at=t.Timestamp(6), seen=t.Array(t.TimestampLtz(6)), price=t.Decimal(10, 2))
     fields = [
-        {"name": "at", "type": ["null", annotated("long", f"{DEBEZIUM}MicroTimestamp")]},
-        {"name": "seen", "type": {"type": "array", "items": annotated("string", f"{DEBEZIUM}ZonedTimestamp")}},
+        {"name": "at", "type": ["null", connect_type("long", f"{DEBEZIUM}MicroTimestamp")]},
+        {"name": "seen", "type": {"type": "array", "items": connect_type("string", f"{DEBEZIUM}ZonedTimestamp")}},
         {"name": "price", "type": ["null", VARIABLE]},
     ]
     image = {"type": "record", "name": "Value", "fields": fields}
@@ -217,5 +222,5 @@ def test_all_times_may_be_read_but_not_written(chosen: AvroConfluent | DebeziumA
 
 def test_a_column_of_another_kind_is_still_reported() -> None:
     row = t.row(at=t.Timestamp(6))
-    schema = record(("at", annotated("string", f"{DEBEZIUM}ZonedTimestamp")))
+    schema = record(("at", connect_type("string", f"{DEBEZIUM}ZonedTimestamp")))
     assert list(find_misfits(schema, row, avro_schema(row.as_nullable(False), for_reading=True)))  # type: ignore[arg-type]

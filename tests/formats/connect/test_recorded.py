@@ -23,13 +23,13 @@ _IMAGES = ("before", "after")
 
 def changes(topic: str) -> list[bytes]:
     """The values of a topic that are changes of rows."""
-    messages = debezium_messages.recorded(topic)
+    messages = debezium_messages.load_messages(topic)
     return [
         m.value for m in messages if m.value is not None and (topic.startswith("avro") or m.operation in tuple("crud"))
     ]
 
 
-def declared() -> tuple[DebeziumJson, t.Row]:
+def infer_format() -> tuple[DebeziumJson, t.Row]:
     """The format and the columns that code generation writes; the number without a scale has fewer digits behind it."""
     found = infer_side(changes("schemas.shop.full"), Cluster("nowhere:1"), None, "value")
     assert isinstance(found.format, DebeziumJson)
@@ -43,7 +43,7 @@ def rows(decoded: Decoded) -> list[Any]:
 
 
 def test_json_with_and_without_schemas_gives_the_same_rows() -> None:
-    chosen, row = declared()
+    chosen, row = infer_format()
     plain = attrs.evolve(chosen, schema_include=False)  # type: ignore[misc]
     with_schemas = chosen.decoder(row).decode(pa.array(changes("schemas.shop.full"), pa.binary()))
     without = plain.decoder(row).decode(pa.array(changes("json.shop.full"), pa.binary()))
@@ -53,8 +53,8 @@ def test_json_with_and_without_schemas_gives_the_same_rows() -> None:
 
 
 def test_avro_gives_the_same_rows() -> None:
-    chosen, row = declared()
-    schemas = debezium_messages.recorded_schemas()
+    chosen, row = infer_format()
+    schemas = debezium_messages.load_schemas()
     found: dict[str, list[Any]] = {}
     for message in changes("avro.shop.full"):
         number = int.from_bytes(message[1:5], "big")
@@ -73,7 +73,7 @@ def test_avro_gives_the_same_rows() -> None:
 
 
 def test_what_the_columns_are() -> None:
-    _, row = declared()
+    _, row = infer_format()
     kinds = {f.name: str(f.type) for f in row.fields}
     assert {
         name: kinds[name] for name in kinds if name.startswith(("a_num", "a_mon", "a_da", "a_ti", "num", "times"))

@@ -26,7 +26,7 @@ SESSION = "KDSL_TEST_SESSION"
 
 def fire(kill: dict[str, Any]) -> None:
     """Die here, if the job has come far enough, and if nobody died for this before."""
-    if _committed(Path(kill["checkpoint"])) < kill["committed"]:
+    if _count_commits(Path(kill["checkpoint"])) < kill["committed"]:
         return
     if kill["skip"] > 0:
         kill["skip"] -= 1
@@ -81,7 +81,7 @@ def kill_java() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _committed(checkpoint: Path) -> int:
+def _count_commits(checkpoint: Path) -> int:
     """How many batches Spark has noted as done."""
     try:
         names = [entry.name for entry in (checkpoint / "commits").iterdir()]
@@ -90,7 +90,7 @@ def _committed(checkpoint: Path) -> int:
     return 1 + max((int(name) for name in names if name.isdigit()), default=-1)
 
 
-def wrapped(function: Callable[..., Any], kill: dict[str, Any]) -> Callable[..., Any]:
+def wrap(function: Callable[..., Any], kill: dict[str, Any]) -> Callable[..., Any]:
     """A function with the point in it."""
 
     @functools.wraps(function)
@@ -140,7 +140,7 @@ class Finder(MetaPathFinder):
         owner: Any = module
         for part in owners:
             owner = getattr(owner, part)
-        setattr(owner, name, wrapped(getattr(owner, name), self._kill))
+        setattr(owner, name, wrap(getattr(owner, name), self._kill))
 
 
 # Spark puts its own pyspark.zip first, and what is imported from a zip file is compiled in each process again.

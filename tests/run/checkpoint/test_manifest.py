@@ -21,13 +21,13 @@ from tests.run.write_plans import part, write_plan
 PLACE = "file:/cp/kdsl/write.json"
 
 
-def keyed(**rest: Any) -> WritePlan:
+def plan_with_key(**rest: Any) -> WritePlan:
     return attrs.evolve(write_plan({"id": "BIGINT", "note": "STRING"}, key={"k": "STRING"}), **rest)
 
 
 class TestDocument:
     def test_it_survives_serialization(self) -> None:
-        kept = Manifest("abc", plan_text(keyed()), RowRouting("p", 3, "columns", ("k",)))
+        kept = Manifest("abc", plan_text(plan_with_key()), RowRouting("p", 3, "columns", ("k",)))
 
         assert read_manifest(kept.text(), PLACE) == kept
 
@@ -45,14 +45,14 @@ class TestDocument:
 
 class TestChange:
     def test_the_same_plan_passes(self) -> None:
-        assert Manifest(plan=plan_text(keyed())).check_change(keyed(), PLACE, allow=False) == []
+        assert Manifest(plan=plan_text(plan_with_key())).check_change(plan_with_key(), PLACE, allow=False) == []
 
     def test_a_safe_change_passes_and_is_shown(self) -> None:
         wider = attrs.evolve(
             write_plan({"id": "BIGINT", "note": "STRING", "more": "INT"}, key={"k": "STRING"}), parallelism=3
         )
 
-        lines = Manifest(plan=plan_text(keyed())).check_change(wider, PLACE, allow=False)
+        lines = Manifest(plan=plan_text(plan_with_key())).check_change(wider, PLACE, allow=False)
 
         assert [line.split()[0] for line in lines] == ["+"] * len(lines)
         assert any("more" in line for line in lines)
@@ -62,13 +62,13 @@ class TestChange:
         [
             ("topic", write_plan({"id": "BIGINT", "note": "STRING"}, key={"k": "STRING"}, topics=("others",))),
             ("key", write_plan({"id": "BIGINT", "note": "STRING"})),
-            ("format", keyed(value=part("csv", {"id": "BIGINT", "note": "STRING"}))),
+            ("format", plan_with_key(value=part("csv", {"id": "BIGINT", "note": "STRING"}))),
         ],
     )
     def test_an_unsafe_change_is_refused_with_the_difference_unless_it_is_meant(
         self, change: str, after: WritePlan
     ) -> None:
-        kept = Manifest(plan=plan_text(keyed()))
+        kept = Manifest(plan=plan_text(plan_with_key()))
 
         with pytest.raises(CheckpointError, match=rf"(?s){PLACE} was .*\n  {change}: .*\n    [-+] .*allow="):
             kept.check_change(after, PLACE, allow=False)
@@ -77,14 +77,14 @@ class TestChange:
         assert kept.check_change(after, PLACE, allow={"topic", "key", "format"})
 
     def test_another_prefix_is_refused(self) -> None:
-        first, second = (keyed(delivery="exactly-once", transactions=Transactions(p)) for p in ("one", "two"))
+        first, second = (plan_with_key(delivery="exactly-once", transactions=Transactions(p)) for p in ("one", "two"))
 
         with pytest.raises(CheckpointError, match=r'allow=\{"prefix"\}'):
             Manifest(plan=plan_text(first)).check_change(second, PLACE, allow={"topic"})
 
     def test_an_unknown_change_is_reported(self) -> None:
         with pytest.raises(ValueError, match=r"allow= contains 'topics'.*'topic'"):
-            Manifest(plan=plan_text(keyed())).check_change(keyed(), PLACE, allow={"topics"})  # type: ignore[arg-type]
+            Manifest(plan=plan_text(plan_with_key())).check_change(plan_with_key(), PLACE, allow={"topics"})  # type: ignore[arg-type]
 
 
 class Died(BaseException):
@@ -119,20 +119,20 @@ def write_and_die(spark: SparkSession, place: Path, text: str, changes: int) -> 
 class TestFolder:
     def test_what_is_stored_can_be_loaded_and_replaced(self, spark: SparkSession, tmp_path: Path) -> None:
         checkpoint = Checkpoint.open(spark, str(tmp_path / "cp"))
-        checkpoint.check(keyed(), allow=False)
+        checkpoint.check(plan_with_key(), allow=False)
         assert checkpoint.manifest is None
         first, second = (
-            Manifest("abc", plan_text(keyed())),
-            Manifest("abc", plan_text(keyed()), RowRouting("p", 1, "one")),
+            Manifest("abc", plan_text(plan_with_key())),
+            Manifest("abc", plan_text(plan_with_key()), RowRouting("p", 1, "one")),
         )
 
         checkpoint.store(first)
-        checkpoint.check(keyed(), allow=False)
+        checkpoint.check(plan_with_key(), allow=False)
         assert checkpoint.manifest == first
         checkpoint.store(second)
 
         again = Checkpoint.open(spark, f"file:{tmp_path}/cp")
-        again.check(keyed(), allow=False)
+        again.check(plan_with_key(), allow=False)
         assert again.manifest == second
         assert [p.name for p in (tmp_path / "cp" / "kdsl").iterdir() if not p.name.startswith(".")] == ["write.json"]
 
@@ -191,7 +191,7 @@ class TestFolder:
         (tmp_path / "cp" / "kdsl").write_text("no folder", encoding="utf-8")
 
         with pytest.raises(CheckpointError, match=r"cp/kdsl/write\.json cannot be (read|written): .*must be readable"):
-            Checkpoint.open(spark, str(tmp_path / "cp")).store(Manifest("abc", plan_text(keyed())))
+            Checkpoint.open(spark, str(tmp_path / "cp")).store(Manifest("abc", plan_text(plan_with_key())))
 
     def test_a_scheme_unknown_to_hadoop_is_reported(self, spark: SparkSession) -> None:
         with pytest.raises(CheckpointError, match="oss://bucket/cp cannot be reached"):

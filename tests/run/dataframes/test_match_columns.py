@@ -28,7 +28,7 @@ def setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
         spark.conf.set(key, before)
 
 
-def told(spark: SparkSession, select: str, **columns: str) -> list[str]:
+def problems_of(spark: SparkSession, select: str, **columns: str) -> list[str]:
     """The problems of ``SELECT select`` with a plan of these columns."""
     with pytest.raises(ResolveError) as caught:
         match_columns(spark.sql(f"SELECT {select}"), write_plan(columns))
@@ -46,7 +46,9 @@ def test_columns_go_by_name_into_the_order_of_the_plan(spark: SparkSession) -> N
 
 
 def test_all_problems_are_reported_at_once(spark: SparkSession) -> None:
-    assert told(spark, "1.5D AS amount, 1 AS nte, 'x' AS odd", id="BIGINT", amount="DECIMAL(10, 2)", note="STRING") == [
+    assert problems_of(
+        spark, "1.5D AS amount, 1 AS nte, 'x' AS odd", id="BIGINT", amount="DECIMAL(10, 2)", note="STRING"
+    ) == [
         "Orders.id: the DataFrame has no column 'id' (BIGINT); add it, or declare a default for it",
         "Orders.note: the DataFrame has no column 'note' (STRING) (did you mean 'nte'?); add it, or declare a default "
         "for it",
@@ -113,7 +115,7 @@ def test_types_widen_without_loss(spark: SparkSession, given: str, kind: str, ex
     ],
 )
 def test_types_that_could_lose_something_are_refused(spark: SparkSession, given: str, kind: str) -> None:
-    (problem,) = told(spark, f"{given} AS c", c=kind)
+    (problem,) = problems_of(spark, f"{given} AS c", c=kind)
 
     wanted = spark_schema(write_plan({"c": kind}).columns).fields[0].dataType.simpleString()
     assert f"the table writes {write_plan({'c': kind}).columns.fields[0].type}" in problem
@@ -121,7 +123,7 @@ def test_types_that_could_lose_something_are_refused(spark: SparkSession, given:
 
 
 def test_nested_mismatches_are_named_by_their_path(spark: SparkSession) -> None:
-    (problem,) = told(spark, "array(named_struct('a', '1', 'z', 2)) AS c", c="ARRAY<ROW<a INT, b INT>>")
+    (problem,) = problems_of(spark, "array(named_struct('a', '1', 'z', 2)) AS c", c="ARRAY<ROW<a INT, b INT>>")
 
     assert problem == (
         "Orders.c: the DataFrame's column 'c' is array<struct<a:string,z:int>>, but the table writes "
@@ -152,12 +154,12 @@ def test_case_sensitivity_follows_sparks_configuration(spark: SparkSession) -> N
     assert (rows.columns, rows.collect()) == (["a", "c"], [(1, (1, 2))])
 
     with setting(spark, "spark.sql.caseSensitive", "true"):
-        problems = told(spark, "1 AS A", a="INT")
+        problems = problems_of(spark, "1 AS A", a="INT")
     assert problems[0].startswith("Orders.a: the DataFrame has no column 'a' (INT) (did you mean 'A'?)")
 
 
 def test_columns_that_differ_only_in_case_are_refused_unless_spark_is_case_sensitive(spark: SparkSession) -> None:
-    assert told(spark, "1 AS a, 2 AS A", a="INT") == [
+    assert problems_of(spark, "1 AS a, 2 AS A", a="INT") == [
         "Orders.a: the DataFrame has several columns of this name: 'a' and 'A'; rename or drop all but one"
     ]
     with setting(spark, "spark.sql.caseSensitive", "true"):
@@ -166,7 +168,7 @@ def test_columns_that_differ_only_in_case_are_refused_unless_spark_is_case_sensi
 
 
 def test_a_column_of_nulls_is_refused_where_null_is(spark: SparkSession) -> None:
-    assert told(spark, "NULL AS a", a="INT NOT NULL") == [
+    assert problems_of(spark, "NULL AS a", a="INT NOT NULL") == [
         "Orders.a: the DataFrame's column 'a' is NULL in every row, but the column is declared NOT NULL; give it values"
     ]
 

@@ -104,7 +104,7 @@ def delete_tokens(kafka: RunningKafka, topic: str, writers: int) -> None:
         future.result()
 
 
-def left_open(cluster: Cluster, topic: str, id_: str) -> TransactionalProducer:
+def leave_open(cluster: Cluster, topic: str, id_: str) -> TransactionalProducer:
     """A transaction that a killed writer has left, with a record in it."""
     producer = TransactionalProducer(add_transaction_settings(cluster.producer(), id_, 600_000))
     producer.init(120)
@@ -363,7 +363,7 @@ class TestStream:
         topic, checkpoint = kdsl_topic(), tmp_path / "cp"
         put(files, range(10))
         run(stream(spark, files), plan_for(topic, parallelism=3), cluster, checkpoint)
-        zombie = left_open(cluster, topic, f"{topic}-tx-2")
+        zombie = leave_open(cluster, topic, f"{topic}-tx-2")
         before = kdsl_kafka.end_offsets(topic, committed=True)
 
         forget(checkpoint, 0)
@@ -503,7 +503,7 @@ class TestStream:
         plan = plan_for(topic)
         inherited: list[bool] = []
 
-        def threaded(batch: DataFrame, _: int) -> None:
+        def write_in_thread(batch: DataFrame, _: int) -> None:
             def one() -> None:
                 write(batch, plan, cluster, write_id="one")
 
@@ -511,7 +511,7 @@ class TestStream:
                 pool.submit(inheritable_thread_target(batch.sparkSession)(one) if inherited else one).result()
 
         def start() -> None:
-            writer = stream(spark, files).writeStream.foreachBatch(threaded).trigger(availableNow=True)
+            writer = stream(spark, files).writeStream.foreachBatch(write_in_thread).trigger(availableNow=True)
             assert writer.option("checkpointLocation", str(checkpoint)).start().awaitTermination(300)
 
         for first in (0, 10):
@@ -673,7 +673,7 @@ class TestDistribution:
     def test_how_columns_are_made_shows_however_often_a_session_makes_them(self, spark: SparkSession) -> None:
         rate = spark.readStream.format("rate").load()
 
-        def made(*columns: str, zone: str = "UTC") -> str:
+        def explain_order(*columns: str, zone: str = "UTC") -> str:
             spark.conf.set("spark.sql.session.timeZone", zone)
             try:
                 rows = rate.where("value > 3").withColumn("more", F.lit(1)).selectExpr("value", *columns)
@@ -682,16 +682,18 @@ class TestDistribution:
             finally:
                 spark.conf.set("spark.sql.session.timeZone", "UTC")
 
-        first = made("date_format(timestamp, 'HH') as key")
+        first = explain_order("date_format(timestamp, 'HH') as key")
 
-        assert made("date_format(timestamp, 'HH') as key") == first
-        assert made("date_format(timestamp, 'HH') as key", "more") == first
-        assert made("date_format(timestamp, 'mm') as key") != first
-        assert made("date_format(timestamp, 'HH') as key", zone="Europe/Berlin") != first
+        assert explain_order("date_format(timestamp, 'HH') as key") == first
+        assert explain_order("date_format(timestamp, 'HH') as key", "more") == first
+        assert explain_order("date_format(timestamp, 'mm') as key") != first
+        assert explain_order("date_format(timestamp, 'HH') as key", zone="Europe/Berlin") != first
         many = ", ".join(f"'{number}'" for number in range(40))
-        assert made(f"concat({many}, timestamp) as key") == made(f"concat({many}, timestamp) as key")
-        assert made(f"concat({many}, timestamp) as key") != made(f"concat({many}, timestamp, '!') as key")
-        assert made(f"concat({many}, timestamp) as key") != made(f"concat({many}, value) as key")
+        assert explain_order(f"concat({many}, timestamp) as key") == explain_order(f"concat({many}, timestamp) as key")
+        assert explain_order(f"concat({many}, timestamp) as key") != explain_order(
+            f"concat({many}, timestamp, '!') as key"
+        )
+        assert explain_order(f"concat({many}, timestamp) as key") != explain_order(f"concat({many}, value) as key")
 
 
 class TestRefused:

@@ -99,7 +99,7 @@ def test_other_names_are_free(cluster: Cluster, name: str) -> None:
 def test_of_many_who_come_at_once_one_gets_it(cluster: Cluster, name: str) -> None:
     many = [Lease(cluster, name, f"query-{n}") for n in range(4)]
 
-    def tried(lease: Lease) -> bool:
+    def try_lease(lease: Lease) -> bool:
         try:
             lease.acquire(timeout=5)
         except LeaseHeldError:
@@ -109,7 +109,7 @@ def test_of_many_who_come_at_once_one_gets_it(cluster: Cluster, name: str) -> No
     got: list[bool] = []
     with ThreadPoolExecutor(4) as pool:
         for _ in eventually():  # on a busy machine nobody may come through in time
-            got = list(pool.map(tried, many))
+            got = list(pool.map(try_lease, many))
             if any(got):
                 break
 

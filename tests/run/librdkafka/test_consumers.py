@@ -37,7 +37,7 @@ def consumer_of(servers: str, **settings: Any) -> PooledConsumer:
     return PooledConsumer({**own, **settings}, servers)
 
 
-def stalled(consumer: PooledConsumer, word: str) -> str:
+def wait_for_message(consumer: PooledConsumer, word: str) -> str:
     """What a read says that waits until the client has said something, and no longer."""
     fetcher = Fetcher(consumer, "Orders", {"value"}, 600.0)
 
@@ -66,7 +66,7 @@ class TestLogins:
         monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 0.0)
         consumer = consumer_of(port.servers, **LOGIN)
 
-        assert "handshake failed: Local: " in stalled(consumer, "handshake failed")
+        assert "handshake failed: Local: " in wait_for_message(consumer, "handshake failed")
         consumer.close()
 
     def test_a_token_that_the_identity_provider_does_not_return_is_requested_again(
@@ -75,7 +75,7 @@ class TestLogins:
         monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 0.0)
         consumer = consumer_of(port.servers, **TOKENS)
 
-        told = stalled(consumer, "token")
+        told = wait_for_message(consumer, "token")
         assert "the client's last error: Failed to acquire SASL OAUTHBEARER token: Failed to connect to" in told
         consumer.close()
 

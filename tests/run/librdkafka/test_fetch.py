@@ -21,7 +21,7 @@ from kdsl.run.records.metadata import RAW
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.mock_cluster import FETCH, MockCluster
-from tests.run.read_plans import fetch, fetch_raw, part, read_plan, texts
+from tests.run.read_plans import fetch, fetch_raw, part, read_plan, sorted_strings
 
 PATIENCE = 300.0
 
@@ -178,10 +178,10 @@ class TestConsumers:
         kdsl_kafka.produce(topic, *(Record(f"{p}{n}", partition=p) for p in range(2) for n in range(50)))
         plan = read_plan(topic)
 
-        assert texts(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
+        assert sorted_strings(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
         kept = borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"})
-        assert texts(fetch(plan, cluster, [Range(topic, 1, 10, 12)])) == ["110", "111"]
-        assert texts(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
+        assert sorted_strings(fetch(plan, cluster, [Range(topic, 1, 10, 12)])) == ["110", "111"]
+        assert sorted_strings(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
         assert borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"}) is kept
 
     def test_only_a_few_are_pooled(self, cluster: Cluster) -> None:
@@ -264,7 +264,7 @@ class TestFailures:
             fetch(plan, cluster, [Range(topic, 0, 10, 12)])
 
         assert borrow_consumer(cluster, str(cluster.settings()), choose_size(1), {"group.id": "tests"}) is not before
-        assert texts(fetch(plan, cluster, [Range(topic, 0, 0, 3)])) == ["a", "b", "c"]
+        assert sorted_strings(fetch(plan, cluster, [Range(topic, 0, 0, 3)])) == ["a", "b", "c"]
 
 
 class TestErrorsOfPartitions:
@@ -302,7 +302,7 @@ class TestOutages:
         with LocalKafka(heap=256) as kafka:
             yield kafka
 
-    def filled(self, kafka: LocalKafka, topic: str, count: int) -> None:
+    def fill_topic(self, kafka: LocalKafka, topic: str, count: int) -> None:
         kafka.create_topic(topic)
         producer = Producer({**kafka.client_properties, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
         for n in range(count):
@@ -312,7 +312,7 @@ class TestOutages:
         producer.flush()
 
     def test_a_broker_that_is_killed_and_comes_back_costs_time_only(self, kafka: LocalKafka) -> None:
-        self.filled(kafka, "killed", 200_000)
+        self.fill_topic(kafka, "killed", 200_000)
         consumer = borrow_consumer(
             Cluster(kafka.bootstrap_servers), "killed", choose_size(200_000), {"group.id": "tests"}
         )
@@ -330,7 +330,7 @@ class TestOutages:
         assert offsets == list(range(200_000))
 
     def test_an_unavailable_broker_is_an_error_with_broker_partition_and_time(self, kafka: LocalKafka) -> None:
-        self.filled(kafka, "gone", 200_000)
+        self.fill_topic(kafka, "gone", 200_000)
         consumer = borrow_consumer(
             Cluster(kafka.bootstrap_servers), "gone", choose_size(200_000), {"group.id": "tests"}
         )
@@ -353,7 +353,7 @@ class TestOutages:
         )
 
     def test_a_broker_that_freezes_for_a_while_costs_time_only(self, kafka: LocalKafka) -> None:
-        self.filled(kafka, "frozen", 200_000)
+        self.fill_topic(kafka, "frozen", 200_000)
         consumer = borrow_consumer(
             Cluster(kafka.bootstrap_servers), "frozen", choose_size(200_000), {"group.id": "tests"}
         )
@@ -369,7 +369,7 @@ class TestOutages:
         assert count == 200_000
 
     def test_records_deleted_while_they_are_read_are_an_error(self, kafka: LocalKafka) -> None:
-        self.filled(kafka, "deleted", 200_000)
+        self.fill_topic(kafka, "deleted", 200_000)
         consumer = borrow_consumer(
             Cluster(kafka.bootstrap_servers), "deleted", choose_size(200_000), {"group.id": "tests"}
         )

@@ -55,7 +55,7 @@ def rows(plan: WritePlan, values: Iterable[dict[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(list(values), schema=arrow_schema(plan.columns))
 
 
-def numbered(count: int, size: int = 100) -> list[dict[str, Any]]:
+def number_records(count: int, size: int = 100) -> list[dict[str, Any]]:
     return [{"k": b"%d" % n, "v": b"x" * size} for n in range(count)]
 
 
@@ -74,7 +74,7 @@ def _new_producers() -> None:
 def test_all_records_are_written_and_counted(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     topic = kdsl_topic(partitions=3)
     plan = raw_plan(topic)
-    made = rows(plan, numbered(2500))
+    made = rows(plan, number_records(2500))
 
     written = write_rows(plan, cluster, [made.slice(0, 1000), made.slice(1000)])
 
@@ -213,8 +213,8 @@ def test_topics_are_not_created_where_that_is_not_allowed(kdsl_topic: MakeTopic)
         obeyed = Cluster(kafka.bootstrap_servers, properties={"allow.auto.create.topics": "false"})
 
         with pytest.raises(RecordError, match="the topic does not exist"):
-            write_rows(plan, obeyed, [rows(plan, numbered(1))])
-        write_rows(other, Cluster(kafka.bootstrap_servers), [rows(other, numbered(1))])
+            write_rows(plan, obeyed, [rows(plan, number_records(1))])
+        write_rows(other, Cluster(kafka.bootstrap_servers), [rows(other, number_records(1))])
 
         assert [m.key() for m in kafka.read("other-topic")] == [b"0"]
         topics = kafka.admin().list_topics(timeout=60).topics
@@ -224,7 +224,7 @@ def test_topics_are_not_created_where_that_is_not_allowed(kdsl_topic: MakeTopic)
 def test_a_record_too_large_for_the_producer_is_named_with_its_size(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic)
-    made = rows(plan, [*numbered(3), {"k": b"big", "v": b"x" * 2_000_000}])
+    made = rows(plan, [*number_records(3), {"k": b"big", "v": b"x" * 2_000_000}])
 
     with pytest.raises(RecordError) as caught:
         write_rows(plan, cluster, [made])
@@ -309,7 +309,7 @@ def test_a_task_that_is_broken_off_sends_nothing_more(kdsl_kafka: RunningKafka, 
     lingering = Cluster(kdsl_kafka.bootstrap_servers, properties=LINGERING)
 
     def breaking() -> Iterable[pa.RecordBatch]:
-        yield rows(plan, numbered(3))
+        yield rows(plan, number_records(3))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -321,13 +321,13 @@ def test_a_task_that_is_broken_off_sends_nothing_more(kdsl_kafka: RunningKafka, 
 
 def test_a_producer_is_reused_by_the_next_task_with_the_same_settings(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     plan = raw_plan(kdsl_topic())
-    write_rows(plan, cluster, [rows(plan, numbered(1))])
+    write_rows(plan, cluster, [rows(plan, number_records(1))])
     (first,) = producer_module.empty_pool()
     producer_module.return_producer(_producer_settings(plan, cluster)[1], plan.delivery, first)
 
-    write_rows(plan, cluster, [rows(plan, numbered(1))])
+    write_rows(plan, cluster, [rows(plan, number_records(1))])
     other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": "7"})
-    write_rows(plan, other, [rows(plan, numbered(1))])
+    write_rows(plan, other, [rows(plan, number_records(1))])
 
     kept = producer_module.empty_pool()
     assert len(kept) == 2
@@ -338,7 +338,7 @@ def test_only_a_few_producers_are_pooled(kdsl_topic: MakeTopic, cluster: Cluster
     plan = raw_plan(kdsl_topic())
     for linger in range(producer_module.POOL_SIZE + 3):
         other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": str(linger)})
-        write_rows(plan, other, [rows(plan, numbered(1))])
+        write_rows(plan, other, [rows(plan, number_records(1))])
 
     assert len(producer_module.empty_pool()) == producer_module.POOL_SIZE
 
@@ -359,7 +359,7 @@ def test_a_record_that_never_fits_into_the_queue_is_named(
 ) -> None:
     plan = raw_plan(kdsl_topic(), **more)
     small = Cluster(kdsl_kafka.bootstrap_servers, properties={"queue.buffering.max.kbytes": "2"})
-    made = rows(plan, [*numbered(50), {"k": b"big", "v": b"x" * 5000}, *numbered(50)])
+    made = rows(plan, [*number_records(50), {"k": b"big", "v": b"x" * 5000}, *number_records(50)])
 
     with pytest.raises(RecordError, match="row 51 of the task: its value is larger than the producer's queue"):
         write_rows(plan, small, [made])
@@ -371,7 +371,7 @@ def test_a_full_queue_is_waited_for(kdsl_kafka: RunningKafka, kdsl_topic: MakeTo
     plan = raw_plan(topic, **more)
     small = Cluster(kdsl_kafka.bootstrap_servers, properties={"queue.buffering.max.messages": "100"})
 
-    written = write_rows(plan, small, [rows(plan, numbered(5000))])
+    written = write_rows(plan, small, [rows(plan, number_records(5000))])
 
     assert written.records == 5000
     assert [int(m.key() or b"-1") for m in kdsl_kafka.read(topic)] == list(range(5000))
@@ -420,7 +420,7 @@ def test_large_batches_are_cut_into_pieces(kdsl_kafka: RunningKafka, kdsl_topic:
     plan = raw_plan(topic)
     count = 3 * PIECE_BYTES // 500_000
 
-    written = write_rows(plan, cluster, [rows(plan, numbered(count, 500_000))])
+    written = write_rows(plan, cluster, [rows(plan, number_records(count, 500_000))])
 
     assert written.bytes > 2.9 * PIECE_BYTES
     assert [int(m.key() or b"-1") for m in kdsl_kafka.read(topic)] == list(range(count))
@@ -439,7 +439,7 @@ def test_unresponsive_brokers_are_reported_with_the_reason(monkeypatch: pytest.M
     nowhere = Cluster("127.0.0.1:1", properties={"max.block.ms": "1500"})
 
     with pytest.raises(KdslError) as caught:
-        write_rows(plan, nowhere, [rows(plan, numbered(1))])
+        write_rows(plan, nowhere, [rows(plan, number_records(1))])
 
     assert str(caught.value).startswith("Orders: cannot write to orders: no broker answered within 1.5 seconds: ")
     assert "Connection refused" in str(caught.value)
@@ -450,7 +450,7 @@ def test_wrong_settings_are_reported_before_anything_is_sent(cluster: Cluster) -
     wrong = Cluster(cluster.bootstrap_servers, properties={"transactional.id": "mine", "acks": "some"})
 
     with pytest.raises(KdslError) as caught:
-        write_rows(plan, wrong, [rows(plan, numbered(1))])
+        write_rows(plan, wrong, [rows(plan, number_records(1))])
 
     assert str(caught.value).startswith("Orders: the cluster has 2 problems:\n")
     assert "'transactional.id' cannot be set" in str(caught.value)
@@ -466,12 +466,12 @@ def test_records_that_time_out_fail_the_task(kdsl_topic: MakeTopic) -> None:
         )
         for _ in eventually():  # a machine that stands still may let even this one time out
             with suppress(RecordError):
-                write_rows(plan, hurried, [rows(plan, numbered(1))])
+                write_rows(plan, hurried, [rows(plan, number_records(1))])
                 break
         kafka.kill()
 
         with pytest.raises(RecordError) as caught:
-            write_rows(plan, hurried, [rows(plan, numbered(3))])
+            write_rows(plan, hurried, [rows(plan, number_records(3))])
 
     told = str(caught.value)
     assert told.startswith(
@@ -520,7 +520,7 @@ def test_a_write_without_a_guarantee_continues_and_counts(
     plan = write_plan(metadata=NAMES, topics=(topic,), delivery="none")
     too_large = {"k": b"1", "v": b"x" * 2_000_000}
 
-    written = write_rows(plan, cluster, [rows(plan, [too_large]), rows(plan, numbered(2))])
+    written = write_rows(plan, cluster, [rows(plan, [too_large]), rows(plan, number_records(2))])
 
     assert (written.records, written.lost) == (2, 1)
     assert [m.key() for m in kdsl_kafka.read(topic)] == [b"0", b"1"]

@@ -132,13 +132,15 @@ def test_tasks_with_deleted_records_keep_their_indices(
 
     begins = {(r.topic, r.partition): r.start for r in left}
     wanted = [
-        tuple(Range(*place, start, r.end) for r, place, start in moved(task, begins) if start < r.end)
+        tuple(Range(*place, start, r.end) for r, place, start in move_starts(task, begins) if start < r.end)
         for task in packed
     ]
     assert rest == wanted
 
 
-def moved(task: tuple[Range, ...], begins: dict[tuple[str, int], int]) -> list[tuple[Range, tuple[str, int], int]]:
+def move_starts(
+    task: tuple[Range, ...], begins: dict[tuple[str, int], int]
+) -> list[tuple[Range, tuple[str, int], int]]:
     return [(r, (r.topic, r.partition), max(r.start, begins[r.topic, r.partition])) for r in task]
 
 

@@ -136,11 +136,11 @@ def test_a_read_of_sparks_own_source_is_found_by_its_topics() -> None:
 
     cluster = Cluster("by-topics:1")
 
-    def made(*topics: str, **plan: object) -> Read:
+    def make_read(*topics: str, **plan: object) -> Read:
         return register(read_plan(*topics, transport="jvm", **plan), cluster)  # type: ignore[arg-type]
 
-    one, both = made("x1"), made("x1", "x2")
-    matching = made(pattern="x[0-9]")
+    one, both = make_read("x1"), make_read("x1", "x2")
+    matching = make_read(pattern="x[0-9]")
     register(read_plan("x1", group_id="of librdkafka"), cluster)
 
     assert find_by_topics(["x1"]) == (one,)

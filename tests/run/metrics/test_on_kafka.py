@@ -71,7 +71,7 @@ def only(query: StreamingQuery) -> SourceMetrics:
     return metrics(query).source
 
 
-def observed(query: StreamingQuery, what: str = "metrics") -> list[Any]:
+def observations(query: StreamingQuery, what: str = "metrics") -> list[Any]:
     """What Spark's own progress shows, batch by batch."""
     metrics(query)  # so that no report waits for the listener
     rows = [row for p in query.recentProgress for row in p.observedMetrics.values()]
@@ -99,8 +99,8 @@ class TestSource:
         assert found.num_records_in_per_second > 0
         assert (found.num_bytes_in_per_second or 0) > 0
         assert found.records_lost == found.num_records_filtered == 0
-        assert sum(p["numRecordsIn"] for p in observed(query)) == 102
-        assert sum(p["numBytesIn"] for p in observed(query)) == found.num_bytes_in
+        assert sum(p["numRecordsIn"] for p in observations(query)) == 102
+        assert sum(p["numBytesIn"] for p in observations(query)) == found.num_bytes_in
         assert sum(p.numInputRows for p in query.recentProgress) == 102
 
     def test_keys_that_the_table_does_not_read_count_and_so_do_records_without_a_row(
@@ -399,7 +399,7 @@ class TestSource:
         query = run(read_stream(spark, read_plan(topic), cluster), lambda df, batch: df.collect())
 
         assert only(query).num_records_in == 3
-        assert [row["numRecordsIn"] for row in observed(query)] == [3]
+        assert [row["numRecordsIn"] for row in observations(query)] == [3]
 
     def test_a_session_can_do_without(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
@@ -412,7 +412,7 @@ class TestSource:
         finally:
             spark.conf.unset("spark.kdsl.metrics")
 
-        assert observed(query) == []
+        assert observations(query) == []
         assert (only(query).num_records_in, only(query).num_bytes_in) == (3, None)
 
 
@@ -440,7 +440,7 @@ class TestState:
         keys, kept = sizes(again)
         assert keys == 10
         assert 0 < (kept or 0) < 10_000
-        assert sum(p["numKeysInState"] for p in observed(again, "state")) == 10
+        assert sum(p["numKeysInState"] for p in observations(again, "state")) == 10
         put("-D", 990, 1000)
         assert sizes(run(Users.read_stream(spark, cluster))) == (0, 0)
 

@@ -73,7 +73,7 @@ ROWS = [
 ]
 
 
-def decoded(plan: ReadPlan, *records: dict[str, Any], zone: str = "UTC") -> list[dict[str, Any]]:
+def decode(plan: ReadPlan, *records: dict[str, Any], zone: str = "UTC") -> list[dict[str, Any]]:
     rows = RecordDecoder(plan, zone).decode(raw(records))
     assert rows.schema == arrow_schema(plan.columns)
     rows.validate(full=True)
@@ -98,8 +98,8 @@ class TestReading:
         assert next(iter(rows[0])) == ROW_KIND
 
     def test_metadata_of_the_format_is_cast_like_kafkas(self) -> None:
-        (first, *_) = decoded(reading(), ROWS[1])
-        (there, *_) = decoded(reading(), ROWS[1], zone="Asia/Tokyo")
+        (first, *_) = decode(reading(), ROWS[1])
+        (there, *_) = decode(reading(), ROWS[1], zone="Asia/Tokyo")
 
         assert first["types"] == [("id", "4")]
         assert (str(first["day"]), str(first["at"])) == ("2020-05-13", "2020-05-13 12:39:20.798000")
@@ -108,7 +108,7 @@ class TestReading:
     def test_metadata_that_a_message_lacks_is_null(self) -> None:
         there = ROWS[1]
         absent = {"key": b"k", "value": b'{"data":[{"id":"1"}],"type":"INSERT"}'}
-        rows = decoded(reading(), there, absent, there)
+        rows = decode(reading(), there, absent, there)
 
         assert [row["types"] for row in rows] == [[("id", "4")]] * 2 + [None] + [[("id", "4")]] * 2
         assert {rows[2][name] for name in ("origin", "day", "at")} == {None}
@@ -118,7 +118,7 @@ class TestReading:
         (table,) = read_tables(text.replace("  key.format: raw\n  key.fields: k\n", ""))
         named = b'{"data":[{"id":"1"}],"pkNames":["id"],"type":"INSERT"}'
         plain = {"value": b'{"data":[{"id":"1"}],"type":"INSERT"}'}
-        rows = decoded(read_plan(resolve(table, "read")), plain, {"value": named}, plain)
+        rows = decode(read_plan(resolve(table, "read")), plain, {"value": named}, plain)
 
         assert [row["types"] for row in rows] == [None, ["id"], None]
 
@@ -126,18 +126,18 @@ class TestReading:
         plan = reading("name")
         broken = message("INSERT", '{"id":"no number","name":"a"}', more=',"ts":"no number"')
 
-        assert decoded(plan, broken, ROWS[2]) == [
+        assert decode(plan, broken, ROWS[2]) == [
             {ROW_KIND: kind, "name": name} for kind, name in (("+I", "a"), ("-U", "a"), ("+U", "b"))
         ]
 
     def test_no_column_at_all_still_has_row_kinds(self) -> None:
-        assert decoded(reading(ROW_KIND), ROWS[2]) == [{ROW_KIND: "-U"}, {ROW_KIND: "+U"}]
-        assert decoded(reading("offset"), ROWS[3]) == [{ROW_KIND: "-D", "offset": "100"}]
+        assert decode(reading(ROW_KIND), ROWS[2]) == [{ROW_KIND: "-U"}, {ROW_KIND: "+U"}]
+        assert decode(reading("offset"), ROWS[3]) == [{ROW_KIND: "-D", "offset": "100"}]
 
     def test_not_null_is_enforced_for_each_row_of_a_message(self) -> None:
         records = [ROWS[1], message("INSERT", '{"id":"3"}', '{"name":"x"}', '{"id":"4"}')]
         with pytest.raises(RecordError, match=r"offset 101.*'id' is NULL, but it is declared NOT NULL"):
-            decoded(reading(), *records)
+            decode(reading(), *records)
         lenient = RecordDecoder(reading(**{"value.canal-json.ignore-parse-errors": "true"}))
 
         assert [r["id"] for r in lenient.decode(raw(records)).to_pylist()] == [1, 2, 3, 4]
@@ -145,7 +145,7 @@ class TestReading:
 
     def test_a_bad_message_is_reported_with_its_location_and_reason(self) -> None:
         with pytest.raises(RecordError) as caught:
-            decoded(reading(), ROWS[1], message("TRUNCATE"))
+            decode(reading(), ROWS[1], message("TRUNCATE"))
 
         assert "partition 3, offset 101" in str(caught.value)
         assert "the value cannot be decoded: unknown 'type' value 'TRUNCATE'" in str(caught.value)
@@ -155,7 +155,7 @@ class TestReading:
         marked = [{**r, "headers": [{"key": "op", "value": b"yes" if i else b"no"}]} for i, r in enumerate(ROWS)]
         marked[0]["value"] = b"{broken"
 
-        assert [row[ROW_KIND] for row in decoded(plan, *marked)] == ["+I", "+I", "-U", "+U", "-D"]
+        assert [row[ROW_KIND] for row in decode(plan, *marked)] == ["+I", "+I", "-U", "+U", "-D"]
 
 
 class TestWriting:
@@ -194,6 +194,6 @@ class TestWriting:
 
     def test_written_changes_are_read_as_upserts_and_deletes(self) -> None:
         records = RecordEncoder(writing()).encode(self.batch("+I", "-U", "+U", "-D"))
-        rows = decoded(reading("id"), *records.to_pylist())
+        rows = decode(reading("id"), *records.to_pylist())
 
         assert [tuple(row.values()) for row in rows] == [("+I", 0), ("-D", 1), ("+I", 2), ("-D", 3)]

@@ -297,7 +297,7 @@ class TestNamedPartitions:
         assert (second.partition(), second.headers()) == (0, None)
 
 
-def decorated(function: Callable[[PartitionerInput], np.ndarray]) -> Callable[[PartitionerInput], np.ndarray]:
+def decorate(function: Callable[[PartitionerInput], np.ndarray]) -> Callable[[PartitionerInput], np.ndarray]:
     @functools.wraps(function)
     def inner(given: PartitionerInput) -> np.ndarray:
         return function(given)
@@ -306,25 +306,25 @@ def decorated(function: Callable[[PartitionerInput], np.ndarray]) -> Callable[[P
 
 
 class TestArgument:
-    def declared(self, partitioner: Any) -> type[KafkaTable]:
+    def declare(self, partitioner: Any) -> type[KafkaTable]:
         class Orders(KafkaTable, topic="orders", value=Json(), partitioner=partitioner):
             customer: Col[int]
 
         return Orders
 
     def test_a_function_is_stored_by_its_name(self) -> None:
-        named = self.declared(f"{MODULE}:by_customer").definition()
+        named = self.declare(f"{MODULE}:by_customer").definition()
 
-        assert self.declared(partitioners.by_customer).definition() == named
+        assert self.declare(partitioners.by_customer).definition() == named
 
     def test_functions_without_a_name_are_refused(self) -> None:
         def inside(given: PartitionerInput) -> np.ndarray:
             return np.zeros(len(given), dtype=int)
 
         told = {}
-        for function in (inside, lambda given: given.keys, functools.partial(inside), decorated(partitioners.floats)):
+        for function in (inside, lambda given: given.keys, functools.partial(inside), decorate(partitioners.floats)):
             with pytest.raises(ResolveError) as e:
-                self.declared(function).explain("write")
+                self.declare(function).explain("write")
             told[str(e.value.problems[0].message).partition(": ")[2]] = e.value.problems[0].where.line
 
         assert [text.partition(" at 0x")[0] for text in told] == [
@@ -395,11 +395,11 @@ class TestParallelism:
         mapped = write_plan({"n": "INT"}, key={"m": "MAP<STRING, INT>"}, parallelism=3)
         raw = write_plan({"n": "INT"}, metadata={"k": "__raw_key__"}, parallelism=3)
 
-        def places(plan: WritePlan, key: str) -> int:
+        def count_partitions(plan: WritePlan, key: str) -> int:
             found = repartition_for_tasks(df, plan).select(F.to_json(F.struct(key)), F.spark_partition_id()).distinct()
             return found.count()
 
-        assert (places(mapped, "m"), places(raw, "k")) == (2, 1)
+        assert (count_partitions(mapped, "m"), count_partitions(raw, "k")) == (2, 1)
 
 
 def test_a_partition_column_is_in_the_encoded_records() -> None:

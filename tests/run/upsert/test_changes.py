@@ -44,7 +44,7 @@ def upserts(rows: list[tuple[dict[str, Any], bool]], parts: list[int] | None = N
     )
 
 
-def expected(state: dict[int, Any], rows: list[tuple[dict[str, Any], bool]]) -> list[tuple[str, Any]]:
+def normalize(state: dict[int, Any], rows: list[tuple[dict[str, Any], bool]]) -> list[tuple[str, Any]]:
     """What Flink's ChangelogNormalize does, a row at a time; the state is changed."""
     found: list[tuple[str, Any]] = []
     for row, delete in rows:
@@ -68,7 +68,7 @@ def test_changes_are_those_of_one_row_after_the_other_also_over_batches(batches:
     truth: dict[int, Any] = {}
     state: pa.RecordBatch | None = None
     for rows in batches:
-        wanted = expected(truth, rows)
+        wanted = normalize(truth, rows)
         if not rows:
             continue
         found = compute_changes(state, upserts(rows), ["k"])

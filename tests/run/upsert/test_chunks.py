@@ -46,12 +46,12 @@ def raw(*records: tuple[int, int, bytes | None, bytes | None]) -> pa.RecordBatch
     return pa.RecordBatch.from_arrays([pa.array(v, RAW[n]) for n, v in columns.items()], list(columns))
 
 
-def packed(*batches: pa.RecordBatch) -> list[pa.RecordBatch]:
+def pack(*batches: pa.RecordBatch) -> list[pa.RecordBatch]:
     packer = ChunkOutput(RecordDecoder(plan()), plan().upserts)  # type: ignore[arg-type]
     return [*(made for batch in batches for made in packer.add(batch)), *packer.finish()]
 
 
-def gathered(made: list[pa.RecordBatch]) -> dict[int, KeyedRows]:
+def rows_by_bucket(made: list[pa.RecordBatch]) -> dict[int, KeyedRows]:
     schema = arrow_schema(t.Row(plan().columns.fields[1:], nullable=False))
     by_bucket: dict[int, list[Chunk]] = {}
     for batch in reversed(made):  # in any order
@@ -67,10 +67,10 @@ def test_rows_and_deletes_of_a_bucket_come_out_in_the_order_of_each_partition(mo
         (n % 2, n // 2, b'{"user_id":%d}' % (n % 7), None if n % 5 == 4 else b'{"name":"n%d"}' % n) for n in range(40)
     ]
 
-    made = packed(*(raw(*records[at : at + 3]) for at in range(0, 40, 3)))
+    made = pack(*(raw(*records[at : at + 3]) for at in range(0, 40, 3)))
 
     assert len(made) > 5
-    found = gathered(made)
+    found = rows_by_bucket(made)
     seen = [
         (bucket, row["user_id"], row["name"], bool(delete), int(time) - 1000, row["place"], int(part))
         for bucket, of in found.items()
@@ -106,17 +106,17 @@ def test_a_record_without_a_key_is_an_error_that_names_it() -> None:
     with pytest.raises(
         RecordError, match=r"'user_id' is NULL, but it is declared NOT NULL, and the message has no key"
     ) as e:
-        packed(raw((3, 17, None, b'{"name":"a"}')))
+        pack(raw((3, 17, None, b'{"name":"a"}')))
     assert "topic users, partition 3, offset 17" in str(e.value)
     assert "read the topic with a KafkaTable" in str(e.value)
 
 
 def test_a_null_in_a_required_column_is_an_error_except_in_a_delete() -> None:
-    assert len(packed(raw((0, 0, b'{"user_id":1}', None)))) == 1
+    assert len(pack(raw((0, 0, b'{"user_id":1}', None)))) == 1
     with pytest.raises(RecordError, match="column 'name' is NULL, but it is declared NOT NULL"):
-        packed(raw((0, 0, b'{"user_id":1}', None), (0, 1, b'{"user_id":1}', b"{}")))
+        pack(raw((0, 0, b'{"user_id":1}', None), (0, 1, b'{"user_id":1}', b"{}")))
 
 
 def test_a_key_that_cannot_be_read_is_an_error() -> None:
     with pytest.raises(RecordError, match="the key cannot be decoded"):
-        packed(raw((0, 0, b"{", None)))
+        pack(raw((0, 0, b"{", None)))

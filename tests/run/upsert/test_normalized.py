@@ -61,7 +61,7 @@ def raw(records: list[Record], first: int = 0, partition: int = 0) -> pa.RecordB
     return pa.RecordBatch.from_arrays([pa.array(v, RAW[n]) for n, v in columns.items()], list(columns))
 
 
-def written(value: Format, operation: str, before: Row | None, after: Row | None) -> bytes:
+def encode_change(value: Format, operation: str, before: Row | None, after: Row | None) -> bytes:
     """A change as the tool of a format writes it.
 
     Args:
@@ -151,7 +151,7 @@ class Model:
         if before is not None:
             self.changes.append(("-D", before))
 
-    def taken(self) -> list[tuple[str, Row]]:
+    def take_changes(self) -> list[tuple[str, Row]]:
         changed, self.changes = self.changes, []
         return changed
 
@@ -191,11 +191,11 @@ def test_messages_become_the_changes_between_rows(value: Format, batches: list[A
                     model.delete(number)
                 case "d":
                     shown = old if full_only or image == "full" else {"id": number}
-                    records.append((key_of(number), written(value, "d", shown, None)))
+                    records.append((key_of(number), encode_change(value, "d", shown, None)))
                     model.delete(number)
                 case "key change":
                     said = {"id": number} if image == "key" and not full_only else old
-                    records.append((key_of(other), written(value, "u", said, new | {"id": other})))
+                    records.append((key_of(other), encode_change(value, "u", said, new | {"id": other})))
                     if other != number:
                         model.delete(number)
                     model.set(new | {"id": other})
@@ -208,14 +208,14 @@ def test_messages_become_the_changes_between_rows(value: Format, batches: list[A
                     # an insert or a delete that comes again changes nothing; an update sets its row once more
                     continue
                 case _:
-                    records.append((key_of(number), written(value, "u" if what == "u" else "c", before, new)))
+                    records.append((key_of(number), encode_change(value, "u" if what == "u" else "c", before, new)))
                     model.set(new)
         if not records:
             continue
         found = state.run(raw(records, offset))
         offset += len(records)
 
-        assert by_key(found) == by_key(model.taken())
+        assert by_key(found) == by_key(model.take_changes())
         assert state.rows() == model.rows
 
 
@@ -223,10 +223,10 @@ def test_messages_become_the_changes_between_rows(value: Format, batches: list[A
 def test_events_that_come_again_change_nothing(value: Format) -> None:
     state = State(plan_of(value))
     records: list[Record] = [
-        (key_of(1), written(value, "c", None, row(1, "a"))),
-        (key_of(1), written(value, "u", row(1, "a"), row(1, "b"))),
-        (key_of(2), written(value, "c", None, row(2, "x"))),
-        (key_of(2), written(value, "d", row(2, "x"), None)),
+        (key_of(1), encode_change(value, "c", None, row(1, "a"))),
+        (key_of(1), encode_change(value, "u", row(1, "a"), row(1, "b"))),
+        (key_of(2), encode_change(value, "c", None, row(2, "x"))),
+        (key_of(2), encode_change(value, "d", row(2, "x"), None)),
     ]
 
     first, again = state.run(raw(records)), state.run(raw(records[2:], 4))
@@ -242,9 +242,9 @@ def test_events_that_come_again_change_nothing(value: Format) -> None:
 def test_a_row_before_with_another_key_is_deleted_by_the_update() -> None:
     """Flink leaves it: its ChangelogNormalize drops rows before updates (docs/differences-cdc.md)."""
     state = State(plan_of(DebeziumJson()))
-    state.run(raw([(key_of(1), written(DebeziumJson(), "c", None, row(1, "a")))]))
+    state.run(raw([(key_of(1), encode_change(DebeziumJson(), "c", None, row(1, "a")))]))
 
-    found = state.run(raw([(key_of(2), written(DebeziumJson(), "u", {"id": 1}, row(2, "a")))], 1))
+    found = state.run(raw([(key_of(2), encode_change(DebeziumJson(), "u", {"id": 1}, row(2, "a")))], 1))
 
     assert sorted(found, key=str) == [("+I", row(2, "a")), ("-D", row(1, "a"))]
 
@@ -252,15 +252,17 @@ def test_a_row_before_with_another_key_is_deleted_by_the_update() -> None:
 def test_for_a_delete_only_the_key_counts() -> None:
     """`name` is NOT NULL, and the delete has no name."""
     state = State(plan_of(DebeziumJson()))
-    state.run(raw([(key_of(1), written(DebeziumJson(), "c", None, row(1, "a")))]))
+    state.run(raw([(key_of(1), encode_change(DebeziumJson(), "c", None, row(1, "a")))]))
 
-    assert state.run(raw([(key_of(1), written(DebeziumJson(), "d", {"id": 1}, None))], 1)) == [("-D", row(1, "a"))]
+    assert state.run(raw([(key_of(1), encode_change(DebeziumJson(), "d", {"id": 1}, None))], 1)) == [
+        ("-D", row(1, "a"))
+    ]
 
 
 @each_format
 def test_a_row_that_lacks_what_is_declared_is_an_error(value: Format) -> None:
     with pytest.raises(RecordError, match=r"offset 7.*column 'name' is NULL, but it is declared NOT NULL"):
-        State(plan_of(value)).run(raw([(key_of(1), written(value, "c", None, {"id": 1}))], 7))
+        State(plan_of(value)).run(raw([(key_of(1), encode_change(value, "c", None, {"id": 1}))], 7))
 
 
 def test_a_before_image_without_the_key_is_an_error_that_names_the_key() -> None:
@@ -322,9 +324,9 @@ def test_the_primary_key_may_be_in_the_message_key_alone() -> None:
 def test_the_stateless_mode_returns_the_last_change_of_each_key() -> None:
     value = DebeziumJson()
     records: list[Record] = [
-        (key_of(1), written(value, "c", None, row(1, "a"))),
-        (key_of(2), written(value, "u", {"id": 1}, row(2, "b"))),
-        (key_of(2), written(value, "u", None, row(2, "c"))),
+        (key_of(1), encode_change(value, "c", None, row(1, "a"))),
+        (key_of(2), encode_change(value, "u", {"id": 1}, row(2, "b"))),
+        (key_of(2), encode_change(value, "u", None, row(2, "c"))),
     ]
     shown = []
     for upserts in State(plan_of(value, changelog="upsert")).upserts(raw(records)).values():
@@ -337,8 +339,8 @@ def test_the_stateless_mode_returns_the_last_change_of_each_key() -> None:
 TRUNCATE = b'{"op":"t","before":null,"after":null}'
 
 
-def inserted(*numbers: int) -> list[Record]:
-    return [(key_of(n), written(DebeziumJson(), "c", None, row(n, f"n{n}"))) for n in numbers]
+def make_inserts(*numbers: int) -> list[Record]:
+    return [(key_of(n), encode_change(DebeziumJson(), "c", None, row(n, f"n{n}"))) for n in numbers]
 
 
 class TestTruncates:
@@ -350,10 +352,10 @@ class TestTruncates:
     @pytest.mark.parametrize("many", [False, True], ids=["alone", "among many"])
     def test_each_existing_row_is_deleted(self, many: bool) -> None:
         state = self.state()
-        state.run(raw(inserted(*range(50))))
-        more = inserted(*range(100, 160)) if many else []
+        state.run(raw(make_inserts(*range(50))))
+        more = make_inserts(*range(100, 160)) if many else []
 
-        found = state.run(raw([*more, (None, TRUNCATE), *inserted(1, 2)], 50))
+        found = state.run(raw([*more, (None, TRUNCATE), *make_inserts(1, 2)], 50))
 
         deleted = [row["id"] for kind, row in found if kind == "-D"]
         assert sorted(deleted) == [*range(50), *(range(100, 160) if many else ())]
@@ -363,7 +365,9 @@ class TestTruncates:
     def test_several_in_one_batch(self) -> None:
         state = self.state()
 
-        found = state.run(raw([*inserted(1), (None, TRUNCATE), *inserted(1, 2), (None, TRUNCATE), (None, TRUNCATE)]))
+        found = state.run(
+            raw([*make_inserts(1), (None, TRUNCATE), *make_inserts(1, 2), (None, TRUNCATE), (None, TRUNCATE)])
+        )
 
         assert by_key(found) == {
             1: [("+I", row(1, "n1")), ("-D", row(1, "n1"))] * 2,
@@ -374,14 +378,14 @@ class TestTruncates:
     def test_timestamps_order_records_of_different_partitions(self) -> None:
         state = self.state()
 
-        found = state.run(raw(inserted(1), 0, 0), raw([(None, TRUNCATE)], 5, 1), raw(inserted(2), 9, 2))
+        found = state.run(raw(make_inserts(1), 0, 0), raw([(None, TRUNCATE)], 5, 1), raw(make_inserts(2), 9, 2))
 
         assert by_key(found) == {1: [("+I", row(1, "n1")), ("-D", row(1, "n1"))], 2: [("+I", row(2, "n2"))]}
 
     def test_a_value_that_a_message_lacks_does_not_come_from_before(self) -> None:
         state = self.state()
-        state.run(raw(inserted(1)))
-        update = (key_of(1), written(DebeziumJson(), "u", None, row(1, "a", "__debezium_unavailable_value")))
+        state.run(raw(make_inserts(1)))
+        update = (key_of(1), encode_change(DebeziumJson(), "u", None, row(1, "a", "__debezium_unavailable_value")))
 
         with pytest.raises(UnavailableError) as told:
             state.run(raw([(None, TRUNCATE), update], 1))
@@ -390,7 +394,7 @@ class TestTruncates:
 
     def test_it_is_not_a_dropped_record(self) -> None:
         decoder = RecordDecoder(plan_of(DebeziumJson(truncate="apply")))
-        placed = decoder.decode_with_records(raw([*inserted(1), (None, TRUNCATE)]))
+        placed = decoder.decode_with_records(raw([*make_inserts(1), (None, TRUNCATE)]))
 
         assert (placed.truncates, placed.rows.num_rows, dict(decoder.dropped)) == ((1,), 1, {})
 

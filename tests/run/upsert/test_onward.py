@@ -46,7 +46,7 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 
 
 @pytest.fixture
-def collected(tmp_path: Path) -> Callable[..., list[Any]]:
+def run_and_collect(tmp_path: Path) -> Callable[..., list[Any]]:
     """Runs a stream to the end of what is there; the rows of all its batches."""
 
     def run(df: DataFrame, mode: str = "append") -> list[Any]:
@@ -65,7 +65,12 @@ def upsert(key: int, row: dict[str, Any] | None, **more: Any) -> Record:
 
 class TestStateful:
     def test_a_window_over_the_time_of_the_records(
-        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, collected: Any
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        run_and_collect: Any,
     ) -> None:
         """A row before has its own time, so that it takes back what it gave to its window."""
 
@@ -81,7 +86,7 @@ class TestStateful:
 
         signs = Users.read_stream(spark, cluster).selectExpr("at", f"CASE WHEN {AFTER} THEN 1 ELSE -1 END AS one")
         windows = signs.groupBy(sf.expr("window(at, '10 seconds')")).sum("one").toDF("window", "users")
-        found = collected(windows.selectExpr("unix_millis(window.start) AS at", "users"))
+        found = run_and_collect(windows.selectExpr("unix_millis(window.start) AS at", "users"))
 
         assert sorted((row.at - start, row.users) for row in found) == [(0, 0), (10_000, 2), (100_000_000, 0)]
 
@@ -166,7 +171,12 @@ class TestStateful:
         }
 
     def test_the_rows_after_of_two_changelogs_join(
-        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, collected: Any
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        run_and_collect: Any,
     ) -> None:
         class Users(UpsertTable, topic=kdsl_topic("users"), key=Json(), value=Json(), max_records_per_trigger=1):
             id: PrimaryKey[int]
@@ -182,10 +192,15 @@ class TestStateful:
         users = Users.read_stream(spark, cluster).where(AFTER).selectExpr("id AS user", "name")
         orders = Orders.read_stream(spark, cluster).where(AFTER).select("id", "user")
 
-        assert sorted((r.id, r.name) for r in collected(orders.join(users, "user"))) == [(7, "a"), (7, "b")]
+        assert sorted((r.id, r.name) for r in run_and_collect(orders.join(users, "user"))) == [(7, "a"), (7, "b")]
 
     def test_a_join_by_time_with_an_unchanged_table_and_windows_after_it(
-        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, collected: Any
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        run_and_collect: Any,
     ) -> None:
         """A stream-stream join, a stream-static one and an aggregate; the watermark goes through all of them."""
 
@@ -227,7 +242,7 @@ class TestStateful:
         )
         windows = priced.groupBy(sf.expr("window(at, '10 seconds')"), "name")
         sums = windows.agg(sf.sum("amount").alias("amount"), sf.sum(sf.expr("amount * rate")).alias("priced"))
-        found = collected(sums.selectExpr("unix_millis(window.start) AS at", "name", "amount", "priced"))
+        found = run_and_collect(sums.selectExpr("unix_millis(window.start) AS at", "name", "amount", "priced"))
 
         assert sorted(((row.at - start) // 1000, row.name, row.amount, row.priced) for row in found) == [
             (0, "EUR", 100, 200), (10, "EUR", 20, 60), (10, "USD", 7, None),

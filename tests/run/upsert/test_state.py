@@ -30,7 +30,7 @@ def run(of: UpsertProcessor, rows: pa.RecordBatch, deletes: tuple[int, ...] = ()
     return [row for frame in frames for row in frame.to_dict("records")]
 
 
-def kept(schema: pa.Schema = ROWS, keys: tuple[str, ...] = ("k",)) -> Store:
+def make_state(schema: pa.Schema = ROWS, keys: tuple[str, ...] = ("k",)) -> Store:
     """A bucket's state with two rows."""
     store = Store()
     run(processor(schema, keys, store), pa.RecordBatch.from_pylist(GIVEN, schema))
@@ -89,7 +89,7 @@ class TestSize:
         assert (told["bucket"], told["keys"], told["bytes"]) == (5, 2, len(store.value[0]))
 
     def test_a_bucket_without_keys_keeps_nothing(self) -> None:
-        store = kept()
+        store = make_state()
         (told,) = run(processor(ROWS, ("k",), store), pa.RecordBatch.from_pylist(GIVEN, ROWS), deletes=(0, 1))
 
         assert (told["keys"], told["bytes"], store.value) == (0, 0, None)
@@ -102,7 +102,7 @@ WITH_ROWS = pa.schema([pa.field("k", pa.int64(), False), ("inner", INNER), ("tag
 class TestRowsInRows:
     """Nullable rows with NOT NULL members, some of them NULL, as Spark hands them over."""
 
-    def changed(self, inner: pa.DataType) -> list[dict[str, Any]]:
+    def change_type(self, inner: pa.DataType) -> list[dict[str, Any]]:
         """The rows kept by a table that has another type of the inner rows, and a column more."""
         rows: list[dict[str, Any]] = [{"k": 1, "inner": {"x": 1}, "tags": [("a", {"x": 2}), ("b", None)]}, {"k": 2}]
         columns = [in_spark_layout(pa.array([row.get(f.name) for row in rows], f.type)) for f in WITH_ROWS]
@@ -121,7 +121,7 @@ class TestRowsInRows:
         ids=["as it was", "wider", "nullable"],
     )
     def test_they_are_kept_when_a_column_is_added(self, inner: pa.DataType) -> None:
-        assert self.changed(inner) == [
+        assert self.change_type(inner) == [
             {"k": 1, "inner": {"x": 1}, "tags": [("a", {"x": 2}), ("b", None)], "more": None},
             {"k": 2, "inner": None, "tags": None, "more": None},
             {"k": 9, "inner": None, "tags": None, "more": None},
@@ -134,7 +134,7 @@ class TestRowsInRows:
     )
     def test_another_type_is_refused(self, inner: pa.DataType) -> None:
         with pytest.raises(KdslError, match=r"stores the column 'inner' as struct<x: int32 not null>"):
-            self.changed(inner)
+            self.change_type(inner)
 
     def test_not_null_where_it_was_nullable_is_refused(self) -> None:
         old, new = (pa.schema([("row", pa.struct([pa.field("x", pa.int32(), n)]))]) for n in (True, False))
@@ -144,16 +144,16 @@ class TestRowsInRows:
 
 
 class TestColumns:
-    def changed(self, schema: pa.Schema) -> pa.RecordBatch:
+    def change_columns(self, schema: pa.Schema) -> pa.RecordBatch:
         """The rows kept by a table of other columns."""
-        store = kept()
+        store = make_state()
         of = processor(schema, ("k",), store)
         run(of, pa.RecordBatch.from_pylist([{"k": 9}], schema.remove(0).insert(0, schema.field("k"))))
         with pa.ipc.open_stream(pa.py_buffer(store.value[0])) as stream:
             return stream.read_next_batch()
 
     def test_a_new_column_is_null_and_a_removed_one_is_dropped(self) -> None:
-        found = self.changed(pa.schema([ROWS.field("k"), ("region", pa.string()), ROWS.field("name")]))
+        found = self.change_columns(pa.schema([ROWS.field("k"), ("region", pa.string()), ROWS.field("name")]))
 
         assert found.to_pylist() == [
             {"k": 1, "region": None, "name": "ann"},
@@ -162,7 +162,7 @@ class TestColumns:
         ]
 
     def test_a_wider_type_takes_the_values(self) -> None:
-        found = self.changed(pa.schema([ROWS.field("k"), ROWS.field("name"), ("visits", pa.int64())]))
+        found = self.change_columns(pa.schema([ROWS.field("k"), ROWS.field("name"), ("visits", pa.int64())]))
 
         assert found.column("visits").to_pylist() == [3, None, None]
 
@@ -210,4 +210,4 @@ class TestColumns:
         rows = pa.RecordBatch.from_pylist([{"k": 9, field.name: "x"}], schema)
 
         with pytest.raises(KdslError, match=f"the column '{field.name}' is declared NOT NULL"):
-            run(processor(schema, ("k",), kept()), rows)
+            run(processor(schema, ("k",), make_state()), rows)

@@ -39,7 +39,7 @@ def batch(*changes: Change) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"_row_kind": kind, "k": k, "v": v} for kind, k, v in changes], SCHEMA)
 
 
-def written(table: type[UpsertTable], *batches: pa.RecordBatch) -> list[list[Change]]:
+def write(table: type[UpsertTable], *batches: pa.RecordBatch) -> list[list[Change]]:
     return [
         [(row["_row_kind"], row["k"], row["v"]) for row in made.to_pylist()]
         for made in convert_to_upserts(batches, plan(table))
@@ -47,18 +47,18 @@ def written(table: type[UpsertTable], *batches: pa.RecordBatch) -> list[list[Cha
 
 
 def test_each_change_is_written_but_rows_before() -> None:
-    assert written(Plain, batch(("+I", 1, "a"), ("-U", 1, "a"), ("+U", 1, "b"), ("-D", 1, "b"), ("+I", 2, "c"))) == [
+    assert write(Plain, batch(("+I", 1, "a"), ("-U", 1, "a"), ("+U", 1, "b"), ("-D", 1, "b"), ("+I", 2, "c"))) == [
         [("+I", 1, "a"), ("+U", 1, "b"), ("-D", 1, "b"), ("+I", 2, "c")]
     ]
 
 
 def test_an_update_to_another_key_deletes_the_old_one() -> None:
     """RULES UP-15."""
-    assert written(Plain, batch(("-U", 1, "a"), ("+U", 2, "a"))) == [[("+U", 2, "a")], [("-D", 1, "a")]]
+    assert write(Plain, batch(("-U", 1, "a"), ("+U", 2, "a"))) == [[("+U", 2, "a")], [("-D", 1, "a")]]
 
 
 def test_a_before_image_whose_update_follows_in_the_next_batch_deletes_nothing() -> None:
-    assert written(Plain, batch(("+I", 1, "a"), ("-U", 1, "a")), batch(("+U", 1, "b"))) == [
+    assert write(Plain, batch(("+I", 1, "a"), ("-U", 1, "a")), batch(("+U", 1, "b"))) == [
         [("+I", 1, "a")],
         [("+U", 1, "b")],
     ]
@@ -70,7 +70,7 @@ def test_buffered_rows_are_flushed_when_the_buffer_is_full_and_at_the_end() -> N
     second = batch(("+U", 1001, "e"), ("-D", 1005, "f"))
 
     assert next(convert_to_upserts([first], plan(Gathering))).num_rows == 3, "at the end, whatever the interval"
-    assert written(Gathering, first, second, batch(("+I", 1, "x"))) == [
+    assert write(Gathering, first, second, batch(("+I", 1, "x"))) == [
         [("+U", 1002, "c"), ("+U", 1004, "d"), ("+U", 1001, "e"), ("-D", 1005, "f")],
         [("+U", 1, "x")],
     ]
@@ -87,7 +87,7 @@ def test_an_invalid_row_kind_is_reported_with_its_row(table: type[UpsertTable]) 
 def changelogs() -> st.SearchStrategy[list[Change]]:
     """Changes that follow from one another, also with updates of the key."""
 
-    def made(steps: list[tuple[int, int, str]]) -> list[Change]:
+    def random_changes(steps: list[tuple[int, int, str]]) -> list[Change]:
         rows: dict[int, str] = {}
         found: list[Change] = []
         for k, to, v in steps:
@@ -101,7 +101,9 @@ def changelogs() -> st.SearchStrategy[list[Change]]:
                 found.append(("-D", k, rows.pop(k)))
         return found
 
-    return st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from("abc")), max_size=40).map(made)
+    return st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from("abc")), max_size=40).map(
+        random_changes
+    )
 
 
 @settings(deadline=None)

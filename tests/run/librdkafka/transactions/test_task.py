@@ -167,12 +167,12 @@ def test_the_token_shows_the_outcome_of_an_unanswered_commit(
     acquire_ids(work_for(topic, 0), cluster, LogProgress())
     commit = TransactionalProducer.commit
 
-    def unanswered(producer: TransactionalProducer, seconds: float) -> None:
+    def fail_without_answer(producer: TransactionalProducer, seconds: float) -> None:
         if committed:
             commit(producer, seconds)
         raise TransactionError("no answer", KafkaError._TIMED_OUT, retriable=True)
 
-    monkeypatch.setattr(TransactionalProducer, "commit", unanswered)
+    monkeypatch.setattr(TransactionalProducer, "commit", fail_without_answer)
     if committed:
         assert put(topic, cluster, 0, rows(b"a")).records == 1
     else:
