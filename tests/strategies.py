@@ -50,7 +50,7 @@ def row_types(
     """Rows of members of the given types, with distinct names."""
     fields = st.builds(t.Field, names, member, st.none() | TEXTS)
     return st.lists(fields, unique_by=lambda f: f.name, min_size=min_size, max_size=max_size).map(
-        lambda found: t.Row(tuple(found))
+        lambda value: t.Row(tuple(value))
     )
 
 
@@ -78,8 +78,8 @@ def values(
         override: Gives the strategy of a type's values (but for None) where the usual one does not fit.
     """
     chosen = override(kind)
-    made = _present_values(kind, override) if chosen is None else chosen
-    return st.none() | made if kind.nullable else made
+    result = _present_values(kind, override) if chosen is None else chosen
+    return st.none() | result if kind.nullable else result
 
 
 def _present_values(

@@ -63,8 +63,8 @@ def is_simple(kind: ast.expr | None, tree: ast.Module) -> bool:
             return False
 
 
-def without_reason(found: Iterator[str], reasons: dict[str, str]) -> list[str]:
-    return [place for place in found if place not in reasons and place.rpartition(".")[0] not in reasons]
+def without_reason(values: Iterator[str], reasons: dict[str, str]) -> list[str]:
+    return [place for place in values if place not in reasons and place.rpartition(".")[0] not in reasons]
 
 
 def casts(module: str, tree: ast.Module) -> Iterator[str]:

@@ -100,7 +100,7 @@ def test_clients_are_made_from_the_settings_with_secrets_resolved(secret: str, m
 
     consumer, producer, admin = cluster.consumer({"queued.min.messages": 9}), cluster.producer(), cluster.admin()
 
-    assert [made["sasl.password"] for made in (consumer, producer, admin)] == ["HUSH"] * 3
+    assert [item["sasl.password"] for item in (consumer, producer, admin)] == ["HUSH"] * 3
     assert consumer["queued.min.messages"] == "9"
     assert producer["linger.ms"] == "7"
     confluent_kafka.Consumer(consumer).close()
@@ -114,9 +114,9 @@ def test_a_reference_is_resolved_by_the_process_that_makes_the_client() -> None:
     root = Path(__file__).parents[1]
     env = {**os.environ, "KDSL_TEST_PW": "only there", "PYTHONPATH": str(root)}
 
-    made = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(cluster), capture_output=True, env=env)
+    output = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(cluster), capture_output=True, env=env)
 
-    assert made.stdout.decode().strip() == "only there"
+    assert output.stdout.decode().strip() == "only there"
     assert "KDSL_TEST_PW" not in os.environ
 
 
@@ -125,13 +125,13 @@ def test_references_that_this_process_cannot_resolve_are_reported(monkeypatch: p
     registry = Registry("http://r", Properties({"bearer-auth.token": "${file:/no/such/file}"}))
     cluster = Cluster("a:1", properties={**login(REFERRED), "ssl.key.password": "HUSH"}, registry=registry)
 
-    found = [problem.message for problem in cluster.check_references()]
+    results = [problem.message for problem in cluster.check_references()]
 
-    assert len(found) == 2
-    assert found[0].startswith(
+    assert len(results) == 2
+    assert results[0].startswith(
         "the value of 'sasl.jaas.config' cannot be resolved: ${env:KDSL_TEST_PW} cannot be resolved"
     )
-    assert found[1].startswith("the value of 'bearer-auth.token' cannot be resolved: ${file:/no/such/file} cannot be")
+    assert results[1].startswith("the value of 'bearer-auth.token' cannot be resolved: ${file:/no/such/file} cannot be")
 
 
 def test_all_problems_are_reported_at_once_and_none_before_they_are_requested() -> None:
@@ -267,8 +267,8 @@ def test_all_problems_of_a_document_are_reported_with_their_locations(document: 
     with pytest.raises(ResolveError) as e:
         Cluster.from_yaml(document, "bad")
 
-    told = "".join(lines(e.value)).replace(str(document), "clusters.yaml")
-    assert [f"$.clusters.bad.{place}: " in told for place in PLACES] == [True] * len(PLACES)
+    message = "".join(lines(e.value)).replace(str(document), "clusters.yaml")
+    assert [f"$.clusters.bad.{place}: " in message for place in PLACES] == [True] * len(PLACES)
     assert len(e.value.problems) == len(PLACES)
 
 

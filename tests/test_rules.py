@@ -56,8 +56,8 @@ def test_each_cited_group_of_rules_and_section_is_on_the_page(page_ids: set[str]
     families = {
         part.strip().partition("-")[0]
         for _, text in read_sources()
-        for found in CITED.findall(text)
-        for part in re.split(r",| and ", found)
+        for item in CITED.findall(text)
+        for part in re.split(r",| and ", item)
     }
 
     assert families >= {"KEY", "DG", "TN", "ST"}

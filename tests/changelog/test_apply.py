@@ -65,7 +65,7 @@ def random_changes(seed: int, batches: int, most: int = 12) -> list[list[tuple[A
     """Changes with before-images, as a table by key gives them."""
     rng = random.Random(seed)
     rows: dict[int, tuple[Any, ...]] = {}
-    made: list[list[tuple[Any, ...]]] = []
+    results: list[list[tuple[Any, ...]]] = []
     for _ in range(batches):
         batch: list[tuple[Any, ...]] = []
         for _ in range(rng.randint(1, most)):
@@ -77,8 +77,8 @@ def random_changes(seed: int, batches: int, most: int = 12) -> list[list[tuple[A
                 continue
             rows[key] = new = (key, rng.choice([None, "ann", "böb", "o'neil"]), rng.choice([None, rng.randrange(99)]))
             batch += [("+I", *new)] if row is None else [("-U", *row), ("+U", *new)]
-        made.append(batch)
-    return made
+        results.append(batch)
+    return results
 
 
 class Source:
@@ -299,8 +299,8 @@ class TestDelta:
         Changelog(changes(spark, ("-D", 7, "n7", 7), ("+U", 8, "new", 8)), keys=["id"]).apply_to(applied.target)
         Changelog(changes(spark, ("+U", 9, "new", 9)), keys=["id"]).apply_to(applied.target)
 
-        kept = {8: "new", 9: "new"}
-        assert applied.rows() == [(n, kept.get(n, f"n{n}"), n) for n in range(50) if n != 7]
+        by_name = {8: "new", 9: "new"}
+        assert applied.rows() == [(n, by_name.get(n, f"n{n}"), n) for n in range(50) if n != 7]
 
     def test_an_older_batch_that_gets_past_the_first_look_is_left_out_by_delta(
         self, spark: SparkSession, tmp_path: Path
@@ -309,9 +309,9 @@ class TestDelta:
         for number, name in enumerate(("first", "second")):
             df = changes(spark, ("+U", 1, name, number))
             Changelog(df, keys=["id"]).apply_to(applied.target, batch=Batch("job", number))
-        found = _Delta(spark).for_batch(Batch("job", 1)).open(applied.target)  # type: ignore[arg-type]
+        result = _Delta(spark).for_batch(Batch("job", 1)).open(applied.target)  # type: ignore[arg-type]
         late = Changelog(changes(spark, ("+U", 1, "late", 9)), keys=["id"]).dedupe()
-        _merge(found, late, ["id"], ["id", "name", "visits"], evolve=True).execute()
+        _merge(result, late, ["id"], ["id", "name", "visits"], evolve=True).execute()
 
         assert applied.rows() == [(1, "second", 1)]
         assert applied.target.last_batch(spark, "job") == 1

@@ -81,14 +81,14 @@ def test_strings_are_cast_to_the_types_of_postgres(spark: str, there: str, cast:
 
 def test_strings_are_staged_as_strings_and_cast_when_they_are_merged() -> None:
     casts = {'"id"': "uuid", '"tags"': "_mood"}
-    made = Statements("jdbc:postgresql://h/d", "on-conflict", "t", ['"id"'], ['"id"', '"n"', '"tags"'], casts)
-    assert made.staging("s1", made.columns) == (
+    actual = Statements("jdbc:postgresql://h/d", "on-conflict", "t", ['"id"'], ['"id"', '"n"', '"tags"'], casts)
+    assert actual.staging("s1", actual.columns) == (
         'CREATE TABLE s1 AS SELECT CAST("id" AS text) AS "id", "n", CAST("tags" AS text[]) AS "tags" FROM t WHERE 1 = 0'
     )
-    assert made.deletes("s1") == (
+    assert actual.deletes("s1") == (
         'DELETE FROM t WHERE EXISTS (SELECT 1 FROM (SELECT CAST("id" AS uuid) AS "id" FROM s1) s WHERE s."id" = t."id")'
     )
-    assert made.upserts("s1") == [
+    assert actual.upserts("s1") == [
         'INSERT INTO t ("id", "n", "tags") SELECT "id", "n", "tags" FROM '
         '(SELECT CAST("id" AS uuid) AS "id", "n", CAST("tags" AS _mood) AS "tags" FROM s1) s '
         'ON CONFLICT ("id") DO UPDATE SET "n" = EXCLUDED."n", "tags" = EXCLUDED."tags"'
@@ -113,9 +113,9 @@ def test_swapped_unique_values_are_freed_first() -> None:
         'JOIN s1 s ON t."id" = s."id" AND t."name" IS DISTINCT FROM s."name") p WHERE shop.users."id" = p."id"'
     )
     for kind in ("integer", "numeric(10,2)", "date", "timestamp with time zone", "character varying(9)", "uuid"):
-        made = users.free_unique_values("s1", '"name"', kind, nullable=False)
-        assert made is not None
-        assert "NULL" not in made
+        result = users.free_unique_values("s1", '"name"', kind, nullable=False)
+        assert result is not None
+        assert "NULL" not in result
     assert users.free_unique_values("s1", '"name"', "shop.mood", nullable=False) is None
 
 
@@ -200,9 +200,9 @@ def test_an_address_with_a_password_in_it_does_not_pickle_and_one_with_a_referen
 def test_a_password_of_one_letter_leaves_driver_messages_readable() -> None:
     target = jdbc("jdbc:mysql://db/x?user=u&password=a", "t", {"password": "a"})
 
-    told = target._hide_secrets("Access denied for user 'a'@'db' (using password: a); jdbc:mysql://x?password=a&b")
+    message = target._hide_secrets("Access denied for user 'a'@'db' (using password: a); jdbc:mysql://x?password=a&b")
 
-    assert told == "Access denied for user '***'@'db' (using password: ***); jdbc:mysql://x?password=***&b"
+    assert message == "Access denied for user '***'@'db' (using password: ***); jdbc:mysql://x?password=***&b"
 
 
 def test_what_java_raises_is_neither_cause_nor_context() -> None:

@@ -121,15 +121,15 @@ def test_change_data_leaves_its_final_rows(
     def row(kind: Any, *values: Any) -> Users:
         return with_row_kind(Users(id=values[0], name=values[1], visits=values[2]), kind)
 
-    given = [row(*change) for change in (*FIRST, *THEN)]
-    Users.write(Users.rows(given, spark=spark).coalesce(1), cluster)
+    sample = [row(*change) for change in (*FIRST, *THEN)]
+    Users.write(Users.rows(sample, spark=spark).coalesce(1), cluster)
     target = memory()
     query = Changelog(Users.read_stream(spark, cluster), Users).apply_to(
         target, checkpoint=str(tmp_path), trigger={"availableNow": True}
     )
     assert query.awaitTermination(300)
 
-    assert [tuple(found.values()) for found in target.rows()] == LEFT
+    assert [tuple(item.values()) for item in target.rows()] == LEFT
     assert sorted((r.id, r.name, r.visits) for r in Users.collect(Users.snapshot(spark, cluster))) == LEFT
 
 
@@ -145,8 +145,8 @@ def test_changes_of_a_partition_that_is_read_in_pieces_stay_in_order(
     Users.write(rows, cluster)
 
     assert Users.read(spark, cluster).rdd.getNumPartitions() > 1
-    found = {row.id: row.name for row in Users.collect(Users.snapshot(spark, cluster))}
-    assert found == {n: str(many - 5 + n) for n in range(5)}
+    results = {row.id: row.name for row in Users.collect(Users.snapshot(spark, cluster))}
+    assert results == {n: str(many - 5 + n) for n in range(5)}
 
 
 def test_a_table_of_new_rows_has_no_snapshot(spark: SparkSession, cluster: Cluster) -> None:

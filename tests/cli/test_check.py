@@ -25,7 +25,7 @@ class TestCheck:
 
         assert done.exit_code == 1
         lines = done.stdout.splitlines()
-        told = {int(place) for line in lines for place in line.split(":")[1:2] if place.isdigit()}
+        messages = {int(place) for line in lines for place in line.split(":")[1:2] if place.isdigit()}
         for expected in (
             "topic='orders' and topic_pattern='orders-.*' are both set",
             "ignore_parse_errors=) has the value 'yes'",
@@ -37,7 +37,7 @@ class TestCheck:
             "there is no metadata 'ofset' (did you mean 'offset'?)",
         ):
             assert expected in done.stdout
-        assert told == {13, 15, 16, 17, 18, 22, 23, 25}
+        assert messages == {13, 15, 16, 17, 18, 22, 23, 25}
         assert done.stdout.count("fix:") == 8
         assert lines[-1] == "1 table checked: 8 errors"
 
@@ -100,7 +100,7 @@ class TestCheck:
         assert "RuntimeError: no" in done.stdout
 
     @pytest.mark.parametrize(
-        ("target", "told"),
+        ("target", "message"),
         [
             ("nowhere.py", "there is no file 'nowhere.py'"),
             ("no_such_module", "there is no module or file 'no_such_module'"),
@@ -108,11 +108,11 @@ class TestCheck:
             ("json", "'json' declares no table"),
         ],
     )
-    def test_a_target_that_does_not_exist(self, target: str, told: str) -> None:
+    def test_a_target_that_does_not_exist(self, target: str, message: str) -> None:
         done = run("check", target)
 
         assert done.exit_code == 1
-        assert told in done.stdout
+        assert message in done.stdout
         assert json.loads(run("check", "--json", target).stdout)["errors"] == 1
 
     def test_one_missing_target_does_not_hide_the_others(self) -> None:

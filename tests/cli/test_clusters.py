@@ -114,7 +114,7 @@ def test_a_table_of_a_registry_is_refused_before_it_runs(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [("properties: {sasl.password: *HUSH}", ":4: the document is not valid YAML"), (None, "No such file")],
 )
 def test_a_document_that_cannot_be_read_is_an_error_and_no_traceback(
@@ -122,7 +122,7 @@ def test_a_document_that_cannot_be_read_is_an_error_and_no_traceback(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     text: str | None,
-    told: str,
+    message: str,
 ) -> None:
     path = tmp_path / "clusters.yaml"
     if text is not None:
@@ -134,5 +134,5 @@ def test_a_document_that_cannot_be_read_is_an_error_and_no_traceback(
 
     shown = "".join(capsys.readouterr())
     assert end.value.code in (1, 2)
-    assert told in " ".join(shown.replace("│", " ").split())
+    assert message in " ".join(shown.replace("│", " ").split())
     assert "HUSH" not in shown

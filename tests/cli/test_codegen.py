@@ -90,14 +90,14 @@ def test_json_contains_the_source_and_the_notes(monkeypatch: pytest.MonkeyPatch)
 
     done = CliRunner().invoke(app, ["codegen", *CASES["orders_proto.py"], "--json"])
 
-    told = json.loads(done.stdout)
-    assert told["tables"] == ["Order"]
-    assert "class Order(" in told["source"]
-    assert told["notes"] == ["'card' and 'transfer' are a oneof (payment): at most one of them has a value"]
+    document = json.loads(done.stdout)
+    assert document["tables"] == ["Order"]
+    assert "class Order(" in document["source"]
+    assert document["notes"] == ["'card' and 'transfer' are a oneof (payment): at most one of them has a value"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["avro", "nope.avsc"], "the file 'nope.avsc' cannot be read"),
         (["avro", "data/tables.sql"], "an Avro schema must be JSON, and this is not"),
@@ -106,20 +106,20 @@ def test_json_contains_the_source_and_the_notes(monkeypatch: pytest.MonkeyPatch)
         (["proto", "nope.proto"], "the file 'nope.proto' cannot be read"),
     ],
 )
-def test_paths_that_are_not_files(arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_that_are_not_files(arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CODEGEN)
 
     done = CliRunner().invoke(app, ["codegen", *arguments])
 
     assert isinstance(done.exception, CodegenError)
-    assert told in str(done.exception)
+    assert message in str(done.exception)
 
 
 def test_files_that_cannot_be_written_are_reported(tmp_path: Path) -> None:
     schema, packed = CODEGEN / "data/orders.avsc", tmp_path / "packed.py"
     packed.write_bytes(b"\xff\xfe")
 
-    for out, told in (
+    for out, message in (
         (tmp_path / "none" / "x.py", "cannot be written"),
         (tmp_path, "cannot be written"),
         (packed, "not UTF-8"),
@@ -127,7 +127,7 @@ def test_files_that_cannot_be_written_are_reported(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["codegen", "avro", str(schema), "--out", str(out)])
 
         assert isinstance(done.exception, CodegenError)
-        assert told in str(done.exception)
+        assert message in str(done.exception)
 
 
 @pytest.mark.parametrize("arguments", [["registry", "x"], ["topic", "x"], ["avro", "data/orders.avsc", "--check"]])

@@ -122,18 +122,18 @@ def test_verify_compares_topics(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic)
 
 
 @pytest.mark.parametrize(
-    ("by", "told"),
+    ("by", "message"),
     [
         ("keys", "'keys' (did you mean 'key'?) names columns, but 'in' is a topic and has none; write record"),
         ("header:", "'header:' contains an empty name; write record, key, value or header:NAME"),
         ("a,", "'a,' contains an empty name"),
     ],
 )
-def test_verify_lists_what_can_identify_records(by: str, told: str) -> None:
+def test_verify_lists_what_can_identify_records(by: str, message: str) -> None:
     result = kdsl("verify", "in", "out", "--by", by, "--bootstrap", "127.0.0.1:1", env={"COLUMNS": "400"})
 
     assert result.exit_code == 2
-    assert told in result.output
+    assert message in result.output
 
 
 def test_verify_takes_tables_and_columns(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, orders: Path) -> None:

@@ -50,8 +50,8 @@ def kafka_command(tmp_path: Path) -> Iterator[Command]:
 
 
 def _status(command: Command, code: int = 0) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(command("status", "--json", code=code))
-    return told
+    document: dict[str, Any] = json.loads(command("status", "--json", code=code))
+    return document
 
 
 def test_it_runs_until_it_is_stopped(kafka_command: Command) -> None:

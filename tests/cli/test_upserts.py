@@ -113,10 +113,10 @@ class TestWithABroker:
     def test_doctor_expects_a_compacted_topic(self, kdsl_kafka: RunningKafka, users: str) -> None:
         done = kdsl("doctor", users, "--bootstrap", kdsl_kafka.bootstrap_servers, "--json")
 
-        found = json.loads(done.stdout)
-        assert (done.exit_code, found["errors"]) == (0, 0)
-        assert [f["state"] for f in found["findings"] if f["check"].startswith("retention of ")] == ["ok"]
-        assert [f["message"] for f in found["findings"] if f["check"] == "start"] == [
+        actual = json.loads(done.stdout)
+        assert (done.exit_code, actual["errors"]) == (0, 0)
+        assert [f["state"] for f in actual["findings"] if f["check"].startswith("retention of ")] == ["ok"]
+        assert [f["message"] for f in actual["findings"] if f["check"] == "start"] == [
             "earliest: 3 offsets to read in 1 partitions"
         ]
 

@@ -33,7 +33,7 @@ def test_entries_are_written_in_one_form(text: str, expected: str) -> None:
     ],
 )
 def test_each_wrong_entry_is_reported(text: str, messages: list[str]) -> None:
-    found = [str(problem) for problem in check_servers(text)]
+    results = [str(problem) for problem in check_servers(text)]
 
-    assert len(found) == len(messages)
-    assert [f.startswith(m) for f, m in zip(found, messages, strict=True)] == [True] * len(messages)
+    assert len(results) == len(messages)
+    assert [f.startswith(m) for f, m in zip(results, messages, strict=True)] == [True] * len(messages)

@@ -27,7 +27,7 @@ def test_unset_options_have_the_connector_s_defaults() -> None:
 
 
 def test_every_setting_of_the_connector_is_read() -> None:
-    given = {
+    settings = {
         "group.id": "g",
         "client.id.prefix": "p",
         "client.id": "unused beside the prefix",
@@ -47,7 +47,7 @@ def test_every_setting_of_the_connector_is_read() -> None:
         "max.block.ms": "7",
     }
 
-    assert kdsl_settings(given) == KdslSettings(
+    assert kdsl_settings(settings) == KdslSettings(
         "g", "p", -1, False, True, 1000, "earliest", False, False, False, False, False, "1", 900_000, 0, 7
     )
 
@@ -62,9 +62,9 @@ def test_the_reset_comes_in_any_letter_case(value: str) -> None:
 
 
 def test_a_wrong_value_or_a_reference_counts_as_unset() -> None:
-    given = {"auto.offset.reset": "error", "enable.auto.commit": "maybe", "max.block.ms": "${env:MS}"}
+    settings = {"auto.offset.reset": "error", "enable.auto.commit": "maybe", "max.block.ms": "${env:MS}"}
 
-    assert kdsl_settings(given) == KdslSettings()
+    assert kdsl_settings(settings) == KdslSettings()
 
 
 def test_a_reference_counts_once_it_is_resolved() -> None:

@@ -57,12 +57,12 @@ def test_second_names_are_those_of_librdkafka() -> None:
     ("row", "target"), [(r, t) for r in TABLE.values() for t in r.targets], ids=lambda v: getattr(v, "name", "")
 )
 def test_a_target_is_a_property_whose_range_contains_the_target_s(row: Setting, target: Target) -> None:
-    found = [p for p in read_installed_properties() if p.name == target.name]
+    results = [p for p in read_installed_properties() if p.name == target.name]
 
-    assert found
+    assert results
     if target.low is not None and target.high is not None:
-        assert all(p.low is not None and p.low <= target.low for p in found)
-        assert all(p.high is not None and target.high <= p.high for p in found)
+        assert all(p.low is not None and p.low <= target.low for p in results)
+        assert all(p.high is not None and target.high <= p.high for p in results)
 
 
 @NEWEST

@@ -65,10 +65,10 @@ def test_a_function_s_tokens_are_served_to_who_knows_the_secret() -> None:
 
 @pytest.mark.parametrize(("name", "reason"), [("no_jwt", "returned no JWT"), ("failing", "failed with RuntimeError")])
 def test_a_function_that_returns_no_token_is_named_without_its_message(name: str, reason: str) -> None:
-    status, told = ask(serve_tokens(here(name), {}))
+    status, message = ask(serve_tokens(here(name), {}))
 
     assert status == 400
-    assert told["error"] == f"the token provider {here(name)!r} {reason}"
+    assert message["error"] == f"the token provider {here(name)!r} {reason}"
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_the_token_of_a_file_is_read_again_each_time(tmp_path: Path) -> None:
 
 
 def test_librdkafka_requests_them_like_from_an_identity_provider() -> None:
-    given = {
+    settings = {
         **OAUTH,
         "sasl.oauthbearer.token.provider": here("make"),
         "sasl.jaas.config": "a.b.OAuthBearerLoginModule required scope=orders;",
     }
-    translated = producer_settings(given, machine=ThisMachine())
+    translated = producer_settings(settings, machine=ThisMachine())
     at = serve_tokens(here("make"), {"scope": "orders"})
 
     assert translated.problems == ()

@@ -33,8 +33,8 @@ def record(*fields: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def load_definition(draft: TableDraft, tmp_path: Path) -> TableDef:
-    (found,) = definitions(module(to_python(draft), tmp_path))
-    return found
+    (tables,) = definitions(module(to_python(draft), tmp_path))
+    return tables
 
 
 def without_classes(table: TableDef) -> TableDef:
@@ -49,11 +49,11 @@ class TestAvro:
     def test_the_module_declares_the_table_of_the_schema(self, tmp_path: Path) -> None:
         draft = self.draft()
 
-        found = load_definition(draft, tmp_path)
+        result = load_definition(draft, tmp_path)
 
-        assert without_classes(found) == without_classes(draft.table)
-        assert [c.default for c in found.columns] == [c.default for c in draft.table.columns]
-        assert problems(found, "read") == []
+        assert without_classes(result) == without_classes(draft.table)
+        assert [c.default for c in result.columns] == [c.default for c in draft.table.columns]
+        assert problems(result, "read") == []
 
     def test_a_schema_that_columns_cannot_reproduce_is_read_by_the_registry_format(self) -> None:
         plain = avro_draft(record({"name": "a", "type": ["null", "int"]}))
@@ -96,9 +96,9 @@ class TestAvro:
         inner = record({"name": "_x", "type": enum}, {"name": "y", "type": "int", "default": 3})
         draft = avro_draft({**record({"name": "a", "type": {**inner, "name": "I"}, "default": {"_x": "mro"}})})
 
-        made = module(to_python(draft), tmp_path)
+        actual = module(to_python(draft), tmp_path)
 
-        assert made.R.definition().columns[0].default == made.I(x=made.E.mro_, y=3)
+        assert actual.R.definition().columns[0].default == actual.I(x=actual.E.mro_, y=3)
 
     def test_members_of_nested_records_keep_their_defaults(self, tmp_path: Path) -> None:
         color = {"type": "enum", "name": "Color", "symbols": ["RED", "BLUE"]}
@@ -114,18 +114,20 @@ class TestAvro:
             {"name": "must", "type": "int"},
             name="Inner",
         )
-        made = module(to_python(avro_draft(record({"name": "r", "type": inner}))), tmp_path)
+        outcome = module(to_python(avro_draft(record({"name": "r", "type": inner}))), tmp_path)
 
-        found = made.Inner(must=1)
+        actual = outcome.Inner(must=1)
 
-        assert (found.n, found.color, found.class_, found.m) == (None, made.Color.BLUE, ["a"], {})
-        assert (found.deep, made.Deep()) == (made.Deep(z=6), made.Deep(z=5))
+        assert (actual.n, actual.color, actual.class_, actual.m) == (None, outcome.Color.BLUE, ["a"], {})
+        assert (actual.deep, outcome.Deep()) == (outcome.Deep(z=6), outcome.Deep(z=5))
 
     def test_equal_records_with_different_defaults_are_separate_classes(self, tmp_path: Path) -> None:
         one, other = (record({"name": "x", "type": "int", "default": n}, name="In", namespace=f"n{n}") for n in (1, 2))
-        made = module(to_python(avro_draft(record({"name": "a", "type": one}, {"name": "b", "type": other}))), tmp_path)
+        actual = module(
+            to_python(avro_draft(record({"name": "a", "type": one}, {"name": "b", "type": other}))), tmp_path
+        )
 
-        kinds: list[Any] = [kind for kind in vars(made).values() if is_dataclass(kind)]
+        kinds: list[Any] = [kind for kind in vars(actual).values() if is_dataclass(kind)]
         assert {kind().x for kind in kinds} == {1, 2}
 
     @pytest.mark.parametrize(
@@ -156,9 +158,9 @@ class TestAvro:
     def test_a_default_of_a_choice_is_the_row_of_its_members(self, tmp_path: Path) -> None:
         draft = avro_draft(record({"name": "a", "type": ["int", "string"], "default": 5}))
 
-        made = module(to_python(draft), tmp_path)
+        actual = module(to_python(draft), tmp_path)
 
-        assert made.R.definition().columns[0].default == made.AChoice(member0=5, member1=None)
+        assert actual.R.definition().columns[0].default == actual.AChoice(member0=5, member1=None)
 
     def test_a_recursive_record_is_reported(self) -> None:
         schema = record({"name": "next", "type": ["null", "R"]})
@@ -175,9 +177,9 @@ class TestAvro:
         empty = {"type": "record", "name": "Empty", "fields": []}
         draft = avro_draft(record({"name": "a", "type": empty}, {"name": "b", "type": ["null", "Empty"]}))
 
-        found = load_definition(draft, tmp_path)
+        result = load_definition(draft, tmp_path)
 
-        assert [c.type for c in found.columns] == [t.Row((), nullable=False), t.Row(())]
+        assert [c.type for c in result.columns] == [t.Row((), nullable=False), t.Row(())]
         assert load_definition(avro_draft(empty), tmp_path).columns == ()
 
     def test_five_hundred_columns(self, tmp_path: Path) -> None:
@@ -229,10 +231,10 @@ class TestProtobuf:
     def test_the_module_declares_the_table_of_the_message(self, tmp_path: Path) -> None:
         draft = protobuf_draft(str(DATA / "shop.proto"), topic="orders")
 
-        found = load_definition(draft, tmp_path)
+        result = load_definition(draft, tmp_path)
 
-        assert found == draft.table
-        assert found.comment == "An order."
+        assert result == draft.table
+        assert result.comment == "An order."
         assert "It is paid." in to_python(draft)
         assert draft.notes == ("'card' and 'transfer' are a oneof (payment): at most one of them has a value",)
 
@@ -262,12 +264,12 @@ class TestProtobuf:
         source = to_python(draft)
         monkeypatch.chdir("/")
 
-        (found,) = definitions(module(source, tmp_path / "tables"))
+        (tables,) = definitions(module(source, tmp_path / "tables"))
 
         assert str(tmp_path) not in source
-        assert problems(found, "read") == []
-        assert isinstance(found.value_format, Protobuf)
-        assert found.value_format.schema().name == "A"
+        assert problems(tables, "read") == []
+        assert isinstance(tables.value_format, Protobuf)
+        assert tables.value_format.schema().name == "A"
 
 
 class TestJsonSchema:
@@ -295,12 +297,12 @@ class TestJsonSchema:
             json_schema_draft({"type": "object", "properties": {"x": below}, "$defs": defs})
 
     def test_members_that_are_nested_too_deeply_are_refused_with_the_limit(self) -> None:
-        made: Any = {"type": "integer"}
+        results: Any = {"type": "integer"}
         for _ in range(120):
-            made = {"type": "array", "items": made}
+            results = {"type": "array", "items": results}
 
         with pytest.raises(CodegenError, match="nested more than 100 levels deep"):
-            json_schema_draft({"type": "object", "properties": {"x": made}})
+            json_schema_draft({"type": "object", "properties": {"x": results}})
 
     def test_recursion_and_missing_imports_are_reported(self) -> None:
         node = {"type": "object", "properties": {"next": {"$ref": "#/definitions/n"}}}
@@ -322,9 +324,9 @@ class TestJsonSchema:
         }
         draft = json_schema_draft({"type": "object", "properties": {"o": inner}})
 
-        found = module(to_python(draft), tmp_path).O()
+        result = module(to_python(draft), tmp_path).O()
 
-        assert (found.n, found.e, found.l) == (3, "B", ["x"])
+        assert (result.n, result.e, result.l) == (3, "B", ["x"])
 
     @pytest.mark.parametrize(
         "member",
@@ -364,10 +366,10 @@ class TestDdl:
     def test_the_module_declares_the_tables_of_the_script(self, tmp_path: Path) -> None:
         drafts = ddl_drafts(str(DATA / "tables.sql"))
 
-        found = definitions(module(to_python(drafts), tmp_path))
+        tables = definitions(module(to_python(drafts), tmp_path))
 
-        assert found == [d.table for d in drafts]
-        assert [d.problems for d in found] == [(), ()]
+        assert tables == [d.table for d in drafts]
+        assert [d.problems for d in tables] == [(), ()]
 
     def test_mistakes_are_reported_with_their_locations(self, tmp_path: Path) -> None:
         (tmp_path / "x.sql").write_text("CREATE TABLE t (a INTT) WITH ('connector' = 'kafka')", encoding="utf-8")

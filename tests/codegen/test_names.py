@@ -8,7 +8,7 @@ from kdsl.codegen.names import attribute_name, class_name, symbol_name
 
 
 @pytest.mark.parametrize(
-    ("name", "made"),
+    ("name", "value"),
     [
         ("amount", "amount"),
         ("userId", "userId"),
@@ -30,8 +30,8 @@ from kdsl.codegen.names import attribute_name, class_name, symbol_name
         ("match", "match"),
     ],
 )
-def test_attributes(name: str, made: str) -> None:
-    assert attribute_name(name, (), of_table=True) == made
+def test_attributes(name: str, value: str) -> None:
+    assert attribute_name(name, (), of_table=True) == value
 
 
 def test_colliding_names_get_suffixes() -> None:
@@ -40,7 +40,7 @@ def test_colliding_names_get_suffixes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "made"),
+    ("name", "value"),
     [
         ("user_behavior", "UserBehavior"),
         ("Orders", "Orders"),
@@ -53,8 +53,8 @@ def test_colliding_names_get_suffixes() -> None:
         ("ValueError", "ValueErrorTable"),
     ],
 )
-def test_classes(name: str, made: str) -> None:
-    assert class_name(name, (), "Table") == made
+def test_classes(name: str, value: str) -> None:
+    assert class_name(name, (), "Table") == value
 
 
 def test_symbols_of_enumerations_avoid_the_names_of_string_methods() -> None:

@@ -43,19 +43,19 @@ def differing(a: TableDef, b: TableDef) -> dict[str, tuple[object, object]]:
 def test_a_table_reads_back_equal_from_its_source(table: TableDef, tmp_path_factory: pytest.TempPathFactory) -> None:
     source = to_python(table)
 
-    (found,) = definitions(module(source, tmp_path_factory.mktemp("generated")))
+    (actual,) = definitions(module(source, tmp_path_factory.mktemp("generated")))
 
-    assert (differing(found, table), found.problems) == ({}, ()), source
-    assert found == table
-    assert to_python(found) == source
+    assert (differing(actual, table), actual.problems) == ({}, ()), source
+    assert actual == table
+    assert to_python(actual) == source
 
 
 @FEW
 @given(table=tables())
 def test_a_table_reads_back_equal_from_yaml(table: TableDef) -> None:
-    (found,) = read_tables(to_yaml(table))
+    (actual,) = read_tables(to_yaml(table))
 
-    assert (differing(found, without_defaults(table)), found.problems) == ({}, ())
+    assert (differing(actual, without_defaults(table)), actual.problems) == ({}, ())
 
 
 @FEW
@@ -63,10 +63,10 @@ def test_a_table_reads_back_equal_from_yaml(table: TableDef) -> None:
 def test_a_table_reads_back_equal_from_ddl(table: TableDef) -> None:
     table = translatable(table)
 
-    found = statement_definition(to_ddl(table))
+    result = statement_definition(to_ddl(table))
 
-    assert (differing(found, without_defaults(table)), found.problems) == ({}, ())
-    assert to_ddl(found) == to_ddl(without_defaults(table))
+    assert (differing(result, without_defaults(table)), result.problems) == ({}, ())
+    assert to_ddl(result) == to_ddl(without_defaults(table))
 
 
 @FEW

@@ -19,9 +19,9 @@ GIVEN = pa.RecordBatch.from_pydict({"n": pa.array([1, 2], pa.int32())})
 
 
 def map_batch(answer: Any, *, optional: bool = False) -> list[dict[str, Any]]:
-    found = list(BatchMapper(lambda _: answer, "m:f", ROW, optional=optional)([GIVEN]))
-    assert all(batch.schema.names == ["a", "b"] and batch.schema.field("a").type == pa.int64() for batch in found)
-    return [row for batch in found for row in batch.to_pylist()]
+    results = list(BatchMapper(lambda _: answer, "m:f", ROW, optional=optional)([GIVEN]))
+    assert all(batch.schema.names == ["a", "b"] and batch.schema.field("a").type == pa.int64() for batch in results)
+    return [row for batch in results for row in batch.to_pylist()]
 
 
 def test_batches_and_tables_are_taken_by_name_and_widened() -> None:
@@ -69,10 +69,10 @@ class TestRows:
     ROW = t.Row((t.Field("inner", t.row(x=t.BigInt(nullable=False), y=t.STRING)),), nullable=False)
 
     def map_rows(self, *rows: Any, kind: pa.DataType) -> list[dict[str, Any]]:
-        given = pa.RecordBatch.from_arrays([in_spark_layout(pa.array(rows, kind))], ["inner"])
-        (made,) = BatchMapper(lambda _: given, "m:f", self.ROW, optional=False)([GIVEN])
-        made.validate(full=True)
-        return list(made.to_pylist())
+        batch = pa.RecordBatch.from_arrays([in_spark_layout(pa.array(rows, kind))], ["inner"])
+        (result,) = BatchMapper(lambda _: batch, "m:f", self.ROW, optional=False)([GIVEN])
+        result.validate(full=True)
+        return list(result.to_pylist())
 
     def test_members_are_found_by_name_and_widened(self) -> None:
         kind = pa.struct([("y", pa.large_string()), pa.field("x", pa.int8(), False)])
@@ -114,8 +114,8 @@ def test_what_a_function_raises_names_the_records() -> None:
 class TestColumnAppender:
     def append_column(self, function: Any, kind: t.DataType, *, by_row: bool = False) -> list[Any]:
         (batch,) = ColumnAppender({"__x__": AddedColumn(function, "m:f", kind, by_row)}, ["n"])([GIVEN])
-        found: list[Any] = batch.column("__x__").to_pylist()
-        return found
+        values: list[Any] = batch.column("__x__").to_pylist()
+        return values
 
     def column_error(self, function: Any, kind: t.DataType = t.STRING, *, by_row: bool = False) -> str:
         with pytest.raises(FunctionResultError) as e:

@@ -37,10 +37,10 @@ Make = Callable[..., KafkaSource]
 def make(kdsl_kafka: RunningKafka) -> Make:
     """Makes sources of the broker."""
 
-    def make_source(**given: Any) -> KafkaSource:
-        if not given.keys() & {"deserializer", "value_only_deserializer"}:
-            given["value_only_deserializer"] = SimpleStringSchema()
-        return KafkaSource(bootstrap_servers=kdsl_kafka.bootstrap_servers, **given)
+    def make_source(**arguments: Any) -> KafkaSource:
+        if not arguments.keys() & {"deserializer", "value_only_deserializer"}:
+            arguments["value_only_deserializer"] = SimpleStringSchema()
+        return KafkaSource(bootstrap_servers=kdsl_kafka.bootstrap_servers, **arguments)
 
     return make_source
 
@@ -53,15 +53,15 @@ class Streams:
 
     def rows(self, source: KafkaSource, checkpoint: str = "c") -> list[Row]:
         """What one run reads that takes all that is there."""
-        found: list[Row] = []
+        results: list[Row] = []
 
         def keep(df: DataFrame, _: int) -> None:
-            found.extend(df.collect())
+            results.extend(df.collect())
 
         writer = source.read_stream(self._spark).writeStream.foreachBatch(keep)
         query = writer.option("checkpointLocation", str(self._folder / checkpoint)).trigger(availableNow=True).start()
         assert query.awaitTermination(300)
-        return found
+        return results
 
 
 @pytest.fixture
@@ -105,10 +105,10 @@ class TestBasicReads:
         return {(name, p): list(range(p, 10)) for name in names for p in range(10)}
 
     def by_partition(self, rows: list[Row]) -> dict[tuple[str, int], list[int]]:
-        found: dict[tuple[str, int], list[int]] = {}
+        results: dict[tuple[str, int], list[int]] = {}
         for row in sorted(rows, key=lambda r: r["offset"]):
-            found.setdefault((row["topic"], row["partition"]), []).append(row["value"])
-        return found
+            results.setdefault((row["topic"], row["partition"]), []).append(row["value"])
+        return results
 
     @pytest.mark.parametrize("group", [None, "builder-group"])
     def test_every_partition_is_read_completely(
@@ -133,7 +133,7 @@ class TestBasicReads:
         partitions = make(partitions=chosen, deserializer=deserializer)
         pattern = make(topic_pattern="builder-numbers-.*", deserializer=deserializer)
 
-        wanted = {place: found for place, found in self.expected_values(numbers).items() if place in chosen}
+        wanted = {place: item for place, item in self.expected_values(numbers).items() if place in chosen}
         assert self.by_partition(partitions.read(spark).collect()) == wanted
         assert self.by_partition(streams.rows(partitions)) == wanted
         assert self.by_partition(pattern.read(spark).collect()) == self.expected_values(numbers)
@@ -178,8 +178,8 @@ class TestOffsets:
         kdsl_kafka.produce(topic, *records)
         return topic
 
-    def read(self, spark: SparkSession, make: Make, topic: str, **given: Any) -> list[str]:
-        return values(make(topics=topic, **given).read(spark).collect())
+    def read(self, spark: SparkSession, make: Make, topic: str, **arguments: Any) -> list[str]:
+        return values(make(topics=topic, **arguments).read(spark).collect())
 
     def test_each_initializer_starts_and_ends(
         self, topic: str, make: Make, spark: SparkSession, caplog: pytest.LogCaptureFixture

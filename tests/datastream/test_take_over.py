@@ -33,9 +33,9 @@ def commit(kafka: RunningKafka, group: str, topic: str, offsets: dict[int, int])
 
 def committed(kafka: RunningKafka, group: str, topic: str) -> dict[int, int]:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
-    found = consumer.committed([Position(topic, partition) for partition in range(2)], timeout=30)
+    offsets = consumer.committed([Position(topic, partition) for partition in range(2)], timeout=30)
     consumer.close()
-    return {position.partition: position.offset for position in found}
+    return {position.partition: position.offset for position in offsets}
 
 
 def test_a_query_continues_where_the_group_of_the_previous_job_ended(

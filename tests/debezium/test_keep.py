@@ -74,7 +74,7 @@ def test_values_that_postgres_does_not_send_are_unchanged(
     for one, other in (("notes", "copies"), ("copies", "notes")):
         assert postgres.execute(f"TABLE keep.{one} EXCEPT TABLE keep.{other}") == ""
     rows = postgres.execute("SELECT id, counter, length(body), array_length(tags, 1) FROM keep.notes ORDER BY id")
-    found = Applied(lake, spark).frame().selectExpr("id", "counter", "length(body)", "array_size(tags)").sort("id")
-    shown = ["\t".join("" if value is None else str(value) for value in row) for row in found.collect()]
+    result = Applied(lake, spark).frame().selectExpr("id", "counter", "length(body)", "array_size(tags)").sort("id")
+    shown = ["\t".join("" if value is None else str(value) for value in row) for row in result.collect()]
     assert shown == rows.splitlines()
     assert shown[0] == "1\t2\t3000\t500"

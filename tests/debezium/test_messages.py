@@ -55,7 +55,7 @@ def summarize(message: Message) -> Any:
     if not isinstance(document, dict):
         return message.key, document
     change = document.get("payload", document)
-    said = {
+    results = {
         name: value for name, value in change.items() if name not in ("source", "transaction") and name[:3] != "ts_"
     }
-    return message.key, document.get("schema"), said
+    return message.key, document.get("schema"), results

@@ -42,8 +42,8 @@ tables:
 
 
 def table() -> TableDef:
-    (found,) = read_tables(DOCUMENT, file="tables.yaml")
-    return found
+    (tables,) = read_tables(DOCUMENT, file="tables.yaml")
+    return tables
 
 
 class TestDefinition:
@@ -61,44 +61,44 @@ class TestDefinition:
         )
 
     def test_options_and_formats(self) -> None:
-        found = table()
+        result = table()
 
-        assert found.options.topic == ("orders", "more-orders")
-        assert found.options.max_records_per_trigger == 1000
-        assert found.options.key_prefix == "k_"
-        assert found.key_fields == ("k_id",)
-        assert found.key_format is not None
-        assert found.key_format.to_strings() == {"field-delimiter": "|"}
-        assert found.value_format is not None
-        assert found.value_format.to_strings() == {"ignore-parse-errors": "true"}
+        assert result.options.topic == ("orders", "more-orders")
+        assert result.options.max_records_per_trigger == 1000
+        assert result.options.key_prefix == "k_"
+        assert result.key_fields == ("k_id",)
+        assert result.key_format is not None
+        assert result.key_format.to_strings() == {"field-delimiter": "|"}
+        assert result.value_format is not None
+        assert result.value_format.to_strings() == {"ignore-parse-errors": "true"}
 
     def test_properties_are_strings_without_their_prefix(self) -> None:
         assert dict(table().properties) == {"bootstrap.servers": "localhost:9092", "enable.idempotence": "false"}
 
     def test_the_rest(self) -> None:
-        found = table()
+        result = table()
 
-        assert found.name == "orders"
-        assert found.comment == "Orders as the shop writes them."
-        assert found.watermarks == (WatermarkDef("placed_at", "5 seconds"),)
-        assert found.spelling is Spelling.YAML
-        assert found.problems == ()
+        assert result.name == "orders"
+        assert result.comment == "Orders as the shop writes them."
+        assert result.watermarks == (WatermarkDef("placed_at", "5 seconds"),)
+        assert result.spelling is Spelling.YAML
+        assert result.problems == ()
 
     def test_locations_have_lines(self) -> None:
-        found = table()
+        result = table()
 
-        assert (found.where.file, found.where.line, found.where.path) == ("tables.yaml", 2, "$.tables[0]")
-        assert [c.where.line for c in found.columns] == [5, 6, 7, 8, 9, 10]
-        assert found.places["key.fields"].line == 19
-        assert found.places["key.fields"].path == "$.tables[0].options['key.fields']"
+        assert (result.where.file, result.where.line, result.where.path) == ("tables.yaml", 2, "$.tables[0]")
+        assert [c.where.line for c in result.columns] == [5, 6, 7, 8, 9, 10]
+        assert result.places["key.fields"].line == 19
+        assert result.places["key.fields"].path == "$.tables[0].options['key.fields']"
 
     def test_a_file_may_contain_one_table(self, tmp_path: Path) -> None:
         text = "name: a\ncolumns: [{name: x, type: INT}]\noptions: {connector: kafka, topic: a, format: json}\n"
         path = tmp_path / "one.yaml"
         path.write_text(text, encoding="utf-8")
 
-        (found,) = load_definitions(path)
-        assert (found.name, found.where.path, problems(found, "read")) == ("a", "$", [])
+        (result,) = load_definitions(path)
+        assert (result.name, result.where.path, problems(result, "read")) == ("a", "$", [])
 
 
 def problems_of(text: str) -> list[str]:
@@ -129,16 +129,16 @@ class TestErrors:
             "      - {type: INT}\n"
             "    options: {}\n"
         )
-        found = problems_of(text)
+        actual = problems_of(text)
 
-        assert [line.split(":")[1].split(" ")[0] for line in found] == ["2", "4", "2", "5", "7", "8"]
-        assert any("there is no 'colums' (did you mean 'columns'?)" in line for line in found)
+        assert [line.split(":")[1].split(" ")[0] for line in actual] == ["2", "4", "2", "5", "7", "8"]
+        assert any("there is no 'colums' (did you mean 'columns'?)" in line for line in actual)
         assert any(
             "$.tables[0].options['topic']: an option is a string, a number, true or false, got a list" in line
-            for line in found
+            for line in actual
         )
-        assert any("$.tables[1].columns[0].virtual: expected true or false, got 'maybe'" in line for line in found)
-        assert any("$.tables[1].columns[1].name: 'name' is missing" in line for line in found)
+        assert any("$.tables[1].columns[0].virtual: expected true or false, got 'maybe'" in line for line in actual)
+        assert any("$.tables[1].columns[1].name: 'name' is missing" in line for line in actual)
 
     def test_a_duplicate_key(self) -> None:
         text = "name: a\ncolumns: []\noptions:\n  topic: a\n  topic: b\n"
@@ -183,10 +183,10 @@ class TestErrors:
         "text", ["[hunter2]", "{sasl.password: hunter2}", "*hunter2", "!hunter2", "!hunter2 x", "!!int hunter2"]
     )
     def test_an_option_of_another_shape_shows_no_secret(self, text: str) -> None:
-        found = problems_of(f"name: a\ncolumns: []\noptions:\n  properties.sasl.password: {text}\n  b: []\n")
+        actual = problems_of(f"name: a\ncolumns: []\noptions:\n  properties.sasl.password: {text}\n  b: []\n")
 
-        assert "t.yaml:4" in found[0] or "t.yaml:5" in found[0]
-        assert "hunter2" not in "".join(found)
+        assert "t.yaml:4" in actual[0] or "t.yaml:5" in actual[0]
+        assert "hunter2" not in "".join(actual)
 
     @pytest.mark.parametrize(("raw", "line"), [(b"name: a\nb: \xff\n", 2), ("name: a".encode("utf-16"), 1)])
     def test_a_file_that_is_not_utf_8(self, tmp_path: Path, raw: bytes, line: int) -> None:
@@ -204,15 +204,15 @@ class TestErrors:
 
 
 def codes(**options: str) -> list[str]:
-    given = {
+    settings = {
         "connector": "kafka",
         "topic": "a",
         "format": "json",
         **{k.replace("__", "."): v for k, v in options.items()},
     }
-    lines = "".join(f"  {key}: {value!r}\n" for key, value in given.items())
-    (found,) = read_tables(f"name: a\ncolumns: [{{name: x, type: INT}}]\noptions:\n{lines}")
-    return [p.code for p in problems(found, "read")]
+    lines = "".join(f"  {key}: {value!r}\n" for key, value in settings.items())
+    (tables,) = read_tables(f"name: a\ncolumns: [{{name: x, type: INT}}]\noptions:\n{lines}")
+    return [p.code for p in problems(tables, "read")]
 
 
 class TestOptions:
@@ -222,20 +222,20 @@ class TestOptions:
     @pytest.mark.parametrize("written", ["010", "1.10", "1:30", "0x10", "on", "2020-01-01", ".nan"])
     def test_an_option_is_the_string_as_written(self, written: str) -> None:
         text = f"name: a\ncolumns: []\noptions:\n  connector: kafka\n  properties.group.id: {written}\n"
-        (found,) = read_tables(text)
+        (tables,) = read_tables(text)
 
-        assert dict(found.properties) == {"group.id": written}
+        assert dict(tables.properties) == {"group.id": written}
 
     def test_tables_share_options_through_a_merge_in_which_their_own_win(self) -> None:
         text = (
             "tables:\n- name: a\n  columns: []\n  options: &common {connector: kafka, topic: a, format: json}\n"
             "- name: b\n  columns: []\n  options: {<<: *common, topic: b}\n"
         )
-        _, found = read_tables(text)
+        _, tables = read_tables(text)
 
-        assert found.options.topic == ("b",)
-        assert found.value_format is not None
-        assert found.problems == ()
+        assert tables.options.topic == ("b",)
+        assert tables.value_format is not None
+        assert tables.problems == ()
 
     def test_an_unknown_connector(self) -> None:
         assert codes(connector="kafkaa") == ["connector"]
@@ -253,18 +253,18 @@ class TestOptions:
         assert codes(**{"csv.ignore-parse-errors": "true"}) == ["option-unknown"]
 
     def test_unknown_options_are_reported_with_a_suggestion(self) -> None:
-        (found,) = read_tables(
+        (tables,) = read_tables(
             "name: a\ncolumns: [{name: x, type: INT}]\noptions: {connector: kafka, topc: a, format: json}"
         )
-        messages = [p.message for p in problems(found, "read")]
+        messages = [p.message for p in problems(tables, "read")]
 
         assert messages[0] == "the connector 'kafka' has no option 'topc' (did you mean 'topic'?)"
 
     def test_a_wrong_type_is_shown_with_the_position_in_the_type(self) -> None:
-        (found,) = read_tables(
+        (tables,) = read_tables(
             "name: a\ncolumns: [{name: x, type: BIGNT}]\noptions: {connector: kafka, topic: a, format: json}"
         )
-        (problem,) = problems(found, "read")
+        (problem,) = problems(tables, "read")
 
         assert problem.code == "type-syntax"
         assert "(did you mean 'BIGINT'?)" in problem.message

@@ -33,10 +33,10 @@ def test_the_last_records_of_all_partitions_come_oldest_first(
     kdsl_kafka.produce(topic, *(Record(f"{n}", partition=n % 2, timestamp=at + n) for n in range(100)))
     plan = read_plan(topic, value=part("raw", {"text": "STRING"}), metadata={"partition": "partition"})
 
-    found = last_records(plan, cluster, 5)
+    records = last_records(plan, cluster, 5)
 
-    assert found.schema == arrow_schema(plan.columns)
-    assert found.to_pylist() == [{"partition": n % 2, "text": f"{n}"} for n in range(95, 100)]
+    assert records.schema == arrow_schema(plan.columns)
+    assert records.to_pylist() == [{"partition": n % 2, "text": f"{n}"} for n in range(95, 100)]
     assert last_records(plan, cluster, 1_000).num_rows == 100
 
 
@@ -100,8 +100,8 @@ def test_of_a_table_by_key_the_changes_between_the_last_records(
         value = None if count is None else f'{{"word":"{word}","count":{count}}}'
         return Record(value, f'{{"word":"{word}"}}', [], len(word) % 2, 1_700_000_000_000 + at)
 
-    given = [("a", 1), ("bb", 1), ("a", 2), ("bb", None), ("a", 2), ("bb", 5), ("a", 3)]
-    kdsl_kafka.produce(topic, *(record(word, count, at) for at, (word, count) in enumerate(given)))
+    values = [("a", 1), ("bb", 1), ("a", 2), ("bb", None), ("a", 2), ("bb", 5), ("a", 3)]
+    kdsl_kafka.produce(topic, *(record(word, count, at) for at, (word, count) in enumerate(values)))
     plan = Table(Words.definition()).read_plan()
 
     assert list(changelog_lines(last_changes(plan, cluster, 100))) == [

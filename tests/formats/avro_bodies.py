@@ -72,7 +72,7 @@ def _strategy_for(kind: t.DataType) -> st.SearchStrategy[Any] | None:
 
 def _entries(member: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     pairs = st.lists(st.tuples(strategies.TEXTS, member), max_size=3, unique_by=lambda pair: pair[0])
-    return pairs.map(lambda found: [found[i] for i in java_order([key for key, _ in found])])
+    return pairs.map(lambda value: [value[i] for i in java_order([key for key, _ in value])])
 
 
 def bodies(row: t.Row, rows: list[Any], schema: Any = None) -> list[bytes]:
@@ -82,8 +82,8 @@ def bodies(row: t.Row, rows: list[Any], schema: Any = None) -> list[bytes]:
     writer = AvroEncoder(avro_schema(present) if schema is None else schema, present, min_batch=len(rows) + 1)
     encoded = writer.encode(pa.array(rows, arrow_type(row)))
     assert encoded.bad == ()
-    made: list[bytes] = encoded.messages.to_pylist()
-    return made
+    actual: list[bytes] = encoded.messages.to_pylist()
+    return actual
 
 
 @st.composite

@@ -26,12 +26,12 @@ class ChangeWriter(Writer):
         extra = r.random() < 0.4
         schemas = ['{"type":"struct","fields":[1.50, {}]}', '{"é":["x", "\\u00e9"]}', "null", '"s"', "{"]
         self.schema = r.choice([None, *schemas])
-        made: list[bytes | None] = []
+        results: list[bytes | None] = []
         for _ in range(count):
             style = r.choice(styles)
             text = self.change(rules, style, extra=extra)
-            made.append(self.broken(text, rules.row, style) if r.random() < self.dirt else text.encode())
-        return made
+            results.append(self.broken(text, rules.row, style) if r.random() < self.dirt else text.encode())
+        return results
 
     def change(self, rules: ChangeReadingRules, style: Style, *, extra: bool) -> str:
         """One message."""
@@ -40,8 +40,8 @@ class ChangeWriter(Writer):
         if r.random() < self.dirt / 2:
             operation = r.choice([*dialect.skipped, "t", "", operation.swapcase(), f"{operation} ", 'q"'])
         members = self._images(rules, operation, style)
-        said = self.text(operation, style) if r.random() > self.dirt / 4 else self.any(style, 1)
-        members.append((dialect.operation, said))
+        message = self.text(operation, style) if r.random() > self.dirt / 4 else self.any(style, 1)
+        members.append((dialect.operation, message))
         members += [
             (name, self._member_value(rules, name, style)) for name in self._names(rules) if r.random() > self.dirt
         ]

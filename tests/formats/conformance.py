@@ -109,8 +109,8 @@ def cases(name: str) -> list[Case]:
 
 def differences(name: str) -> list[Difference]:
     """The intended differences of one format."""
-    found = tomllib.loads((DATA.parent / "differences.toml").read_text(encoding="utf-8"))
-    entries = [entry for entry in found["difference"] if entry["format"] == name]
+    document = tomllib.loads((DATA.parent / "differences.toml").read_text(encoding="utf-8"))
+    entries = [entry for entry in document["difference"] if entry["format"] == name]
     return [
         Difference(
             e["format"],
@@ -167,33 +167,33 @@ def share(name: str, same: int, different: int) -> str:
 
 def answer(case: Case) -> Any:
     """What kdsl answers, in the form of `Case.answer`."""
-    made = case.table_format()
+    result = case.table_format()
     direction: Direction = "read" if case.kind == "decode" else "write"
-    if any(True for _ in made.problems()) or any(p.severity == "error" for p in made.check(case.row, direction)):
+    if any(True for _ in result.problems()) or any(p.severity == "error" for p in result.check(case.row, direction)):
         return ERROR
     if case.kind == "decode":
-        decoded = made.decoder(case.row, case.use).decode(pa.array([case.input], pa.binary()))
+        decoded = result.decoder(case.row, case.use).decode(pa.array([case.input], pa.binary()))
         return ERROR if decoded.bad else answer_of(case, decoded)
     rows = pa.array([arrow_value(case.values, case.row)], arrow_type(case.row))
-    kinds = None if made.insert_only else pa.array([ROW_KINDS.index(case.kind_of_row)], pa.int8())
-    encoded = made.encoder(case.row).encode(rows, kinds)
+    kinds = None if result.insert_only else pa.array([ROW_KINDS.index(case.kind_of_row)], pa.int8())
+    encoded = result.encoder(case.row).encode(rows, kinds)
     return ERROR if encoded.bad else encoded.messages[0].as_py()
 
 
 def answer_of(case: Case, decoded: Decoded) -> list[Any]:
     """The rows of a decoded batch, in the form of `Case.answer`; looks at the types, too."""
-    made = case.table_format()
+    result = case.table_format()
     assert decoded.rows.type == arrow_type(case.row)
     decoded.rows.validate(full=True)
     assert list(decoded.metadata) == list(case.metadata)
     columns = [[from_arrow(v, case.row) for v in python_rows(decoded.rows)]]
     for key, array in decoded.metadata.items():
-        kind = type(made).metadata[key]
+        kind = type(result).metadata[key]
         assert array.type == arrow_type(kind)
         array.validate(full=True)
         columns.append([[from_arrow(v, kind)] for v in python_rows(array)])
     rows = [list(chain(*values)) for values in zip(*columns, strict=True)]
-    if made.insert_only:
+    if result.insert_only:
         return rows
     kinds = [0] * len(rows) if decoded.kinds is None else decoded.kinds.to_pylist()
     return [(ROW_KINDS[kind], row) for kind, row in zip(kinds, rows, strict=True)]
@@ -298,15 +298,15 @@ def has_null_key(value: Any, kind: t.DataType) -> bool:
 
 
 def _days(text: str) -> int:
-    found = _DATE.fullmatch(text)
-    assert found, text
-    year, rest = int(found[1]), f"{found[2]}-{found[3]}"
+    match = _DATE.fullmatch(text)
+    assert match, text
+    year, rest = int(match[1]), f"{match[2]}-{match[3]}"
     cycles, year = divmod(year, 400)  # numpy's calendar is Gregorian for all years; the cycle keeps them in range
     return int(np.datetime64(f"{year + 2000}-{rest}").astype(np.int64)) + (cycles - 5) * 146_097
 
 
 def _nanos(text: str) -> int:
-    found = _CLOCK.fullmatch(text)
-    assert found, text
-    hour, minute, second = (int(found[i] or 0) for i in (1, 2, 3))
-    return ((hour * 60 + minute) * 60 + second) * NANOS + int((found[4] or "").ljust(9, "0"))
+    match = _CLOCK.fullmatch(text)
+    assert match, text
+    hour, minute, second = (int(match[i] or 0) for i in (1, 2, 3))
+    return ((hour * 60 + minute) * 60 + second) * NANOS + int((match[4] or "").ljust(9, "0"))

@@ -196,8 +196,8 @@ class FormatContract(ABC):
         owners = self.owners(decoded)
 
         assert [owners.count(i) for i in range(6)] == [self.rows_of_null if i not in (1, 4) else 1 for i in range(6)]
-        kept = [owners.index(i) for i in (1, 4)]
-        self.assert_rows(Decoded(decoded.rows.take(pa.array(kept))), [1, 4])
+        results = [owners.index(i) for i in (1, 4)]
+        self.assert_rows(Decoded(decoded.rows.take(pa.array(results))), [1, 4])
 
     def test_a_slice_of_messages_is_read_like_a_copy(self) -> None:
         messages = pa.array(
@@ -274,15 +274,15 @@ class FormatContract(ABC):
         decoder = RecordDecoder(read_plan(value=part), registry=Registry(self.url) if self.url else None)
         records = [{"topic": "orders", "partition": 3, "offset": 100, "value": good}]
         records.append({**records[0], "offset": 101, "value": message})
-        with pytest.raises(RecordError) as told:
+        with pytest.raises(RecordError) as error:
             decoder.decode(pa.RecordBatch.from_pylist(records, schema=pa.schema(list(RAW.items()))))
 
         prefix = message[: RecordError.PREFIX].hex(" ") + (" …" if len(message) > RecordError.PREFIX else "")
         assert 0 < len(reason) < 500
-        assert str(told.value) == (
+        assert str(error.value) == (
             "Orders: cannot read the record at topic orders, partition 3, offset 101: the value cannot be decoded: "
             f"{reason}; it has {len(message)} bytes: {prefix}"
-            + (f"; {told.value.fix}" if told.value.fix else "")  # where other options read it
+            + (f"; {error.value.fix}" if error.value.fix else "")  # where other options read it
         )
 
     def test_ignored_errors_are_not_reported(self) -> None:
@@ -323,8 +323,8 @@ class FormatContract(ABC):
             return [row_strings(decoder.decode(messages).rows) for _ in range(5)]
 
         with ThreadPoolExecutor(2) as pool:
-            for found in pool.map(read, [self.decoder(), self.decoder()]):
-                assert found == [expected] * 5
+            for item in pool.map(read, [self.decoder(), self.decoder()]):
+                assert item == [expected] * 5
 
     def test_metadata_is_returned_for_the_requested_keys(self) -> None:
         messages = pa.array(
@@ -343,15 +343,15 @@ class FormatContract(ABC):
 
     def test_changes_are_read_in_order_whatever_the_size_of_the_batch(self) -> None:
         messages, rows = zip(*(self.change(i) for i in range(1_000)), strict=True)
-        said = [one for changes in rows for one in changes]
-        expected = row_strings(pa.array([values for _, values in said], arrow_type(self.row)))
+        sample = [one for changes in rows for one in changes]
+        expected = row_strings(pa.array([values for _, values in sample], arrow_type(self.row)))
         for size in (1, 7, 1_000):
             pieces = [
                 self.check(self.decoder().decode(pa.array(messages[i : i + size], pa.binary())))
                 for i in range(0, len(messages), size)
             ]
 
-            assert [kind for piece in pieces for kind in kinds(piece)] == [kind for kind, _ in said]
+            assert [kind for piece in pieces for kind in kinds(piece)] == [kind for kind, _ in sample]
             assert [row for piece in pieces for row in row_strings(piece.rows)] == expected
 
     def test_row_kinds_are_written(self) -> None:
@@ -373,10 +373,10 @@ class FormatContract(ABC):
         assert format_class(self.format.identifier) is type(self.format)
 
     def test_the_variants_have_no_problems_and_set_every_option(self) -> None:
-        told = [problem for variant in self.all_variants() for problem in variant.problems()]
+        sample = [problem for variant in self.all_variants() for problem in variant.problems()]
         changed = {key for variant in self.all_variants() for key in variant.to_strings()}
 
-        assert told == []
+        assert sample == []
         assert changed == keys(type(self.format))
 
     def test_options_survive_flinks_keys_and_strings(self) -> None:

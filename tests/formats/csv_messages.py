@@ -45,7 +45,7 @@ def dialects() -> st.SearchStrategy[Csv]:
         write_bigdecimal_in_scientific_notation=maybe,
         trim_spaces=maybe,
         ignore_trailing_unmappable=maybe,
-        allow_trailing_comma=maybe.map(lambda given: not given),
+        allow_trailing_comma=maybe.map(lambda value: not value),
         fail_on_missing_columns=maybe,
         empty_string_as_null=maybe,
     ) | st.builds(Csv, quote_character=st.sampled_from(["'", "#", "€"]), ignore_parse_errors=st.booleans())

@@ -28,17 +28,17 @@ BINARY = [c for c in CASES if "encoding" not in c.options]
 
 
 def present(row: t.Row) -> t.Row:
-    made = row.as_nullable(False)
-    assert isinstance(made, t.Row)
-    return made
+    result = row.as_nullable(False)
+    assert isinstance(result, t.Row)
+    return result
 
 
 def legacy(case: Case) -> bool:
     return case.options.get("timestamp_mapping.legacy", "true") == "true"
 
 
-def problems(made: Avro, row: t.Row, direction: Direction = "read") -> list[Problem]:
-    return [*made.problems(), *made.check(row, direction)]
+def problems(value: Avro, row: t.Row, direction: Direction = "read") -> list[Problem]:
+    return [*value.problems(), *value.check(row, direction)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -80,24 +80,24 @@ def test_writing_by_columns_returns_the_same_result(case: Case) -> None:
 
 def test_all_answers_are_the_references(record_property: Any) -> None:
     same = sum(answer(case) == case.answer for case in CASES)
-    told = share("avro", same, len(CASES) - same)
-    record_property("share", told)
-    print(told)
+    message = share("avro", same, len(CASES) - same)
+    record_property("share", message)
+    print(message)
 
     assert same == len(CASES)
 
 
 def test_the_options_are_those_of_the_reference_and_one_more() -> None:
-    given = {
+    settings = {
         "encoding": "JSON",
         "timestamp_mapping.legacy": "false",
         "timestamp_mapping.micros": "true",
         "codec": "deflate",
     }
-    made = Avro.from_strings(given)
+    result = Avro.from_strings(settings)
 
-    assert (made.encoding, made.legacy_timestamps, made.micros, made.codec) == ("json", False, True, "deflate")
-    assert made.to_strings() == given | {"encoding": "json"}
+    assert (result.encoding, result.legacy_timestamps, result.micros, result.codec) == ("json", False, True, "deflate")
+    assert result.to_strings() == settings | {"encoding": "json"}
     assert (Avro().encoding, Avro().legacy_timestamps, Avro().micros, Avro().codec) == ("binary", True, False, "snappy")
     assert [p.code for p in problems(Avro.from_strings({"encoding": "xml"}), t.row(a=t.Int()))] == ["option-value"]
 
@@ -145,9 +145,9 @@ def test_a_problem_names_what_to_write_instead() -> None:
 
 def test_digits_that_get_lost_are_a_warning_unless_micros_are_meant() -> None:
     row = t.row(at=t.Timestamp(6))
-    (told,) = problems(Avro(legacy_timestamps=False), row, "write")
+    (sample,) = problems(Avro(legacy_timestamps=False), row, "write")
 
-    assert (told.code, told.severity, told.where.column) == ("avro-micros", "warning", "at")
+    assert (sample.code, sample.severity, sample.where.column) == ("avro-micros", "warning", "at")
     assert problems(Avro(legacy_timestamps=False, micros=True), row, "write") == []
 
 

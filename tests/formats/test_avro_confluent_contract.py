@@ -185,9 +185,9 @@ class TestDebeziumAvroConfluent(WithRegistry):
         self.assert_rows(decoded, [3])
 
     def test_mistakes_in_an_envelope_are_reported(self) -> None:
-        told = [self.decoder().decode(pa.array([m], pa.binary())).bad[0].reason for m in self.bad_messages()[3:10]]
+        messages = [self.decoder().decode(pa.array([m], pa.binary())).bad[0].reason for m in self.bad_messages()[3:10]]
 
-        assert [re.split("[,;]", reason)[0] for reason in told] == [
+        assert [re.split("[,;]", reason)[0] for reason in messages] == [
             "the envelope has no 'op'",
             "the message says that the table was emptied ('op' is 't')",
             "the envelope has the 'op' 'C'",

@@ -35,11 +35,11 @@ ROW = t.row(
 
 def long(number: int) -> bytes:
     raw = number * 2 if number >= 0 else -number * 2 - 1
-    made = b""
+    result = b""
     while raw > 0x7F:
-        made += bytes([raw & 0x7F | 0x80])
+        result += bytes([raw & 0x7F | 0x80])
         raw >>= 7
-    return made + bytes([raw])
+    return result + bytes([raw])
 
 
 def encode_string(value: str) -> bytes:
@@ -151,14 +151,14 @@ class TestAvroJson(TestAvro):
         ]
 
 
-@pytest.mark.parametrize("made", [Avro(encoding="json"), Avro(legacy_timestamps=False)], ids=["json", "modern"])
+@pytest.mark.parametrize("value", [Avro(encoding="json"), Avro(legacy_timestamps=False)], ids=["json", "modern"])
 @given(data=st.data())
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=SUPPRESSED)
-def test_what_was_written_reads_back_with_other_options(made: Avro, data: st.DataObject) -> None:
-    row = data.draw(avro_bodies.row_types(legacy=made.legacy_timestamps))
+def test_what_was_written_reads_back_with_other_options(value: Avro, data: st.DataObject) -> None:
+    row = data.draw(avro_bodies.row_types(legacy=value.legacy_timestamps))
     rows = pa.array(data.draw(st.lists(avro_bodies.values(row), max_size=3)), arrow_type(row))
-    encoded = made.encoder(row).encode(rows)
-    decoded = made.decoder(row).decode(encoded.messages)
+    encoded = value.encoder(row).encode(rows)
+    decoded = value.decoder(row).decode(encoded.messages)
 
     assert (encoded.bad, decoded.bad) == ((), ())
     assert [sort_maps(v) for v in decoded.rows.to_pylist()] == [sort_maps(v) for v in rows.to_pylist()]
@@ -169,6 +169,6 @@ def sort_maps(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: sort_maps(v) for k, v in value.items()}
     if isinstance(value, list):
-        made = [sort_maps(v) for v in value]
-        return sorted(made, key=repr) if value and isinstance(value[0], tuple) else made
+        results = [sort_maps(v) for v in value]
+        return sorted(results, key=repr) if value and isinstance(value[0], tuple) else results
     return repr(value) if not isinstance(value, tuple) else (value[0], sort_maps(value[1]))

@@ -27,14 +27,14 @@ from tests.strategies import examples
 
 def record(*fields: tuple[Any, ...], name: str = "R", **more: Any) -> dict[str, Any]:
     """A schema of a record from names, types and, where there are three, defaults."""
-    made = [{"name": f[0], "type": f[1], **({"default": f[2]} if len(f) > 2 else {})} for f in fields]
-    return {"type": "record", "name": name, "fields": made, **more}
+    results = [{"name": f[0], "type": f[1], **({"default": f[2]} if len(f) > 2 else {})} for f in fields]
+    return {"type": "record", "name": name, "fields": results, **more}
 
 
 def row(**fields: t.DataType) -> t.Row:
-    made = t.row(**fields).as_nullable(False)
-    assert isinstance(made, t.Row)
-    return made
+    result = t.row(**fields).as_nullable(False)
+    assert isinstance(result, t.Row)
+    return result
 
 
 def both(writer: Any, kind: t.Row, reader: Any, messages: list[bytes | None], **rules: Any) -> Decoded:
@@ -128,9 +128,9 @@ def without_logical_types(schema: Any) -> Any:
 
 
 def row_not_null(kind: t.Row) -> t.Row:
-    made = kind.as_nullable(False)
-    assert isinstance(made, t.Row)
-    return made
+    result = kind.as_nullable(False)
+    assert isinstance(result, t.Row)
+    return result
 
 
 FIXED_THREE = {"type": "fixed", "name": "F", "size": 3}
@@ -170,11 +170,11 @@ def test_unions_of_all_types_equal_the_judge(
         table = row_of(reader)
     messages = []
     for _ in range(data.draw(st.integers(1, 5))):
-        made = b""
+        result = b""
         for _ in range(data.draw(st.integers(1, 3)) if inside else 1):
             place = data.draw(st.integers(0, len(names) - 1))
-            made += (b"\x02" if inside else b"") + long(place) + data.draw(st.sampled_from(BRANCHES[names[place]][1]))
-        messages.append(data.draw(avro_bodies.broken(made + (b"\0" if inside else long(5)))))
+            result += (b"\x02" if inside else b"") + long(place) + data.draw(st.sampled_from(BRANCHES[names[place]][1]))
+        messages.append(data.draw(avro_bodies.broken(result + (b"\0" if inside else long(5)))))
 
     both(writer, table, reader, [*messages])
 
@@ -323,7 +323,7 @@ def test_a_value_is_resolved_to_the_table(wire: Any, data: bytes, kind: t.DataTy
 
 
 @pytest.mark.parametrize(
-    ("wire", "data", "kind", "told"),
+    ("wire", "data", "kind", "message"),
     [
         ("long", long(1), t.STRING, "field 'f': Found long, expecting union"),
         ("long", long(1), t.VarChar(nullable=False), "field 'f': Found long, expecting string"),
@@ -357,11 +357,11 @@ def test_a_value_is_resolved_to_the_table(wire: Any, data: bytes, kind: t.DataTy
     ids=str,
 )
 def test_a_value_that_does_not_fit_is_an_error_with_its_location(
-    wire: Any, data: bytes, kind: t.DataType, told: str
+    wire: Any, data: bytes, kind: t.DataType, message: str
 ) -> None:
     table = row(f=kind)
 
-    assert told in reason(record(("f", wire)), table, avro_schema(table), data)
+    assert message in reason(record(("f", wire)), table, avro_schema(table), data)
 
 
 def test_fields_are_found_by_name() -> None:
@@ -547,9 +547,9 @@ def test_invalid_utf8_is_read_as_java_reads_it() -> None:
 def test_unusual_numbers_are_read() -> None:
     table = row(d=t.Double(nullable=False), b=t.Boolean(nullable=False), i=t.BigInt(nullable=False))
     schema = avro_schema(table)
-    found = both(schema, table, schema, [struct.pack("<d", float("nan")) + b"\x02\x80\x80\0"]).rows.to_pylist()
+    actual = both(schema, table, schema, [struct.pack("<d", float("nan")) + b"\x02\x80\x80\0"]).rows.to_pylist()
 
-    assert repr(found) == "[{'d': nan, 'b': False, 'i': 0}]"  # Java, too, takes only 1 for true
+    assert repr(actual) == "[{'d': nan, 'b': False, 'i': 0}]"  # Java, too, takes only 1 for true
 
 
 @pytest.mark.parametrize("number", [86_400_000, -1])

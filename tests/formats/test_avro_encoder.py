@@ -42,8 +42,8 @@ def both(schema: Any, kind: t.Row, rows: pa.StructArray, **rules: Any) -> Encode
 def body(schema: Any, kind: t.Row, value: dict[str, Any], **rules: Any) -> bytes:
     encoded = both(schema, kind, pa.array([value] * 2, arrow_type(kind)), **rules)
     assert encoded.bad == ()
-    made: bytes = encoded.messages[1].as_py()
-    return made
+    result: bytes = encoded.messages[1].as_py()
+    return result
 
 
 def reasons(schema: Any, kind: t.Row, value: dict[str, Any]) -> list[str]:
@@ -207,9 +207,9 @@ def test_another_reader_reads_what_is_written(rows: list[Any]) -> None:
     schema = avro_schema(kind)
     wire = fastavro.parse_schema(schema)
     encoded = both(schema, kind, pa.array(rows, arrow_type(kind)))
-    found = [fastavro.schemaless_reader(io.BytesIO(message), wire, None) for message in encoded.messages.to_pylist()]
+    results = [fastavro.schemaless_reader(io.BytesIO(message), wire, None) for message in encoded.messages.to_pylist()]
 
-    for value, other in zip(rows, found, strict=True):
+    for value, other in zip(rows, results, strict=True):
         assert isinstance(other, dict)
         at = other.pop("at")
         assert other == {k: v for k, v in value.items() if k != "at"}

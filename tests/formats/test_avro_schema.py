@@ -84,7 +84,7 @@ def test_a_nullable_record_is_a_nullable_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "message"),
     [
         ("int", "a table needs a schema of records, but this one is of INT NOT NULL"),
         (["int", "string"], "a table needs a schema of records"),
@@ -96,13 +96,13 @@ def test_a_nullable_record_is_a_nullable_row() -> None:
     ],
     ids=str,
 )
-def test_a_schema_that_is_not_a_table_is_reported(schema: Any, told: str) -> None:
-    with pytest.raises(AvroTypeError, match="^" + told.replace("(", r"\(")):
+def test_a_schema_that_is_not_a_table_is_reported(schema: Any, message: str) -> None:
+    with pytest.raises(AvroTypeError, match="^" + message.replace("(", r"\(")):
         row_of(schema)
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "message"),
     [
         ("{", "an Avro schema must be JSON, and this is not"),
         ("[" * 100_000, "an Avro schema must be JSON, and this is not"),
@@ -131,10 +131,10 @@ def test_a_schema_that_is_not_a_table_is_reported(schema: Any, told: str) -> Non
     ],
     ids=lambda v: v[:40],
 )
-def test_an_invalid_schema_is_reported_with_its_location(schema: str, told: str) -> None:
+def test_an_invalid_schema_is_reported_with_its_location(schema: str, message: str) -> None:
     with pytest.raises(AvroTypeError) as e:
         parse_schema(schema)
-    assert str(e.value).startswith(told)
+    assert str(e.value).startswith(message)
 
 
 def test_names_are_found_in_their_namespace() -> None:
@@ -146,9 +146,9 @@ def test_names_are_found_in_their_namespace() -> None:
         ("e", "other.F"),
         name="com.shop.R",
     )
-    found = schema_type(schema)
+    result = schema_type(schema)
 
-    assert [f.type.name for f in found.fields] == ["com.shop.E"] * 3 + ["other.F"] * 2
+    assert [f.type.name for f in result.fields] == ["com.shop.E"] * 3 + ["other.F"] * 2
 
 
 def test_nested_rows_that_would_share_a_name_are_reported() -> None:

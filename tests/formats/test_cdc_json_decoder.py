@@ -59,14 +59,14 @@ def one_by_one(rules: ChangeReadingRules, messages: list[bytes | None]) -> tuple
     bad: list[BadRecord] = []
     for i, message in enumerate(messages):
         try:
-            made = reader.read_changes(message or b"")
+            result = reader.read_changes(message or b"")
         except ValueError as e:
             bad.append(BadRecord(i, str(e)))
             continue
-        rows += made.rows
-        kinds += made.kinds
-        owner += [i] * len(made.rows)
-        metadata += [made.metadata] * len(made.rows)
+        rows += result.rows
+        kinds += result.kinds
+        owner += [i] * len(result.rows)
+        metadata += [result.metadata] * len(result.rows)
     columns = [
         list(python_rows(pa.array([values[i] for values in metadata], metadata_type(piece))))
         for i, piece in enumerate(rules.metadata_fields)
@@ -172,12 +172,12 @@ def test_plain_changes_of_the_other_dialects_need_no_reference() -> None:
 
 def make_inserts(schema: str, count: int) -> list[bytes | None]:
     """Inserts with their schema, and a tombstone behind each tenth."""
-    made: list[bytes | None] = []
+    results: list[bytes | None] = []
     for i in range(count):
         change = f'{{"before":null,"after":{{"id":{i},"name":"n","amount":1.5}},"op":"c","ts_ms":{i}}}'
-        made.append(f'{{"schema":{schema},"payload":{change}}}'.encode())
-        made += [None] if i % 10 == 0 else []
-    return made
+        results.append(f'{{"schema":{schema},"payload":{change}}}'.encode())
+        results += [None] if i % 10 == 0 else []
+    return results
 
 
 def test_messages_with_the_same_schema_are_read_without_it() -> None:

@@ -18,7 +18,7 @@ def problems_of(csv: Csv, row: t.Row = PLAIN, direction: Direction = "read") -> 
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("value", "meant"),
     [
         (",", ","),
         ("\\t", "\t"),
@@ -35,31 +35,31 @@ def problems_of(csv: Csv, row: t.Row = PLAIN, direction: Direction = "read") -> 
         ("\\u00g9", "u00g9"),
     ],
 )
-def test_a_delimiter_is_read_as_java_spells_it(given: str, meant: str) -> None:
-    assert unescape(given) == meant
+def test_a_delimiter_is_read_as_java_spells_it(value: str, meant: str) -> None:
+    assert unescape(value) == meant
 
 
-@pytest.mark.parametrize("given", [";;", "", "\\", "\\t\\t", "😀"])
-def test_a_delimiter_is_one_character(given: str) -> None:
-    assert problems_of(Csv(field_delimiter=given)) == [
-        f"field_delimiter= has the value {given!r}; "
+@pytest.mark.parametrize("value", [";;", "", "\\", "\\t\\t", "😀"])
+def test_a_delimiter_is_one_character(value: str) -> None:
+    assert problems_of(Csv(field_delimiter=value)) == [
+        f"field_delimiter= has the value {value!r}; "
         "write exactly one character, as it is or as Java spells it (\\t, \\u0001)"
     ]
 
 
-@pytest.mark.parametrize("given", ["\n", "\\n", "\r"])
-def test_a_delimiter_is_not_a_line_break(given: str) -> None:
-    assert problems_of(Csv(field_delimiter=given)) == [
-        f"field_delimiter= has the value {given!r}; a line break ends a message; choose another character"
+@pytest.mark.parametrize("value", ["\n", "\\n", "\r"])
+def test_a_delimiter_is_not_a_line_break(value: str) -> None:
+    assert problems_of(Csv(field_delimiter=value)) == [
+        f"field_delimiter= has the value {value!r}; a line break ends a message; choose another character"
     ]
 
 
 @pytest.mark.parametrize("name", ["quote_character", "escape_character", "array_element_delimiter"])
-@pytest.mark.parametrize("given", ["", "ab", "\\t"])
-def test_the_other_characters_are_unchanged(name: str, given: str) -> None:
-    options: dict[str, Any] = {name: given}
+@pytest.mark.parametrize("value", ["", "ab", "\\t"])
+def test_the_other_characters_are_unchanged(name: str, value: str) -> None:
+    options: dict[str, Any] = {name: value}
 
-    assert problems_of(Csv(**options)) == [f"{name}= has the value {given!r}; write exactly one character"]
+    assert problems_of(Csv(**options)) == [f"{name}= has the value {value!r}; write exactly one character"]
 
 
 def test_quoting_cannot_be_disabled_and_have_a_character() -> None:
@@ -105,9 +105,9 @@ def test_times_finer_than_milliseconds_are_written_and_not_read(kind: str) -> No
 
 
 def test_flinks_keys_configure_the_same_format() -> None:
-    given = {"field-delimiter": "\\t", "quote-character": "'", "null-literal": "", "ignore-parse-errors": "TRUE"}
+    settings = {"field-delimiter": "\\t", "quote-character": "'", "null-literal": "", "ignore-parse-errors": "TRUE"}
 
-    assert Csv.from_strings(given) == Csv(
+    assert Csv.from_strings(settings) == Csv(
         field_delimiter="\\t", quote_character="'", null_literal="", ignore_parse_errors=True
     )
     assert problems_of(Csv.from_strings({"disable-quote-character": "yes"})) == [

@@ -35,9 +35,9 @@ def test_a_frame_is_parsed_from_its_bytes(given_messages: list[bytes | tuple[int
 @settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.lists(st.one_of(st.none(), st.binary(max_size=9))))
 def test_what_is_framed_comes_apart_again(number: int, bodies: list[bytes | None]) -> None:
-    ids, found, bad = split_frames(add_frames(number, pa.array(bodies, pa.binary())))
+    ids, result, bad = split_frames(add_frames(number, pa.array(bodies, pa.binary())))
 
-    assert found.to_pylist() == bodies
+    assert result.to_pylist() == bodies
     assert ids.tolist() == [NO_ID if body is None else number for body in bodies]
     assert bad == ()
 
@@ -80,8 +80,8 @@ def test_rows_of_groups_come_in_the_order_of_their_messages(numbers: list[int]) 
         parts.append((places, Decoded(pa.StructArray.from_arrays([own], fields=list(KIND)))))
     decoded = merge_groups(parts, bad, len(ids), KIND)
 
-    kept = [i for i, n in enumerate(numbers) if 0 <= n < 3]
+    results = [i for i, n in enumerate(numbers) if 0 <= n < 3]
     owners = list(range(len(ids))) if decoded.messages is None else decoded.messages.to_pylist()
-    assert owners == kept
-    assert [row["x"] for row in decoded.rows.to_pylist()] == [str(i).encode() for i in kept]
+    assert owners == results
+    assert [row["x"] for row in decoded.rows.to_pylist()] == [str(i).encode() for i in results]
     assert [b.index for b in decoded.bad] == [i for i, n in enumerate(numbers) if n == 3]

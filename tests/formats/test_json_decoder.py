@@ -35,12 +35,12 @@ def one_by_one(row: t.Row, rules: ReadingRules, messages: list[bytes | None]) ->
     bad: list[BadRecord] = []
     for i, message in enumerate(messages):
         try:
-            made = reference.read_rows(message or b"")
+            result = reference.read_rows(message or b"")
         except ValueError as e:
             bad.append(BadRecord(i, str(e)))
         else:
-            rows += made
-            owner += [i] * len(made)
+            rows += result
+            owner += [i] * len(result)
     return comparable(pa.array(rows, arrow_type(row))), owner, bad
 
 

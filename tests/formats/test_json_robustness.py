@@ -68,7 +68,7 @@ def test_plain_values_are_read_by_columns(kind: t.DataType, values: list[str]) -
     row = t.row(a=t.Int(), f=kind)
     messages = [f'{{"a":1,"f":{value},"b":[{{"c":"\\""}}]}}'.encode() for value in values * MANY]
     reference = ReferenceDecoder(row, ReadingRules())
-    expected = [found for m in messages for found in reference.read_rows(m)]
+    expected = [item for m in messages for item in reference.read_rows(m)]
     assert by_columns(row, messages) == pa.array(expected, arrow_type(row)).to_pylist()
 
 

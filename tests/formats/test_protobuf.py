@@ -173,14 +173,14 @@ class TestWhereTheMessageComesFrom:
         with pytest.raises(SchemaError, match=r"part\.proto.*proto-path"):
             alone.schema()
 
-        found = Protobuf(message_class_name="p.Whole", proto_file=str(main), proto_path=(str(tmp_path / "lib"),))
-        assert problems(found, t.row(part=t.row(x=t.Int()))) == []
+        protobuf = Protobuf(message_class_name="p.Whole", proto_file=str(main), proto_path=(str(tmp_path / "lib"),))
+        assert problems(protobuf, t.row(part=t.row(x=t.Int()))) == []
 
     def test_googles_own_files_may_be_missing_from_a_set_and_others_may_not(self) -> None:
         files = compile_files([DATA / "three.proto"])
-        kept = [file for file in files.file if not file.name.startswith("google/")]
+        results = [file for file in files.file if not file.name.startswith("google/")]
         del files.file[:]
-        files.file.extend(kept)
+        files.file.extend(results)
         assert schema_of("Order", files).message.fields_by_name["extra"].message_type is not None
 
         files.file[0].dependency.append("other.proto")
@@ -257,14 +257,14 @@ class TestColumns:
 
     def test_members_of_rows_are_checked_with_their_paths(self) -> None:
         row = t.row(customer=t.row(nme=t.STRING, age=t.BigInt()), missing=t.Int())
-        found = problems(make_format("Order"), row)
+        actual = problems(make_format("Order"), row)
 
-        assert [(p.code, p.where.column) for p in found] == [
+        assert [(p.code, p.where.column) for p in actual] == [
             ("protobuf-field", "customer.nme"),
             ("protobuf-type", "customer.age"),
             ("protobuf-field", "missing"),
         ]
-        assert "(did you mean 'name'?)" in found[0].message
+        assert "(did you mean 'name'?)" in actual[0].message
 
     def test_required_fields_need_columns_to_be_written(self) -> None:
         row = t.row(b=t.STRING, c=t.row(y=t.Int()))
@@ -290,7 +290,7 @@ def rows(format_: Protobuf, row: t.Row, *messages: bytes | None, use: Use | None
     """What messages are, together by columns and one by one; a bad one is its reason."""
     layout = layout_of(format_.schema(), row)
     rules = format_.reading_rules(use or Use())
-    found = []
+    results = []
     for limit in (0, len(messages)):
         decoded = ProtobufDecoder(layout, row, rules, fallback_limit=limit).decode(pa.array(messages, pa.binary()))
         decoded.rows.validate(full=True)
@@ -300,24 +300,24 @@ def rows(format_: Protobuf, row: t.Row, *messages: bytes | None, use: Use | None
             values[owner] = value
         for bad in decoded.bad:
             values[bad.index] = bad.reason
-        found.append(values)
-    assert found[0] == found[1]
-    return found[0]
+        results.append(values)
+    assert results[0] == results[1]
+    return results[0]
 
 
 def encode(format_: Protobuf, row: t.Row, *values: Any) -> list[Any]:
     """The messages of rows, together by columns and one by one; a row that cannot be written is its reason."""
     layout = layout_of(format_.schema(), row)
     array = pa.array(values, arrow_type(row))
-    found = []
+    results = []
     for fallback_limit in (0, len(values)):
         encoded = ProtobufEncoder(layout, format_.writing_rules(), fallback_limit=fallback_limit).encode(array)
         made_: list[Any] = encoded.messages.to_pylist()
         for bad in encoded.bad:
             made_[bad.index] = bad.reason
-        found.append(made_)
-    assert found[0] == found[1]
-    return found[0]
+        results.append(made_)
+    assert results[0] == results[1]
+    return results[0]
 
 
 class TestReading:
@@ -388,8 +388,8 @@ class TestReading:
         assert rows(make_format("Order"), t.row(size=t.Int(), weight=t.BigInt()), message) == [
             {"size": -1, "weight": -1}
         ]
-        (found,) = rows(make_format("Order"), wide, message)
-        assert (found["size"], int(found["weight"])) == ((1 << 32) - 1, (1 << 64) - 1)
+        (result,) = rows(make_format("Order"), wide, message)
+        assert (result["size"], int(result["weight"])) == ((1 << 32) - 1, (1 << 64) - 1)
 
     def test_a_message_inside_as_its_bytes(self) -> None:
         inside = b"\x0a\x01n\x1a\x03\x0a\x01p"
@@ -475,10 +475,10 @@ class TestReading:
     def test_missing_required_fields_are_errors_and_named(self) -> None:
         row = t.row(a=t.Int(), c=t.row(x=t.Int()))
         whole, top, inside = b"\x08\x01\x1a\x02\x08\x02", b"\x12\x01x", b"\x08\x01\x1a\x00"
-        found = rows(make_format("Needy"), row, whole, top, inside)
+        result = rows(make_format("Needy"), row, whole, top, inside)
 
-        assert found[0] == {"a": 1, "c": {"x": 2}}
-        assert found[1:] == ["required fields are missing: a", "required fields are missing: c.x"]
+        assert result[0] == {"a": 1, "c": {"x": 2}}
+        assert result[1:] == ["required fields are missing: a", "required fields are missing: c.x"]
         assert rows(make_format("Needy"), t.row(b=t.STRING), top) == ["required fields are missing: a"]
 
 
@@ -518,7 +518,7 @@ class TestWriting:
 
     def test_numbers_that_are_out_of_range(self) -> None:
         row = t.row(size=t.BigInt(), weight=t.Decimal(21, 0))
-        found = encode(
+        encoded = encode(
             make_format("Order"),
             row,
             {"size": 1 << 32, "weight": None},
@@ -526,8 +526,8 @@ class TestWriting:
             {"size": 5, "weight": 6},
         )
 
-        assert found[2] == b"\x60\x05\x68\x06"
-        assert all("out of the range of an unsigned number" in reason for reason in found[:2])
+        assert encoded[2] == b"\x60\x05\x68\x06"
+        assert all("out of the range of an unsigned number" in reason for reason in encoded[:2])
 
     def test_well_known_types_read_back(self) -> None:
         row = t.row(placed_at=t.TimestampLtz(6), nickname=t.STRING, extra=t.STRING)
@@ -540,12 +540,12 @@ class TestWriting:
 
     def test_required_fields_that_are_null_fail_the_row(self) -> None:
         row = t.row(a=t.Int(), c=t.row(x=t.Int()))
-        found = encode(
+        encoded = encode(
             make_format("Needy"), row, {"a": None, "c": None}, {"a": 1, "c": {"x": None}}, {"a": 1, "c": None}
         )
 
-        assert found[2] == b"\x08\x01"
-        assert all("missing required field" in reason for reason in found[:2])
+        assert encoded[2] == b"\x08\x01"
+        assert all("missing required field" in reason for reason in encoded[:2])
 
 
 class TestPlans:
@@ -605,10 +605,10 @@ class TestPresenceInProto3:
     def test_with_default_values_absent_fields_equal_the_reference(self) -> None:
         chosen, row = self.make_format(read_default_values=True)
 
-        found = [tuple(one.values()) for one in rows(chosen, row, *self.MESSAGES)]
+        results = [tuple(one.values()) for one in rows(chosen, row, *self.MESSAGES)]
 
         zero = {"x": 0, "y": 0}
-        assert found == [
+        assert results == [
             (1, 0, 0, 0, "", "Z", "", zero),
             (2, 0, 0, 0, "", "Z", "", zero),
             (3, 0, 5, 0, "x", "O", "t", zero),
@@ -618,10 +618,10 @@ class TestPresenceInProto3:
     def test_without_them_what_is_absent_is_null_where_the_reference_has_zeros(self) -> None:
         chosen, row = self.make_format()
 
-        found = [tuple(one.values()) for one in rows(chosen, row, *self.MESSAGES)]
+        results = [tuple(one.values()) for one in rows(chosen, row, *self.MESSAGES)]
 
-        assert found[0] == (1, 0, None, None, None, None, None, None)  # Flink: (1, 0, 0, 0, "", "Z", "", NULL)
-        assert found[3] == (4, 0, None, None, "", None, None, None)
+        assert results[0] == (1, 0, None, None, None, None, None, None)  # Flink: (1, 0, 0, 0, "", "Z", "", NULL)
+        assert results[3] == (4, 0, None, None, "", None, None, None)
 
     def test_what_is_written_is_what_the_reference_writes(self) -> None:
         chosen, row = self.make_format()
@@ -631,9 +631,9 @@ class TestPresenceInProto3:
             (3, 1, 1, 1, "b", "O", "s", {"x": None, "y": 1}),
         ]
 
-        found = encode(chosen, row, *(dict(zip(row.names, one, strict=True)) for one in values))
+        encoded = encode(chosen, row, *(dict(zip(row.names, one, strict=True)) for one in values))
 
-        assert [one.hex() for one in found] == [
+        assert [one.hex() for one in encoded] == [
             "10001800280032003a0208004001",
             "22004002",
             "0801100122016228013201733a0210014003",

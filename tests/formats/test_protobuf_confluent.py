@@ -169,20 +169,20 @@ class TestIndexes:
     @pytest.mark.parametrize("path", [(0,), (1,), (63,), (64,), (0, 0), (2, 300, 1)])
     def test_indexes_read_back(self, path: tuple[int, ...]) -> None:
         bodies = pa.array([encode_path(path) + b"a", encode_path(path), encode_path((5,)) + b"b"], pa.binary())
-        found, bad = split_indexes(bodies)
+        result, bad = split_indexes(bodies)
 
         assert bad == ()
-        assert {one.path: (one.indexes.tolist(), one.messages.to_pylist()) for one in found} == {
+        assert {one.path: (one.indexes.tolist(), one.messages.to_pylist()) for one in result} == {
             path: ([0, 1], [b"a", b""]),
             (5,): ([2], [b"b"]),
         }
 
     @pytest.mark.parametrize("body", [b"", b"\x80", b"\x01", b"\x02", b"\x04\x02", b"\xff" * 12, b"\x02\x01", b"\x7e"])
     def test_invalid_indexes_are_reported(self, body: bytes) -> None:
-        found, bad = split_indexes(pa.array([b"\0x", body, b"\x02\x02y"], pa.binary()))
+        result, bad = split_indexes(pa.array([b"\0x", body, b"\x02\x02y"], pa.binary()))
 
         assert [one.index for one in bad] == [1]
-        assert sorted(one.path for one in found) == [(0,), (1,)]
+        assert sorted(one.path for one in result) == [(0,), (1,)]
 
     def test_messages_of_a_source_are_found_without_a_compiler(self, folder: tuple[str, ...]) -> None:
         for path in sorted(DATA.glob("*.proto")):
@@ -285,8 +285,8 @@ class TestWithARegistry:
         plain = registry_client(Registry(kdsl_registry.url)).register(f"{next(TOPICS)}-v", RegisteredSchema('"string"'))
         messages = [b"\0" + number.to_bytes(4, "big") + b"\0x" for number in (plain, 987_654)]
         with Front(forward(kdsl_registry.url)) as front:
-            for made in (ProtobufConfluent(), AvroConfluent()):
-                decoder = made.decoder(t.row(b=t.STRING), Use(registry=Registry(front.url, {"max.retries": 1})))
+            for item in (ProtobufConfluent(), AvroConfluent()):
+                decoder = item.decoder(t.row(b=t.STRING), Use(registry=Registry(front.url, {"max.retries": 1})))
                 for _ in range(3):
                     decoded = decoder.decode(pa.array(messages, pa.binary()))
                     assert [bad.index for bad in decoded.bad] == [0, 1]
@@ -344,18 +344,18 @@ class TestWithARegistry:
             strict.encoder(t.row(a=t.STRING), use(registry)).encode(rows(t.row(a=t.STRING), {"a": "x"}))
 
     def test_a_registry_without_editions_is_reported(self, registry: Registry) -> None:
-        made = ProtobufConfluent(message_class_name="contract.Record", proto_text=plain.PROTO)
+        confluent = ProtobufConfluent(message_class_name="contract.Record", proto_text=plain.PROTO)
         row = t.row(id=t.BigInt())
         with pytest.raises(IncompatibleSchemaError, match="of an edition, which this registry may not know"):
-            made.encoder(row, use(registry)).encode(rows(row, {"id": 1}))
+            confluent.encoder(row, use(registry)).encode(rows(row, {"id": 1}))
 
     def test_a_schema_that_does_not_go_with_those_before_is_refused(self, registry: Registry) -> None:
         topic = next(TOPICS)
         for number, kind in ((1, "int64"), (2, "string")):
             text = f'syntax = "proto3"; message M {{ {kind} a = 1; }}'
             row = t.row(a=t.BigInt() if number == 1 else t.STRING)
-            made = ProtobufConfluent(message_class_name="M", proto_text=text, subject=f"{topic}-s")
-            encoder = made.encoder(row, use(registry, topic))
+            confluent = ProtobufConfluent(message_class_name="M", proto_text=text, subject=f"{topic}-s")
+            encoder = confluent.encoder(row, use(registry, topic))
             if number == 1:
                 encoder.encode(rows(row, {"a": 1}))
                 set_compatibility(registry, f"{topic}-s")

@@ -46,13 +46,13 @@ def test_both_decoders_return_the_same(syntax: str, data: st.DataObject) -> None
     schema = everything(syntax)
     row = data.draw(rows_of(schema.message))
     assert list(find_problems(schema.message, row)) == []
-    found = [message.SerializeToString() for message in data.draw(similar_messages(schema.message, row.names))]
+    results = [message.SerializeToString() for message in data.draw(similar_messages(schema.message, row.names))]
     for odd in data.draw(st.lists(unusual_bytes(messages(schema.message)) | st.none(), max_size=2)):
-        found.insert(data.draw(st.integers(0, len(found))), odd)
+        results.insert(data.draw(st.integers(0, len(results))), odd)
     rules = ReadingRules(read_default_values=data.draw(st.booleans()), null_fails=data.draw(st.booleans()))
     layout = layout_of(schema, row)
     read = [
-        ProtobufDecoder(layout, row, rules, fallback_limit=fallback_limit).decode(pa.array(found, pa.binary()))
+        ProtobufDecoder(layout, row, rules, fallback_limit=fallback_limit).decode(pa.array(results, pa.binary()))
         for fallback_limit in (0, EVERY)
     ]
 
@@ -68,9 +68,9 @@ def test_both_decoders_return_the_same(syntax: str, data: st.DataObject) -> None
 def test_plain_messages_are_read_by_columns(syntax: str, data: st.DataObject) -> None:
     schema = everything(syntax)
     row = data.draw(rows_of(schema.message, by_number=False))
-    found = [message.SerializeToString() for message in data.draw(similar_messages(schema.message, row.names))]
+    results = [message.SerializeToString() for message in data.draw(similar_messages(schema.message, row.names))]
     decoder = ProtobufDecoder(layout_of(schema, row), row, ReadingRules(), fallback_limit=0)
-    source, start, end = MessageBuffer.of(pa.array(found, pa.binary()))
+    source, start, end = MessageBuffer.of(pa.array(results, pa.binary()))
 
     assert not decoder.reader.read(source, start, end)[1].any()
 

@@ -160,9 +160,9 @@ def test_a_column_that_the_message_lacks_is_reported_while_planning() -> None:
         notes: Col[str | None]
         state: Col[bool | None]
 
-    with pytest.raises(ExceptionGroup) as told:
+    with pytest.raises(ExceptionGroup) as error:
         Orders.explain()
-    assert isinstance(told.value, KdslError)
-    text = "\n".join(str(problem) for problem in told.value.exceptions)
+    assert isinstance(error.value, KdslError)
+    text = "\n".join(str(problem) for problem in error.value.exceptions)
     assert "the message shop.Order has no field 'notes' (did you mean 'note'?)" in text
     assert "the field shop.Order.state is the enum shop.State, which BOOLEAN cannot hold" in text

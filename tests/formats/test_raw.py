@@ -106,10 +106,10 @@ def test_utf16_and_utf32_take_the_order_of_bytes_from_the_mark() -> None:
 @given(st.text(st.characters(codec="gb18030")))
 @settings(deadline=None)
 def test_a_string_survives_a_charset_that_has_its_characters(text: str) -> None:
-    found = charset("gb18030")
+    result = charset("gb18030")
 
-    assert found is not None
-    assert found.decode(found.encode(text)) == text
+    assert result is not None
+    assert result.decode(result.encode(text)) == text
 
 
 def test_a_character_that_the_charset_lacks_is_an_error_of_its_row() -> None:

@@ -26,13 +26,13 @@ WITHOUT_A_TOPIC = {"reg-15"}
 
 def registered_schemas() -> dict[str, str]:
     """The schemas that the reference registered, by subject."""
-    found = {}
+    results = {}
     for line in LINES:
         verb, _, rest = str(line.get("request", "")).partition(" ")
         path, _, body = rest.partition(" ")
         if verb == "POST":
-            found[path.split("/")[2]] = json.loads(body)["schema"]
-    return found
+            results[path.split("/")[2]] = json.loads(body)["schema"]
+    return results
 
 
 CASES = [conformance.read_case(line) for line in LINES if line["kind"] in ("decode", "encode")]
@@ -42,8 +42,8 @@ SCHEMAS |= {81: DEBEZIUM_SCHEMA, 100: registered_schemas()["testDebeziumAvro"]}
 
 @pytest.fixture(scope="module")
 def front() -> Iterator[Front]:
-    with Front(serve_schemas(SCHEMAS)) as made:
-        yield made
+    with Front(serve_schemas(SCHEMAS)) as actual:
+        yield actual
 
 
 def at(case: Case, front: Front) -> Case:

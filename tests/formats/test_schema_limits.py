@@ -24,11 +24,11 @@ TABLE = {"type": "record", "name": "Rec", "fields": [{"name": "id", "type": "lon
 
 def doubling(levels: int, leaf: Any = "int") -> Any:
     """Records of two members each, both of the record before: two to the power of the levels in all."""
-    made = leaf
+    result = leaf
     for i in range(levels):
-        fields = [{"name": "a", "type": made}, {"name": "b", "type": f"R{i - 1}" if i else leaf}]
-        made = {"type": "record", "name": f"R{i}", "fields": fields}
-    return made
+        fields = [{"name": "a", "type": result}, {"name": "b", "type": f"R{i - 1}" if i else leaf}]
+        result = {"type": "record", "name": f"R{i}", "fields": fields}
+    return result
 
 
 def holding(*types: Any) -> Any:
@@ -50,28 +50,28 @@ class TestAvro:
 
     @pytest.mark.parametrize("wrap", ["array", "type", "record", "names"])
     def test_types_that_are_nested_too_deeply_are_refused_with_the_limit(self, wrap: str) -> None:
-        made: Any = "int"
+        result: Any = "int"
         for i in range(MAX_DEPTH * 20):
             match wrap:
                 case "array":
-                    made = {"type": "array", "items": made}
+                    result = {"type": "array", "items": result}
                 case "type":
-                    made = {"type": made}
+                    result = {"type": result}
                 case "record":
-                    made = {"type": "record", "name": f"R{i}", "fields": [{"name": "a", "type": made}]}
+                    result = {"type": "record", "name": f"R{i}", "fields": [{"name": "a", "type": result}]}
         if wrap == "names":
             chain = [
                 {"type": "record", "name": f"R{i}", "fields": [{"name": "a", "type": f"R{i - 1}" if i else "int"}]}
                 for i in range(MAX_DEPTH * 20)
             ]
-            made = {
+            result = {
                 "type": "record",
                 "name": "T",
                 "fields": [{"name": f"f{i}", "type": k} for i, k in enumerate(chain)],
             }
 
         with pytest.raises(AvroTypeError, match=f"nested more than {MAX_DEPTH} levels deep"):
-            schema_type(made)
+            schema_type(result)
 
     def test_a_recursive_record_counts_once_within_itself(self) -> None:
         node = {"type": "record", "name": "N", "fields": [{"name": n, "type": ["null", "N"]} for n in "ab"]}
@@ -157,10 +157,10 @@ class TestAvro:
 
 
 def long(number: int) -> bytes:
-    number, made = number << 1, b""
+    number, results = number << 1, b""
     while number > 127:
-        number, made = number >> 7, made + bytes([number & 127 | 128])
-    return made + bytes([number])
+        number, results = number >> 7, results + bytes([number & 127 | 128])
+    return results + bytes([number])
 
 
 class TestProtobuf:

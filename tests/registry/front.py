@@ -111,8 +111,8 @@ def forward(url: str, allows: Callable[[Request], int] = lambda _: 200) -> Answe
             return status, {"error_code": status, "message": "no"}
         with httpx.Client(trust_env=False) as client:
             headers = {"Content-Type": JSON}
-            found = client.request(request.method, url + request.path, content=request.body, headers=headers)
-        return found.status_code, found.content
+            result = client.request(request.method, url + request.path, content=request.body, headers=headers)
+        return result.status_code, result.content
 
     return answers
 

@@ -55,19 +55,19 @@ def subject() -> str:
 
 @pytest.fixture
 def client(kdsl_registry: LocalRegistry) -> Iterator[RegistryClient]:
-    made = kdsl_registry.client()
-    yield made
-    made.close()
+    result = kdsl_registry.client()
+    yield result
+    result.close()
 
 
 @pytest.fixture
 def front(kdsl_registry: LocalRegistry) -> Iterator[Front]:
-    with Front(forward(kdsl_registry.url)) as made:
-        yield made
+    with Front(forward(kdsl_registry.url)) as actual:
+        yield actual
 
 
-def connect(front: Front, **given: str | int) -> RegistryClient:
-    names = {name.replace("__", "-").replace("_", "."): value for name, value in given.items()}
+def connect(front: Front, **arguments: str | int) -> RegistryClient:
+    names = {name.replace("__", "-").replace("_", "."): value for name, value in arguments.items()}
     return RegistryClient(Registry(front.url, {**QUICK, **names}))
 
 
@@ -88,9 +88,9 @@ class TestWhatItHolds:
         text["fields"][1]["default"] = None
         number = client.register(subject, RegisteredSchema(json.dumps(text)))
 
-        found = client.latest(subject)
+        result = client.latest(subject)
 
-        assert (found.version, found.id) == (2, number)
+        assert (result.version, result.id) == (2, number)
         assert json.loads(client.version(subject, 1).schema.text) == json.loads(ORDER.text)
 
     def test_subjects_may_have_any_name(self, client: RegistryClient) -> None:
@@ -107,9 +107,9 @@ class TestWhatItHolds:
         order = RegisteredSchema(order.text, references=(SchemaReference("shop.Address", f"{subject}-address", 1),))
         number = client.register(subject, order)
 
-        found: Any = whole_schema(client, client.schema(number))
+        result: Any = whole_schema(client, client.schema(number))
 
-        to, by, land = (field["type"] for field in found["fields"])
+        to, by, land = (field["type"] for field in result["fields"])
         assert [f["name"] for f in to["fields"]] == ["land", "other"]
         assert to["fields"][0]["type"]["symbols"] == ["DE", "CH"]
         assert (by, land) == (["null", "shop.Address"], "shop.Land")
@@ -129,16 +129,16 @@ class TestWhatItDoesNotHold:
     def test_an_unknown_id_is_asked_for_again_after_some_seconds_only(
         self, front: Front, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        made = connect(front)
+        actual = connect(front)
         monkeypatch.setattr(RegistryClient, "unknown_for", 3600.0)
         for _ in range(3):
             with pytest.raises(UnknownSchemaError, match="has no schema with the id 987655"):
-                made.schema(987655)
+                actual.schema(987655)
         assert front.count("/schemas/ids/987655") == 1
 
         front.fail = [(200, {"schema": ORDER.text})]
         monkeypatch.setattr(RegistryClient, "unknown_for", 0.0)
-        assert made.schema(987655) == ORDER
+        assert actual.schema(987655) == ORDER
         assert front.count("/schemas/ids/987655") == 2
 
     def test_an_unknown_subject_is_reported(self, client: RegistryClient) -> None:
@@ -174,11 +174,11 @@ class TestWhatItDoesNotHold:
     )
     def test_documents_of_other_shapes_are_reported(self, front: Front, document: Any) -> None:
         asks: list[Callable[[RegistryClient], object]] = [
-            lambda made: made.schema(1),
-            lambda made: made.latest("s"),
-            lambda made: made.look_up("s", ORDER),
-            lambda made: made.register("s", ORDER),
-            lambda made: made.refusal("s", ORDER),
+            lambda value: value.schema(1),
+            lambda value: value.latest("s"),
+            lambda value: value.look_up("s", ORDER),
+            lambda value: value.register("s", ORDER),
+            lambda value: value.refusal("s", ORDER),
         ]
         for ask in asks:
             front.fail = [(200, document)]
@@ -218,10 +218,10 @@ class TestWhatItDoesNotHold:
             return 200, {"schema": "{}", "id": 1, "version": 1, "references": [reference]}
 
         with Front(answers) as front:
-            made = connect(front)
-            first = made.version("a", 1).schema
+            actual = connect(front)
+            first = actual.version("a", 1).schema
             with pytest.raises(RegistryError, match=r"in a circle: b 1 -> a 1 -> b 1"):
-                made.references(first)
+                actual.references(first)
 
     def test_an_incompatible_schema_is_reported_and_not_registered(self, client: RegistryClient, subject: str) -> None:
         assert client.refusal(subject, ORDER) == ""
@@ -269,31 +269,31 @@ class TestAnswersThatHarm:
     def test_the_answer_of_an_identity_provider_is_bounded_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("kdsl.registry.login.LARGEST", 1 << 20)
         with Front(lambda _: (200, b" " * (2 << 20))) as front:
-            given = {
+            settings = {
                 "bearer.auth.credentials.source": "OAUTHBEARER",
                 "bearer.auth.issuer.endpoint.url": front.url.replace("://", "://me:HUSH@"),
                 "bearer.auth.client.id": "id",
                 "bearer.auth.client.secret": "HUSH",
             }
-            made = RegistryClient(Registry(front.url, {**QUICK, **given}))
+            actual = RegistryClient(Registry(front.url, {**QUICK, **settings}))
             with pytest.raises(RegistryError, match=r"provider http://me:\*\*\*@localhost:.* more than 1 MiB"):
-                made.schema(1)
+                actual.schema(1)
 
     @pytest.mark.parametrize(
-        "given",
+        "settings",
         [
             {"basic.auth.user.info": "me:HUSH HUSH"},
             {"bearer.auth.token": "HUSH-HUSH"},
         ],
     )
-    def test_a_secret_that_a_registry_repeats_is_hidden(self, given: dict[str, str]) -> None:
+    def test_a_secret_that_a_registry_repeats_is_hidden(self, settings: dict[str, str]) -> None:
         def repeat(request: Request) -> tuple[int, Any]:
             shown = request.headers["Authorization"]
             plain = base64.b64decode(shown.split()[1]).decode() if shown.startswith("Basic") else shown
             return 401, {"error_code": 401, "message": f"nobody here is {shown}, {plain}"}
 
         with Front(repeat) as front, pytest.raises(RegistryRefusedError, match="nobody here is") as e:
-            RegistryClient(Registry(front.url, {**QUICK, **given})).schema(1)
+            RegistryClient(Registry(front.url, {**QUICK, **settings})).schema(1)
         assert "HUSH" not in str(e.value)
         assert base64.b64encode(b"me:HUSH HUSH").decode() not in str(e.value)
 
@@ -322,9 +322,9 @@ class TestSecretsOfOddForm:
         if "\x00" not in value:  # which no variable can hold
             monkeypatch.setenv("KDSL_TEST_TOKEN", value)
             written.append("${env:KDSL_TEST_TOKEN}")
-        for given in written:
+        for item in written:
             with pytest.raises(ResolveError) as e:
-                RegistryClient(Registry(front.url, {name: given}))
+                RegistryClient(Registry(front.url, {name: item}))
 
             assert f"the value of '{name}' has a character that a header cannot contain" in str(e.value)
             assert "USH" not in "".join(format_exception(e.value))
@@ -349,14 +349,14 @@ class TestSecretsOfOddForm:
             address = front.url.replace("://", f"://me:{password}@")
             monkeypatch.setenv("KDSL_TEST_ADDRESS", address)
             registry = Registry(address if written else "${env:KDSL_TEST_ADDRESS}", QUICK)
-            made = RegistryClient(registry)
+            actual = RegistryClient(registry)
             with pytest.raises(UnknownSchemaError) as e:
-                made.schema(1)
+                actual.schema(1)
 
         shown = base64.b64decode(front.requests[0].headers["Authorization"].split()[1]).decode()
         assert shown == f"me:{unquote(password)}"
-        assert made.address == front.url
-        assert "SH" not in f"{registry!r} {e.value} {made.address}"
+        assert actual.address == front.url
+        assert "SH" not in f"{registry!r} {e.value} {actual.address}"
 
     @pytest.mark.parametrize("url", ["http://h:HUSH", "http://[HUSH", "ftp://h", "http://", "h:1"])
     def test_an_invalid_address_is_reported(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,9 +393,9 @@ class TestOutages:
 
     def test_an_answer_that_is_packed_wrongly_is_asked_for_again(self) -> None:
         with Front(lambda _: (200, b"no gzip"), headers={"Content-Encoding": "gzip"}) as front:
-            made = connect(front, max_retries=1)
+            actual = connect(front, max_retries=1)
             with pytest.raises(RegistryUnreachableError, match="asked 2 times for the schema with the id 1"):
-                made.schema(1)
+                actual.schema(1)
 
     def test_an_unreachable_address_is_reported(self) -> None:
         gone = RegistryClient(Registry("http://me:HUSH@127.0.0.1:9/path", {"max.retries": 0}))
@@ -408,20 +408,20 @@ class TestOutages:
         assert "HUSH" not in str(caught.value)
 
     def test_another_address_answers_where_one_does_not(self, front: Front, subject: str) -> None:
-        made = RegistryClient(Registry(f"http://127.0.0.1:9,{front.url}", {"max.retries": 0}))
+        actual = RegistryClient(Registry(f"http://127.0.0.1:9,{front.url}", {"max.retries": 0}))
 
-        assert made.register(subject, ORDER) > 0
+        assert actual.register(subject, ORDER) > 0
 
     def test_what_was_asked_once_needs_no_registry(self, front: Front, subject: str) -> None:
-        made = connect(front, max_retries=0)
-        number = made.register(subject, ORDER)
+        actual = connect(front, max_retries=0)
+        number = actual.register(subject, ORDER)
         other = connect(front, max_retries=0)
         other.schema(number)
         other.latest(subject)
         count = len(front.requests)
         front.fail = [(503, {})] * 9
 
-        assert (made.schema(number), made.register(subject, ORDER)) == (ORDER, number)
+        assert (actual.schema(number), actual.register(subject, ORDER)) == (ORDER, number)
         assert (other.schema(number).kind, other.latest(subject).id) == ("AVRO", number)
         assert len(front.requests) == count
 
@@ -450,8 +450,8 @@ class TestLogins:
             assert len(front.requests) == 4  # a login that is refused is not tried again
 
     def test_missing_rights_are_reported_as_such(self, kdsl_registry: LocalRegistry) -> None:
-        told = pytest.raises(RegistryRefusedError, match=r"does not let this user ask for .*\(HTTP 403\)")
-        with Front(forward(kdsl_registry.url, lambda _: 403)) as front, told:
+        message = pytest.raises(RegistryRefusedError, match=r"does not let this user ask for .*\(HTTP 403\)")
+        with Front(forward(kdsl_registry.url, lambda _: 403)) as front, message:
             connect(front).schema(1)
 
     def test_a_token(self, kdsl_registry: LocalRegistry, subject: str) -> None:
@@ -471,18 +471,18 @@ class TestLogins:
 
         try:
             with Front(forward(kdsl_registry.url, allows)) as front:
-                made = connect(
+                actual = connect(
                     front,
                     bearer_auth_credentials_source="OAUTHBEARER",
                     bearer_auth_issuer_endpoint_url=tokens.url,
                     bearer_auth_client_id="me",
                     bearer_auth_client_secret="pw",
                 )
-                made.register(subject, ORDER)
-                made.register(f"{subject}-2", ORDER)
+                actual.register(subject, ORDER)
+                actual.register(f"{subject}-2", ORDER)
                 assert tokens.given == 1
                 refused.append(front.requests[-1].headers["Authorization"].removeprefix("Bearer "))
-                made.register(f"{subject}-3", ORDER)
+                actual.register(f"{subject}-3", ORDER)
                 assert tokens.given == 2
                 wrong = connect(
                     front,
@@ -519,8 +519,8 @@ class TestTls:
         server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates.authority))
         server.load_cert_chain(str(certificates.server))
         server.verify_mode = ssl.CERT_REQUIRED
-        with Front(forward(kdsl_registry.url), server) as made:
-            yield made
+        with Front(forward(kdsl_registry.url), server) as actual:
+            yield actual
 
     @pytest.mark.parametrize("kind", ["PEM", "JKS", "PKCS12"])
     def test_stores_of_every_type_contain_the_keys(
@@ -534,7 +534,7 @@ class TestTls:
                 "ssl.keystore.password": certificates.password,
             }
         )
-        given = {
+        settings = {
             "ssl.truststore.location": str(certificates.trust_store(kind)),
             "ssl.truststore.type": kind,
             "ssl.keystore.location": str(certificates.key_store("me", kind)),
@@ -542,27 +542,27 @@ class TestTls:
             **passwords,
         }
 
-        assert RegistryClient(Registry(secure.url, {**QUICK, **given})).register(subject, ORDER) > 0
+        assert RegistryClient(Registry(secure.url, {**QUICK, **settings})).register(subject, ORDER) > 0
 
     def test_an_untrusted_server_is_reported_at_once(self, secure: Front) -> None:
         with pytest.raises(RegistryUnreachableError, match=r"is not trusted: .*CERTIFICATE_VERIFY_FAILED"):
             RegistryClient(Registry(secure.url)).schema(1)
 
     def test_a_certificate_of_another_host_is_reported_at_once(self, secure: Front, certificates: Certificates) -> None:
-        given = {"ssl.truststore.location": str(certificates.authority), "ssl.truststore.type": "PEM"}
+        settings = {"ssl.truststore.location": str(certificates.authority), "ssl.truststore.type": "PEM"}
         elsewhere = secure.url.replace("localhost", "127.1")
 
         with pytest.raises(
             RegistryUnreachableError, match=r"has the certificate of another host: .*write the host name that is in its"
         ):
-            RegistryClient(Registry(elsewhere, given)).schema(1)
+            RegistryClient(Registry(elsewhere, settings)).schema(1)
 
     def test_a_server_without_tls_is_reported_at_once(self, front: Front) -> None:
         with pytest.raises(RegistryUnreachableError, match=r"does not speak TLS: .*; write http://"):
             RegistryClient(Registry(front.url.replace("http:", "https:"))).schema(1)
 
     def test_a_missing_store_is_reported(self, tmp_path: Path) -> None:
-        given = {"ssl.truststore.location": str(tmp_path / "none.jks")}
+        settings = {"ssl.truststore.location": str(tmp_path / "none.jks")}
 
         with pytest.raises(RegistryError, match=r"none\.jks"):
-            RegistryClient(Registry("https://r", given))
+            RegistryClient(Registry("https://r", settings))

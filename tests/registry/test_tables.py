@@ -123,9 +123,9 @@ class TestSchemasThatChange:
         assert [row.note for row in rows] == [None, None, None, "four", "four", None, None, None]
 
     def test_the_last_records_are_shown_without_spark(self, cluster: Cluster, topic: str) -> None:
-        found = last_records(orders(topic).read_plan(), cluster, 2)
+        records = last_records(orders(topic).read_plan(), cluster, 2)
 
-        assert found.column("id").to_pylist() == [2, 1]
+        assert records.column("id").to_pylist() == [2, 1]
 
     def test_existing_records_are_decoded(
         self, spark: SparkSession, cluster: Cluster, topic: str, kdsl_kafka: RunningKafka

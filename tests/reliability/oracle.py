@@ -39,8 +39,8 @@ class Mark:
     @classmethod
     def of(cls, value: bytes | str | None) -> Mark:
         """The mark of a message value."""
-        found = json.loads(value or b"")
-        return cls(found["producer"], found["lane"], found["seq"], found.get("transaction"))
+        document = json.loads(value or b"")
+        return cls(document["producer"], document["lane"], document["seq"], document.get("transaction"))
 
 
 @attrs.frozen
@@ -83,7 +83,7 @@ class Verdict:
         return not (self.lost or self.misordered or self.unexpected or self.aborted_reads or self.torn)
 
     def __str__(self) -> str:
-        told = {
+        sample = {
             "duplicate": self.duplicates,
             "lost": self.lost,
             "misordered": self.misordered,
@@ -91,8 +91,8 @@ class Verdict:
             "aborted read": self.aborted_reads,
             "torn": self.torn,
         }
-        found = [f"{len(these)} {name}: {list(these)[:5]}" for name, these in told.items() if these]
-        return "; ".join(found) or "exactly once"
+        results = [f"{len(these)} {name}: {list(these)[:5]}" for name, these in sample.items() if these]
+        return "; ".join(results) or "exactly once"
 
 
 def judge(sent: Iterable[Mark], seen: Iterable[Seen], fates: Mapping[str, Fate] | None = None) -> Verdict:
@@ -118,7 +118,7 @@ def judge(sent: Iterable[Mark], seen: Iterable[Seen], fates: Mapping[str, Fate] 
         misordered=tuple(_find_misordered(places)),
         unexpected=tuple(sorted(mark for mark in counts if mark not in fate)),
         aborted_reads=tuple(sorted(mark for mark in counts if fate.get(mark) == "aborted")),
-        torn=tuple(sorted(name for name, found in parts.items() if any(found) and not all(found))),
+        torn=tuple(sorted(name for name, item in parts.items() if any(item) and not all(item))),
     )
 
 
@@ -157,5 +157,5 @@ def send(kafka: RunningKafka, topic: str, sent: Iterable[Mark]) -> list[Mark]:
 
 def look(kafka: RunningKafka, topic: str, *, committed: bool = True) -> list[Seen]:
     """All marks that a topic holds."""
-    found = kafka.read(topic, committed=committed)
-    return [Seen(Mark.of(m.value()), m.partition() or 0, m.offset() or 0) for m in found]
+    rows = kafka.read(topic, committed=committed)
+    return [Seen(Mark.of(m.value()), m.partition() or 0, m.offset() or 0) for m in rows]

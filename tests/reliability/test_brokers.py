@@ -78,10 +78,10 @@ def three() -> Iterator[LocalKafka]:
 def leader(kafka: LocalKafka, topic: str) -> int:
     """The broker that leads the first partition."""
     until = time.monotonic() + 120
-    while (found := int(kafka.admin().list_topics(topic, timeout=60).topics[topic].partitions[0].leader)) < 0:
+    while (result := int(kafka.admin().list_topics(topic, timeout=60).topics[topic].partitions[0].leader)) < 0:
         assert time.monotonic() < until, f"{topic} has no leader"
         time.sleep(0.05)
-    return found
+    return result
 
 
 @pytest.mark.reliability

@@ -72,10 +72,10 @@ def test_a_checkpoint_of_a_newer_spark_is_refused_with_its_path_and_version(copy
     """W2. Spark's own versions."""
     copy.edit(f"{log}/1", lambda text: text.replace("v1", "v99999", 1))
 
-    told = copy.expect_refusal()
+    message = copy.expect_refusal()
 
-    assert f"{copy.checkpoint.folder}/{log}/1" in told
-    assert f"maximum supported log version is v{most}, but encountered v99999" in told
+    assert f"{copy.checkpoint.folder}/{log}/1" in message
+    assert f"maximum supported log version is v{most}, but encountered v99999" in message
 
 
 def test_a_checkpoint_of_a_newer_kdsl_is_refused_with_its_path_and_version(copy: Copy) -> None:
@@ -87,20 +87,20 @@ def test_a_checkpoint_of_a_newer_kdsl_is_refused_with_its_path_and_version(copy:
 
     copy.edit("offsets/1", newer)
 
-    told = copy.expect_refusal()
+    message = copy.expect_refusal()
 
     place = f"{copy.checkpoint.folder}/offsets/1"
-    assert f"{place} have version 99, and this kdsl reads version 1; use the kdsl that wrote them" in told
+    assert f"{place} have version 99, and this kdsl reads version 1; use the kdsl that wrote them" in message
 
 
 def test_a_checkpoint_without_its_offset_log_is_refused_with_its_path(copy: Copy) -> None:
     """W2. Deleted in part: where the query was is not known any more."""
     shutil.rmtree(copy.checkpoint.folder / "offsets")
 
-    told = copy.expect_refusal()
+    message = copy.expect_refusal()
 
-    assert f"{copy.checkpoint.folder} is incomplete: batch 1 is done" in told
-    assert f"the offset log is missing (file:{copy.checkpoint.folder}/offsets)" in told
+    assert f"{copy.checkpoint.folder} is incomplete: batch 1 is done" in message
+    assert f"the offset log is missing (file:{copy.checkpoint.folder}/offsets)" in message
 
 
 @pytest.mark.parametrize("log", ["offsets", "commits"])
@@ -167,11 +167,11 @@ def in_own_mount(job: Job, mount: str) -> None:
     probe = subprocess.run(["unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True)
     if probe.returncode != 0:
         pytest.skip("this machine lets nobody mount a file system")
-    folder, kept = job.checkpoint.folder, job.folder / "kept"
+    folder, results = job.checkpoint.folder, job.folder / "kept"
     folder.mkdir(parents=True, exist_ok=True)
     script = (
-        f"mount -t tmpfs -o size=512k tmpfs '{folder}' && cp -r '{kept}/.' '{folder}' && {mount} && "
-        f"\"$@\"; code=$?; rm -f '{folder}/ballast'; rm -r '{kept}'; cp -r '{folder}' '{kept}'; exit $code"
+        f"mount -t tmpfs -o size=512k tmpfs '{folder}' && cp -r '{results}/.' '{folder}' && {mount} && "
+        f"\"$@\"; code=$?; rm -f '{folder}/ballast'; rm -r '{results}'; cp -r '{folder}' '{results}'; exit $code"
     )
     job.before = ("unshare", "-Urm", "sh", "-c", script, "sh")
 

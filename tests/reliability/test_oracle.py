@@ -18,7 +18,7 @@ T1, T2 = (Mark("p", 1, n, "t") for n in range(2))
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("values", "expected"),
     [
         ([A, B, C], Verdict()),
         ([A, B, B, C], Verdict(duplicates={B: 1})),
@@ -29,8 +29,8 @@ T1, T2 = (Mark("p", 1, n, "t") for n in range(2))
     ],
     ids=["nothing", "duplicate", "replay", "lost", "misordered", "unexpected"],
 )
-def test_records_of_no_transaction(found: list[Mark], expected: Verdict) -> None:
-    assert judge([A, B, C], seen(found)) == expected
+def test_records_of_no_transaction(values: list[Mark], expected: Verdict) -> None:
+    assert judge([A, B, C], seen(values)) == expected
 
 
 def test_an_aborted_transaction_must_not_be_seen() -> None:

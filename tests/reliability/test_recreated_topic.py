@@ -35,14 +35,14 @@ def test_a_stream_whose_topic_is_created_again_after_a_batch_was_planned_returns
     """S7, S8: also where workers have read the topic before."""
     topic = kdsl_topic(partitions=2)
     cluster = Cluster(kdsl_kafka.bootstrap_servers)
-    found: list[str] = []
-    told = ""
+    results: list[str] = []
+    message = ""
 
     def each(rows: DataFrame, batch: int) -> None:
-        nonlocal told
-        if batch == 1 and not told:
-            told = recreate(kdsl_kafka, topic, 500)
-        found.extend(row["text"] for row in rows.collect())
+        nonlocal message
+        if batch == 1 and not message:
+            message = recreate(kdsl_kafka, topic, 500)
+        results.extend(row["text"] for row in rows.collect())
 
     def run() -> None:
         df = read_stream(spark, read_plan(topic, max_records=max_records), cluster)
@@ -55,10 +55,10 @@ def test_a_stream_whose_topic_is_created_again_after_a_batch_was_planned_returns
     kdsl_kafka.produce(topic, *(f"old-{n}" for n in range(20, 100)))
     with pytest.raises(Exception) as raised:  # Spark's own
         run()
-    assert told in str(raised.value)
+    assert message in str(raised.value)
     assert "TopicRecreatedError" in str(raised.value)
 
-    assert sorted(found) == sorted(f"old-{n}" for n in range(20))
+    assert sorted(results) == sorted(f"old-{n}" for n in range(20))
 
 
 def test_a_batch_read_whose_topic_is_created_again_after_planning_returns_no_record_of_the_new_one(
@@ -68,9 +68,9 @@ def test_a_batch_read_whose_topic_is_created_again_after_planning_returns_no_rec
     kdsl_kafka.produce(topic, *(f"old-{n}" for n in range(100)))
     rows: Any = read(spark, read_plan(topic), Cluster(kdsl_kafka.bootstrap_servers))
     rows._jdf.queryExecution().executedPlan().execute().getNumPartitions()  # plans the tasks, and runs none
-    told = recreate(kdsl_kafka, topic, 500)
+    message = recreate(kdsl_kafka, topic, 500)
 
     with pytest.raises(Exception) as raised:  # Spark's own
         rows.collect()
 
-    assert told in str(raised.value)
+    assert message in str(raised.value)

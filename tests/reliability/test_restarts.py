@@ -75,9 +75,9 @@ class Circumstances:
         reading = {**more, **({"scan.parallelism": self.tasks} if self.tasks else {})}
         writing = {"sink.parallelism": self.writers} if self.writers else {}
         options = {name: value for name, value in source["options"].items() if name != "scan.parallelism"}
-        kept = {name: value for name, value in target["options"].items() if name != "sink.parallelism"}
+        by_name = {name: value for name, value in target["options"].items() if name != "sink.parallelism"}
         job.tables = {
-            "tables": [{**source, "options": {**options, **reading}}, {**target, "options": {**kept, **writing}}]
+            "tables": [{**source, "options": {**options, **reading}}, {**target, "options": {**by_name, **writing}}]
         }
 
 

@@ -75,13 +75,13 @@ def counts(kafka: RunningKafka, job: Job) -> dict[int, list[int | None]]:
     keys = {key_text(key).encode(): key for key in range(KEYS)}
     of = {(m.partition(), m.offset()): keys[m.key() or b""] for m in kafka.read(job.topic("source"))}
     total: Counter[int] = Counter()
-    found: dict[int, list[int | None]] = {}
+    results: dict[int, list[int | None]] = {}
     for batch in range(job.checkpoint.committed + 1):
         read = [of[r.partition, at] for r in job.checkpoint.ranges(batch) for at in range(r.start, r.end)]
         total.update(read)
         for key in set(read):
-            found.setdefault(key, []).append(total[key])
-    return found
+            results.setdefault(key, []).append(total[key])
+    return results
 
 
 def put_to_the_end(job: Job) -> None:
@@ -197,16 +197,16 @@ def test_a_driver_killed_at_any_point_of_an_aggregation_leaves_each_count_correc
 
 @pytest.mark.reliability
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("made", [make_copy_job, make_count_job], ids=["a changelog", "an aggregation"])
+@pytest.mark.parametrize("value", [make_copy_job, make_count_job], ids=["a changelog", "an aggregation"])
 def test_an_exactly_once_query_that_is_killed_upserts_each_change_once(
-    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, made: Any
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, value: Any
 ) -> None:
     """K10, with the transactional sink: nothing is written twice, no tombstone either."""
     staged = {harness.WRITTEN: harness.BATCH_WRITTEN}
     own = OF_TRANSACTIONS.values()
-    points = [*own, CHANGED] if made is make_copy_job else [staged.get(point, point) for point in own]
+    points = [*own, CHANGED] if value is make_copy_job else [staged.get(point, point) for point in own]
     promised = exactly_once(kdsl_topic("prefix"))
-    job, sent = made(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(points) + 2, seed=3, **promised)
+    job, sent = value(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(points) + 2, seed=3, **promised)
 
     for at, point in enumerate(points):
         life = job.run(Kill(point, committed=2 * at + 1))
@@ -215,7 +215,7 @@ def test_an_exactly_once_query_that_is_killed_upserts_each_change_once(
 
     settle(kdsl_kafka, job.topic("target"))
     seen = written_versions(kdsl_kafka, job.topic("target"))
-    assert seen == (expected_versions(sent) if made is make_copy_job else counts(kdsl_kafka, job))
+    assert seen == (expected_versions(sent) if value is make_copy_job else counts(kdsl_kafka, job))
 
 
 @pytest.mark.reliability
@@ -240,19 +240,19 @@ def test_what_a_killed_sink_had_gathered_is_written_by_the_next_life(
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("name", ["while reading", "while keeping rows", "while writing"])
-@pytest.mark.parametrize("made", [make_copy_job, make_count_job], ids=["a changelog", "an aggregation"])
+@pytest.mark.parametrize("value", [make_copy_job, make_count_job], ids=["a changelog", "an aggregation"])
 def test_an_executor_that_dies_in_a_task_leaves_each_key_correct(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     kdsl_spark_cluster: SparkCluster,
     tmp_path: Path,
-    made: Any,
+    value: Any,
     name: str,
 ) -> None:
     """K10 on a cluster: the next executor finds the state of the batch before."""
-    if made is make_count_job and name == "while keeping rows":
+    if value is make_count_job and name == "while keeping rows":
         pytest.skip("an aggregation keeps its counts in Java")
-    job, sent = made(kdsl_kafka, kdsl_topic, tmp_path, batches=4, seed=5)
+    job, sent = value(kdsl_kafka, kdsl_topic, tmp_path, batches=4, seed=5)
     job.spark = kdsl_spark_cluster.settings
 
     life = job.run(Kill(POINTS[name], committed=1, action="kill-executor"))
@@ -260,7 +260,7 @@ def test_an_executor_that_dies_in_a_task_leaves_each_key_correct(
     assert life.killed
     assert "Lost executor" in life.log
     assert life.code == 0, life.log[-4000:]
-    if made is make_copy_job:
+    if value is make_copy_job:
         check_result(kdsl_kafka, job, sent)
     else:
         assert wrong(counts(kdsl_kafka, job), written_versions(kdsl_kafka, job.topic("target"))) == {}
@@ -291,8 +291,8 @@ def test_a_compacted_topic_is_the_same_table_after_records_and_tombstones_are_re
     upserts = [*random_upserts(2000, 30, seed=6), *((key, None) for key in range(10))]
     send(kdsl_kafka, topic, upserts)
     truth = {key: versions[-1] for key, versions in expected_versions(upserts).items() if versions[-1] is not None}
-    kept = stream_batches("old", {})
-    assert kept == truth
+    result = stream_batches("old", {})
+    assert result == truth
     assert final({}, Kept.read(spark, cluster).toArrow().to_pylist()) == truth
 
     until, version = time.monotonic() + 300, 0
@@ -303,18 +303,18 @@ def test_a_compacted_topic_is_the_same_table_after_records_and_tombstones_are_re
         time.sleep(1)
     truth[999] = version
 
-    assert stream_batches("old", kept) == truth
+    assert stream_batches("old", result) == truth
     assert stream_batches("new", {}) == truth
     assert final({}, Kept.read(spark, cluster).toArrow().to_pylist()) == truth
 
 
 def final(before: dict[int, int], changes: list[dict[str, Any]]) -> dict[int, int]:
     """What is there after some changes, whose before-images are what was there."""
-    found = dict(before)
+    results = dict(before)
     for row in changes:
         if row[ROW_KIND] in ("+I", "+U"):
-            assert row["id"] not in found
-            found[row["id"]] = row["version"]
+            assert row["id"] not in results
+            results[row["id"]] = row["version"]
         else:
-            assert found.pop(row["id"]) == row["version"]
-    return found
+            assert results.pop(row["id"]) == row["version"]
+    return results

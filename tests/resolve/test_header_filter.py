@@ -1,4 +1,4 @@
-"""The header filter of seed 000."""
+"""The header filter (docs/connector.md)."""
 
 from __future__ import annotations
 

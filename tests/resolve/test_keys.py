@@ -1,4 +1,4 @@
-"""The key/value split: RULES KEY-1 to KEY-12, and the value prefix of seed 000."""
+"""The key/value split (RULES KEY-1 to KEY-12), and the prefix of value fields."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ class TestKeyFormatAndFields:
         assert problem.message == "'id' is in the message key, but there is no key format"
         assert problem.fix == "add one, such as 'key.format': json"
 
-    @pytest.mark.parametrize("given", [{}, {"key.fields": ""}])
-    def test_a_key_format_needs_key_fields(self, given: dict[str, Scalar]) -> None:
-        assert codes(table(options={"key.format": "json", **given})) == ["key-fields"]
+    @pytest.mark.parametrize("settings", [{}, {"key.fields": ""}])
+    def test_a_key_format_needs_key_fields(self, settings: dict[str, Scalar]) -> None:
+        assert codes(table(options={"key.format": "json", **settings})) == ["key-fields"]
 
 
 class TestKeyFieldsExist:

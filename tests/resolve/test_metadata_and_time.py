@@ -119,12 +119,12 @@ class TestPrimaryKey:
         assert codes(table(primary_key=("nope",))) == ["primary-key-column", "primary-key"]
 
     def test_its_location_is_that_of_the_column(self) -> None:
-        (found,) = read_tables(
+        (tables,) = read_tables(
             "name: a\nprimary_key: [x]\ncolumns:\n  - {name: x, type: INT}\n"
             "options: {connector: kafka, topic: a, format: json}\n"
         )
 
-        assert [p.where.line for p in problems(found, "read")] == [4]
+        assert [p.where.line for p in problems(tables, "read")] == [4]
 
 
 class TestWatermark:
@@ -148,17 +148,17 @@ class TestWatermark:
             "watermark-delay"
         ]
 
-    @pytest.mark.parametrize(("drift", "found"), [("5 s", []), ("6 s", ["alignment"])])
+    @pytest.mark.parametrize(("drift", "values"), [("5 s", []), ("6 s", ["alignment"])])
     def test_a_drift_of_partitions_above_the_allowed_lateness_causes_a_warning(
-        self, drift: str, found: list[str]
+        self, drift: str, values: list[str]
     ) -> None:
-        given: dict[str, Scalar] = {
+        settings: dict[str, Scalar] = {
             "scan.watermark.alignment.group": "g",
             "scan.watermark.alignment.max-drift": drift,
         }
         watermark = WatermarkConfig(column="ts", delay="5 s")
 
-        assert warnings(table("id INT", self.TIME, options=given, watermark=watermark)) == found
+        assert warnings(table("id INT", self.TIME, options=settings, watermark=watermark)) == values
 
 
 class TestColumns:
@@ -175,13 +175,13 @@ class TestColumns:
         assert codes(table("id INT", " INT")) == ["column-name"]
 
     def test_an_expression_that_is_empty(self) -> None:
-        given = TableConfig(
+        config = TableConfig(
             name="a",
             columns=[ColumnConfig(name="x", type="INT"), ColumnConfig(name="y", type="INT", computed=" ")],
             options={"connector": "kafka", "topic": "a", "format": "json"},
         )
 
-        assert codes(given.definition()) == ["computed"]
+        assert codes(config.definition()) == ["computed"]
 
     def test_a_sink_has_something_to_write(self) -> None:
         assert codes(table("o BIGINT METADATA FROM offset VIRTUAL"), "write") == ["nothing-to-write"]

@@ -35,15 +35,15 @@ OPTIONS = {"connector": "kafka", "topic": "users", "format": "debezium-json", "c
 
 
 def ddl(columns: str = "id BIGINT, name STRING", key: str | None = "id", **options: str | None) -> TableDef:
-    given = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
-    clause = ", ".join(f"'{name}' = '{value}'" for name, value in given.items() if value is not None)
+    sample = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
+    clause = ", ".join(f"'{name}' = '{value}'" for name, value in sample.items() if value is not None)
     end = f", PRIMARY KEY ({key}) NOT ENFORCED" if key else ""
     return statement_definition(f"CREATE TABLE users ({columns}{end}) WITH ({clause})")
 
 
 def yaml(**options: str) -> TableDef:
-    given = OPTIONS | options
-    lines = "\n".join(f"  {name}: {value}" for name, value in given.items())
+    sample = OPTIONS | options
+    lines = "\n".join(f"  {name}: {value}" for name, value in sample.items())
     (table,) = read_tables(
         f"name: users\ncolumns: [{{name: id, type: BIGINT}}, {{name: name, type: STRING}}]\nprimary_key: [id]\n"
         f"options:\n{lines}\n"
@@ -127,33 +127,33 @@ def test_a_primary_key_is_needed() -> None:
 
 
 def test_a_format_that_only_inserts_has_no_changes() -> None:
-    found = problems_of(ddl(format="json", key=None))
+    actual = problems_of(ddl(format="json", key=None))
 
-    assert [p.code for p in found] == ["cdc-duplicate-format", "cdc-duplicate-key"]
-    assert found[0].message.endswith("but the value format 'json' only inserts rows")
-    assert "upsert table" in found[0].fix
+    assert [p.code for p in actual] == ["cdc-duplicate-format", "cdc-duplicate-key"]
+    assert actual[0].message.endswith("but the value format 'json' only inserts rows")
+    assert "upsert table" in actual[0].fix
 
 
 def test_positions_of_records_do_not_identify_rows() -> None:
     columns = "id BIGINT, p INT METADATA FROM 'partition' VIRTUAL, t STRING METADATA FROM 'topic' VIRTUAL"
     table = f"{columns}, s STRING METADATA FROM 'value.source.table' VIRTUAL"
-    (found,) = problems_of(ddl(table, "id, p"))
+    (actual,) = problems_of(ddl(table, "id, p"))
 
-    assert (found.code, found.where.column) == ("cdc-duplicate-key", "p")
-    assert found.message == "the primary key has the record's partition, which does not identify a row of the source"
+    assert (actual.code, actual.where.column) == ("cdc-duplicate-key", "p")
+    assert actual.message == "the primary key has the record's partition, which does not identify a row of the source"
     assert problems_of(ddl(table, "id, t, s")) == []
 
 
 @pytest.mark.parametrize(("option", "value"), [("scan__changelog__mode", "upsert"), ("scan__changelog__buckets", "8")])
 def test_options_of_the_state_without_state(option: str, value: str) -> None:
-    (found,) = problems_of(ddl(cdc_events_duplicate=None, **{option: value}))
+    (actual,) = problems_of(ddl(cdc_events_duplicate=None, **{option: value}))
 
-    assert found.code == "changelog-option"
+    assert actual.code == "changelog-option"
     assert (
-        found.message
+        actual.message
         == f"'{option.replace('__', '.')}' = '{value}', but the table does not keep rows by key".replace("'8'", "8")
     )
-    assert "'cdc-events-duplicate' = 'true'" in found.fix
+    assert "'cdc-events-duplicate' = 'true'" in actual.fix
 
 
 def test_real_time_mode_keeps_no_rows() -> None:
@@ -182,9 +182,9 @@ def test_a_sink_does_not_look_at_it() -> None:
 
 def test_upsert_tables_always_keep_rows() -> None:
     table = ddl(connector="upsert-kafka", format=None, key__format="json", value__format="json")
-    (found,) = problems(table, "read")
+    (actual,) = problems(table, "read")
 
-    assert (found.code, found.fix) == (
+    assert (actual.code, actual.fix) == (
         "option-unknown",
         "remove it: an upsert table always keeps the last row of each key",
     )
@@ -211,21 +211,21 @@ class TestTruncates:
     def test_rows_can_be_deleted_with_state(self) -> None:
         assert problems_of(change_data(DebeziumJson(truncate="apply"))) == []
         assert problems_of(change_data(DebeziumAvroConfluent(url="http://registry", truncate="apply"))) == []
-        (found,) = problems_of(ddl(cdc_events_duplicate=None, debezium_json__truncate="apply"))
-        assert (found.code, found.message) == (
+        (actual,) = problems_of(ddl(cdc_events_duplicate=None, debezium_json__truncate="apply"))
+        assert (actual.code, actual.message) == (
             "debezium-truncate",
             "the format 'debezium-json' has truncate = 'apply', which deletes each row that is there, but the table "
             "keeps no rows",
         )
-        assert "'cdc-events-duplicate'" in found.fix
+        assert "'cdc-events-duplicate'" in actual.fix
 
     def test_the_mode_without_state_keeps_none(self) -> None:
-        (found,) = problems_of(change_data(DebeziumJson(truncate="apply"), changelog="upsert"))
+        (actual,) = problems_of(change_data(DebeziumJson(truncate="apply"), changelog="upsert"))
 
-        assert (found.code, found.fix) == ("cdc-duplicate-truncate", "set changelog='full', or truncate = 'skip'")
+        assert (actual.code, actual.fix) == ("cdc-duplicate-truncate", "set changelog='full', or truncate = 'skip'")
 
     def test_deletes_cannot_be_identified_across_several_topics(self) -> None:
-        (found,) = problems_of(ddl(topic="a;b", debezium_json__truncate="apply"))
+        (actual,) = problems_of(ddl(topic="a;b", debezium_json__truncate="apply"))
 
-        assert found.code == "cdc-duplicate-truncate"
-        assert "with several topics" in found.message
+        assert actual.code == "cdc-duplicate-truncate"
+        assert "with several topics" in actual.message

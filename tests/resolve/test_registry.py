@@ -35,9 +35,9 @@ def table(value: Any = None, topic: str | list[str] = "orders", **options: Any) 
     return Table(Orders.definition())
 
 
-def problems_of(made: Table, direction: str = "write", cluster: Cluster | None = None) -> list[tuple[str, str]]:
+def problems_of(actual: Table, direction: str = "write", cluster: Cluster | None = None) -> list[tuple[str, str]]:
     try:
-        made.write_plan(cluster) if direction == "write" else made.read_plan(cluster=cluster)
+        actual.write_plan(cluster) if direction == "write" else actual.read_plan(cluster=cluster)
     except ResolveError as e:
         return [(p.problem.code, p.problem.message) for p in e.exceptions if hasattr(p, "problem")]
     return []
@@ -45,9 +45,9 @@ def problems_of(made: Table, direction: str = "write", cluster: Cluster | None =
 
 class TestTheRegistry:
     def test_without_one_both_ways_to_set_it_are_named(self) -> None:
-        made = table(AvroConfluent())
+        result = table(AvroConfluent())
         with pytest.raises(ResolveError) as caught:
-            made.read_plan(cluster=Cluster("k:1"))
+            result.read_plan(cluster=Cluster("k:1"))
         (error,) = caught.value.exceptions
         text = str(error)
 
@@ -56,9 +56,9 @@ class TestTheRegistry:
         assert "Cluster(…, registry='http://HOST:PORT')" in text
 
     def test_a_table_that_names_its_brokers_needs_no_cluster(self) -> None:
-        made = table(AvroConfluent(), properties={"bootstrap.servers": "k:1"})
+        result = table(AvroConfluent(), properties={"bootstrap.servers": "k:1"})
 
-        assert [code for code, _ in problems_of(made)] == ["registry-missing"]
+        assert [code for code, _ in problems_of(result)] == ["registry-missing"]
 
     def test_a_plan_needs_none_as_long_as_the_cluster_is_not_known(self) -> None:
         assert problems_of(table(AvroConfluent())) == []
@@ -73,29 +73,29 @@ class TestTheRegistry:
         assert [code for code, _ in problems_of(table(AvroConfluent()), "read", cluster)] == ["registry-login"]
 
     def test_the_format_s_own_settings_win(self) -> None:
-        given = Registry(URL, {"basic.auth.user.info": "a:b", "max.retries": "1"})
+        registry = Registry(URL, {"basic.auth.user.info": "a:b", "max.retries": "1"})
 
-        own = AvroConfluent(properties={"max.retries": 3}).registry(given)
+        own = AvroConfluent(properties={"max.retries": 3}).registry(registry)
 
         assert own == Registry(URL, {"basic.auth.user.info": "a:b", "max.retries": "3"})
 
     def test_a_login_of_the_format_s_replaces_that_of_the_cluster(self) -> None:
-        given = Registry(URL, {"basic.auth.user.info": "a:b", "bearer.auth.logical.cluster": "c"})
+        registry = Registry(URL, {"basic.auth.user.info": "a:b", "bearer.auth.logical.cluster": "c"})
         wanted = Registry(URL, {"bearer.auth.logical.cluster": "c", "bearer-auth.token": "t"})
 
-        assert AvroConfluent(bearer_auth_token="t").registry(given) == wanted
-        assert AvroConfluent(url=URL, bearer_auth_token="t").registry(given) == wanted
+        assert AvroConfluent(bearer_auth_token="t").registry(registry) == wanted
+        assert AvroConfluent(url=URL, bearer_auth_token="t").registry(registry) == wanted
 
     def test_a_login_of_the_cluster_s_goes_to_no_other_address(self) -> None:
-        given = Registry(URL, {"basic.auth.user.info": "a:b"})
+        registry = Registry(URL, {"basic.auth.user.info": "a:b"})
 
-        assert AvroConfluent(url="http://other").registry(given) == Registry("http://other")
-        assert AvroConfluent(url=URL).registry(given) == given
+        assert AvroConfluent(url="http://other").registry(registry) == Registry("http://other")
+        assert AvroConfluent(url=URL).registry(registry) == registry
 
 
 class TestTheSubject:
     @pytest.mark.parametrize(
-        ("made", "use", "subject"),
+        ("value", "use", "subject"),
         [
             (AvroConfluent(), Use(topics=("orders",)), "orders-value"),
             (AvroConfluent(), Use("key", topics=("orders",)), "orders-key"),
@@ -105,12 +105,12 @@ class TestTheSubject:
             (DebeziumAvroConfluent(), Use(topics=("orders",)), "orders-value"),
         ],
     )
-    def test_it_is_named_after_the_topic_by_default(self, made: RegistryFormat, use: Use, subject: str) -> None:
-        assert made.subject_of(use, "shop.Order") == subject
+    def test_it_is_named_after_the_topic_by_default(self, value: RegistryFormat, use: Use, subject: str) -> None:
+        assert value.subject_of(use, "shop.Order") == subject
 
-    @pytest.mark.parametrize("made", [AvroConfluent(url=URL), DebeziumAvroConfluent(url=URL)])
-    def test_a_sink_whose_topic_is_not_known_needs_it(self, made: RegistryFormat) -> None:
-        several = table(made, topic=["a", "b"])
+    @pytest.mark.parametrize("value", [AvroConfluent(url=URL), DebeziumAvroConfluent(url=URL)])
+    def test_a_sink_whose_topic_is_not_known_needs_it(self, value: RegistryFormat) -> None:
+        several = table(value, topic=["a", "b"])
 
         assert "registry-subject" in [code for code, _ in problems_of(several)]
         assert problems_of(several, "read") == []
@@ -121,7 +121,7 @@ class TestTheSubject:
         assert "registry-subject" not in codes
 
     @pytest.mark.parametrize(
-        ("made", "part"),
+        ("value", "part"),
         [
             (
                 AvroConfluent(url=URL, subject="s", subject_name_strategy="record", schema=ORDER),
@@ -131,11 +131,11 @@ class TestTheSubject:
             (AvroConfluent(url=URL, use_latest_version=True, schema=ORDER), "use-latest-version"),
         ],
     )
-    def test_contradictory_options_are_reported(self, made: AvroConfluent, part: str) -> None:
-        ((_, message),) = problems_of(table(made))
+    def test_contradictory_options_are_reported(self, value: AvroConfluent, part: str) -> None:
+        ((_, message),) = problems_of(table(value))
 
         assert part in message
-        assert problems_of(table(made), "read") == []
+        assert problems_of(table(value), "read") == []
 
 
 class TestTheSchema:
@@ -203,10 +203,10 @@ class TestSecrets:
         [{"transport": "jvm"}, {"exactly_once": "staged", "delivery": "exactly-once", "transactional_id_prefix": "p"}],
     )
     def test_a_literal_secret_is_refused_where_it_would_be_visible(self, options: dict[str, Any]) -> None:
-        found = problems_of(table(self.SECRET, **options))
+        problems = problems_of(table(self.SECRET, **options))
 
-        assert [code for code, _ in found] == ["secret-literal"] * 2
-        assert "HUSH" not in str(found)
+        assert [code for code, _ in problems] == ["secret-literal"] * 2
+        assert "HUSH" not in str(problems)
         assert problems_of(table(AvroConfluent(url=URL, basic_auth_user_info="${env:INFO}"), **options)) == []
 
     @pytest.mark.parametrize(
@@ -221,9 +221,9 @@ class TestSecrets:
         ],
     )  # fmt: skip
     def test_an_unused_registry_is_not_sent(self, value: Any, settings: Any, sent: Any) -> None:
-        found = without_literal_secrets(table(value).read_plan(), Registry(URL, settings))
+        result = without_literal_secrets(table(value).read_plan(), Registry(URL, settings))
 
-        assert found == (None if sent is None else Registry(URL, sent))
+        assert result == (None if sent is None else Registry(URL, sent))
 
     @pytest.mark.parametrize(
         ("value", "settings", "name"),
@@ -250,18 +250,18 @@ def test_a_key_may_have_one_too() -> None:
         id: Key[int]
         note: str | None
 
-    made = Table(Keyed.definition())
+    actual = Table(Keyed.definition())
 
-    assert [code for code, _ in problems_of(made, "write", Cluster("k:1"))] == ["registry-missing"]
-    assert problems_of(made, "write", Cluster("k:1", registry=URL)) == []
+    assert [code for code, _ in problems_of(actual, "write", Cluster("k:1"))] == ["registry-missing"]
+    assert problems_of(actual, "write", Cluster("k:1", registry=URL)) == []
 
 
 def test_a_query_may_continue_with_another_login_but_not_with_another_schema() -> None:
     before = table(AvroConfluent(url=URL, basic_auth_user_info="me:HUSH", bearer_auth_token="${env:T}")).write_plan()
-    kept = Manifest(plan=plan_text(before))
+    manifest = Manifest(plan=plan_text(before))
     after = table(AvroConfluent(url="http://other", basic_auth_user_info="me:NEW")).write_plan()
 
-    assert kept.check_change(before, "place", False) == []
-    assert kept.check_change(after, "place", False) != []
+    assert manifest.check_change(before, "place", False) == []
+    assert manifest.check_change(after, "place", False) != []
     with pytest.raises(CheckpointError, match="not every change is safe"):
-        kept.check_change(table(AvroConfluent(url=URL, schema=ORDER)).write_plan(), "place", False)
+        manifest.check_change(table(AvroConfluent(url=URL, schema=ORDER)).write_plan(), "place", False)

@@ -1,4 +1,4 @@
-"""``dew.*``: options whose values are keys at a secrets provider (seeds 001 and 004)."""
+"""``dew.*``: options whose values are keys at a secrets provider."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def dew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def declare(options: Mapping[str, str] = OPTIONS, properties: Mapping[str, str] = GIVEN) -> TableDef:
-    made = table()
+    result = table()
     return attrs.evolve(
-        made,
-        options=KafkaOptions(topic=made.options.topic, **options),  # type: ignore[arg-type]
+        result,
+        options=KafkaOptions(topic=result.options.topic, **options),  # type: ignore[arg-type]
         properties=Properties(properties),
     )
 
 
-def problems_of(made: TableDef) -> list[str]:
-    return [str(p) for p in problems(made, "read") if p.code == "decrypt-fields"]
+def problems_of(actual: TableDef) -> list[str]:
+    return [str(p) for p in problems(actual, "read") if p.code == "decrypt-fields"]
 
 
 @pytest.mark.usefixtures("dew")
@@ -78,9 +78,9 @@ def test_the_named_options_are_references_to_the_provider() -> None:
 
 @pytest.mark.usefixtures("dew")
 def test_they_stay_references_when_the_table_is_changed() -> None:
-    made = declare()
+    result = declare()
 
-    assert attrs.evolve(made, name="Other").properties == made.properties
+    assert attrs.evolve(result, name="Other").properties == result.properties
 
 
 def test_a_missing_provider_is_reported_with_how_to_get_one() -> None:

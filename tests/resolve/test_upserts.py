@@ -32,15 +32,15 @@ OPTIONS = {"connector": "upsert-kafka", "topic": "users", "key.format": "json", 
 
 
 def ddl(key: str | None = "id", columns: str = "id BIGINT, name STRING", **options: str | None) -> TableDef:
-    given = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
-    clause = ", ".join(f"'{name}' = '{value}'" for name, value in given.items() if value is not None)
+    sample = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
+    clause = ", ".join(f"'{name}' = '{value}'" for name, value in sample.items() if value is not None)
     end = f", PRIMARY KEY ({key}) NOT ENFORCED" if key else ""
     return statement_definition(f"CREATE TABLE users ({columns}{end}) WITH ({clause})")
 
 
 def yaml(**options: str | None) -> TableDef:
-    given = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
-    lines = "\n".join(f"  {name}: {value}" for name, value in given.items() if value is not None)
+    sample = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
+    lines = "\n".join(f"  {name}: {value}" for name, value in sample.items() if value is not None)
     (table,) = read_tables(
         f"name: users\ncolumns: [{{name: id, type: BIGINT}}]\nprimary_key: [id]\noptions:\n{lines}\n"
     )
@@ -107,10 +107,10 @@ def test_what_it_does_not_have(option: str, value: str, fix: str) -> None:
 @pytest.mark.parametrize(("side", "code"), [("key", "key-format-changes"), ("value", "upsert-format")])
 def test_formats_that_carry_changes(side: str, code: str) -> None:
     """UP-5, UP-6."""
-    found = problems(ddl(**{f"{side}__format": "debezium-json"}), "read")
+    actual = problems(ddl(**{f"{side}__format": "debezium-json"}), "read")
 
-    assert [p.code for p in found] == [code]
-    assert "debezium-json" in found[0].message
+    assert [p.code for p in actual] == [code]
+    assert "debezium-json" in actual[0].message
 
 
 def test_the_key_has_the_order_of_the_columns() -> None:
@@ -178,7 +178,7 @@ def test_a_watermark_on_a_computed_column() -> None:
     columns = "id BIGINT, seen TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', later AS seen + INTERVAL '1' SECOND, "
     table = ddl(columns=columns + "WATERMARK FOR later AS later")
     without_images = ddl(columns=columns + "WATERMARK FOR later AS later", scan__changelog__mode="upsert")
-    (found,) = problems(table, "read")
+    (actual,) = problems(table, "read")
 
     class Users(UpsertTable, topic="users", key=Json(), value=Json()):
         id: PrimaryKey[int]
@@ -188,12 +188,12 @@ def test_a_watermark_on_a_computed_column() -> None:
         def at(self) -> datetime:
             return self.seen
 
-    assert (found.code, found.where.table, found.where.column) == ("upsert-watermark", "users", "later")
-    assert found.where.line is not None
-    assert found.message.startswith(
+    assert (actual.code, actual.where.table, actual.where.column) == ("upsert-watermark", "users", "later")
+    assert actual.where.line is not None
+    assert actual.message.startswith(
         "the watermark is declared on a computed column, but the changes of an upsert table"
     )
-    assert found.fix.endswith("remove it, or set 'scan.changelog.mode' = 'upsert', which keeps no rows")
+    assert actual.fix.endswith("remove it, or set 'scan.changelog.mode' = 'upsert', which keeps no rows")
     assert [(p.code, "set changelog='upsert'" in p.fix) for p in problems(Users.definition(), "read")] == [
         ("upsert-watermark", True)
     ]
@@ -215,25 +215,25 @@ class TestTheOtherKindOfTable:
         class Users(KafkaTable, topic="users", value=Json(), buffer_rows=1):  # type: ignore[call-arg]  # pyright: ignore[reportGeneralTypeIssues, reportCallIssue]
             id: Col[int]
 
-        found = self.first(Users.definition())
+        result = self.first(Users.definition())
 
-        assert found.message == "a KafkaTable has no argument buffer_rows="
-        assert found.fix == "remove it, or declare an UpsertTable, which has it"
+        assert result.message == "a KafkaTable has no argument buffer_rows="
+        assert result.fix == "remove it, or declare an UpsertTable, which has it"
 
     def test_options_of_upsert_tables(self) -> None:
         options: dict[str, Any] = {"connector": "kafka", "key__format": None, "sink__buffer_flush__max_rows": "1"}
-        found = self.first(ddl(key=None, **options))
+        result = self.first(ddl(key=None, **options))
 
-        assert found.message == "the connector 'kafka' has no option 'sink.buffer-flush.max-rows'"
-        assert found.fix == "remove it, or use the connector 'upsert-kafka', which has it"
+        assert result.message == "the connector 'kafka' has no option 'sink.buffer-flush.max-rows'"
+        assert result.fix == "remove it, or use the connector 'upsert-kafka', which has it"
 
     def test_a_primary_key_over_rows_that_are_only_new(self) -> None:
         class Users(KafkaTable, topic="users", value=Json(), startup="earliest"):
             id: PrimaryKey[int]
 
-        found = problems(Users.definition(), "read")
+        actual = problems(Users.definition(), "read")
 
-        assert any("declare an UpsertTable" in p.fix for p in found)
+        assert any("declare an UpsertTable" in p.fix for p in actual)
 
     def test_change_data_in_an_upsert_table(self) -> None:
         class Users(UpsertTable, topic="users", key=Json(), value=DebeziumJson()):

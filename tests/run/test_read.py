@@ -41,8 +41,8 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 def rows(df: DataFrame, *columns: str) -> list[Any]:
     """The rows, sorted; of one column the values."""
     wanted = df.select(*columns) if columns else df
-    found = sorted((tuple(r) for r in wanted.collect()), key=repr)
-    return [values[0] for values in found] if len(wanted.columns) == 1 else found
+    results = sorted((tuple(r) for r in wanted.collect()), key=repr)
+    return [values[0] for values in results] if len(wanted.columns) == 1 else results
 
 
 class Runner:
@@ -434,10 +434,10 @@ class TestOutage:
 
         with ThreadPoolExecutor(1) as pool:
             away = pool.submit(outage)
-            found = df.mapInArrow(slowly, df.schema).groupBy("partition").agg({"at": "count", "*": "count"}).collect()
+            actual = df.mapInArrow(slowly, df.schema).groupBy("partition").agg({"at": "count", "*": "count"}).collect()
             away.result()
 
-        assert sorted((r["partition"], r["count(at)"]) for r in found) == [(0, 150_000), (1, 150_000)]
+        assert sorted((r["partition"], r["count(at)"]) for r in actual) == [(0, 150_000), (1, 150_000)]
 
     def test_missing_brokers_are_soon_an_error_with_the_addresses(self, spark: SparkSession) -> None:
         with pytest.raises(Exception) as raised:  # Spark's own
@@ -463,10 +463,10 @@ class TestDecode:
             types={"ts": "STRING", "h": "MAP<STRING, STRING>"},
         )
 
-        found = decode(df, plan)
+        decoded = decode(df, plan)
 
-        assert found.schema == spark_schema(plan.columns)
-        assert rows(found, "k", "n", "at", "ts", "kind", "h") == [
+        assert decoded.schema == spark_schema(plan.columns)
+        assert rows(decoded, "k", "n", "at", "ts", "kind", "h") == [
             (1, 1, 7, "2024-05-01 12:00:00.123", "CreateTime", {"a": "1"}),
             (None, 2, 8, None, "LogAppendTime", {}),
         ]
@@ -483,7 +483,7 @@ class TestDecode:
             decode(df, read_plan(metadata={"ts": "timestamp"}))
 
     @pytest.mark.parametrize(
-        ("column", "told"),
+        ("column", "message"),
         [
             ("1 as value", "'value' of the DataFrame of raw records is int, but in a record it is binary or string"),
             ("named_struct('n', 1) as value", "'value' of the DataFrame of raw records is struct<n:int>"),
@@ -493,12 +493,12 @@ class TestDecode:
         ],
     )
     def test_a_column_that_no_record_has_so_is_refused_before_anything_runs(
-        self, spark: SparkSession, column: str, told: str
+        self, spark: SparkSession, column: str, message: str
     ) -> None:
         name = column.rpartition(" ")[2]
         plan = read_plan(value=part("raw", {"n": "STRING"})) if name == "value" else read_plan(metadata={"m": name})
 
-        with pytest.raises(KdslError, match=re.escape(told)):
+        with pytest.raises(KdslError, match=re.escape(message)):
             decode(spark.sql(f"select {column}"), plan)
 
     def test_strings_and_nulls_are_keys_and_values(self, spark: SparkSession) -> None:
@@ -525,15 +525,15 @@ class TestDecode:
     def test_archived_records_decode_as_a_stream(self, spark: SparkSession, tmp_path: Path) -> None:
         spark.createDataFrame([(b'{"n": 1}',), (b'{"n": 2}',)], "value binary").write.parquet(str(tmp_path / "archive"))
         archive = spark.readStream.schema("value binary").parquet(str(tmp_path / "archive"))
-        found: list[Any] = []
+        results: list[Any] = []
 
         query = (
             decode(archive, read_plan(value=part("json", {"n": "BIGINT"})))
-            .writeStream.foreachBatch(lambda df, _: found.extend(rows(df)))
+            .writeStream.foreachBatch(lambda df, _: results.extend(rows(df)))
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
 
-        assert sorted(found) == [1, 2]
+        assert sorted(results) == [1, 2]

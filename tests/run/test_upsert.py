@@ -33,12 +33,12 @@ def lines(df: DataFrame) -> list[str]:
     return list(changelog_lines(df.toArrow()))
 
 
-def by_key(found: list[str], place: int = 0) -> dict[str, list[str]]:
+def by_key(values: list[str], place: int = 0) -> dict[str, list[str]]:
     """The changes of each key in their order."""
-    made: dict[str, list[str]] = {}
-    for line in found:
-        made.setdefault(line[3:-1].split(", ")[place], []).append(line)
-    return made
+    results: dict[str, list[str]] = {}
+    for line in values:
+        results.setdefault(line[3:-1].split(", ")[place], []).append(line)
+    return results
 
 
 class Stream:
@@ -127,10 +127,10 @@ class TestWordCount:
             cluster,
         )
         signed = "CASE WHEN _row_kind IN ('+I', '+U') THEN 1 ELSE -1 END"
-        found: dict[int, int] = {}
+        results: dict[int, int] = {}
 
         def keep(rows: DataFrame, _: int) -> None:
-            found.update((row["count"], row["words"]) for row in rows.collect())
+            results.update((row["count"], row["words"]) for row in rows.collect())
 
         signs = counted.read_stream(spark, cluster).selectExpr("count", f"{signed} AS one")
         df = signs.groupBy("count").sum("one")
@@ -138,8 +138,8 @@ class TestWordCount:
         query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
         assert query.awaitTermination(300)
 
-        assert {count: n for count, n in found.items() if n < 2} == {3: 1, 2: 1}
-        assert found[1] == 3
+        assert {count: n for count, n in results.items() if n < 2} == {3: 1, 2: 1}
+        assert results[1] == 3
 
 
 class TestKeysAndPrefixes:
@@ -165,11 +165,16 @@ class TestKeysAndPrefixes:
                 k_user_id=n, name=f"name {n}", timestamp=at, k_event_id=99 + n, user_id=40 + n, payload=payload
             )
 
-        given = [event(1, 8, "payload 1"), event(2, 9, "payload 2"), event(3, 10, "payload 3"), event(2, 11, "payload")]
-        Events.write(Events.rows(given, spark=spark).coalesce(1), cluster)
-        found = lines(Events.read(spark, cluster))
+        values = [
+            event(1, 8, "payload 1"),
+            event(2, 9, "payload 2"),
+            event(3, 10, "payload 3"),
+            event(2, 11, "payload"),
+        ]
+        Events.write(Events.rows(values, spark=spark).coalesce(1), cluster)
+        result = lines(Events.read(spark, cluster))
 
-        assert by_key(found) == {
+        assert by_key(result) == {
             "1": ["+I[1, name 1, 2020-03-08T13:12:11.123Z, 100, 41, payload 1]"],
             "2": [
                 "+I[2, name 2, 2020-03-09T13:12:11.123Z, 101, 42, payload 2]",
@@ -178,7 +183,7 @@ class TestKeysAndPrefixes:
             ],
             "3": ["+I[3, name 3, 2020-03-10T13:12:11.123Z, 102, 43, payload 3]"],
         }
-        assert by_key(Stream(tmp_path).run(Events.read_stream(spark, cluster))) == by_key(found)
+        assert by_key(Stream(tmp_path).run(Events.read_stream(spark, cluster))) == by_key(result)
 
     def test_the_order_of_a_key_is_kept_whatever_the_number_of_writing_tasks(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic
@@ -190,8 +195,8 @@ class TestKeysAndPrefixes:
 
         last = {line for line in lines(counted.read(spark, cluster)) if line.startswith("+U")}
         assert {f"+U[w{n % 7}, {n}]" for n in range(7, 700)} == last
-        kept = by_key(lines(counted.read(spark, cluster)))
-        assert [changes[-1] for _, changes in sorted(kept.items())] == [f"+U[w{n % 7}, {n}]" for n in range(693, 700)]
+        result = by_key(lines(counted.read(spark, cluster)))
+        assert [changes[-1] for _, changes in sorted(result.items())] == [f"+U[w{n % 7}, {n}]" for n in range(693, 700)]
 
 
 class TestBuffer:
@@ -212,8 +217,8 @@ class TestBuffer:
         def at(day: int) -> datetime | None:
             return None if null else datetime(2020, 3, day, 13, 12, 11, 120000, tzinfo=UTC)
 
-        given = [(1, at(8), "payload 1"), (2, at(9), "payload 2"), (3, at(10), "payload 3"), (3, at(11), "payload")]
-        rows = [Payloads(k_id=k, ts=ts, payload=payload) for k, ts, payload in given]
+        values = [(1, at(8), "payload 1"), (2, at(9), "payload 2"), (3, at(10), "payload 3"), (3, at(11), "payload")]
+        rows = [Payloads(k_id=k, ts=ts, payload=payload) for k, ts, payload in values]
         Payloads.write(Payloads.rows(rows, spark=spark).coalesce(1), cluster)
 
         ends = [(1, 8, "payload 1"), (2, 9, "payload 2"), (3, 11, "payload")]
@@ -264,8 +269,8 @@ class TestBounds:
         table = self.table(kdsl_topic(), bounded=bounded)
         table.write(table.rows(self.event_rows(table, days), spark=spark).coalesce(1), cluster)
 
-        def short(found: list[str]) -> dict[str, list[str]]:
-            return {k: [f"{x[:2]} {x[3:-1].split(', ')[-1]}" for x in of] for k, of in by_key(found).items()}
+        def short(values: list[str]) -> dict[str, list[str]]:
+            return {k: [f"{x[:2]} {x[3:-1].split(', ')[-1]}" for x in of] for k, of in by_key(values).items()}
 
         assert short(lines(table.read(spark, cluster))) == expected
         seen: list[str] = []
@@ -283,10 +288,10 @@ class TestStreams:
         stream = Stream(tmp_path)
 
         def put(*records: tuple[str, int | None]) -> None:
-            made = [
+            results = [
                 Record(None if n is None else f'{{"word":"{w}","count":{n}}}', f'{{"word":"{w}"}}') for w, n in records
             ]
-            kdsl_kafka.produce(topic, *made)
+            kdsl_kafka.produce(topic, *results)
 
         put(("a", 1), ("a", 1), ("gone", None), ("a", 2), ("b", 1))
         first = by_key(stream.run(table.read_stream(spark, cluster)))
@@ -329,9 +334,9 @@ class TestStreams:
         df = spark.createDataFrame(rows, f"{ROW_KIND} string, word string, count bigint").coalesce(1)
         table.write(df, cluster)
 
-        found = table.read_stream(spark, cluster)
-        assert found.schema["count"].nullable
-        assert sorted(Stream(tmp_path).run(found)) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
+        actual = table.read_stream(spark, cluster)
+        assert actual.schema["count"].nullable
+        assert sorted(Stream(tmp_path).run(actual)) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
         assert sorted(lines(table.read(spark, cluster))) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
 
     def test_another_number_of_buckets_than_the_checkpoints_is_an_error_with_a_fix(
@@ -371,9 +376,9 @@ class TestStreams:
             ).coalesce(1),
             cluster,
         )
-        found = Users.read(spark, cluster, columns=["name"])
-        assert found.columns == [ROW_KIND, "name"]
-        assert lines(found) == ["+I[ann]", "-U[ann]", "+U[bob]"]
+        rows = Users.read(spark, cluster, columns=["name"])
+        assert rows.columns == [ROW_KIND, "name"]
+        assert lines(rows) == ["+I[ann]", "-U[ann]", "+U[bob]"]
 
 
 class TestSnapshots:

@@ -209,7 +209,7 @@ def test_secrets_reach_the_tasks_and_show_nowhere(
 ) -> None:
     secret = "hunter-2-hunter"
     (tmp_path / "password").write_text(secret, encoding="utf-8")
-    given = secret if written == "literal" else f"${{file:{tmp_path / 'password'}}}"
+    value = secret if written == "literal" else f"${{file:{tmp_path / 'password'}}}"
     plan = write_plan({"id": "BIGINT NOT NULL"})
     with LocalKafka(security="sasl_plain", users={"writer": secret}, topics=["orders"]) as kafka:
         cluster = Cluster(
@@ -217,7 +217,7 @@ def test_secrets_reach_the_tasks_and_show_nowhere(
             properties={
                 "security.protocol": "SASL_PLAINTEXT",
                 "sasl.mechanism": "PLAIN",
-                "sasl.jaas.config": f'org.x.PlainLoginModule required username="writer" password="{given}";',
+                "sasl.jaas.config": f'org.x.PlainLoginModule required username="writer" password="{value}";',
             },
         )
         write(spark.range(3), plan, cluster)

@@ -105,9 +105,9 @@ def test_a_batch_that_was_cut_off_is_written_again(
         stream(spark, files), plan_for(topic), cluster, checkpoint=str(checkpoint), trigger=NOW
     ).awaitTermination(120)
 
-    found = ids(kdsl_kafka, topic)
-    assert set(found) == set(range(30))
-    assert {n for n, count in found.items() if count == 2} in (set(range(10)), set(range(10, 20)))
+    result = ids(kdsl_kafka, topic)
+    assert set(result) == set(range(30))
+    assert {n for n, count in result.items() if count == 2} in (set(range(10)), set(range(10, 20)))
 
 
 def test_a_row_that_cannot_be_written_stops_the_query_until_it_is_mended(

@@ -122,9 +122,9 @@ def read(text: str) -> Login | int:
 
 @given(st.text(alphabet=st.sampled_from("ab1\"'\\;= \n/*$.{}-"), max_size=30))
 def test_any_string_is_parsed_or_refused_at_a_position_within_it(text: str) -> None:
-    found = read(f"{PLAIN} required {text}")
+    rows = read(f"{PLAIN} required {text}")
 
-    assert found in range(1, len(PLAIN) + len(text) + 12) if isinstance(found, int) else read(found.text()) == found
+    assert rows in range(1, len(PLAIN) + len(text) + 12) if isinstance(rows, int) else read(rows.text()) == rows
 
 
 @pytest.mark.parametrize(

@@ -47,10 +47,10 @@ def test_a_secret_that_is_written_out_never_shows() -> None:
 
 @pytest.mark.parametrize("address", ["me:hush@host", "http://host,me:hush@other", "http://a:b@host,me:hush@other"])
 def test_an_address_without_a_scheme_may_contain_a_password_too(address: str) -> None:
-    made = Door(url=address)
+    door = Door(url=address)
 
-    assert "hush" not in repr(made)
-    assert "hush" not in str(made.to_strings())
+    assert "hush" not in repr(door)
+    assert "hush" not in str(door.to_strings())
 
 
 def test_a_secret_that_is_written_out_is_not_pickled() -> None:
@@ -108,7 +108,7 @@ def test_free_keys_accept_strings_numbers_and_booleans() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("settings", "message"),
     [
         ({"password": [HUSH]}, "password= has the value ***; set password= to a string"),
         (
@@ -119,10 +119,10 @@ def test_free_keys_accept_strings_numbers_and_booleans() -> None:
         ({"pasword": HUSH}, "the door has no option pasword= (did you mean 'password'?)"),
     ],
 )
-def test_mistakes_are_reported_without_the_secret(given: dict[str, Any], told: str) -> None:
-    problems = [str(p) for p in Door(**given).problems()]
+def test_mistakes_are_reported_without_the_secret(settings: dict[str, Any], message: str) -> None:
+    problems = [str(p) for p in Door(**settings).problems()]
 
-    assert any(text.startswith(told) for text in problems)
+    assert any(text.startswith(message) for text in problems)
     assert HUSH not in "".join(problems)
 
 

@@ -63,7 +63,7 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "values"),
     [
         ("", []),
         ("plain $ { text", []),
@@ -77,9 +77,9 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("$${env:NAME} ${env:N}", [Reference("env", "N")]),
     ],
 )
-def test_references_are_found(text: str, found: list[Reference]) -> None:
-    assert list(references(text)) == found
-    assert has_reference(text) == bool(found)
+def test_references_are_found(text: str, values: list[Reference]) -> None:
+    assert list(references(text)) == values
+    assert has_reference(text) == bool(values)
 
 
 @pytest.mark.parametrize("text", ["${env:NAME}", "${file:/p}", "${file:/p:k}", "${secret_values.x}", "${given:k}"])
@@ -303,7 +303,7 @@ def test_values_that_contain_a_secret(key: str, text: str, holds: bool) -> None:
 
 
 def test_a_redacted_mapping_keeps_values_that_are_not_secret() -> None:
-    given = {
+    settings = {
         "linger.ms": 5,
         "sasl.password": "HUSH",
         "ssl.key.password": "${env:PW}",
@@ -311,7 +311,7 @@ def test_a_redacted_mapping_keeps_values_that_are_not_secret() -> None:
         "registry": "https://u:HUSH@h,https://h2",
     }
 
-    assert redact(given) == {
+    assert redact(settings) == {
         "linger.ms": "5",
         "sasl.password": "***",
         "ssl.key.password": "${env:PW}",
@@ -386,15 +386,15 @@ def make_secret(text: str) -> str:
 def everything(thing: object) -> list[str]:
     """What can be seen of a thing, or of the error that it raises."""
     try:
-        found = thing() if callable(thing) else thing
+        result = thing() if callable(thing) else thing
     except Exception as e:  # noqa: BLE001
         seen = [repr(e), *format_exception(e), *(str(problem) for problem in getattr(e, "problems", ()))]
         with suppress(Exception):
             seen.append(pickle.dumps(e).decode("latin-1"))
         return seen
-    seen = [repr(found), str(found)]
-    if isinstance(found, bytes):
-        seen.append(found.decode("latin-1"))
+    seen = [repr(result), str(result)]
+    if isinstance(result, bytes):
+        seen.append(result.decode("latin-1"))
     return seen
 
 
@@ -484,14 +484,14 @@ def test_unusual_secrets_are_hidden_in_every_message_about_a_document(text: str,
     secret, bare = make_secret(text), make_secret(text).replace("\n", " ")
     login = f'a.PlainLoginModule required username="u" password="{secret}";'
     options = {"properties.sasl.jaas.config": login, "properties.ssl.key.password": secret, "topic": "t"}
-    given = ",\n".join(f"'{key}' = '{value.replace(chr(39), chr(39) * 2)}'" for key, value in options.items())
+    result = ",\n".join(f"'{key}' = '{value.replace(chr(39), chr(39) * 2)}'" for key, value in options.items())
     documents = {
         "good.yaml": yaml.safe_dump({"tables": [{"name": "t", "options": options}]}),
         "wrong.yaml": yaml.safe_dump({"tables": [{"name": "t", "options": {**options, "valu.format": "json"}}]}),
         "bare.yaml": f"tables:\n- name: t\n  options:\n    topic: t\n    properties.ssl.key.password: {secret}\n",
         "clusters.yaml": f"clusters:\n a:\n  bootstrap_servers: h:1\n  properties:\n   sasl.password: {secret}\n",
-        "good.sql": f"CREATE TABLE t (id BIGINT) WITH ('connector' = 'kafka',\n{given});",
-        "wrong.sql": f"CREATE TABLE t (id BIGIN) WITH ('connector' = 'kafka'\n{given} {given});",
+        "good.sql": f"CREATE TABLE t (id BIGINT) WITH ('connector' = 'kafka',\n{result});",
+        "wrong.sql": f"CREATE TABLE t (id BIGIN) WITH ('connector' = 'kafka'\n{result} {result});",
         "bare.sql": f"CREATE TABLE t (id INT) WITH ('properties.ssl.key.password' = {bare}, 'topic' = );",
         "broken.sql": f"CREATE TABLE t (id INT) WITH ('properties.ssl.key.password' = '{secret}",
     }
@@ -522,9 +522,11 @@ def test_unusual_secrets_are_hidden_in_every_message_about_a_jdbc_address(url: s
 
     assert "HUSH" not in f"{target!r} {target}"
     if "odd" not in url:
-        told = target._hide_secrets(f"cannot connect to {url.format(secret)}: {secret} {json.dumps(secret)} {secret!r}")
-        assert "HUSH" not in told
-        assert "cannot connect to" in told
+        message = target._hide_secrets(
+            f"cannot connect to {url.format(secret)}: {secret} {json.dumps(secret)} {secret!r}"
+        )
+        assert "HUSH" not in message
+        assert "cannot connect to" in message
 
 
 @pytest.mark.parametrize(

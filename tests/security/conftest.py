@@ -28,16 +28,16 @@ def make_unsecured_token(subject: str = USER) -> str:
 
 def _stores(kafka: LocalKafka, kind: str, *, key: bool) -> dict[str, str]:
     keys = kafka.certificates
-    found = {
+    results = {
         "ssl.truststore.type": kind,
         "ssl.truststore.location": str(keys.trust_store(kind)),  # type: ignore[arg-type]
         "ssl.truststore.password": keys.password,
     }
     if key:
-        found["ssl.keystore.type"] = kind
-        found["ssl.keystore.location"] = str(keys.key_store(USER, kind))  # type: ignore[arg-type]
-        found["ssl.keystore.password"] = keys.password
-    return found
+        results["ssl.keystore.type"] = kind
+        results["ssl.keystore.location"] = str(keys.key_store(USER, kind))  # type: ignore[arg-type]
+        results["ssl.keystore.password"] = keys.password
+    return results
 
 
 def _pem_settings(kafka: LocalKafka) -> dict[str, str]:

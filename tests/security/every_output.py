@@ -54,8 +54,8 @@ def print_everything(name: str, cluster: Cluster, table: type[KafkaTable]) -> No
     for make in (lambda: Table(definition).read_plan(cluster=cluster), lambda: Table(definition).write_plan(cluster)):
         print_result(lambda make=make: [(plan_text(make()), show(make()), repr(make()))])  # type: ignore[misc]
         print_result(lambda make=make: pickle.dumps(make()))  # type: ignore[misc]
-    for made in (cluster.java("consumer"), cluster.java("producer")):
-        print(repr(made), made.problems)
+    for item in (cluster.java("consumer"), cluster.java("producer")):
+        print(repr(item), item.problems)
 
 
 def run(spark: SparkSession, name: str, cluster: Cluster, table: type[KafkaTable], place: Path) -> None:
@@ -92,9 +92,9 @@ def registry(spark: SparkSession, servers: str, secret: str) -> None:
         own = AvroConfluent(url=front.url, basic_auth_user_info=f"me:{secret}", properties={"a.secret": secret})
         formats = {"own": own, "token": AvroConfluent(url=front.url, bearer_auth_token=secret)}
         formats |= {"address": AvroConfluent(url=address), "cluster": AvroConfluent()}
-        for name, made in formats.items():
+        for name, item in formats.items():
 
-            class Typed(KafkaTable, topic="secret-registry", value=made, startup="earliest"):
+            class Typed(KafkaTable, topic="secret-registry", value=item, startup="earliest"):
                 id: Col[int]
 
             cluster = Cluster(servers, registry=Registry(address, {"bearer.auth.logical.cluster": "c"}), name=name)

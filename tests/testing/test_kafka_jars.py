@@ -23,13 +23,13 @@ def publish_kafka(publish: Publish) -> None:
 
 @pytest.mark.spark
 def test_jars_are_fetched_once(publish_kafka: None, java: Path) -> None:
-    told: list[str] = []
-    first = find_kafka(java=java, coordinates=WANTED, on_progress=told.append)
+    messages: list[str] = []
+    first = find_kafka(java=java, coordinates=WANTED, on_progress=messages.append)
     second = find_kafka(java=NO_JAVA, coordinates=WANTED)
 
     assert first == second
     assert first.version == "9.9.9"
-    assert told[0] == "fetching org.apache.kafka:kafka_2.13:9.9.9 (once)"
+    assert messages[0] == "fetching org.apache.kafka:kafka_2.13:9.9.9 (once)"
 
 
 @pytest.mark.spark
@@ -45,16 +45,16 @@ def test_a_jar_that_was_damaged_is_fetched_again(publish_kafka: None, java: Path
 
 @pytest.mark.spark
 def test_two_at_once_fetch_one_after_the_other(publish_kafka: None, java: Path) -> None:
-    told: list[str] = []
+    messages: list[str] = []
 
     def fetch(_: int) -> Path:
-        return find_kafka(java=java, coordinates=WANTED, on_progress=told.append).folder
+        return find_kafka(java=java, coordinates=WANTED, on_progress=messages.append).folder
 
     with ThreadPoolExecutor(2) as pool:
         folders = list(pool.map(fetch, range(2)))
 
     assert folders[0] == folders[1]
-    assert sum(line.startswith("fetching jar") for line in told) <= 2
+    assert sum(line.startswith("fetching jar") for line in messages) <= 2
 
 
 @pytest.mark.spark

@@ -77,14 +77,14 @@ def test_it_ends_with_its_owner_even_when_that_is_killed() -> None:
 
 def processes_in(folder: str) -> list[int]:
     """The processes that work in a folder."""
-    found = []
+    results = []
     for process in psutil.process_iter():
         try:
             if process.cwd() == folder:
-                found.append(process.pid)
+                results.append(process.pid)
         except psutil.Error:
             continue
-    return found
+    return results
 
 
 def test_mistakes_are_reported() -> None:

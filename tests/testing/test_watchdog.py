@@ -33,10 +33,10 @@ sys.stdin.readline()  # whoever reads the number looks at the process before it 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "data"
-    made.mkdir()
-    (made / "log").touch()
-    return made
+    result = tmp_path / "data"
+    result.mkdir()
+    (result / "log").touch()
+    return result
 
 
 @pytest.fixture

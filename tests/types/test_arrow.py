@@ -39,11 +39,11 @@ def test_null_rows_with_members_that_are_not_null_are_cast(
     array = pa.array(values, kind)
     for laid_out in (array, in_spark_layout(array)):
         for start in range(len(values) + 1):
-            made = cast_array(laid_out[start:], to)
+            result = cast_array(laid_out[start:], to)
 
-            made.validate(full=True)
-            assert made.type == to
-            assert made.to_pylist() == array[start:].to_pylist()
+            result.validate(full=True)
+            assert result.type == to
+            assert result.to_pylist() == array[start:].to_pylist()
 
 
 @given(st.data())
@@ -104,9 +104,9 @@ def test_a_value_that_does_not_fit_is_refused_inside_a_row() -> None:
 
 
 def test_a_column_of_nulls_takes_any_type() -> None:
-    made = cast_array(pa.nulls(2), WIDE)
+    result = cast_array(pa.nulls(2), WIDE)
 
-    assert (made.type, made.to_pylist()) == (WIDE, [None, None])
+    assert (result.type, result.to_pylist()) == (WIDE, [None, None])
 
 
 def test_entries_of_maps_are_rows() -> None:

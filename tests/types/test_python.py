@@ -224,10 +224,10 @@ def test_an_explicit_type_replaces_the_derived_one_except_its_nullability(
 def test_an_invalid_column_type_is_reported_with_what_to_write(
     annotation: Any, explicit: Any, message: str, fix: str
 ) -> None:
-    with pytest.raises(AnnotationError) as told:
+    with pytest.raises(AnnotationError) as error:
         column_type(annotation, explicit)
 
-    assert (told.value.message, told.value.fix) == (message, fix)
+    assert (error.value.message, error.value.fix) == (message, fix)
 
 
 @pytest.mark.parametrize("annotation", [object, Any, None, complex, Callable[[], int], tuple[int, str], set[int], 5])
@@ -236,18 +236,18 @@ def test_an_unsupported_type_is_reported_with_supported_ones(annotation: Any) ->
         "int, float, Decimal, str, bytes, bool, date, time, datetime, list[...], dict[..., ...] or a class of fields"
     )
 
-    with pytest.raises(AnnotationError) as told:
+    with pytest.raises(AnnotationError) as error:
         column_type(annotation)
 
-    assert told.value.fix.startswith(f"use {usable}")
+    assert error.value.fix.startswith(f"use {usable}")
 
 
 def test_forward_references_are_evaluated_in_the_given_namespace() -> None:
     names = {"City": City}
 
-    found = column_type(ForwardRef("list[City]"), evaluate=lambda text: eval(text, {}, names))
+    result = column_type(ForwardRef("list[City]"), evaluate=lambda text: eval(text, {}, names))
 
-    assert found == column_type(list[City])
+    assert result == column_type(list[City])
 
 
 def test_a_misspelled_class_is_reported_with_a_suggestion() -> None:

@@ -150,24 +150,24 @@ def to_string(value: Any) -> str:
 def results(spark: SparkSession, cases: Iterable[str] | None = None) -> dict[str, Any]:
     """The columns and rows of each case, or of the named ones."""
     df = Orders.rows(ROWS, spark=spark)
-    made: dict[str, Any] = {}
+    actual: dict[str, Any] = {}
     for case in CASES if cases is None else cases:
         out = CASES[case](df)
-        made[case] = [out.columns, [[to_string(value) for value in row] for row in out.collect()]]
+        actual[case] = [out.columns, [[to_string(value) for value in row] for row in out.collect()]]
     if cases is not None:
-        return made
-    made["a name in a schema"] = str(df.schema[user])
-    made["a name in a row"] = [row[user] for row in df.collect()]
+        return actual
+    actual["a name in a schema"] = str(df.schema[user])
+    actual["a name in a row"] = [row[user] for row in df.collect()]
     pandas: Any = df.toPandas()
-    made["a name in pandas"] = pandas[user].tolist()
-    made["a name in arrow"] = df.toArrow().column(user).to_pylist()
-    made["a correlation"] = df.stat.corr(user, user)
-    made["is a column"] = [
+    actual["a name in pandas"] = pandas[user].tolist()
+    actual["a name in arrow"] = df.toArrow().column(user).to_pylist()
+    actual["a correlation"] = df.stat.corr(user, user)
+    actual["is a column"] = [
         isinstance(user, Column),
         isinstance(F.lit(user), Ref),
         str(F.col(user)) == str(F.col("user")),
     ]
-    return made
+    return actual
 
 
 def main() -> None:

@@ -18,18 +18,18 @@ from kdsl.errors import listing
 from kdsl.formats import format_names
 
 
-def define(**given: Any) -> TableDef:
+def define(**sample: Any) -> TableDef:
     """The definition of a table with the given arguments."""
 
-    class Table(KafkaTable, **given):
+    class Table(KafkaTable, **sample):
         a: Col[int]
 
     return Table.definition()
 
 
-def problems_of(**given: Any) -> list[tuple[str, str]]:
+def problems_of(**sample: Any) -> list[tuple[str, str]]:
     """What is said of the arguments, and what to write instead."""
-    return [(p.message, p.fix) for p in define(**given).problems]
+    return [(p.message, p.fix) for p in define(**sample).problems]
 
 
 ARGUMENTS = arguments.arguments(KafkaOptions)
@@ -63,7 +63,7 @@ def test_every_option_of_the_connector_is_an_argument_and_the_other_way_round() 
 
 
 def test_options_are_those_of_the_connector() -> None:
-    made = define(
+    result = define(
         topic_pattern="orders-.*",
         key_prefix="k_",
         value_prefix="v_",
@@ -74,7 +74,7 @@ def test_options_are_those_of_the_connector() -> None:
         transport="librdkafka",
     )
 
-    assert made.options == KafkaOptions(
+    assert result.options == KafkaOptions(
         topic_pattern="orders-.*",
         key_prefix="k_",
         value_prefix="v_",
@@ -84,7 +84,7 @@ def test_options_are_those_of_the_connector() -> None:
         delivery="none",
         transport="librdkafka",
     )
-    assert made.problems == ()
+    assert result.problems == ()
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_topics_are_one_or_several_strings(topic: Any, expected: tuple[str, ...]
     ids=str,
 )
 def test_one_argument_sets_where_a_read_starts(startup: Any, expected: dict[str, Any]) -> None:
-    made = define(topic="a", startup=startup)
+    result = define(topic="a", startup=startup)
 
-    assert made.options == KafkaOptions(topic=("a",), **expected)
-    assert made.problems == ()
+    assert result.options == KafkaOptions(topic=("a",), **expected)
+    assert result.problems == ()
 
 
 @pytest.mark.parametrize(
@@ -137,15 +137,15 @@ def test_discovery_is_a_duration(discovery: Any, expected: timedelta) -> None:
 
 
 def test_formats_are_objects_or_names() -> None:
-    made = define(key="csv", value=Json())
+    result = define(key="csv", value=Json())
 
-    assert (made.key_format, made.value_format) == (Csv(), Json())
+    assert (result.key_format, result.value_format) == (Csv(), Json())
 
 
 def test_client_settings_go_by_javas_names() -> None:
-    made = define(group_id="g", properties={"max.poll.records": 5, "check.crcs": False, "acks": "all"})
+    result = define(group_id="g", properties={"max.poll.records": 5, "check.crcs": False, "acks": "all"})
 
-    assert dict(made.properties) == {"acks": "all", "check.crcs": "false", "group.id": "g", "max.poll.records": "5"}
+    assert dict(result.properties) == {"acks": "all", "check.crcs": "false", "group.id": "g", "max.poll.records": "5"}
 
 
 def test_arguments_are_inherited() -> None:
@@ -158,10 +158,10 @@ def test_arguments_are_inherited() -> None:
     class Other(Orders, topic="other", value=None):  # type: ignore[arg-type]
         pass
 
-    made = Orders.definition()
-    assert made.options == KafkaOptions(topic=("orders",), startup="earliest-offset")
-    assert (made.key_format, made.value_format) == (Json(), Json())
-    assert dict(made.properties) == {"acks": "all", "linger.ms": "7"}
+    table = Orders.definition()
+    assert table.options == KafkaOptions(topic=("orders",), startup="earliest-offset")
+    assert (table.key_format, table.value_format) == (Json(), Json())
+    assert dict(table.properties) == {"acks": "all", "linger.ms": "7"}
     assert Other.definition().options.topic == ("other",)
     assert Other.definition().value_format is None
 
@@ -172,7 +172,7 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
 
 
 @pytest.mark.parametrize(
-    ("given", "message", "fix"),
+    ("settings", "message", "fix"),
     [
         ({"topc": "a"}, "a table class has no argument topc= (did you mean 'topic'?)", f"the arguments are {VALID}"),
         ({"x": 1}, "a table class has no argument x=", f"the arguments are {VALID}"),
@@ -256,8 +256,8 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
     ],
     ids=str,
 )
-def test_mistakes_are_reported_with_what_to_write(given: dict[str, Any], message: str, fix: str) -> None:
-    assert problems_of(**given) == [(message, fix)]
+def test_mistakes_are_reported_with_what_to_write(settings: dict[str, Any], message: str, fix: str) -> None:
+    assert problems_of(**settings) == [(message, fix)]
 
 
 def test_declaring_never_fails_and_all_problems_are_reported_at_once() -> None:
@@ -281,9 +281,9 @@ def test_each_problem_names_the_line_of_its_argument() -> None:
 
 
 def test_the_locations_of_options_are_known_by_their_keys() -> None:
-    made = define(topic="a", startup="earliest", key="json", value="json", properties={}, group_id="g")
+    result = define(topic="a", startup="earliest", key="json", value="json", properties={}, group_id="g")
 
-    assert set(made.places) == {
+    assert set(result.places) == {
         "topic", "scan.startup.mode", "scan.startup.timestamp-millis", "scan.startup.specific-offsets",
         "key.format", "value.format", "format", "properties", "properties.group.id",
     }  # fmt: skip

@@ -44,8 +44,8 @@ def columns(table: type[KafkaTable]) -> dict[str, str]:
 def only(table: type[KafkaTable]) -> ColumnDef:
     """The one column, which holds."""
     assert [str(p) for p in table.definition().problems] == []
-    (found,) = table.definition().columns
-    return found
+    (result,) = table.definition().columns
+    return result
 
 
 class Orders(KafkaTable, topic="orders", key_prefix="k_", value_fields="EXCEPT_KEY"):

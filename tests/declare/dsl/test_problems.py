@@ -330,10 +330,10 @@ def test_annotations_without_brackets_and_strings_are_reported() -> None:
         a: Annotated[int, KeyField]
         b: Annotated[int, "INT"]
 
-    told = {p.where.column: p.message for p in Odd.definition().problems}
+    results = {p.where.column: p.message for p in Odd.definition().problems}
 
-    assert told["a"] == "Annotated holds the class KeyField instead of an instance"
-    assert told["b"] == "'INT' in Annotated is neither a mark nor a type"
+    assert results["a"] == "Annotated holds the class KeyField instead of an instance"
+    assert results["b"] == "'INT' in Annotated is neither a mark nor a type"
 
 
 def test_properties_that_cannot_be_read_are_problems_and_never_shown() -> None:
@@ -421,8 +421,8 @@ class TestOneMistakeIsOneError:
     """What follows from a mistake is not reported besides it."""
 
     def codes(self, table: type[KafkaTable]) -> list[tuple[str, str]]:
-        found = {p for direction in ("read", "write") for p in problems(table.definition(), direction)}
-        return sorted((p.code, p.message) for p in found)
+        results = {p for direction in ("read", "write") for p in problems(table.definition(), direction)}
+        return sorted((p.code, p.message) for p in results)
 
     def test_an_unreadable_type_does_not_cause_a_problem_of_the_watermark(self) -> None:
         class Wrong(KafkaTable, topic="t", value="json", startup="earliest"):

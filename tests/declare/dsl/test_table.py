@@ -121,10 +121,10 @@ def test_a_default_that_is_an_enum_is_written_as_its_value() -> None:
 
 
 def test_the_base_is_not_a_table() -> None:
-    with pytest.raises(TypeError) as told:
+    with pytest.raises(TypeError) as error:
         KafkaTable.definition()
 
-    assert str(told.value) == ("KafkaTable declares no table; write a subclass: class Orders(KafkaTable, topic=...)")
+    assert str(error.value) == ("KafkaTable declares no table; write a subclass: class Orders(KafkaTable, topic=...)")
 
 
 def test_a_class_of_a_function_is_pickled_by_value_without_the_names_around_it() -> None:

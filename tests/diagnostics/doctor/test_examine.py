@@ -35,8 +35,8 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers)
 
 
-def messages_of(found: list[Finding], state: str) -> list[str]:
-    return [f"{f.check}: {f.message}" for f in found if f.state == state]
+def messages_of(findings: list[Finding], state: str) -> list[str]:
+    return [f"{f.check}: {f.message}" for f in findings if f.state == state]
 
 
 @contextmanager
@@ -70,17 +70,17 @@ def table(topic: str, **options: object) -> Table:
 
 class TestCluster:
     def test_a_cluster_that_works(self, cluster: Cluster) -> None:
-        found = list(examine(cluster))
+        findings = list(examine(cluster))
 
-        assert {f.state for f in found} == {"ok"}
-        assert [f.check.split()[0] for f in found] == [
+        assert {f.state for f in findings} == {"ok"}
+        assert [f.check.split()[0] for f in findings] == [
             "versions", "Spark", "settings", "network", "protocol", "login", "advertised",
         ]  # fmt: skip
 
     def test_no_server_listens(self) -> None:
-        found = list(examine(Cluster("127.0.0.1:1")))
+        findings = list(examine(Cluster("127.0.0.1:1")))
 
-        assert messages_of(found, "error") == [
+        assert messages_of(findings, "error") == [
             "network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"
         ]
 
@@ -90,10 +90,10 @@ class TestCluster:
         assert message.startswith("network kafka.invalid:9092: the name 'kafka.invalid' cannot be resolved")
 
     def test_one_of_several_servers_is_enough(self, cluster: Cluster) -> None:
-        found = list(examine(Cluster(f"127.0.0.1:1,{cluster.bootstrap_servers}")))
+        findings = list(examine(Cluster(f"127.0.0.1:1,{cluster.bootstrap_servers}")))
 
-        assert messages_of(found, "error") == []
-        assert messages_of(found, "warning") == [
+        assert messages_of(findings, "error") == []
+        assert messages_of(findings, "warning") == [
             "network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"
         ]
 
@@ -116,49 +116,49 @@ class TestCluster:
     )
     def test_another_language_is_spoken(self, answer: bytes, message: str) -> None:
         with server(answer) as address:
-            (found,) = messages_of(list(examine(Cluster(str(address)))), "error")
+            (messages,) = messages_of(list(examine(Cluster(str(address)))), "error")
 
-        assert found == f"protocol {address}: {message}"
+        assert messages == f"protocol {address}: {message}"
 
     def test_a_login_that_the_listener_does_not_know(self, cluster: Cluster) -> None:
         jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hidden-word";'
         settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
-        found = list(examine(cluster.with_properties(settings)))
+        findings = list(examine(cluster.with_properties(settings)))
 
-        (message,) = messages_of(found, "error")
+        (message,) = messages_of(findings, "error")
         assert message.startswith(f"login: the brokers {cluster.bootstrap_servers} do not accept the connection")
-        assert "hidden-word" not in str(found)
+        assert "hidden-word" not in str(findings)
 
     def test_settings_are_judged_first(self, cluster: Cluster) -> None:
-        found = list(examine(cluster.with_properties({"sasl.jaas.config": "${env:KDSL_TEST_NOBODY_SETS_THIS}"})))
+        findings = list(examine(cluster.with_properties({"sasl.jaas.config": "${env:KDSL_TEST_NOBODY_SETS_THIS}"})))
 
-        assert len(messages_of(found, "error")) == 1
-        assert not any(f.check.startswith("network") for f in found)
+        assert len(messages_of(findings, "error")) == 1
+        assert not any(f.check.startswith("network") for f in findings)
 
 
 class TestAdvertisedListeners:
     START = Address("10.0.0.1", 9092)
 
     def test_a_broker_that_advertises_an_unreachable_address(self) -> None:
-        (found,) = check_advertised({7: Address("127.0.0.1", 1)}, {Address("127.0.0.1", 2)})
+        (result,) = check_advertised({7: Address("127.0.0.1", 1)}, {Address("127.0.0.1", 2)})
 
-        assert (found.check, found.state) == ("advertised listener of broker 7", "error")
-        assert found.message.startswith("the broker tells clients to connect to 127.0.0.1:1, but 127.0.0.1 refuses")
-        assert found.fix.startswith("set advertised.listeners of the broker")
+        assert (result.check, result.state) == ("advertised listener of broker 7", "error")
+        assert result.message.startswith("the broker tells clients to connect to 127.0.0.1:1, but 127.0.0.1 refuses")
+        assert result.fix.startswith("set advertised.listeners of the broker")
 
     def test_a_broker_that_advertises_its_own_localhost(self) -> None:
         with server(None) as address:
-            (found,) = check_advertised({1: address}, {self.START})
+            (result,) = check_advertised({1: address}, {self.START})
 
         assert (
-            found.message
+            result.message
             == f"the broker tells clients to connect to {address}, which on each client is its own machine"
         )
 
     def test_a_bootstrap_server_is_known_already(self) -> None:
-        (found,) = check_advertised({1: self.START}, {self.START})
+        (result,) = check_advertised({1: self.START}, {self.START})
 
-        assert found.state == "ok"
+        assert result.state == "ok"
 
 
 @pytest.mark.parametrize(
@@ -185,22 +185,22 @@ class TestTables:
 
     def test_a_table_that_works(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         topic = kdsl_topic(partitions=2)
-        found = list(examine(cluster, self.plans(table(topic), cluster)))
+        findings = list(examine(cluster, self.plans(table(topic), cluster)))
 
-        assert messages_of(found, "error") == []
-        assert f"topic {topic}: 2 partitions, 1 replica each, all in sync" in messages_of(found, "ok")
-        assert "start: earliest: 0 offsets to read in 2 partitions" in messages_of(found, "ok")
-        assert "partitioner: by the key as Java's clients do it (murmur2)" in messages_of(found, "ok")
-        assert messages_of(found, "warning") == [
+        assert messages_of(findings, "error") == []
+        assert f"topic {topic}: 2 partitions, 1 replica each, all in sync" in messages_of(findings, "ok")
+        assert "start: earliest: 0 offsets to read in 2 partitions" in messages_of(findings, "ok")
+        assert "partitioner: by the key as Java's clients do it (murmur2)" in messages_of(findings, "ok")
+        assert messages_of(findings, "warning") == [
             f"durability of {topic}: there is one replica, and Kafka leaves writing to disk to the system (log.flush.* "
             "is not set)"
         ]
 
     def test_a_missing_topic(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         topic = kdsl_topic()
-        found = list(examine(cluster, self.plans(table(f"{topic}x"), cluster)))
+        findings = list(examine(cluster, self.plans(table(f"{topic}x"), cluster)))
 
-        assert messages_of(found, "error") == [
+        assert messages_of(findings, "error") == [
             f"topic {topic}x: the cluster has no such topic (did you mean {topic!r}?)",
         ]
 
@@ -239,20 +239,22 @@ class TestTables:
         class Users(UpsertTable, topic=kdsl_topic(config=config), key="json", value="json"):
             user_id: PrimaryKey[int]
 
-        found = list(examine(cluster, self.plans(Table(Users.definition()), cluster)))
+        findings = list(examine(cluster, self.plans(Table(Users.definition()), cluster)))
         topic = Users.definition().options.topic[0]
 
-        assert messages_of(found, "error") == []
-        by_key = [text for text in messages_of(found, state) if text.startswith(f"retention of {topic}: ")]
+        assert messages_of(findings, "error") == []
+        by_key = [text for text in messages_of(findings, state) if text.startswith(f"retention of {topic}: ")]
         assert len(by_key) == 1
         assert by_key[0].startswith(f"retention of {topic}: {message}")
-        assert not any("upsert table" in text or "unless the records" in text for text in messages_of(found, "warning"))
+        assert not any(
+            "upsert table" in text or "unless the records" in text for text in messages_of(findings, "warning")
+        )
 
     def test_a_transaction_longer_than_the_broker_allows(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
-        given = cluster.with_properties({"transaction.timeout.ms": "3600000"})
-        plan = table(kdsl_topic(), delivery="exactly-once", transactional_id_prefix="p").write_plan(given)
+        result = cluster.with_properties({"transaction.timeout.ms": "3600000"})
+        plan = table(kdsl_topic(), delivery="exactly-once", transactional_id_prefix="p").write_plan(result)
 
-        assert messages_of(list(examine(given, [plan])), "error") == [
+        assert messages_of(list(examine(result, [plan])), "error") == [
             "transactions: 'transaction.timeout.ms' is 3600000, but the brokers allow 900000 "
             "(transaction.max.timeout.ms)"
         ]
@@ -280,11 +282,11 @@ class TestTables:
             while not consumer.assignment():
                 consumer.poll(0.1)
             grouped = table(topic, group_id=f"g-{topic}")
-            found = list(examine(grouped.cluster(cluster), [grouped.read_plan(cluster=cluster)]))
+            findings = list(examine(grouped.cluster(cluster), [grouped.read_plan(cluster=cluster)]))
         finally:
             consumer.close()
 
-        assert messages_of(found, "warning") == [
+        assert messages_of(findings, "warning") == [
             f"group g-{topic}: the group has other members: 'other on 127.0.0.1'; brokers then refuse the offsets that "
             "kdsl commits"
         ]
@@ -303,10 +305,10 @@ class TestTables:
         assert message.startswith(f"group g-{topic}.kdsl-group: a stream that checks its group runs: 'other-")
 
     def test_a_weak_producer_is_reported(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
-        given = cluster.with_properties({"acks": "1", "enable.idempotence": "false", "retries": "0"})
-        found = list(examine(given, [table(kdsl_topic()).write_plan(given)]))
+        result = cluster.with_properties({"acks": "1", "enable.idempotence": "false", "retries": "0"})
+        findings = list(examine(result, [table(kdsl_topic()).write_plan(result)]))
 
-        warnings = messages_of(found, "warning")
+        warnings = messages_of(findings, "warning")
         assert [m.partition(": ")[2].split(":")[0] for m in warnings if m.startswith("producer")] == [
             "acks is 1", "retries is 0", "enable.idempotence is false",
         ]  # fmt: skip
@@ -335,10 +337,10 @@ def state(replicas: int, in_sync: int, leader: int | None = 1, rights: frozenset
     ],
 )
 def test_settings_that_may_lose_records_are_reported(topic: TopicState, settings: dict[str, str], message: str) -> None:
-    (found,) = _check_durability("orders", topic, settings, Cluster("kafka:9092").kdsl_settings())
+    (result,) = _check_durability("orders", topic, settings, Cluster("kafka:9092").kdsl_settings())
 
-    assert message in found.message
-    assert found.fix
+    assert message in result.message
+    assert result.fix
 
 
 def test_three_replicas_with_two_in_sync_lose_nothing() -> None:
@@ -356,9 +358,9 @@ def test_a_partition_without_a_leader_and_one_that_lags() -> None:
 
 
 def test_missing_rights_are_named() -> None:
-    (found,) = _check_rights("topic orders", frozenset({"DESCRIBE"}), ("WRITE", "DESCRIBE"))
+    (result,) = _check_rights("topic orders", frozenset({"DESCRIBE"}), ("WRITE", "DESCRIBE"))
 
-    assert found.message == "this user may not 'WRITE'; it may 'DESCRIBE'"
+    assert result.message == "this user may not 'WRITE'; it may 'DESCRIBE'"
     assert list(_check_rights("topic orders", frozenset({"ALL"}), ("WRITE",))) == []
 
 
@@ -367,10 +369,12 @@ def test_the_network_below_a_login_that_only_java_supports_is_examined_without_a
         value: Col[str]
 
     cluster = Cluster("127.0.0.1:1", properties={"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})
-    found = list(examine(cluster, [Table(Orders.definition()).read_plan(cluster=cluster)]))
+    findings = list(examine(cluster, [Table(Orders.definition()).read_plan(cluster=cluster)]))
 
-    assert [f.check for f in found] == ["versions", "Spark", "settings", "network 127.0.0.1:1"]
-    assert messages_of(found, "error") == ["network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"]
+    assert [f.check for f in findings] == ["versions", "Spark", "settings", "network 127.0.0.1:1"]
+    assert messages_of(findings, "error") == [
+        "network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"
+    ]
 
 
 class TestATableThatIsOnlyWritten:
@@ -380,12 +384,12 @@ class TestATableThatIsOnlyWritten:
         class Orders(KafkaTable, topic=topic, value="json", **options):
             id: Col[int]
 
-        made = Table(Orders.definition())
-        plans: list[ReadPlan | WritePlan] = [made.read_plan(cluster=cluster)]
+        actual = Table(Orders.definition())
+        plans: list[ReadPlan | WritePlan] = [actual.read_plan(cluster=cluster)]
         if written:
-            plans.append(made.write_plan(cluster))
-        (found,) = [f for f in examine(made.cluster(cluster), plans) if f.check == "start"]
-        return found
+            plans.append(actual.write_plan(cluster))
+        (results,) = [f for f in examine(actual.cluster(cluster), plans) if f.check == "start"]
+        return results
 
     def test_its_missing_start_is_a_warning_that_names_what_reading_needs(
         self, cluster: Cluster, kdsl_topic: MakeTopic

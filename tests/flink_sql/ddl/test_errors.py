@@ -35,14 +35,14 @@ class TestPlaces:
         assert problem.message == ("found 'TABEL', where TABLE, VIEW or TEMPORARY is expected (did you mean 'TABLE'?)")
 
     def test_all_mistakes_of_a_script_at_once(self) -> None:
-        found = problems_of(
+        actual = problems_of(
             "CREATE TABLE a (id INTT, name STRNG) WITH ('connector' = 'kafka' 'topic' = 't');\n"
             "SELEC 1;\n"
             "CREATE TABLE b (id INT) WIHT ('connector' = 'kafka');\n"
             "INSERT INTO b SELECT 1"
         )
 
-        assert [(p.where.line, p.where.position) for p in found] == [(1, 20), (1, 31), (1, 66), (2, 1), (3, 25)]
+        assert [(p.where.line, p.where.position) for p in actual] == [(1, 20), (1, 31), (1, 66), (2, 1), (3, 25)]
 
     def test_a_long_line_is_cut_around_the_position(self) -> None:
         columns = ", ".join(f"column_{i} STRING" for i in range(100))
@@ -58,9 +58,9 @@ class TestPlaces:
             "CREATE TABLE t (\n  id INT\n) WITH (\n  'connector' = 'kafka',\n  'topc' = 't', 'format' = 'json'\n)"
         )
 
-        found = {p.code: p for p in problems(table.definition, "read")}
-        assert (found["option-unknown"].where.line, found["option-unknown"].where.position) == (5, 3)
-        assert lines(found["option-unknown"])[1].strip() == "^" * len("'topc' = 't'")
+        results = {p.code: p for p in problems(table.definition, "read")}
+        assert (results["option-unknown"].where.line, results["option-unknown"].where.position) == (5, 3)
+        assert lines(results["option-unknown"])[1].strip() == "^" * len("'topc' = 't'")
 
     def test_an_unknown_option_of_a_format_is_reported_at_its_location(self) -> None:
         table = sql(
@@ -120,11 +120,11 @@ class TestWhatIsExpected:
         ],
     )  # fmt: skip
     def test_a_mistake(self, text: str, message: str) -> None:
-        found = problems_of(text)
+        actual = problems_of(text)
 
-        assert found[0].message.startswith(message)
-        assert found[0].fix
-        assert lines(found[0])[-1].strip("^ ") == ""
+        assert actual[0].message.startswith(message)
+        assert actual[0].fix
+        assert lines(actual[0])[-1].strip("^ ") == ""
 
     def test_a_missing_quote_is_searched_before_the_position(self) -> None:
         (problem, *_) = problems_of("CREATE TABLE t (id INT) WITH (\n  'connector' = 'kafka,\n  'topic' = 't'\n)")
@@ -160,10 +160,10 @@ class TestSecrets:
     )
     def test_no_message_shows_one(self, clause: str) -> None:
         text = f"CREATE TABLE t (id INT) WITH ('connector' = 'kafka', {clause.format(self.SECRET)})"
-        found = problems_of(text)
+        actual = problems_of(text)
 
-        assert found
-        assert self.SECRET not in "\n".join(map(str, found))
+        assert actual
+        assert self.SECRET not in "\n".join(map(str, actual))
         assert self.SECRET not in repr(parse_script(text))
 
     def test_an_excerpt_hides_the_value_and_shows_the_rest(self) -> None:

@@ -29,8 +29,8 @@ def script(name: str) -> tuple[list[DeclaredTable], list[Problem]]:
 
 
 def codes(table: DeclaredTable, direction: Direction) -> list[str]:
-    found = problems(table.definition(), direction)
-    return [p.code for p in found if p.severity == "error" and p.code not in PLACEHOLDERS]
+    actual = problems(table.definition(), direction)
+    return [p.code for p in actual if p.severity == "error" and p.code not in PLACEHOLDERS]
 
 
 @pytest.mark.parametrize(
@@ -76,17 +76,17 @@ def test_a_print_table_serves_scripts(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "table", "told"),
+    ("name", "table", "messages"),
     [
         ("000-example-2", "sync_kafka", ["sql-not-yet", "connector-unknown"]),
         ("000-example-4", "sync_kafka", ["sql-not-yet", "connector-unknown"]),
     ],
 )
-def test_missing_features_are_reported_as_such(name: str, table: str, told: list[str]) -> None:
+def test_missing_features_are_reported_as_such(name: str, table: str, messages: list[str]) -> None:
     tables, wrong = script(name)
 
     assert wrong == []
-    assert [codes(t, "read") for t in tables if t.name == table] == [told]
+    assert [codes(t, "read") for t in tables if t.name == table] == [messages]
 
 
 def test_a_table_without_a_with_clause_names_what_it_lacks() -> None:

@@ -232,9 +232,9 @@ class TestDoors:
 
     @pytest.mark.parametrize("text", ["", "-- nothing", ";", "SELECT 1", "INSERT INTO t SELECT 1"])
     def test_statements_other_than_create_table(self, text: str) -> None:
-        told = error_of(lambda: sql(text))
+        message = error_of(lambda: sql(text))
 
-        assert "the SQL has no statement" in told or "this is not a CREATE TABLE statement" in told
+        assert "the SQL has no statement" in message or "this is not a CREATE TABLE statement" in message
 
     def test_a_print_table_alone_is_refused(self) -> None:
         text = error_of(lambda: sql("CREATE TABLE t (a INT) WITH ('connector' = 'print')"))

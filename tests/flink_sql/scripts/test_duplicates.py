@@ -83,12 +83,12 @@ def test_tables_of_new_rows_are_unchanged() -> None:
 
 def test_a_table_of_change_data_without_a_primary_key_is_refused() -> None:
     """As in Flink, where it is read; a table that nobody reads is none of it."""
-    (found,) = problems_of(f"{SET} SELECT * FROM without_key")
+    (problems,) = problems_of(f"{SET} SELECT * FROM without_key")
 
-    assert (found.code, found.severity) == ("cdc-duplicate-key", "error")
-    assert "'table.exec.source.cdc-events-duplicate' is true" in found.message
-    assert found.message.endswith("PRIMARY KEY, and without_key declares none")
-    assert "PRIMARY KEY (...) NOT ENFORCED" in found.fix
+    assert (problems.code, problems.severity) == ("cdc-duplicate-key", "error")
+    assert "'table.exec.source.cdc-events-duplicate' is true" in problems.message
+    assert problems.message.endswith("PRIMARY KEY, and without_key declares none")
+    assert "PRIMARY KEY (...) NOT ENFORCED" in problems.fix
     assert problems_of(f"{SET} SELECT * FROM changes") == []
 
 
@@ -98,13 +98,13 @@ class TestGroups:
     @pytest.mark.parametrize("table", ["changes", "without_key"])
     def test_it_is_warned_of_once_with_what_to_declare(self, table: str) -> None:
         query = f"INSERT INTO shown SELECT name, COUNT(*) FROM {table} GROUP BY name;"
-        found = [p for p in problems_of(query + query) if p.code == "cdc-duplicate"]
+        results = [p for p in problems_of(query + query) if p.code == "cdc-duplicate"]
 
-        assert [p.severity for p in found] == ["warning"]
-        assert found[0].where.line is not None
-        assert "are counted twice" in found[0].message
-        assert ("declare a PRIMARY KEY" in found[0].fix) == (table == "without_key")
-        assert "'cdc-events-duplicate' = 'true'" in found[0].fix
+        assert [p.severity for p in results] == ["warning"]
+        assert results[0].where.line is not None
+        assert "are counted twice" in results[0].message
+        assert ("declare a PRIMARY KEY" in results[0].fix) == (table == "without_key")
+        assert "'cdc-events-duplicate' = 'true'" in results[0].fix
 
     @pytest.mark.parametrize(
         "query",

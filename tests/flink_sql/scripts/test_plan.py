@@ -40,9 +40,9 @@ def plan_statements(text: str) -> ScriptPlan:
 
 
 def problems(text: str) -> list[tuple[str, str]]:
-    with pytest.raises(ResolveError) as told:
+    with pytest.raises(ResolveError) as error:
         plan_statements(text)
-    return [(p.code, p.message) for p in told.value.problems]
+    return [(p.code, p.message) for p in error.value.problems]
 
 
 class TestColumns:
@@ -87,15 +87,15 @@ class TestColumns:
         ],
     )
     def test_mismatches_are_reported_at_their_location(self, statement: str, code: str, message: str) -> None:
-        (told,) = problems(statement)
+        (sample,) = problems(statement)
 
-        assert told[0] == code
-        assert message in told[1]
+        assert sample[0] == code
+        assert message in sample[1]
 
     def test_the_location_is_that_of_the_name_in_the_script(self) -> None:
-        with pytest.raises(ResolveError) as told:
+        with pytest.raises(ResolveError) as error:
             plan_statements("INSERT INTO sink\nSELECT id, nme FROM source")
-        (problem,) = told.value.problems
+        (problem,) = error.value.problems
 
         assert problem.where.place == "job.sql:12:12"
         assert (problem.where.excerpt or "").splitlines()[1].rstrip() == "           ^^^"
@@ -237,7 +237,7 @@ class TestHints:
         ],
     )
     def test_mistakes_are_reported_at_their_location(self, query: str, code: str, message: str, place: str) -> None:
-        with pytest.raises(ResolveError) as told:
+        with pytest.raises(ResolveError) as error:
             plan_script(
                 read_script(
                     f"{TABLES}INSERT INTO sink SELECT id, name FROM {query}".replace(
@@ -247,7 +247,7 @@ class TestHints:
                 ),
                 CLUSTER,
             )
-        problem = told.value.problems[0]
+        problem = error.value.problems[0]
 
         assert problem.code == code
         assert message in problem.message
@@ -296,9 +296,9 @@ class TestTables:
         ],
     )
     def test_options_of_datagen_are_judged(self, options: str, message: str) -> None:
-        (told,) = problems(f"CREATE TABLE g (id INT) WITH ('connector' = 'datagen', {options})")
+        (sample,) = problems(f"CREATE TABLE g (id INT) WITH ('connector' = 'datagen', {options})")
 
-        assert message in told[1]
+        assert message in sample[1]
 
     def test_a_changelog_is_not_written_to_what_only_takes_new_rows(self) -> None:
         table = "CREATE TABLE cdc (id INT, name STRING) WITH ('connector' = 'kafka', 'topic' = 'c', 'format' = "
@@ -380,10 +380,10 @@ class TestUpserts:
     def test_a_key_that_does_not_is_refused(self, sink: str, query: str, message: str) -> None:
         view = "CREATE VIEW v (a, b) AS SELECT word, n FROM counts;"
 
-        (told,) = self.describe_problems(f"{view} INSERT INTO {sink} {query.format(last=self.LAST)}")
+        (error_text,) = self.describe_problems(f"{view} INSERT INTO {sink} {query.format(last=self.LAST)}")
 
-        assert told.startswith("upsert-key-query: ")
-        assert message in told
+        assert error_text.startswith("upsert-key-query: ")
+        assert message in error_text
 
     def test_a_key_with_more_columns_is_valid_if_rows_have_before_images(self) -> None:
         (job,) = self.plan_upserts("INSERT INTO by_both SELECT word, n FROM counts").jobs
@@ -407,9 +407,9 @@ class TestUpserts:
         ],
     )  # fmt: skip
     def test_plans_whose_changes_spark_does_not_report_are_refused(self, query: str, code: str) -> None:
-        told = self.describe_problems(f"INSERT INTO counts {query.format(last=self.LAST)}")
+        message = self.describe_problems(f"INSERT INTO counts {query.format(last=self.LAST)}")
 
-        assert [each.partition(":")[0] for each in told] == [code]
+        assert [each.partition(":")[0] for each in message] == [code]
 
     def test_groups_of_a_changelog_are_deleted_when_they_are_empty_or_filtered_out(self) -> None:
         query = "SELECT word, SUM(n) FROM counts GROUP BY word HAVING AVG(n) > 2"
@@ -431,7 +431,7 @@ class TestUpserts:
         assert f"if({passes.lower()}, " in text, text
 
     @pytest.mark.parametrize(
-        ("query", "told"),
+        ("query", "error_text"),
         [
             ("SELECT word, ROW_NUMBER() OVER (PARTITION BY word ORDER BY n) FROM counts", "cannot have OVER windows"),
             ("SELECT word, n FROM counts ORDER BY n", "ORDER BY of a changelog"),
@@ -441,12 +441,12 @@ class TestUpserts:
             ("SELECT word, (SELECT n FROM counts WHERE word = 'a') FROM words", "cannot read a changelog"),
         ],
     )
-    def test_what_would_take_changes_for_rows_is_refused_in_batches_too(self, query: str, told: str) -> None:
+    def test_what_would_take_changes_for_rows_is_refused_in_batches_too(self, query: str, error_text: str) -> None:
         ((code, message),) = problems(
             f"{self.TABLES} SET 'execution.runtime-mode' = 'batch'; INSERT INTO counts {query}"
         )
 
-        assert (code, told in message) == ("sql-query", True), message
+        assert (code, error_text in message) == ("sql-query", True), message
 
     def test_a_nested_query_of_a_batch_takes_the_groups_of_a_changelog(self) -> None:
         nested = "SELECT word, 1 FROM words WHERE word IN (SELECT word FROM counts GROUP BY word)"
@@ -485,10 +485,10 @@ class TestUpserts:
 
     def test_changes_go_to_print_and_not_to_what_only_takes_new_rows(self) -> None:
         (job,) = self.plan_upserts("INSERT INTO shown SELECT * FROM counts").jobs
-        (told,) = self.describe_problems("INSERT INTO appended SELECT * FROM counts")
+        (message,) = self.describe_problems("INSERT INTO appended SELECT * FROM counts")
 
         assert job.query.changelog
-        assert told.startswith("write-changelog: the query is a changelog, and the format of appended")
+        assert message.startswith("write-changelog: the query is a changelog, and the format of appended")
 
     def test_the_last_change_alone_has_no_values_in_a_delete(self) -> None:
         rows = [self.plan_upserts(f"SELECT * FROM counts {hint}").jobs[0].query.columns for hint in ("", self.LAST)]
@@ -520,7 +520,7 @@ class TestUpserts:
     def test_a_filter_of_last_changes_goes_by_the_key(self, query: str, good: bool) -> None:
         text = query.format(last=self.LAST)
 
-        assert good or [told.partition(":")[0] for told in self.describe_problems(text)] == ["upsert-filter"]
+        assert good or [message.partition(":")[0] for message in self.describe_problems(text)] == ["upsert-filter"]
         assert not good or self.plan_upserts(text).jobs
 
     @pytest.mark.parametrize(
@@ -603,10 +603,10 @@ class TestAllProblems:
         script = f"{TABLES}{table} INSERT INTO s SELECT id FROM source"
 
         _, problems = check_script(parse_script(script))
-        (told,) = [p for p in problems if p.where.table == "s"]
-        assert told.message == f"there is no connector {name!r}"
+        (messages,) = [p for p in problems if p.where.table == "s"]
+        assert messages.message == f"there is no connector {name!r}"
         for known in ("kafka", "upsert-kafka", "print", "blackhole", "datagen"):
-            assert f"'{known}'" in told.fix
+            assert f"'{known}'" in messages.fix
 
     def test_a_misspelt_connector_hides_no_other_mistake(self) -> None:
         table = "CREATE TABLE s (id INT) WITH ('connector' = 'kafak', 'topc' = 's', 'topic' = 's', 'format' = 'json');"
@@ -760,9 +760,9 @@ class TestSinks:
         source = f"CREATE TABLE a (id INT, ts TIMESTAMP_LTZ(3)) WITH ({self.KAFKA}, 'topic' = 't');"
         sink = "CREATE TABLE b (id INT, ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp'{}) WITH ('connector' = '{}');"
 
-        told = self.problem_codes(source + sink.format("", connector) + "INSERT INTO b SELECT id, ts FROM a")
+        message = self.problem_codes(source + sink.format("", connector) + "INSERT INTO b SELECT id, ts FROM a")
         virtual = self.problem_codes(source + sink.format(" VIRTUAL", connector) + "INSERT INTO b SELECT id FROM a")
-        assert (told, virtual) == ([("metadata-sink", "error")], [])
+        assert (message, virtual) == ([("metadata-sink", "error")], [])
 
     def test_a_primary_key_may_identify_each_record_by_its_position(self) -> None:
         columns = (

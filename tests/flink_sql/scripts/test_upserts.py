@@ -80,10 +80,10 @@ def changelog_lines(capfd: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def by_name(lines: list[str], place: int = 7) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for text in lines:
-        found.setdefault(text[3:-1].split(", ")[place], []).append(text)
-    return found
+        results.setdefault(text[3:-1].split(", ")[place], []).append(text)
+    return results
 
 
 class TestTheExamplesOfThePage:
@@ -217,8 +217,8 @@ class TestChanges:
 
         run(spark, text, kdsl_kafka)
 
-        found = {(r.key(), r.value()) for r in kdsl_kafka.read(topics["big"])}
-        assert found == {(b"a", b'{"word":"a","n":1}'), (b"b", b'{"word":"b","n":2}'), (b"a", None)}
+        results = {(r.key(), r.value()) for r in kdsl_kafka.read(topics["big"])}
+        assert results == {(b"a", b'{"word":"a","n":1}'), (b"b", b'{"word":"b","n":2}'), (b"a", None)}
         assert by_name(changelog_lines(capfd), 0) == {"a": ["+I[a, 1]", "-D[a, 1]"], "b": ["+I[b, 2]"]}
 
     def test_windows_return_only_their_last_result(
@@ -240,8 +240,8 @@ class TestChanges:
 
         run(spark, text, kdsl_kafka, checkpoint=str(tmp_path))
 
-        found = [json.loads(r.value() or b"") for r in kdsl_kafka.read(sink)]
-        assert [(row["begins"], row["n"]) for row in found] == [
+        results = [json.loads(r.value() or b"") for r in kdsl_kafka.read(sink)]
+        assert [(row["begins"], row["n"]) for row in results] == [
             ("2026-01-01 00:00:00", 2),
             ("2026-01-01 00:01:00", 1),
         ]

@@ -37,8 +37,8 @@ class Flink:
 
     def values(self, sqls: list[str]) -> list[list[Any]]:
         listed = ", ".join(f"CAST(({sql}) AS STRING) AS c{i}" for i, sql in enumerate(sqls))
-        with self.env.execute_sql(f"SELECT k, {listed} FROM t").collect() as found:
-            rows = sorted((list(row) for row in found), key=lambda row: row[0])
+        with self.env.execute_sql(f"SELECT k, {listed} FROM t").collect() as actual:
+            rows = sorted((list(row) for row in actual), key=lambda row: row[0])
         return [[row[i + 1] for row in rows] for i in range(len(sqls))]
 
 
@@ -70,9 +70,9 @@ def _queries() -> None:
         batch, stream = (_tables(Path(folder), streaming=streaming) for streaming in (False, True))
         for sql in texts:
             if sql not in cases:
-                found = _rows(batch, sql)
-                streamed = _rows(stream, sql) if "error" in found else {}
-                cases[sql] = {"sql": sql, **(streamed if "rows" in streamed else found)}
+                result = _rows(batch, sql)
+                streamed = _rows(stream, sql) if "error" in result else {}
+                cases[sql] = {"sql": sql, **(streamed if "rows" in streamed else result)}
                 _write("queries.jsonl", [cases[known] for known in texts if known in cases])
 
 
@@ -84,12 +84,12 @@ def _tables(folder: Path, *, streaming: bool) -> Any:
     env.get_config().set("table.local-time-zone", ZONE)
     env.get_config().set("taskmanager.numberOfTaskSlots", "8")
     env.get_config().set("slot.request.timeout", "20000")
-    for name, told in json.loads((DATA / "tables.json").read_text(encoding="utf-8")).items():
+    for name, message in json.loads((DATA / "tables.json").read_text(encoding="utf-8")).items():
         (folder / name).mkdir(exist_ok=True)
-        (folder / name / "rows").write_text("\n".join(map(json.dumps, told["rows"])), encoding="utf-8")
-        mark = ", WATERMARK FOR ts AS ts" if "ts TIMESTAMP" in told["columns"] else ""
+        (folder / name / "rows").write_text("\n".join(map(json.dumps, message["rows"])), encoding="utf-8")
+        mark = ", WATERMARK FOR ts AS ts" if "ts TIMESTAMP" in message["columns"] else ""
         files = f"'connector' = 'filesystem', 'path' = '{folder / name}', 'format' = 'json'"
-        env.execute_sql(f"CREATE TABLE {name} ({told['columns']}{mark}) WITH ({files})")
+        env.execute_sql(f"CREATE TABLE {name} ({message['columns']}{mark}) WITH ({files})")
     return env
 
 
@@ -97,8 +97,8 @@ def _rows(env: Any, sql: str) -> dict[str, Any]:
     try:
         result = env.execute_sql(sql)
         names = list(result.get_table_schema().get_field_names())
-        with result.collect() as found:
-            rows = [(row.get_row_kind().name, [_to_json(value) for value in row]) for row in found]
+        with result.collect() as actual:
+            rows = [(row.get_row_kind().name, [_to_json(value) for value in row]) for row in actual]
     except Exception as e:  # noqa: BLE001  # whatever it says
         return {"error": _reason(e)}
     if any(kind != "INSERT" for kind, _ in rows):

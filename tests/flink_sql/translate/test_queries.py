@@ -63,9 +63,9 @@ def query_rows(spark: SparkSession, text: str) -> list[tuple[Any, ...]]:
 
 
 def error_of(text: str) -> UntranslatableError:
-    with pytest.raises(UntranslatableError) as told:
+    with pytest.raises(UntranslatableError) as error:
         translate_query(text, TABLES)
-    return told.value
+    return error.value
 
 
 class TestJoinsByName:

@@ -22,9 +22,9 @@ def is_utf8(data: bytes) -> bool:
 def test_strings_that_are_not_utf8_are_found(texts: list[bytes | None]) -> None:
     array = pa.array(texts, pa.binary()).view(pa.string())[1:]
     wrong = find_invalid_utf8(array)
-    found = [False] * len(array) if wrong is None else wrong.tolist()
+    result = [False] * len(array) if wrong is None else wrong.tolist()
 
-    assert found == [text is not None and not is_utf8(text) for text in texts[1:]]
+    assert result == [text is not None and not is_utf8(text) for text in texts[1:]]
 
 
 def test_two_strings_may_be_utf8_only_together() -> None:
@@ -39,9 +39,9 @@ def test_two_strings_may_be_utf8_only_together() -> None:
 @settings(deadline=None)
 def test_entries_with_repeated_keys_are_found(entries: list[tuple[int, str]]) -> None:
     owner = np.array([o for o, _ in entries], dtype=np.int64)
-    found = find_repeated_keys(owner, pa.array([key for _, key in entries], pa.string()))
+    result = find_repeated_keys(owner, pa.array([key for _, key in entries], pa.string()))
 
-    assert found.tolist() == [entry in entries[:i] for i, entry in enumerate(entries)]
+    assert result.tolist() == [entry in entries[:i] for i, entry in enumerate(entries)]
 
 
 @given(st.lists(st.none() | st.text(max_size=5), max_size=6), st.integers(0, 2))

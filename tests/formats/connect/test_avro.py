@@ -118,10 +118,10 @@ CASES: list[tuple[Any, t.DataType, st.SearchStrategy[Any]]] = [
 def test_columns_are_as_single_bodies(schema: Any, kind: t.DataType, values: st.SearchStrategy[Any]) -> None:
     @given(st.lists(values, min_size=1, max_size=8), st.booleans())
     @settings(deadline=None, max_examples=examples(25))
-    def check(found: list[Any], optional: bool) -> None:
-        read(["null", schema] if optional else schema, kind, *found, *([None] if optional and kind.nullable else []))
+    def check(actual: list[Any], optional: bool) -> None:
+        read(["null", schema] if optional else schema, kind, *actual, *([None] if optional and kind.nullable else []))
         array = {"type": "array", "items": ["null", schema]}
-        read(array, t.Array(kind), found, [], [None, *found] if kind.nullable else [])
+        read(array, t.Array(kind), actual, [], [None, *actual] if kind.nullable else [])
 
     check()
 
@@ -151,24 +151,24 @@ def test_columns_are_as_single_bodies(schema: Any, kind: t.DataType, values: st.
     ],
 )
 def test_what_a_value_means(schema: Any, kind: t.DataType, value: Any, wanted: Any) -> None:
-    found = read(schema, kind, value)
-    assert found.bad == ()
-    assert plain_values(found.rows) == [{"x": wanted}]
+    rows = read(schema, kind, value)
+    assert rows.bad == ()
+    assert plain_values(rows.rows) == [{"x": wanted}]
 
 
 def test_infinity_is_null_and_counted_where_the_column_is_nullable() -> None:
     schema = connect_type("long", f"{DEBEZIUM}MicroTimestamp")
-    found = read(schema, t.Timestamp(6), 9_223_372_036_825_200_000, 1)
-    assert (plain_values(found.rows), found.infinite) == ([{"x": None}, {"x": 1}], 1)
-    found = read(schema, t.Timestamp(6, nullable=False), 9_223_372_036_825_200_000, 1)
-    assert [bad.index for bad in found.bad] == [0]
-    assert "field 'x'" in found.bad[0].reason
-    assert "declare the column nullable" in found.bad[0].reason
+    rows = read(schema, t.Timestamp(6), 9_223_372_036_825_200_000, 1)
+    assert (plain_values(rows.rows), rows.infinite) == ([{"x": None}, {"x": 1}], 1)
+    rows = read(schema, t.Timestamp(6, nullable=False), 9_223_372_036_825_200_000, 1)
+    assert [bad.index for bad in rows.bad] == [0]
+    assert "field 'x'" in rows.bad[0].reason
+    assert "declare the column nullable" in rows.bad[0].reason
 
 
 def test_the_error_of_an_unreadable_value_names_its_location() -> None:
-    found = read(connect_type("string", f"{DEBEZIUM}IsoTimestamp"), t.Timestamp(6), "soon")
-    assert found.bad[0].reason == (
+    rows = read(connect_type("string", f"{DEBEZIUM}IsoTimestamp"), t.Timestamp(6), "soon")
+    assert rows.bad[0].reason == (
         "field 'x': 'soon' is not a TIMESTAMP(6): expected a timestamp as 2019-07-09T02:28:57.123456Z"
     )
 
@@ -208,9 +208,9 @@ def test_changes_contain_both_images() -> None:
     rest = {"seen": ["1970-01-01T00:00:01Z"], "price": {"scale": 1, "value": b"\x07"}}
     change = {"before": {"at": 9_223_372_036_825_200_000, **rest}, "after": {"at": 7, **rest}, "op": "u"}
     messages = pa.array([body(schema, change)] * 40, pa.binary())
-    found = extract_rows(decoder(schema, envelope(row), 1).decode(messages), row)
+    result = extract_rows(decoder(schema, envelope(row), 1).decode(messages), row)
     wanted = {"seen": [1_000_000], "price": Decimal("0.70")}
-    assert (plain_values(found.rows)[:2], found.infinite) == ([{"at": None, **wanted}, {"at": 7, **wanted}], 40)
+    assert (plain_values(result.rows)[:2], result.infinite) == ([{"at": None, **wanted}, {"at": 7, **wanted}], 40)
 
 
 @pytest.mark.parametrize("chosen", [AvroConfluent(), DebeziumAvroConfluent()], ids=["rows", "changes"])

@@ -31,10 +31,10 @@ def changes(topic: str) -> list[bytes]:
 
 def infer_format() -> tuple[DebeziumJson, t.Row]:
     """The format and the columns that code generation writes; the number without a scale has fewer digits behind it."""
-    found = infer_side(changes("schemas.shop.full"), Cluster("nowhere:1"), None, "value")
-    assert isinstance(found.format, DebeziumJson)
-    fields = [t.Field(c.name, t.Decimal(38, 5) if c.name == "a_numeric" else c.type) for c in found.columns]
-    return found.format, t.Row(tuple(fields), nullable=False)
+    side = infer_side(changes("schemas.shop.full"), Cluster("nowhere:1"), None, "value")
+    assert isinstance(side.format, DebeziumJson)
+    fields = [t.Field(c.name, t.Decimal(38, 5) if c.name == "a_numeric" else c.type) for c in side.columns]
+    return side.format, t.Row(tuple(fields), nullable=False)
 
 
 def rows(decoded: Decoded) -> list[Any]:
@@ -55,7 +55,7 @@ def test_json_with_and_without_schemas_gives_the_same_rows() -> None:
 def test_avro_gives_the_same_rows() -> None:
     chosen, row = infer_format()
     schemas = debezium_messages.load_schemas()
-    found: dict[str, list[Any]] = {}
+    results: dict[str, list[Any]] = {}
     for message in changes("avro.shop.full"):
         number = int.from_bytes(message[1:5], "big")
         reader = avro_schema(envelope(row), for_reading=True)
@@ -63,13 +63,13 @@ def test_avro_gives_the_same_rows() -> None:
         (change,) = rows(decoder.decode(pa.array([message[5:]], pa.binary())))
         if change["op"] in tuple("crud"):
             for name in _IMAGES:
-                found.setdefault(name, []).append(change[name])
+                results.setdefault(name, []).append(change[name])
     decoded = chosen.decoder(row).decode(pa.array(changes("schemas.shop.full"), pa.binary()))
     assert decoded.kinds is not None
     kinds = decoded.kinds.to_pylist()
     wanted = [image for image, kind in zip(rows(decoded), kinds, strict=True) if kind in (0, 2)]
 
-    assert repr([image for image in found["after"] if image is not None]) == repr(wanted)
+    assert repr([image for image in results["after"] if image is not None]) == repr(wanted)
 
 
 def test_what_the_columns_are() -> None:

@@ -56,14 +56,14 @@ def kill_session(session: int) -> None:
     """Kill all processes of a session at once, Java first, so that it writes nothing more."""
     import psutil
 
-    found = []
+    results = []
     for process in psutil.process_iter():
         try:
             if os.getsid(process.pid) == session:
-                found.append((process.name() != "java", process.pid == os.getpid(), process.pid))
+                results.append((process.name() != "java", process.pid == os.getpid(), process.pid))
         except (psutil.Error, ProcessLookupError):
             continue
-    for _, _, pid in sorted(found):
+    for _, _, pid in sorted(results):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -123,9 +123,9 @@ class Finder(MetaPathFinder):
         """The module's own loader, with the wrapping behind it."""
         if name != self._module:
             return None
-        found = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if found is not None and found.loader is not None:
-            loader: Any = found.loader
+        result = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if result is not None and result.loader is not None:
+            loader: Any = result.loader
             run = loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
@@ -133,7 +133,7 @@ class Finder(MetaPathFinder):
                 self._wrap(module)
 
             loader.exec_module = exec_module
-        return found
+        return result
 
     def _wrap(self, module: ModuleType) -> None:
         *owners, name = self._path.split(".")

@@ -130,10 +130,10 @@ def test_a_topic_that_was_seen_and_that_a_broker_does_not_know_yet_is_asked_for_
     monkeypatch.setattr(brokers, "_describe_topics", ask_then_create)
 
     assert brokers.topics([known, topic]).keys() == {known}
-    found = brokers.topics([known, topic], known=True)
+    result = brokers.topics([known, topic], known=True)
 
-    assert found[topic] == Topic(kdsl_kafka.topic_id(topic), 3)
-    assert found.keys() == {known, topic}
+    assert result[topic] == Topic(kdsl_kafka.topic_id(topic), 3)
+    assert result.keys() == {known, topic}
     assert requests[:3] == [sorted([known, topic]), sorted([known, topic]), [topic]]
 
 
@@ -143,9 +143,9 @@ def test_a_topic_that_was_seen_and_stays_unknown_is_left_out_in_the_end(
     monkeypatch.setattr(asking, "SETTLING", 0.3)
     known = kdsl_topic()
 
-    found = LibrdkafkaAdmin(Cluster(kdsl_kafka.bootstrap_servers), "Orders").topics([known, "gone"], known=True)
+    result = LibrdkafkaAdmin(Cluster(kdsl_kafka.bootstrap_servers), "Orders").topics([known, "gone"], known=True)
 
-    assert found.keys() == {known}
+    assert result.keys() == {known}
 
 
 @pytest.fixture
@@ -225,8 +225,8 @@ def test_a_client_that_begins_while_a_partition_has_no_leader_waits_for_one(two_
         impatient = LibrdkafkaAdmin(
             Cluster(cluster.bootstrap_servers, properties={"default.api.timeout.ms": "2000"}), "Orders"
         )
-        told = "did not answer within 2 s, and had answered before; the client's last error: "
-        until(lambda: told in refusal(lambda: impatient.latest(places, committed=False)))
+        message = "did not answer within 2 s, and had answered before; the client's last error: "
+        until(lambda: message in refusal(lambda: impatient.latest(places, committed=False)))
     finally:
         two_brokers.resume(2)
     assert consumer.latest(ranges, 240) == [2] * 4
@@ -245,7 +245,7 @@ def test_a_coordinator_that_moves_while_its_broker_lives_is_found_again(two_brok
     led = leaders(two_brokers, "__consumer_offsets")
     # The hash of one letter, which says where its group is kept, is its number.
     group = next(letter for letter in "abcde" if led[ord(letter) % len(led)] == 2)
-    kept = ord(group) % len(led)
+    result = ord(group) % len(led)
 
     def all_tell(offset: int) -> None:
         assert brokers.committed(group, places) == dict.fromkeys(places, offset)
@@ -253,11 +253,11 @@ def test_a_coordinator_that_moves_while_its_broker_lives_is_found_again(two_brok
         until(lambda: offsets.read(group, 10, stable=True) == (KafkaError.NO_ERROR, [(offset, "")] * 4))
 
     two_brokers.stop_broker(2)
-    until(lambda: leaders(two_brokers, "__consumer_offsets")[kept] == 1)
+    until(lambda: leaders(two_brokers, "__consumer_offsets")[result] == 1)
     brokers.commit(group, dict.fromkeys(places, 1))
     all_tell(1)
     two_brokers.start_broker(2)
-    until(lambda: leaders(two_brokers, "__consumer_offsets")[kept] == 2)
+    until(lambda: leaders(two_brokers, "__consumer_offsets")[result] == 2)
     brokers.commit(group, dict.fromkeys(places, 2))
     all_tell(2)
 

@@ -27,9 +27,9 @@ def plan_with_key(**rest: Any) -> WritePlan:
 
 class TestDocument:
     def test_it_survives_serialization(self) -> None:
-        kept = Manifest("abc", plan_text(plan_with_key()), RowRouting("p", 3, "columns", ("k",)))
+        manifest = Manifest("abc", plan_text(plan_with_key()), RowRouting("p", 3, "columns", ("k",)))
 
-        assert read_manifest(kept.text(), PLACE) == kept
+        assert read_manifest(manifest.text(), PLACE) == manifest
 
     def test_a_manifest_of_a_newer_kdsl_is_reported_with_path_and_versions(self) -> None:
         with pytest.raises(CheckpointError, match=rf"{PLACE} has version 99, and this kdsl reads version 1"):
@@ -68,13 +68,13 @@ class TestChange:
     def test_an_unsafe_change_is_refused_with_the_difference_unless_it_is_meant(
         self, change: str, after: WritePlan
     ) -> None:
-        kept = Manifest(plan=plan_text(plan_with_key()))
+        manifest = Manifest(plan=plan_text(plan_with_key()))
 
         with pytest.raises(CheckpointError, match=rf"(?s){PLACE} was .*\n  {change}: .*\n    [-+] .*allow="):
-            kept.check_change(after, PLACE, allow=False)
+            manifest.check_change(after, PLACE, allow=False)
 
-        assert kept.check_change(after, PLACE, allow=True)
-        assert kept.check_change(after, PLACE, allow={"topic", "key", "format"})
+        assert manifest.check_change(after, PLACE, allow=True)
+        assert manifest.check_change(after, PLACE, allow={"topic", "key", "format"})
 
     def test_another_prefix_is_refused(self) -> None:
         first, second = (plan_with_key(delivery="exactly-once", transactions=Transactions(p)) for p in ("one", "two"))

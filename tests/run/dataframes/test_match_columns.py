@@ -71,7 +71,7 @@ def test_columns_left_out_get_their_defaults(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "expected"),
+    ("value", "kind", "expected"),
     [
         ("CAST(7 AS TINYINT)", "BIGINT", 7),
         ("7", "DECIMAL(12, 2)", Decimal("7.00")),
@@ -86,17 +86,17 @@ def test_columns_left_out_get_their_defaults(spark: SparkSession) -> None:
         ("named_struct('a', 1, 'b', 'x')", "ROW<a BIGINT, b STRING>", (1, "x")),
     ],
 )
-def test_types_widen_without_loss(spark: SparkSession, given: str, kind: str, expected: Any) -> None:
+def test_types_widen_without_loss(spark: SparkSession, value: str, kind: str, expected: Any) -> None:
     plan = write_plan({"c": kind})
 
-    rows, _ = match_columns(spark.sql(f"SELECT {given} AS c"), plan)
+    rows, _ = match_columns(spark.sql(f"SELECT {value} AS c"), plan)
 
     assert rows.schema.fields[0].dataType.simpleString() == spark_schema(plan.columns).fields[0].dataType.simpleString()
     assert rows.collect() == [(expected,)]
 
 
 @pytest.mark.parametrize(
-    ("given", "kind"),
+    ("value", "kind"),
     [
         ("1L", "INT"),
         ("1L", "DOUBLE"),
@@ -114,8 +114,8 @@ def test_types_widen_without_loss(spark: SparkSession, given: str, kind: str, ex
         ("INTERVAL '1' DAY", "BIGINT"),
     ],
 )
-def test_types_that_could_lose_something_are_refused(spark: SparkSession, given: str, kind: str) -> None:
-    (problem,) = problems_of(spark, f"{given} AS c", c=kind)
+def test_types_that_could_lose_something_are_refused(spark: SparkSession, value: str, kind: str) -> None:
+    (problem,) = problems_of(spark, f"{value} AS c", c=kind)
 
     wanted = spark_schema(write_plan({"c": kind}).columns).fields[0].dataType.simpleString()
     assert f"the table writes {write_plan({'c': kind}).columns.fields[0].type}" in problem
@@ -136,21 +136,21 @@ def test_members_of_structs_go_by_name_at_any_depth(spark: SparkSession) -> None
     plan = write_plan(
         {"c": "ARRAY<ROW<a BIGINT, b STRING>>", "d": "MAP<STRING, ROW<a INT, b INT>>", "e": "ROW<a INT, b INT>"}
     )
-    given = spark.sql(
+    sample = spark.sql(
         "SELECT array(named_struct('b', 'x', 'a', 1), null) AS c, map('k', named_struct('b', 2, 'a', 1)) AS d, "
         "CAST(NULL AS STRUCT<b: INT, a: INT>) AS e"
     )
 
-    rows, _ = match_columns(given, plan)
+    rows, _ = match_columns(sample, plan)
 
     assert rows.collect() == [([(1, "x"), None], {"k": (1, 2)}, None)]
 
 
 def test_case_sensitivity_follows_sparks_configuration(spark: SparkSession) -> None:
     plan = write_plan({"a": "INT", "c": "ROW<x INT, y INT>"})
-    given = spark.sql("SELECT 1 AS A, named_struct('Y', 2, 'X', 1) AS c")
+    sample = spark.sql("SELECT 1 AS A, named_struct('Y', 2, 'X', 1) AS c")
 
-    rows, _ = match_columns(given, plan)
+    rows, _ = match_columns(sample, plan)
     assert (rows.columns, rows.collect()) == (["a", "c"], [(1, (1, 2))])
 
     with setting(spark, "spark.sql.caseSensitive", "true"):
@@ -182,14 +182,14 @@ def test_names_with_dots_and_quotes_are_names(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given"),
+    ("kind", "value"),
     [("TIMESTAMP(3)", "TIMESTAMP_NTZ'2024-07-02 12:00:00'"), ("STRING", "'2024-07-02 12:00:00'")],
 )
-def test_a_timestamp_of_metadata_is_taken_in_the_sessions_zone(spark: SparkSession, kind: str, given: str) -> None:
+def test_a_timestamp_of_metadata_is_taken_in_the_sessions_zone(spark: SparkSession, kind: str, value: str) -> None:
     plan = write_plan({"a": "INT"}, metadata={"ts": "timestamp"}, types={"ts": kind})
 
     with setting(spark, "spark.sql.session.timeZone", "Europe/Berlin"):
-        rows, changed = match_columns(spark.sql(f"SELECT 1 AS a, {given} AS ts"), plan)
+        rows, changed = match_columns(spark.sql(f"SELECT 1 AS a, {value} AS ts"), plan)
         seconds = rows.select(F.unix_timestamp("ts")).collect()
 
     assert seconds == [(1719914400,)]

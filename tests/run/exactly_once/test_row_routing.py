@@ -55,9 +55,9 @@ class TestSameWriters:
         assert same_writers(by_tasks(8), by_tasks(8), None)
         assert not same_writers(by_tasks(8), by_tasks(12), None)
 
-        told = explain_difference(by_tasks(8), by_tasks(12, 8))
+        message = explain_difference(by_tasks(8), by_tasks(12, 8))
 
-        assert "there were up to 8 tasks, and now there are up to 12; start with scan_parallelism=8" in told
+        assert "there were up to 8 tasks, and now there are up to 12; start with scan_parallelism=8" in message
 
     def test_columns_must_be_computed_equally(self) -> None:
         before = RowRouting("p", 4, "columns", ("id",), "recipe 1")

@@ -485,9 +485,9 @@ class TestStream:
         start(late, "late")
 
         assert sorted(ids(kdsl_kafka, topic).values()) == [1] * 5
-        found = ids(kdsl_kafka, other)
-        assert len(found) == 20
-        assert set(found.values()) == {1}
+        result = ids(kdsl_kafka, other)
+        assert len(result) == 20
+        assert set(result.values()) == {1}
 
     def test_a_thread_without_the_query_context_is_reported(
         self,
@@ -605,7 +605,7 @@ class TestDistribution:
     """By what rows go to writers; nothing is written."""
 
     @pytest.mark.parametrize(
-        ("made", "by"),
+        ("value", "by"),
         [
             ("id", "tasks"),
             ("id + (select max(id) from fixed) as id", "tasks"),
@@ -613,13 +613,13 @@ class TestDistribution:
         ],
     )
     def test_a_subquery_is_a_join_where_it_asks_for_each_row(
-        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, made: str, by: str
+        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, value: str, by: str
     ) -> None:
         plan = read_plan(kdsl_topic(), value=part("json", {"id": "BIGINT"}))
         read_stream(spark, plan, cluster).createOrReplaceTempView("records")
         spark.range(3).createOrReplaceTempView("fixed")
 
-        assert route_rows(spark.sql(f"select {made} from records"), plan_for("out"))[1].by == by
+        assert route_rows(spark.sql(f"select {value} from records"), plan_for("out"))[1].by == by
 
     def test_a_subquery_over_files_is_reported(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
@@ -657,13 +657,13 @@ class TestDistribution:
         )
 
         assert route_rows(counted.selectExpr("w.start as at", "id"), by_key)[1].basis == ("at",)
-        given = [
+        values = [
             counted.select("id"),
             counted.select("id").union(counted.select("id")),
             counted.selectExpr("explode(array(id)) as id"),
             counted.where("id > 3").groupBy(F.window("w", "1 minute")).agg(F.count("*").alias("id")).select("id"),
         ]
-        for rows in given:
+        for rows in values:
             if reason:
                 with pytest.raises(KdslError, match=reason):
                     route_rows(rows, plan_for("out"))
@@ -706,10 +706,10 @@ class TestRefused:
     ) -> None:
         hasty = Cluster(kdsl_kafka.bootstrap_servers, properties={"transaction.timeout.ms": "999"})
 
-        with pytest.raises(ResolveError) as told:
+        with pytest.raises(ResolveError) as error:
             write(spark.range(1), plan_for(kdsl_topic()), hasty)
 
-        assert "'transaction.timeout.ms' is 999, but the client requires at least 1000" in str(told.value)
+        assert "'transaction.timeout.ms' is 999, but the client requires at least 1000" in str(error.value)
 
     def test_groups_that_only_look_like_those_of_a_prefix_are_left_alone(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -727,10 +727,10 @@ class TestRefused:
     ) -> None:
         patient = Cluster(kdsl_kafka.bootstrap_servers, properties={"transaction.timeout.ms": "1800000"})
 
-        with pytest.raises(ResolveError) as told:
+        with pytest.raises(ResolveError) as error:
             write(spark.range(1), plan_for(kdsl_topic()), patient)
 
-        assert "is 1800000, but the brokers allow 900000 (transaction.max.timeout.ms)" in str(told.value)
+        assert "is 1800000, but the brokers allow 900000 (transaction.max.timeout.ms)" in str(error.value)
 
     @pytest.mark.parametrize("value", ["true", "TRUE", " True"])
     def test_speculation_is_refused(self, value: str) -> None:

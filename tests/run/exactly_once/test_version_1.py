@@ -55,9 +55,9 @@ class LocalFolder:
 
 @pytest.fixture
 def before() -> RowRouting:
-    kept = read_manifest((STORED / "write.json").read_text(encoding="utf-8"), str(STORED))
-    assert kept.routing is not None
-    return kept.routing
+    result = read_manifest((STORED / "write.json").read_text(encoding="utf-8"), str(STORED))
+    assert result.routing is not None
+    return result.routing
 
 
 @pytest.fixture

@@ -52,9 +52,9 @@ REASONS = (
 class TestReasons:
     """What Ivy says becomes a sentence with what to do."""
 
-    @pytest.mark.parametrize(("error", "said", "reason", "fix"), REASONS)
-    def test_of_ivy(self, error: str, said: str, reason: str, fix: str) -> None:
-        text = jars._reason(error, said, "coordinates", "/cache")
+    @pytest.mark.parametrize(("error", "message", "reason", "fix"), REASONS)
+    def test_of_ivy(self, error: str, message: str, reason: str, fix: str) -> None:
+        text = jars._reason(error, message, "coordinates", "/cache")
 
         assert text.startswith("the jars of Spark's Kafka connector (coordinates) cannot be fetched: ")
         assert reason in text
@@ -85,13 +85,13 @@ class TestPaths:
 
 
 def test_an_incomplete_connector_is_reported_with_the_missing_class() -> None:
-    told = jars.explain_load_failure(
+    message = jars.explain_load_failure(
         "java.lang.NoClassDefFoundError: org/apache/kafka/common/serialization/ByteArraySerializer\n\tat"
     )
 
-    assert told is not None
-    assert "the class org.apache.kafka.common.serialization.ByteArraySerializer is missing: a jar is missing" in told
-    assert "kafka-clients" in told
+    assert message is not None
+    assert "the class org.apache.kafka.common.serialization.ByteArraySerializer is missing: a jar is missing" in message
+    assert "kafka-clients" in message
     assert jars.explain_load_failure("java.lang.IllegalStateException: no") is None
 
 
@@ -110,7 +110,7 @@ class TestAttach:
         assert spark.sql("LIST JARS").count() == before
 
     @pytest.mark.parametrize(
-        ("named", "told"),
+        ("named", "message"),
         [
             ("/no/such.jar", "/no/such.jar, named in kdsl.jvm.jars or KDSL_JVM_JARS, is not a file"),
             ("{folder}", "contains no jar"),
@@ -119,11 +119,11 @@ class TestAttach:
         ],
     )
     def test_a_wrong_package_name_is_reported(
-        self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, told: str
+        self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, message: str
     ) -> None:
         monkeypatch.setattr(jars, "_has_connector", lambda _: False)
         monkeypatch.setenv(jars.VARIABLE, named.format(folder=tmp_path))
 
         with pytest.raises(ConnectorMissingError) as raised:
             attach_connector(spark)
-        assert told in str(raised.value)
+        assert message in str(raised.value)

@@ -58,12 +58,12 @@ def test_broker_timestamps_are_read_and_define_start_and_end(
         pass
 
     def stream_rows(table: type[All]) -> list[str]:
-        found: list[str] = []
+        results: list[str] = []
         rows = table.read_stream(spark, cluster)
-        writer = rows.writeStream.foreachBatch(lambda df, _: found.extend(row.text for row in df.collect()))
+        writer = rows.writeStream.foreachBatch(lambda df, _: results.extend(row.text for row in df.collect()))
         writer = writer.option("checkpointLocation", str(tmp_path / table.__name__)).trigger(**NOW)
         assert writer.start().awaitTermination(300)
-        return sorted(found)
+        return sorted(results)
 
     rows = All.read(spark, cluster).collect()
     assert {row.kind for row in rows} == {"LogAppendTime"}

@@ -60,11 +60,11 @@ def test_deleted_records_are_counted_if_the_policy_continues(
     topic = kdsl_topic()
     cluster = Cluster(kdsl_kafka.bootstrap_servers, properties={"auto.offset.reset": "earliest"})
     df = read_stream(spark, read_plan(topic, transport="jvm"), cluster)
-    found: list[str] = []
+    results: list[str] = []
 
     def run() -> None:
-        nonlocal found
-        writer = df.writeStream.foreachBatch(lambda rows, _: found.extend(sorted_strings(rows)))
+        nonlocal results
+        writer = df.writeStream.foreachBatch(lambda rows, _: results.extend(sorted_strings(rows)))
         query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
         assert query.awaitTermination(300)
         until(lambda: metrics(query).batch is not None)
@@ -77,7 +77,7 @@ def test_deleted_records_are_counted_if_the_policy_continues(
     kdsl_kafka.delete_records(topic, {0: 5})
     run()
 
-    assert found == ["a", "b", "c", "f", "g", "h"]
+    assert results == ["a", "b", "c", "f", "g", "h"]
     until(lambda: metrics(runs[-1]).source.records_lost == 2)  # type: ignore[arg-type]
     assert f"up to 2 offsets of topic {topic}, partition 0 were deleted before they were read" in caplog.text
 
@@ -105,11 +105,11 @@ def test_a_topic_that_is_created_again_while_the_query_runs_fails_it_with_both_i
 
     with pytest.raises(StreamingQueryException) as raised:
         query.awaitTermination(300)
-    told = f"it was read for id {old}, the topic now has id {kdsl_kafka.topic_id(topic)}"
-    assert told in str(raised.value)
+    text = f"it was read for id {old}, the topic now has id {kdsl_kafka.topic_id(topic)}"
+    assert text in str(raised.value)
     assert "kdsl.errors.TopicRecreatedError: Orders: the topic" in str(query.exception())
     assert not query.isActive
-    assert told in caplog.text
+    assert text in caplog.text
 
 
 def test_a_query_that_ends_with_the_batch_in_which_its_topic_was_created_again_ends_a_script_with_an_error(

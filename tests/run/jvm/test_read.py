@@ -154,8 +154,8 @@ class TestTopics:
         one = kdsl_topic("whole-one")
         for name in (one, kdsl_topic(f"more-{one}")):
             kdsl_kafka.produce(name, "one" if name == one else "another")
-        given = pattern.format(one.removeprefix("whole-") if "hole" in pattern else one)
-        plan = read_plan(pattern=given, transport=transport)
+        result = pattern.format(one.removeprefix("whole-") if "hole" in pattern else one)
+        plan = read_plan(pattern=result, transport=transport)
 
         assert sorted_strings(read(spark, plan, cluster)) == ["one"]
         assert run(spark, plan, cluster, tmp_path) == ["one"]
@@ -334,14 +334,14 @@ class TestStreams:
         self, spark: SparkSession, cluster: Cluster, filled_topic: str, tmp_path: Path
     ) -> None:
         lost = read_plan(filled_topic, start="group-offsets", group_id=group(), transport="jvm")
-        told = f"the consumer group '{lost.group_id}' has no committed offset for {filled_topic}[0]"
+        text = f"the consumer group '{lost.group_id}' has no committed offset for {filled_topic}[0]"
 
         with pytest.raises(KdslError, match="has no committed offset"):
             read(spark, lost, cluster)
         query = read_stream(spark, lost, cluster).writeStream.format("noop").start()
         with pytest.raises(Exception) as raised:  # Spark's own
             query.awaitTermination(300)
-        assert told in str(raised.value)
+        assert text in str(raised.value)
 
         assert len(run(spark, read_plan(filled_topic, transport="jvm"), cluster, tmp_path / "checkpoint")) == 7
         assert run(spark, lost, cluster, tmp_path / "checkpoint") == []
@@ -362,10 +362,10 @@ class TestStreams:
         df = read_stream(spark, plan if discovers else attrs.evolve(plan, discovery=None), cluster)
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, Record("new", partition=1))
-        found: list[Any] = []
+        results: list[Any] = []
 
-        writer = df.writeStream.foreachBatch(lambda batch, _: found.extend(sorted_strings(batch)))
+        writer = df.writeStream.foreachBatch(lambda batch, _: results.extend(sorted_strings(batch)))
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
 
-        assert sorted(found) == (["new", "old"] if discovers else ["old"])
+        assert sorted(results) == (["new", "old"] if discovers else ["old"])

@@ -53,8 +53,8 @@ class TestFlow:
         flows("one", "dropped")
         flows("two")
 
-        found = [(m.value(), m.headers()) for m in kdsl_kafka.read(target)]
-        assert found == [(b"ONE", [("h", b"2")]), (b"TWO", [("h", b"2")])]
+        results = [(m.value(), m.headers()) for m in kdsl_kafka.read(target)]
+        assert results == [(b"ONE", [("h", b"2")]), (b"TWO", [("h", b"2")])]
 
     def test_a_table_in_real_time_mode_is_read_as_a_batch_too(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic

@@ -25,11 +25,13 @@ def sorted_strings(df: DataFrame) -> list[Any]:
 
 def run(spark: SparkSession, plan: ReadPlan, cluster: Cluster, checkpoint: Path) -> list[Any]:
     """What a stream reads that goes on from a checkpoint, until nothing is left."""
-    found: list[Any] = []
-    writer = read_stream(spark, plan, cluster).writeStream.foreachBatch(lambda df, _: found.extend(sorted_strings(df)))
+    results: list[Any] = []
+    writer = read_stream(spark, plan, cluster).writeStream.foreachBatch(
+        lambda df, _: results.extend(sorted_strings(df))
+    )
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
-    return sorted(found)
+    return sorted(results)
 
 
 def commit(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int], int]) -> None:

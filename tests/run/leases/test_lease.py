@@ -130,8 +130,8 @@ def test_a_killed_process_holds_it_no_longer_than_its_session(cluster: Cluster, 
 
 
 def test_a_holder_that_was_suspended_too_long_learns_that_it_lost_the_lease(cluster: Cluster, name: str) -> None:
-    script = HOLDER.replace('"the-killed-one")', '"the-stopped-one", meaning="stop one", lost=told)').replace(
-        "lease =", "told = lambda e: print('lost', e, lease_loss(sys.argv[2]) == str(e), flush=True)\nlease ="
+    script = HOLDER.replace('"the-killed-one")', '"the-stopped-one", meaning="stop one", lost=on_loss)').replace(
+        "lease =", "on_loss = lambda e: print('lost', e, lease_loss(sys.argv[2]) == str(e), flush=True)\nlease ="
     )
     path = os.pathsep.join([str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(
@@ -147,11 +147,11 @@ def test_a_holder_that_was_suspended_too_long_learns_that_it_lost_the_lease(clus
             lease = Lease(cluster, name, "the-other-one")
             lease.acquire(PATIENCE)
             process.send_signal(signal.SIGCONT)
-            told = process.stdout.readline()
+            message = process.stdout.readline()
 
-            assert told.startswith("lost the lease"), told
-            assert "the-other-one" in told
-            assert told.endswith("; stop one True\n")
+            assert message.startswith("lost the lease"), message
+            assert "the-other-one" in message
+            assert message.endswith("; stop one True\n")
             assert lease.held
             lease.release()
         finally:

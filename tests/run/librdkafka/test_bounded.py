@@ -62,10 +62,10 @@ def commit(kafka: RunningKafka, group: str, topic: str, *offsets: tuple[int, int
 
 def batches(query: Query, limits: Limits | None = None) -> list[list[str]]:
     """What comes until nothing comes any more."""
-    found = []
+    results = []
     while (rows := query.batch(limits)) is not None:
-        found.append(sorted_strings(rows))
-    return found
+        results.append(sorted_strings(rows))
+    return results
 
 
 def has_ended(query: Query) -> bool:
@@ -79,14 +79,14 @@ def has_ended(query: Query) -> bool:
 @pytest.fixture
 def transactional(kdsl_kafka: RunningKafka) -> Iterator[Callable[..., None]]:
     """Writes transactions; commit None leaves one open."""
-    made: dict[str, Producer] = {}
+    results: dict[str, Producer] = {}
 
     def write(topic: str, *values: str, commit: bool | None = True) -> None:
-        if topic not in made:
+        if topic not in results:
             own = {"transactional.id": f"tx-{topic}", "transaction.timeout.ms": 600_000}
-            made[topic] = Producer({**kdsl_kafka.client_properties, **own})
-            made[topic].init_transactions()
-        producer = made[topic]
+            results[topic] = Producer({**kdsl_kafka.client_properties, **own})
+            results[topic].init_transactions()
+        producer = results[topic]
         producer.begin_transaction()
         for value in values:
             producer.produce(topic, value)
@@ -96,7 +96,7 @@ def transactional(kdsl_kafka: RunningKafka) -> Iterator[Callable[..., None]]:
             settle(kdsl_kafka, topic)
 
     yield write
-    for producer in made.values():
+    for producer in results.values():
         producer.purge()
 
 
@@ -356,8 +356,8 @@ class TestStream:
         query.restart(read_plan(topic))
 
         assert batches(query, Limits(max_records=1)) == [["b"]]
-        told = "the declared start and end (earliest, at the first start earliest until latest) have no effect"
-        assert caplog.text.count(told) == 1
+        message = "the declared start and end (earliest, at the first start earliest until latest) have no effect"
+        assert caplog.text.count(message) == 1
 
     def test_the_rest_is_read_in_spite_of_a_minimum_number(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -437,11 +437,11 @@ class TestBatch:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, "a")
 
-        for offsets, told in (
+        for offsets, message in (
             (at(topic, (0, 2)), "has the offsets 0 to 1, but 2 is requested"),
             (at(topic, (1, 0)), "0 to 0"),
         ):
-            with pytest.raises(OffsetError, match=told):
+            with pytest.raises(OffsetError, match=message):
                 batch(read_plan(topic, stop=Stop("specific-offsets", offsets=offsets)), cluster)
 
     def test_a_batch_has_no_more_tasks_than_the_table_allows(
@@ -527,9 +527,9 @@ class TestPartitionsThatComeBeforeTheEnd:
         if restart:
             query.restart()
 
-        found = batches(query, Limits(max_records=2))
+        result = batches(query, Limits(max_records=2))
 
-        assert sorted(text for batch in found for text in batch) == ["b", "c", "x", "y"]
+        assert sorted(text for batch in result for text in batch) == ["b", "c", "x", "y"]
         assert query.offsets.stop == {(topic, 0): 3, (topic, 1): 2}
         assert has_ended(query)
 

@@ -75,8 +75,8 @@ class TestLogins:
         monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 0.0)
         consumer = consumer_of(port.servers, **TOKENS)
 
-        told = wait_for_message(consumer, "token")
-        assert "the client's last error: Failed to acquire SASL OAUTHBEARER token: Failed to connect to" in told
+        message = wait_for_message(consumer, "token")
+        assert "the client's last error: Failed to acquire SASL OAUTHBEARER token: Failed to connect to" in message
         consumer.close()
 
     def test_what_came_while_the_consumer_lay_unused_is_forgotten(self, port: CuttingPort) -> None:

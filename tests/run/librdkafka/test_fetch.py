@@ -33,9 +33,9 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 
 @pytest.fixture
 def consumer(cluster: Cluster) -> Iterator[PooledConsumer]:
-    made = borrow_consumer(cluster, "test_fetch", SIZES[0], {"group.id": "tests"})
-    yield made
-    discard(made)
+    result = borrow_consumer(cluster, "test_fetch", SIZES[0], {"group.id": "tests"})
+    yield result
+    discard(result)
 
 
 def test_a_client_without_progress_is_replaced(
@@ -54,8 +54,8 @@ def test_a_client_without_progress_is_replaced(
 
     monkeypatch.setattr(consumer, "assign", forget_once)
     monkeypatch.setattr(fetching, "RECONNECT_SECONDS", 0.5)
-    found = fetch_raw(consumer, {"value"}, [Range(topic, 0, 0, 3)])
-    assert found["value"].to_pylist() == [b"a", b"b", b"c"]
+    result = fetch_raw(consumer, {"value"}, [Range(topic, 0, 0, 3)])
+    assert result["value"].to_pylist() == [b"a", b"b", b"c"]
 
 
 class TestRecords:
@@ -70,11 +70,11 @@ class TestRecords:
             Record(b"", b"", [], 1, 1_583_673_131_125),
         )
 
-        found = fetch_raw(consumer, RAW, [Range(topic, 1, 0, 3)]).to_pylist()
+        values = fetch_raw(consumer, RAW, [Range(topic, 1, 0, 3)]).to_pylist()
 
         same = {"topic": topic, "partition": 1, "timestamp_type": 0, "leader_epoch": 0}
         headers = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": "é", "value": b""}]
-        assert found == [
+        assert values == [
             {**same, "offset": 0, "timestamp": 1_583_673_131_123, "headers": headers, "key": b"k", "value": b"v"},
             {**same, "offset": 1, "timestamp": 1_583_673_131_124, "headers": [], "key": None, "value": None},
             {**same, "offset": 2, "timestamp": 1_583_673_131_125, "headers": [], "key": b"", "value": b""},
@@ -86,9 +86,9 @@ class TestRecords:
         topic = kdsl_topic(config={"message.timestamp.type": "LogAppendTime"})
         kdsl_kafka.produce(topic, "a")
 
-        found = fetch_raw(consumer, {"timestamp_type"}, [Range(topic, 0, 0, 1)])
+        result = fetch_raw(consumer, {"timestamp_type"}, [Range(topic, 0, 0, 1)])
 
-        assert found.to_pylist() == [{"topic": topic, "partition": 0, "offset": 0, "timestamp_type": 1}]
+        assert result.to_pylist() == [{"topic": topic, "partition": 0, "offset": 0, "timestamp_type": 1}]
 
     def test_ranges_are_read_from_their_starts_to_their_ends_and_no_further(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
@@ -98,7 +98,7 @@ class TestRecords:
         for topic, partition in places:
             kdsl_kafka.produce(topic, *(Record(f"{n}", partition=partition) for n in range(300)))
 
-        found = fetch_raw(
+        result = fetch_raw(
             consumer,
             {"value"},
             [
@@ -111,7 +111,7 @@ class TestRecords:
 
         wanted = [(topics[0], 0, n) for n in (*range(10, 20), *range(200, 205))]
         wanted += [(topics[0], 2, n) for n in range(300)] + [(topics[1], 1, 299)]
-        rows = [(r["topic"], r["partition"], r["offset"], int(r["value"])) for r in found.to_pylist()]
+        rows = [(r["topic"], r["partition"], r["offset"], int(r["value"])) for r in result.to_pylist()]
         assert sorted(rows) == sorted((*place, place[2]) for place in wanted)
         for topic, partition in places:
             offsets = [r[2] for r in rows if r[:2] == (topic, partition)]
@@ -135,10 +135,10 @@ class TestRecords:
             cuts = [sorted(rand.sample(range(3_001), 4)) for _ in range(4)]
             ranges = [Range(topic, p, a, b) for p, c in enumerate(cuts) for a, b in (c[:2], c[2:])]
             rand.shuffle(ranges)
-            found = fetch_raw(consumer, (), ranges)
-            rows = list(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True))
+            result = fetch_raw(consumer, (), ranges)
+            rows = list(zip(result["partition"].to_pylist(), result["offset"].to_pylist(), strict=True))
             assert sorted(rows) == sorted((r.partition, n) for r in ranges for n in range(r.start, r.end))
-            assert max(map(len, found["offset"].chunks)) <= 2_700
+            assert max(map(len, result["offset"].chunks)) <= 2_700
 
     def test_large_records_come_in_batches_bounded_by_bytes(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
@@ -166,8 +166,8 @@ class TestRecords:
         plan = read_plan(value=part("raw", {"text": "STRING"}), metadata={"at": "offset"})
 
         for end in range(11):
-            found = fetch(plan, committed, [Range(topic, 0, 0, end)] if end else [])
-            assert [(r["at"], r["text"]) for r in found] == [(2 * n, f"{n}") for n in (0, 1, 2, 4) if 2 * n < end]
+            result = fetch(plan, committed, [Range(topic, 0, 0, end)] if end else [])
+            assert [(r["at"], r["text"]) for r in result] == [(2 * n, f"{n}") for n in (0, 1, 2, 4) if 2 * n < end]
 
 
 class TestConsumers:
@@ -179,19 +179,21 @@ class TestConsumers:
         plan = read_plan(topic)
 
         assert sorted_strings(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
-        kept = borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"})
+        result = borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"})
         assert sorted_strings(fetch(plan, cluster, [Range(topic, 1, 10, 12)])) == ["110", "111"]
         assert sorted_strings(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
-        assert borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"}) is kept
+        assert borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"}) is result
 
     def test_only_a_few_are_pooled(self, cluster: Cluster) -> None:
-        made = [borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(POOL_SIZE + 2)]
+        results = [
+            borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(POOL_SIZE + 2)
+        ]
 
         again = [
             borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(2, POOL_SIZE + 2)
         ]
-        assert all(one is other for one, other in zip(made[2:], again, strict=True))
-        assert borrow_consumer(cluster, "number 0", SIZES[0], {"group.id": "tests"}) is not made[0]
+        assert all(one is other for one, other in zip(results[2:], again, strict=True))
+        assert borrow_consumer(cluster, "number 0", SIZES[0], {"group.id": "tests"}) is not results[0]
         for n in range(POOL_SIZE + 2):
             discard(borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}))
 

@@ -28,9 +28,9 @@ def mock_cluster() -> Iterator[MockCluster]:
 
 @pytest.fixture
 def consumer(mock_cluster: MockCluster) -> Iterator[PooledConsumer]:
-    made = borrow_consumer(Cluster(mock_cluster.servers[0]), "test_headers", SIZES[0], {"group.id": "tests"})
-    yield made
-    discard(made)
+    result = borrow_consumer(Cluster(mock_cluster.servers[0]), "test_headers", SIZES[0], {"group.id": "tests"})
+    yield result
+    discard(result)
 
 
 def produce(servers: str, *records: list[tuple[bytes, bytes | None]]) -> None:

@@ -74,9 +74,9 @@ def _new_producers() -> None:
 def test_all_records_are_written_and_counted(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     topic = kdsl_topic(partitions=3)
     plan = raw_plan(topic)
-    made = rows(plan, number_records(2500))
+    result = rows(plan, number_records(2500))
 
-    written = write_rows(plan, cluster, [made.slice(0, 1000), made.slice(1000)])
+    written = write_rows(plan, cluster, [result.slice(0, 1000), result.slice(1000)])
 
     size = 2500 * 100 + sum(len(str(n)) for n in range(2500))
     assert (written.records, written.bytes, written.lost) == (2500, size, 0)
@@ -104,8 +104,8 @@ def test_keys_go_to_the_partitions_that_javas_producer_chooses(
 
     write_rows(plan, cluster, [rows(plan, [{"k": key.encode(), "v": b""} for key in MURMUR2])])
 
-    found = {(m.key() or b"").decode(): m.partition() for m in kdsl_kafka.read(topic)}
-    assert found == {key: (code & 0x7FFFFFFF) % 7 for key, code in MURMUR2.items()}
+    results = {(m.key() or b"").decode(): m.partition() for m in kdsl_kafka.read(topic)}
+    assert results == {key: (code & 0x7FFFFFFF) % 7 for key, code in MURMUR2.items()}
 
 
 def test_null_and_empty_keys_and_values_stay_apart(
@@ -113,20 +113,20 @@ def test_null_and_empty_keys_and_values_stay_apart(
 ) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic)
-    given: list[tuple[bytes | None, bytes | None]] = [
+    values: list[tuple[bytes | None, bytes | None]] = [
         (None, b"1"),
         (b"", b"2"),
         (b"a", None),
         (b"b", b""),
         (None, None),
     ]
-    made = rows(plan, [{"k": k, "v": v} for k, v in given])
+    result = rows(plan, [{"k": k, "v": v} for k, v in values])
 
-    for part in (made, made.slice(4), made.slice(1, 1), made.slice(2, 1), made.slice(3, 1)):
+    for part in (result, result.slice(4), result.slice(1, 1), result.slice(2, 1), result.slice(3, 1)):
         write_rows(plan, cluster, [part])
 
-    again = [given[4], given[1], given[2], given[3]]
-    assert [(m.key(), m.value()) for m in kdsl_kafka.read(topic)] == given + again
+    again = [values[4], values[1], values[2], values[3]]
+    assert [(m.key(), m.value()) for m in kdsl_kafka.read(topic)] == values + again
 
 
 def test_timestamps_and_headers_are_written(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
@@ -175,9 +175,9 @@ def test_rows_go_to_the_topics_that_they_name(
 ) -> None:
     first, second = kdsl_topic("first"), kdsl_topic("second")
     plan = raw_plan(first, second, to="topic", **more)
-    made = rows(plan, [{"k": b"%d" % n, "to": (first, second)[n % 2]} for n in range(10)])
+    result = rows(plan, [{"k": b"%d" % n, "to": (first, second)[n % 2]} for n in range(10)])
 
-    write_rows(plan, cluster, [made])
+    write_rows(plan, cluster, [result])
 
     assert [m.key() for m in kdsl_kafka.read(first)] == [b"0", b"2", b"4", b"6", b"8"]
     assert [m.key() for m in kdsl_kafka.read(second)] == [b"1", b"3", b"5", b"7", b"9"]
@@ -224,10 +224,10 @@ def test_topics_are_not_created_where_that_is_not_allowed(kdsl_topic: MakeTopic)
 def test_a_record_too_large_for_the_producer_is_named_with_its_size(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic)
-    made = rows(plan, [*number_records(3), {"k": b"big", "v": b"x" * 2_000_000}])
+    result = rows(plan, [*number_records(3), {"k": b"big", "v": b"x" * 2_000_000}])
 
     with pytest.raises(RecordError) as caught:
-        write_rows(plan, cluster, [made])
+        write_rows(plan, cluster, [result])
 
     assert str(caught.value) == (
         f"Orders: cannot write the record at topic {topic}: row 4 of the task: its key and value have 2,000,003 bytes, "
@@ -242,10 +242,10 @@ def test_a_record_too_large_for_the_broker_is_named_with_its_size(
 ) -> None:
     topic = kdsl_topic(config={"max.message.bytes": "1000"})
     plan = raw_plan(topic, **more)
-    made = rows(plan, [{"k": b"big", "v": b"x" * 5000}])
+    result = rows(plan, [{"k": b"big", "v": b"x" * 5000}])
 
     with pytest.raises(RecordError) as caught:
-        write_rows(plan, Cluster(kdsl_kafka.bootstrap_servers), [made])
+        write_rows(plan, Cluster(kdsl_kafka.bootstrap_servers), [result])
 
     assert str(caught.value) == (
         f"Orders: cannot write the record at topic {topic}, partition 0: row 1 of the task: its key and value have "
@@ -259,13 +259,13 @@ def test_the_instant_zero_is_refused_because_librdkafka_takes_it_for_none(
 ) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic, ts="timestamp")
-    made = rows(
+    result = rows(
         plan, [{"k": b"1", "ts": datetime(1970, 1, 1, 0, 0, 0, 1000, UTC)}, {"ts": datetime(1970, 1, 1, tzinfo=UTC)}]
     )
 
-    write_rows(plan, cluster, [made.slice(0, 1)])
+    write_rows(plan, cluster, [result.slice(0, 1)])
     with pytest.raises(RecordError, match=r"row 2 of the task: librdkafka cannot send the timestamp 1970-01-01 00:00"):
-        write_rows(plan, cluster, [made])
+        write_rows(plan, cluster, [result])
 
     assert kdsl_kafka.read(topic)[0].timestamp() == (1, 1)
 
@@ -329,9 +329,9 @@ def test_a_producer_is_reused_by_the_next_task_with_the_same_settings(kdsl_topic
     other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": "7"})
     write_rows(plan, other, [rows(plan, number_records(1))])
 
-    kept = producer_module.empty_pool()
-    assert len(kept) == 2
-    assert first in kept
+    result = producer_module.empty_pool()
+    assert len(result) == 2
+    assert first in result
 
 
 def test_only_a_few_producers_are_pooled(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
@@ -359,10 +359,10 @@ def test_a_record_that_never_fits_into_the_queue_is_named(
 ) -> None:
     plan = raw_plan(kdsl_topic(), **more)
     small = Cluster(kdsl_kafka.bootstrap_servers, properties={"queue.buffering.max.kbytes": "2"})
-    made = rows(plan, [*number_records(50), {"k": b"big", "v": b"x" * 5000}, *number_records(50)])
+    result = rows(plan, [*number_records(50), {"k": b"big", "v": b"x" * 5000}, *number_records(50)])
 
     with pytest.raises(RecordError, match="row 51 of the task: its value is larger than the producer's queue"):
-        write_rows(plan, small, [made])
+        write_rows(plan, small, [result])
 
 
 @pytest.mark.parametrize("more", [{}, {"ts": "timestamp"}])
@@ -382,17 +382,17 @@ def test_small_batches_are_put_together_in_their_order(
 ) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic, h="headers")
-    made = [
+    actual = [
         {"k": b"%d" % n if n % 3 else None, "v": b"%d" % n, "h": [("a", b"%d" % n)] * (n % 3)} for n in range(20_000)
     ]
-    batches = [rows(plan, made[start : start + 300]) for start in range(0, 20_000, 300)]
+    batches = [rows(plan, actual[start : start + 300]) for start in range(0, 20_000, 300)]
     batches.insert(1, rows(plan, []))
 
     written = write_rows(plan, cluster, batches)
 
     assert written.records == 20_000
-    found = [(m.key(), int(m.value() or b""), m.headers()) for m in kdsl_kafka.read(topic)]
-    assert found == [(r["k"], n, r["h"] or None) for n, r in enumerate(made)]
+    results = [(m.key(), int(m.value() or b""), m.headers()) for m in kdsl_kafka.read(topic)]
+    assert results == [(r["k"], n, r["h"] or None) for n, r in enumerate(actual)]
 
 
 def test_a_row_is_counted_through_small_batches(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
@@ -473,11 +473,11 @@ def test_records_that_time_out_fail_the_task(kdsl_topic: MakeTopic) -> None:
         with pytest.raises(RecordError) as caught:
             write_rows(plan, hurried, [rows(plan, number_records(3))])
 
-    told = str(caught.value)
-    assert told.startswith(
+    text = str(caught.value)
+    assert text.startswith(
         "Orders: cannot write the record at topic orders, partition 0: row 1 of the task: it was not "
     )
-    assert "acknowledged within 'delivery.timeout.ms' (2000 ms); the last error was: " in told
+    assert "acknowledged within 'delivery.timeout.ms' (2000 ms); the last error was: " in text
     assert caught.value.more == 2
 
 

@@ -184,10 +184,10 @@ class TestStart:
         query.restart(read_plan(topic, start="latest"))
 
         assert sorted_strings(query.batch()) == ["b"]
-        told = "the declared start (latest, at the first start earliest) has no effect"
+        message = "the declared start (latest, at the first start earliest) has no effect"
         assert query.batch() is None
         assert query.batch() is None
-        assert caplog.text.count(told) == 1
+        assert caplog.text.count(message) == 1
         assert query.offsets.startup == "earliest"
 
 
@@ -529,7 +529,7 @@ class TestLimits:
 
         def ahead(query: Query) -> list[float]:
             """By how much the watermark runs ahead of what is still unread, batch by batch."""
-            found, latest = [], 0.0
+            results, latest = [], 0.0
             while (rows := query.batch(Limits(max_records=200))) is not None:
                 latest = max(latest, *(r["ts"].timestamp() for r in rows))
                 unread = [
@@ -537,8 +537,8 @@ class TestLimits:
                     for p, rs in enumerate((few, many))
                     if query.offsets.positions[topic, p] < len(rs)
                 ]
-                found.append(latest - min(unread, default=latest))
-            return found
+                results.append(latest - min(unread, default=latest))
+            return results
 
         wide = begin(topic, metadata={"ts": "timestamp"}, watermark=Watermark("ts", "1 s", drift=timedelta(seconds=15)))
 
@@ -557,9 +557,9 @@ class TestLimits:
         query.batch()
         kdsl_kafka.produce(topic, *(Record(f"{n}", None, [], 1, at + 3_600_000 * n) for n in range(6)))
 
-        found = [sorted_strings(query.batch(Limits(max_records=3))) for _ in range(2)]
+        results = [sorted_strings(query.batch(Limits(max_records=3))) for _ in range(2)]
 
-        assert found == [["0", "1", "2"], ["3", "4", "5"]]
+        assert results == [["0", "1", "2"], ["3", "4", "5"]]
         assert query.batch() is None
 
     def test_all_records_are_read_at_once_without_a_limit(
@@ -667,8 +667,8 @@ class TestTransactions:
         monkeypatch.setattr("kdsl.run.librdkafka.stream.LOG_HELD_AFTER", 0.0)
         assert [query.batch(), query.batch()] == [None, None]
 
-        told = f"began at offset 2 of topic {topic}, partition 0 has held back the 3 offsets up to the log's end 5"
-        assert told in caplog.text
+        text = f"began at offset 2 of topic {topic}, partition 0 has held back the 3 offsets up to the log's end 5"
+        assert text in caplog.text
 
     def test_everything_comes_uncommitted_which_is_the_default(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]

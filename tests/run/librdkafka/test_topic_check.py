@@ -26,12 +26,12 @@ def read(request: pytest.FixtureRequest, kdsl_kafka: RunningKafka) -> Callable[[
     cluster = Cluster(kdsl_kafka.bootstrap_servers)
 
     def plan(topic: str) -> tuple[Sequence[Task], Read]:
-        given = {**write_options(read_plan(topic), cluster), PARALLELISM: "1"}
+        settings = {**write_options(read_plan(topic), cluster), PARALLELISM: "1"}
         if request.param == "batch":
-            batch = batch_reader(given, source_schema(given))
+            batch = batch_reader(settings, source_schema(settings))
             planned, rows = batch.partitions(), batch.read
         else:
-            stream = StreamReader(tuple(given.items()))
+            stream = StreamReader(tuple(settings.items()))
             start = stream.initialOffset()
             end = stream.latestOffset(start, stream.getDefaultReadLimit())
             planned, rows = stream.partitions(start, end), stream.read
@@ -49,9 +49,9 @@ class Read:
 
     def rows(self, task: Task) -> Iterator[list[str]]:
         for batch in self._read(task):
-            found = batch.column("text").to_pylist()
-            self.texts += found
-            yield found
+            values = batch.column("text").to_pylist()
+            self.texts += values
+            yield values
 
     def all(self, tasks: Iterable[Task]) -> list[str]:
         for task in tasks:

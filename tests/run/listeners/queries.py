@@ -75,8 +75,8 @@ class Streams:
 
     def read(self, *, properties: dict[str, Any] | None = None, **plan: Any) -> DataFrame:
         """The rows of the topic."""
-        given = {"group_id": self.group, **plan}
-        return read_stream(self.spark, read_plan(self.topic, **given), Cluster(self.servers, properties=properties))
+        settings = {"group_id": self.group, **plan}
+        return read_stream(self.spark, read_plan(self.topic, **settings), Cluster(self.servers, properties=properties))
 
     def writer(self, df: DataFrame, sink: Callable[[DataFrame, int], None] | None = None) -> DataStreamWriter:
         """A query over some rows, which go nowhere, or to a function."""

@@ -1,4 +1,4 @@
-"""The duplicate-group check: two queries in one group, with the check and without (RULES: seed 000; S20)."""
+"""The duplicate-group check: two queries in one group, with the check and without (S20)."""
 
 from __future__ import annotations
 

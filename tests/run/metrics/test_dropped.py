@@ -124,15 +124,15 @@ def test_columns_that_are_not_declared_are_named_once_and_come_from_the_tasks(ca
     )
     other = Reporter("other")
     other.read(1, 10, None, 0.0, dropped={"undeclared": 1, key_of_undeclared("colour"): 1})
-    found = read_reports([task.report(), other.report()])
-    assert count_undeclared_columns(found.dropped) == {"colour": 4, "a-price": 2}
-    assert found.dropped["undeclared"] == 6
+    result = read_reports([task.report(), other.report()])
+    assert count_undeclared_columns(result.dropped) == {"colour": 4, "a-price": 2}
+    assert result.dropped["undeclared"] == 6
 
     for batch in range(3):
-        log_drops("Paints", found.dropped, f"of batch {batch} ")
+        log_drops("Paints", result.dropped, f"of batch {batch} ")
     (line,) = caplog.messages
-    told = "the messages have columns that the table does not declare and that are not read"
-    assert line == f"Paints: {told}: 'a-price', 'colour'"
+    message = "the messages have columns that the table does not declare and that are not read"
+    assert line == f"Paints: {message}: 'a-price', 'colour'"
 
 
 def test_prometheus_has_a_value_for_each_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,9 @@ from kdsl.run.metrics.source_reports import Reporter
 @pytest.fixture
 def report_store(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What the driver keeps, empty."""
-    made = accumulated._ReportStore()
-    monkeypatch.setattr(accumulated, "_STORE", made)
-    return made
+    result = accumulated._ReportStore()
+    monkeypatch.setattr(accumulated, "_STORE", result)
+    return result
 
 
 def report(records: int, task: str = "a") -> str:
@@ -36,10 +36,10 @@ def test_the_reports_of_a_batch_are_next_to_sparks_observations(report_store: An
     report_store.extend([("q", 1, "kdsl.x.1", report(3)), ("q", 1, "kdsl.x.1", report(2, "b"))])
     report_store.extend([("q", 2, "kdsl.x.1", report(9)), ("other", 1, "kdsl.x.1", report(9))])
 
-    found = add_reports(document(1, observedMetrics={"mine": {"n": 1}}))["observedMetrics"]
+    result = add_reports(document(1, observedMetrics={"mine": {"n": 1}}))["observedMetrics"]
 
-    assert found["mine"] == {"n": 1}
-    numbers = found["kdsl.x.1"]["metrics"]
+    assert result["mine"] == {"n": 1}
+    numbers = result["kdsl.x.1"]["metrics"]
     assert (numbers["numRecordsIn"], numbers["numBytesIn"], len(numbers["reports"])) == (5, 50, 2)
     assert "currentFetchEventTimeLag" not in numbers, "no record had a timestamp"
 
@@ -52,9 +52,9 @@ def test_an_idle_progress_has_the_number_of_the_next_batch_and_none_of_its_repor
 
 
 def test_a_batch_without_reports_is_unchanged(report_store: Any) -> None:
-    told = document(1)
+    message = document(1)
 
-    assert add_reports(told) is told
+    assert add_reports(message) is message
 
 
 def test_all_reports_of_the_last_batches_are_kept(report_store: Any) -> None:
@@ -91,9 +91,9 @@ def test_numbers_that_sparks_object_does_not_accept_are_reported_nevertheless(
 ) -> None:
     report_store.extend([("q", 1, "kdsl.x.1", report(3))])
 
-    found = add_reports(document(1), Unwilling())["observedMetrics"]
+    result = add_reports(document(1), Unwilling())["observedMetrics"]
 
-    assert found["kdsl.x.1"]["metrics"]["numRecordsIn"] == 3
+    assert result["kdsl.x.1"]["metrics"]["numRecordsIn"] == 3
     assert "kdsl.x.1" in caplog.text
     assert "read-only" in caplog.text
 

@@ -39,9 +39,9 @@ def test_a_group_without_committed_offsets_needs_a_policy() -> None:
 
 @pytest.mark.parametrize(("reset", "expected"), [("earliest", {A: 10, B: 30, C: 0}), ("latest", {A: 100, B: 30, C: 0})])
 def test_the_policy_answers_a_missing_group_offset(reset: str, expected: dict[tuple[str, int], int]) -> None:
-    found = decide_start(read_plan(start="group-offsets"), known_offsets(committed={B: 30}), reset)  # type: ignore[arg-type]
+    result = decide_start(read_plan(start="group-offsets"), known_offsets(committed={B: 30}), reset)  # type: ignore[arg-type]
 
-    assert found == Begin(expected)
+    assert result == Begin(expected)
 
 
 def test_an_expired_group_offset_is_an_error_that_counts_what_is_lost() -> None:
@@ -53,17 +53,17 @@ def test_an_expired_group_offset_is_an_error_that_counts_what_is_lost() -> None:
 
 @pytest.mark.parametrize(("reset", "begin", "lost"), [("earliest", 10, 7), ("latest", 100, 97)])
 def test_the_policy_skips_a_gap_and_counts_it(reset: str, begin: int, lost: int) -> None:
-    found = resolve_expired(read_plan(), {A: 3, B: 30}, KNOWN, reset)  # type: ignore[arg-type]
+    result = resolve_expired(read_plan(), {A: 3, B: 30}, KNOWN, reset)  # type: ignore[arg-type]
 
-    assert found == Begin({A: begin, B: 30}, {A: lost})
+    assert result == Begin({A: begin, B: 30}, {A: lost})
 
 
 def test_missing_specific_offsets_follow_the_policy_and_are_logged() -> None:
     plan = read_plan(start=Start("specific-offsets", offsets=(("orders", 0, 42), ("orders", 2, 0))))
 
-    found = decide_start(plan, KNOWN, "none")
+    result = decide_start(plan, KNOWN, "none")
 
-    assert found == Begin(
+    assert result == Begin(
         {A: 42, B: 20, C: 0}, notes=("the start has no offset for orders[1], which starts at its earliest record",)
     )
     assert decide_start(plan, KNOWN, "latest").offsets == {A: 42, B: 200, C: 0}
@@ -102,9 +102,9 @@ def test_an_offset_within_an_open_transaction_exists() -> None:
 def test_a_completely_expired_range_is_empty_whatever_the_policy(reset: str) -> None:
     start = Start("specific-offsets", offsets=(("orders", 0, 1), ("orders", 1, 5), ("orders", 2, 0)))
 
-    found = decide_start(read_plan(start=start), KNOWN, reset, {A: 3, B: 2, C: 0})  # type: ignore[arg-type]
+    result = decide_start(read_plan(start=start), KNOWN, reset, {A: 3, B: 2, C: 0})  # type: ignore[arg-type]
 
-    assert found == Begin({A: 3, B: 5, C: 0}, {A: 2})
+    assert result == Begin({A: 3, B: 5, C: 0}, {A: 2})
 
 
 def test_a_partly_deleted_range_follows_the_policy_up_to_its_end() -> None:

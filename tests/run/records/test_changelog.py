@@ -180,17 +180,17 @@ class TestWriting:
         ]
 
     @pytest.mark.parametrize(
-        ("kind", "told"),
+        ("kind", "error_text"),
         [
             ("x", "the row kind 'x' is not one of '+I', '-U', '+U' and '-D'"),
             (None, "_row_kind is NULL, but declared NOT"),
         ],
     )
-    def test_a_wrong_row_kind_is_reported(self, kind: str | None, told: str) -> None:
+    def test_a_wrong_row_kind_is_reported(self, kind: str | None, error_text: str) -> None:
         with pytest.raises(RecordError, match="row 2 of the task") as caught:
             RecordEncoder(writing()).encode(self.batch("+I", kind))
 
-        assert told in str(caught.value)
+        assert error_text in str(caught.value)
 
     def test_written_changes_are_read_as_upserts_and_deletes(self) -> None:
         records = RecordEncoder(writing()).encode(self.batch("+I", "-U", "+U", "-D"))

@@ -108,32 +108,32 @@ class TestOptionsThatRead:
     )
     def test_they_are_named(self, name: str, options: dict[str, Any], message: bytes, python: str, sql: str) -> None:
         value = part(name, {"at": "TIMESTAMP(3)", "a": "INT"}, **options)
-        with pytest.raises(RecordError) as told:
+        with pytest.raises(RecordError) as error:
             RecordDecoder(read_plan(value=value)).decode(raw([{"value": message}]))
 
-        assert told.value.fix == f"write {python} to read it, in SQL and YAML {sql}"
-        assert str(told.value).endswith(f"; {told.value.fix}")
+        assert error.value.fix == f"write {python} to read it, in SQL and YAML {sql}"
+        assert str(error.value).endswith(f"; {error.value.fix}")
 
     def test_what_a_number_counts_is_not_guessed_where_anybody_may_have_written_it(self) -> None:
         plan = read_plan(value=part("json", {"at": "TIMESTAMP(3)"}))
-        with pytest.raises(RecordError) as told:
+        with pytest.raises(RecordError) as error:
             RecordDecoder(plan).decode(raw([{"value": b'{"at": 1714566600000}'}]))
 
-        assert told.value.fix == ""
+        assert error.value.fix == ""
 
     def test_of_a_key_they_begin_with_key(self) -> None:
         plan = read_plan(key=part("json", {"at": "TIMESTAMP_LTZ(3)"}))
-        with pytest.raises(RecordError) as told:
+        with pytest.raises(RecordError) as error:
             decode(plan, {"key": b'{"at": "2024-05-01T12:30:00Z"}'})
 
-        assert told.value.fix.endswith(" 'key.json.timestamp-format.standard' = 'ISO-8601'")
+        assert error.value.fix.endswith(" 'key.json.timestamp-format.standard' = 'ISO-8601'")
 
     @pytest.mark.parametrize("message", [b'{"at": "2024-05-01T12:30:00", "a": "x"}', b"{oops", b"\xff"])
     def test_nothing_is_named_where_no_other_options_read_the_message(self, message: bytes) -> None:
-        with pytest.raises(RecordError) as told:
+        with pytest.raises(RecordError) as error:
             decode(read_plan(value=part("json", {"at": "TIMESTAMP(3)", "a": "INT"})), {"value": message})
 
-        assert told.value.fix == ""
+        assert error.value.fix == ""
 
 
 class TestHeaderFilter:
@@ -408,9 +408,9 @@ class TestMetadata:
         assert [[(e["key"], e["value"]) for e in values["l"]] for values in rows] == pairs
 
     def test_timestamp_types_have_kafkas_names(self) -> None:
-        found = metadata("timestamp-type", "STRING", *({"timestamp_type": code} for code in (-1, 0, 1)))
+        result = metadata("timestamp-type", "STRING", *({"timestamp_type": code} for code in (-1, 0, 1)))
 
-        assert found == ["NoTimestampType", "CreateTime", "LogAppendTime"]
+        assert result == ["NoTimestampType", "CreateTime", "LogAppendTime"]
 
     @pytest.mark.parametrize(
         ("kind", "zone", "expected"),
@@ -434,16 +434,16 @@ class TestMetadata:
         assert metadata("timestamp", "STRING", {"timestamp": -1500}) == ["1969-12-31 23:59:58.500"]
 
     def test_a_timestamp_that_is_absent_or_out_of_reach_is_null(self) -> None:
-        found = metadata("timestamp", "TIMESTAMP_LTZ(3)", {"timestamp": -1}, {"timestamp": 2**62}, {"timestamp": 1000})
+        result = metadata("timestamp", "TIMESTAMP_LTZ(3)", {"timestamp": -1}, {"timestamp": 2**62}, {"timestamp": 1000})
 
-        assert found == [None, None, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]
+        assert result == [None, None, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]
 
     def test_a_required_timestamp_is_the_nearest_one(self) -> None:
         plan = read_plan(metadata={"t": "timestamp"}, types={"t": "TIMESTAMP_LTZ(3) NOT NULL"})
 
-        found = RecordDecoder(plan).decode(raw([{"timestamp": -1}, {"timestamp": 2**62}])).column(0).cast(pa.int64())
+        result = RecordDecoder(plan).decode(raw([{"timestamp": -1}, {"timestamp": 2**62}])).column(0).cast(pa.int64())
 
-        assert found.to_pylist() == [-1000, (2**63 - 1) // 1000 * 1000]
+        assert result.to_pylist() == [-1000, (2**63 - 1) // 1000 * 1000]
 
     @pytest.mark.parametrize(
         ("kind", "expected"),

@@ -88,16 +88,16 @@ def test_null_rows_whose_members_are_not_null_are_written(value: Format, rows: i
     plan = write_plan(types)
     plan = attrs.evolve(plan, value=Part(value, row(types), tuple(types)))
     second = {"x": 2} if isinstance(value, Protobuf) else None
-    given: list[dict[str, Any]] = [{"at": 0, "inner": {"x": 1}, "more": [("a", {"x": 1}), ("b", second)]}, {"at": 0}]
-    given = [given[i % 2] for i in range(rows)]
+    values: list[dict[str, Any]] = [{"at": 0, "inner": {"x": 1}, "more": [("a", {"x": 1}), ("b", second)]}, {"at": 0}]
+    values = [values[i % 2] for i in range(rows)]
     kinds = arrow_schema(plan.columns)
-    columns = [in_spark_layout(pa.array([one.get(f.name) for one in given], f.type)) for f in kinds]
+    columns = [in_spark_layout(pa.array([one.get(f.name) for one in values], f.type)) for f in kinds]
     records = RecordEncoder(plan).encode(pa.RecordBatch.from_arrays(columns, schema=kinds))
     written = value.decoder(row(types)).decode(records.column("value")).rows
     mores = written.field(2).to_pylist()
 
-    assert written.field(1).to_pylist() == [one.get("inner") for one in given]
-    assert mores[::2] == [given[0]["more"]] * len(mores[::2])
+    assert written.field(1).to_pylist() == [one.get("inner") for one in values]
+    assert mores[::2] == [values[0]["more"]] * len(mores[::2])
 
 
 def test_key_and_value_are_written_under_their_wire_names() -> None:
@@ -238,9 +238,9 @@ def test_the_error_of_a_timestamp_out_of_range_names_row_and_column() -> None:
 def test_the_error_of_an_invalid_timestamp_names_row_and_column() -> None:
     plan = write_plan({"id": "INT"}, metadata={"ts": "timestamp"}, types={"ts": "STRING"})
 
-    told = reason(plan, {"id": 1, "ts": "2020-03-08 13:12:11"}, {"id": 2, "ts": "soon"}, {"id": 3})
+    message = reason(plan, {"id": 1, "ts": "2020-03-08 13:12:11"}, {"id": 2, "ts": "soon"}, {"id": 3})
 
-    assert "row 2 of the task: the string 'soon' in the column 'ts' is not a timestamp" in told
+    assert "row 2 of the task: the string 'soon' in the column 'ts' is not a timestamp" in message
 
 
 def test_a_single_topic_is_not_read_from_the_rows() -> None:
@@ -266,8 +266,8 @@ def test_a_topic_must_match_the_whole_pattern() -> None:
     plan = write_plan({"id": "INT"}, metadata={"to": "topic"}, pattern="topic.")
 
     assert [r["topic"] for r in encode(plan, {"id": 1, "to": "topic1"})] == ["topic1"]
-    told = reason(plan, {"id": 1, "to": "topic12"})
-    assert "the topic 'topic12' in the column 'to' does not match the pattern 'topic.'" in told
+    message = reason(plan, {"id": 1, "to": "topic12"})
+    assert "the topic 'topic12' in the column 'to' does not match the pattern 'topic.'" in message
 
 
 def test_a_missing_topic_is_refused() -> None:

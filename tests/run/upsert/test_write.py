@@ -41,8 +41,8 @@ def batch(*changes: Change) -> pa.RecordBatch:
 
 def write(table: type[UpsertTable], *batches: pa.RecordBatch) -> list[list[Change]]:
     return [
-        [(row["_row_kind"], row["k"], row["v"]) for row in made.to_pylist()]
-        for made in convert_to_upserts(batches, plan(table))
+        [(row["_row_kind"], row["k"], row["v"]) for row in item.to_pylist()]
+        for item in convert_to_upserts(batches, plan(table))
     ]
 
 
@@ -89,17 +89,17 @@ def changelogs() -> st.SearchStrategy[list[Change]]:
 
     def random_changes(steps: list[tuple[int, int, str]]) -> list[Change]:
         rows: dict[int, str] = {}
-        found: list[Change] = []
+        results: list[Change] = []
         for k, to, v in steps:
             if k not in rows:
-                found.append(("+I", k, v))
+                results.append(("+I", k, v))
                 rows[k] = v
             elif to == k or to not in rows:
-                found += [("-U", k, rows.pop(k)), ("+U", to, v)]
+                results += [("-U", k, rows.pop(k)), ("+U", to, v)]
                 rows[to] = v
             else:
-                found.append(("-D", k, rows.pop(k)))
-        return found
+                results.append(("-D", k, rows.pop(k)))
+        return results
 
     return st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from("abc")), max_size=40).map(
         random_changes

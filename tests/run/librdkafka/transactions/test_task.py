@@ -91,9 +91,9 @@ def test_batches_follow_one_another_through_one_producer(
     (last,) = part.empty_pool()
 
     assert seen(kdsl_kafka, topic) == {b"a": 3, b"b": 3}
-    found = token(cluster, topic)
-    assert found is not None
-    assert (found.batch, found.number) == (2, 4)
+    result = token(cluster, topic)
+    assert result is not None
+    assert (result.batch, result.number) == (2, 4)
     last.begin()  # the one producer of all three, fenced by nobody
     last.abort(120)
     last.close()
@@ -127,9 +127,9 @@ def test_a_batch_is_written_once_and_one_without_rows_needs_no_transaction(
     assert put(topic, cluster, 1, []).records == 0
 
     assert seen(kdsl_kafka, topic) == {b"a": 1}
-    found = token(cluster, topic)
-    assert found is not None
-    assert found.batch == 0
+    result = token(cluster, topic)
+    assert result is not None
+    assert result.batch == 0
 
 
 def test_an_attempt_that_was_overtaken_is_fenced_and_never_seen(

@@ -60,10 +60,10 @@ class TestToken:
         text = token.text()
 
         assert MAX_BYTES - 100 < len(text.encode()) <= MAX_BYTES < 4096
-        found = read_token(text, 12)
-        assert found is not None
-        assert found.writer.is_same(writer)
-        assert member == "table" or found.writer.place.endswith(letter + "end")
+        result = read_token(text, 12)
+        assert result is not None
+        assert result.writer.is_same(writer)
+        assert member == "table" or result.writer.place.endswith(letter + "end")
 
     def test_one_of_the_version_before_is_read(self) -> None:
         text = (
@@ -89,7 +89,7 @@ class TestNextStep:
         assert next_step("p-0", at(5), ME, 5, RUN) == "skip"
 
     @pytest.mark.parametrize(
-        ("found", "reason"),
+        ("value", "reason"),
         [
             (None, "the token of the transactional id 'p-0' is gone"),
             (at(6), "which has written batch 6 already: a later attempt has overtaken this one"),
@@ -99,9 +99,9 @@ class TestNextStep:
             (at(4, run=""), "late task of an earlier run"),  # the version before wrote none
         ],
     )
-    def test_doubt_is_an_error(self, found: Token | None, reason: str) -> None:
+    def test_doubt_is_an_error(self, value: Token | None, reason: str) -> None:
         with pytest.raises(ExactlyOnceError, match=reason):
-            next_step("p-0", found, ME, 5, RUN)
+            next_step("p-0", value, ME, 5, RUN)
 
 
 class TestSeeds:
@@ -109,9 +109,9 @@ class TestSeeds:
         assert find_start_batches(ME, LogProgress(), {}, IDS, {}) == {"p-0": -1, "p-1": -1}
 
     def test_writers_that_have_written_the_open_batch_do_not_write_it_again(self) -> None:
-        found = {"p-0": at(5), "p-1": at(4)}
+        results = {"p-0": at(5), "p-1": at(4)}
 
-        assert find_start_batches(ME, LogProgress(5, 4), found, IDS, {}) == {"p-0": 5, "p-1": 4}
+        assert find_start_batches(ME, LogProgress(5, 4), results, IDS, {}) == {"p-0": 5, "p-1": 4}
 
     def test_writers_that_had_no_rows_for_long_are_as_far_as_the_log(self) -> None:
         assert find_start_batches(ME, LogProgress(5, 5), {"p-0": at(5), "p-1": at(1)}, IDS, {}) == {"p-0": 5, "p-1": 5}
@@ -153,9 +153,9 @@ class TestSeeds:
             find_start_batches(ME, LogProgress(), {}, IDS, {"p-0": None, "p-1": at(9, OTHER)})
 
     def test_all_that_is_taken_over_on_demand(self) -> None:
-        found = {"p-0": at(9), "p-1": at(3, OTHER)}
+        results = {"p-0": at(9), "p-1": at(3, OTHER)}
 
-        assert find_start_batches(ME, LogProgress(5, 4), found, IDS, {}, adopt=True) == {"p-0": 4, "p-1": 4}
+        assert find_start_batches(ME, LogProgress(5, 4), results, IDS, {}, adopt=True) == {"p-0": 4, "p-1": 4}
 
     def test_batches_follow_one_another_and_not_a_query(self) -> None:
         first, second = (Writer(q, table="Orders", kind="batch") for q in ("a", "b"))
@@ -214,16 +214,18 @@ class TestErrors:
 
 class TestSettings:
     def test_other_timeouts_stay_within_the_transactions(self) -> None:
-        found = add_transaction_settings({"delivery.timeout.ms": "120000", "socket.timeout.ms": "70000"}, "p-0", 60_000)
+        result = add_transaction_settings(
+            {"delivery.timeout.ms": "120000", "socket.timeout.ms": "70000"}, "p-0", 60_000
+        )
 
-        assert found["transaction.timeout.ms"] == "60000"
-        assert found["delivery.timeout.ms"] == "60000"
-        assert found["socket.timeout.ms"] == "60100"
+        assert result["transaction.timeout.ms"] == "60000"
+        assert result["delivery.timeout.ms"] == "60000"
+        assert result["socket.timeout.ms"] == "60100"
 
     def test_shorter_ones_are_unchanged(self) -> None:
-        found = add_transaction_settings({"delivery.timeout.ms": "12000", "socket.timeout.ms": "7000"}, "p-0", 60_000)
+        result = add_transaction_settings({"delivery.timeout.ms": "12000", "socket.timeout.ms": "7000"}, "p-0", 60_000)
 
-        assert (found["delivery.timeout.ms"], found["socket.timeout.ms"]) == ("12000", "7000")
+        assert (result["delivery.timeout.ms"], result["socket.timeout.ms"]) == ("12000", "7000")
 
     def test_the_digest_is_of_the_records_whoever_writes_them(self) -> None:
         plan = write_plan({"id": "BIGINT"})
