@@ -23,7 +23,7 @@ for changelog, to, more in (
         changelog.apply_to(to, **more)
     except ChangelogError as e:
         errors.append(str(e))
-print(json.dumps({"rows": target.rows(), "errors": told}))
+print(json.dumps({"rows": target.rows(), "errors": errors}))
 spark.stop()
 """
 

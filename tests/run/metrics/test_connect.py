@@ -41,7 +41,8 @@ while sample()[0] < 5 and time.monotonic() < until:
     time.sleep(0.1)
 snapshot = metrics(query)
 bytes_out = snapshot.sink.num_bytes_out
-print(json.dumps({"first": sample(), "again": sample(), "bytes_out": bytes_out, "name": snapshot.name, "batch": snapshot.batch}))
+print(json.dumps({"first": sample(), "again": sample(), "bytes_out": bytes_out, "name": snapshot.name,
+    "batch": snapshot.batch}))
 spark.stop()
 """
 
