@@ -75,7 +75,7 @@ def values(
 
     Args:
         kind: The type; None is among the values when it is nullable.
-        override: Gives the strategy of a type's values (but for None) where the usual one does not fit.
+        override: Gives the strategy of a type's values (except None) where the usual one does not fit.
     """
     chosen = override(kind)
     result = _present_values(kind, override) if chosen is None else chosen

@@ -89,11 +89,19 @@ def check_phrases(number: int, text: str) -> Iterator[str]:
         yield from (f"{number}: {phrase!r}: {advice}" for regex, phrase, advice in COMPILED if regex.search(text))
 
 
-def check_code(source: str) -> Iterator[str]:
-    """The mistakes of a Python file: in its strings and comments, in function names, in names of variables."""
+def check_code(source: str, *, docstrings_only: bool = False) -> Iterator[str]:
+    """The mistakes of a Python file: in its strings and comments, in function names, in names of variables.
+
+    Args:
+        source: The text of the file.
+        docstrings_only: Of strings check only docstrings: the other ones of a test are data, or repeat messages.
+    """
     tree = ast.parse(source)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
     for node in ast.walk(tree):
+        if docstrings_only and isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in docstrings:
+            continue
         if isinstance(node, ast.JoinedStr):
             for text in join_parts(node):
                 yield from check_phrases(node.lineno, " ".join(text.split()))
@@ -113,7 +121,7 @@ def check_code(source: str) -> Iterator[str]:
 
 
 def join_parts(node: ast.JoinedStr) -> list[str]:
-    """The texts that an f-string may have; of a conditional expression in it each alternative, of other expressions nothing."""
+    """The texts that an f-string may have: with each alternative of its conditional expressions."""
     texts = [""]
     for part in node.values:
         match part:
@@ -159,7 +167,10 @@ def check_page(source: str) -> Iterator[str]:
 def test_the_language_of(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
 
-    mistakes = list(check_code(source) if path.suffix == ".py" else check_page(source))
+    if path.suffix == ".py":
+        mistakes = list(check_code(source, docstrings_only=path.is_relative_to(ROOT / "tests")))
+    else:
+        mistakes = list(check_page(source))
 
     assert not mistakes, f"{path.relative_to(ROOT)}:\n" + "\n".join(mistakes)
 
@@ -187,8 +198,9 @@ def test_a_phrase_across_the_lines_of_a_page_is_detected() -> None:
 
 
 def is_participle(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function is named by what was done: properties may be, since they do nothing."""
-    if any(ast.unparse(d).split(".")[-1] in ("property", "cached_property", "setter") for d in node.decorator_list):
+    """Whether a function is named by what was done: properties and fixtures may be, since they name a value."""
+    decorators = [ast.unparse(decorator).partition("(")[0].split(".")[-1] for decorator in node.decorator_list]
+    if {*decorators} & {"property", "cached_property", "setter", "fixture"}:
         return False
     first = node.name.strip("_").split("_")[0]
     return first in IRREGULAR or (len(first) > 4 and first.endswith("ed") and not first.endswith(("eed", "embed")))

@@ -89,10 +89,10 @@ def modules() -> Iterator[tuple[str, Path]]:
 @cache
 def imports(path: Path, *, lazy: bool) -> tuple[str, ...]:
     """The modules that a module imports, at its top or (lazy) inside functions; not those for type checkers only."""
-    return imported_names(_nodes(_parse(path), lazy=lazy))
+    return names_of_imports(_nodes(_parse(path), lazy=lazy))
 
 
-def imported_names(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
+def names_of_imports(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
     names: list[str] = []
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -143,7 +143,7 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
     """Every import counts: at the top, inside functions (except in `REACHING`), and for type checkers only."""
     paths = dict(modules())
     imported = {
-        name: imports(path, lazy=False) if name in REACHING else imported_names(ast.walk(_parse(path)))
+        name: imports(path, lazy=False) if name in REACHING else names_of_imports(ast.walk(_parse(path)))
         for name, path in paths.items()
     }
 

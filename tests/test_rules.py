@@ -18,7 +18,7 @@ INTEGRATION = re.compile(r"\b([ABCE])(\d+)\b(?: to \1(\d+)\b)?")
 
 
 def read_sources() -> Iterator[tuple[Path, str]]:
-    """What is written in this repository, but for the page itself and this test."""
+    """What is written in this repository, except the page itself and this test."""
     for folder in ("kdsl", "formats", "tests", "bench", "examples", "docs"):
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in {".py", ".md", ".toml"} and path not in {PAGE, Path(__file__)}:
@@ -26,7 +26,7 @@ def read_sources() -> Iterator[tuple[Path, str]]:
 
 
 def ids(text: str, pattern: re.Pattern[str], dash: str = "-") -> set[str]:
-    """The ids in a text, those of ranges one by one."""
+    """The ids in a string, those of ranges one by one."""
     return {
         f"{family}{dash}{number}"
         for family, first, last in pattern.findall(text)

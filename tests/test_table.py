@@ -1,4 +1,4 @@
-"""A table at work: the cluster's settings count, warnings are told once, what is missing is told."""
+"""A table at work: the cluster's settings count, warnings are reported once, what is missing is reported."""
 
 from __future__ import annotations
 

@@ -92,7 +92,9 @@ def create_target(
             system.setProperty("derby.stream.error.file", str(folder / "derby.log"))
             url = f"jdbc:derby:{folder}/derby;create=true"
             target = jdbc(url, name, dialect="merge" if kind == "derby-merge" else "update-insert")
-            columns = COLUMNS.replace("VARCHAR(20)", "CLOB")  # as which Spark writes texts, and their NULLs, to Derby
+            columns = COLUMNS.replace(
+                "VARCHAR(20)", "CLOB"
+            )  # the type that Spark uses for strings, and for their NULLs, in Derby
             run(target, spark, f"CREATE TABLE {name} ({columns}, PRIMARY KEY (id))")
             return Applied(target, spark)
 
@@ -131,7 +133,7 @@ class Failing:
 
 
 def truth(changes: Sequence[Sequence[Any]]) -> list[Row]:
-    """What changes leave, worked out one after the other."""
+    """What changes leave, applied one after the other."""
     rows: dict[int, Row] = {}
     for kind, *row in changes:
         if kind in ("+I", "+U"):

@@ -82,7 +82,7 @@ def random_changes(seed: int, batches: int, most: int = 12) -> list[list[tuple[A
 
 
 class Source:
-    """A folder of files, each of which is a batch of a stream."""
+    """A folder of files, one for each batch of a stream."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark, self._folder, self._count = spark, folder, 0

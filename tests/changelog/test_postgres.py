@@ -1,4 +1,4 @@
-"""The statements for Postgres, in a real one and without Spark: types that are staged as texts, swapped values."""
+"""The statements for Postgres, in a real one and without Spark: types that are staged as strings, swapped values."""
 
 from __future__ import annotations
 

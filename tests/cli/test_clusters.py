@@ -1,4 +1,4 @@
-"""The options by which commands are told where the brokers and the registry are."""
+"""The options by which commands learn where the brokers and the registry are."""
 
 from __future__ import annotations
 

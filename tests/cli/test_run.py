@@ -162,7 +162,7 @@ class TestStartAt:
         assert "--start-at" in done.stderr
 
 
-def test_what_kdsl_logs_shows_as_lines_but_for_what_was_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_kdsl_logs_is_shown_as_lines_except_what_was_printed(capsys: pytest.CaptureFixture[str]) -> None:
     printed, other = (Problem("c", message, "f", severity="warning") for message in ("printed", "other"))
     log = logging.getLogger("kdsl.commits")
     before = logging.getLogger("kdsl").level

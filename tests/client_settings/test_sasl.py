@@ -349,7 +349,7 @@ def test_librdkafka_s_own_way_to_a_token_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["${env:MECHANISM}", "OAUTHBEARER", "PLAIN"])
-def test_nothing_is_judged_that_hangs_on_a_reference(mechanism: str) -> None:
+def test_settings_that_depend_on_a_reference_are_not_checked(mechanism: str) -> None:
     assert problems_of(sasl(mechanism, "${env:JAAS}")) == []
 
 

@@ -101,7 +101,7 @@ def test_times_of_records_come_through_in_order(
 
 
 class TestBasicReads:
-    def expected_values(self, names: list[str]) -> dict[tuple[str, int], list[int]]:
+    def values_by_partition(self, names: list[str]) -> dict[tuple[str, int], list[int]]:
         return {(name, p): list(range(p, 10)) for name in names for p in range(10)}
 
     def by_partition(self, rows: list[Row]) -> dict[tuple[str, int], list[int]]:
@@ -122,8 +122,8 @@ class TestBasicReads:
             deserializer=OF.value_only("IntegerDeserializer", metadata=PLACES),
         )
 
-        assert self.by_partition(source.read(spark).collect()) == self.expected_values(numbers)
-        assert self.by_partition(streams.rows(source)) == self.expected_values(numbers)
+        assert self.by_partition(source.read(spark).collect()) == self.values_by_partition(numbers)
+        assert self.by_partition(streams.rows(source)) == self.values_by_partition(numbers)
 
     def test_a_pattern_and_a_set_of_partitions(
         self, numbers: list[str], make: Make, spark: SparkSession, streams: Streams
@@ -133,10 +133,10 @@ class TestBasicReads:
         partitions = make(partitions=chosen, deserializer=deserializer)
         pattern = make(topic_pattern="builder-numbers-.*", deserializer=deserializer)
 
-        wanted = {place: item for place, item in self.expected_values(numbers).items() if place in chosen}
+        wanted = {place: item for place, item in self.values_by_partition(numbers).items() if place in chosen}
         assert self.by_partition(partitions.read(spark).collect()) == wanted
         assert self.by_partition(streams.rows(partitions)) == wanted
-        assert self.by_partition(pattern.read(spark).collect()) == self.expected_values(numbers)
+        assert self.by_partition(pattern.read(spark).collect()) == self.values_by_partition(numbers)
 
     def test_empty_partitions_end_at_once(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make, spark: SparkSession, streams: Streams

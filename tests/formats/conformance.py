@@ -42,7 +42,7 @@ class Case:
         kind: ``"decode"`` or ``"encode"``.
         format: The format's identifier.
         row: The type of the rows.
-        options: Flink's keys and texts.
+        options: Flink's keys and strings.
         input: The message to decode; None is a null message.
         values: The row to encode, in the record's shape.
         kind_of_row: What that row says, one of `ROW_KINDS`.
@@ -81,7 +81,7 @@ class Difference:
         inputs: The messages that it means.
         ids: More cases that it means.
         options: Options that a case must have; '' is an option that is not given.
-        types: Types of which a case must have a column, if there are any.
+        types: Types; a case must have a column of one of them. Empty allows all cases.
     """
 
     format: str

@@ -267,9 +267,9 @@ class FormatContract(ABC):
         assert [kinds(among)[place] for place in mine] == kinds(alone)
         self.assert_rows(Decoded(among.rows.take(pa.array(others))), [*range(AROUND), *range(AROUND)])
         if alone.bad:
-            self.assert_told(message, around[0], alone.bad[0].reason)
+            self.assert_reported(message, around[0], alone.bad[0].reason)
 
-    def assert_told(self, message: bytes, good: bytes, reason: str) -> None:
+    def assert_reported(self, message: bytes, good: bytes, reason: str) -> None:
         part = Part(self.format, self.row.as_nullable(False), self.row.names)  # type: ignore[arg-type]
         decoder = RecordDecoder(read_plan(value=part), registry=Registry(self.url) if self.url else None)
         records = [{"topic": "orders", "partition": 3, "offset": 100, "value": good}]
@@ -437,5 +437,5 @@ def kinds(decoded: Decoded) -> list[str]:
 
 
 def row_strings(rows: pa.StructArray) -> list[str]:
-    """The rows as texts, so that NaN equals NaN and 0.0 differs from -0.0."""
+    """The rows as strings, so that NaN equals NaN and 0.0 differs from -0.0."""
     return [repr(row) for row in python_rows(rows)]

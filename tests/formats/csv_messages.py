@@ -66,7 +66,7 @@ def rows() -> st.SearchStrategy[t.Row]:
 
 @st.composite
 def values(draw: st.DrawFn, kind: t.DataType, csv: Csv) -> str:
-    """A text that may or may not be a value of a type."""
+    """A string that may or may not be a value of a type."""
     if isinstance(kind, t.Array | t.Row):
         inner = [kind.element] * draw(st.integers(0, 3)) if isinstance(kind, t.Array) else [f.type for f in kind.fields]
         return csv.array_element_delimiter.join(draw(values(part, csv)) for part in inner)

@@ -147,7 +147,7 @@ def similar_messages(draw: st.DrawFn, descriptor: Descriptor, names: Sequence[st
 
 @st.composite
 def unusual_bytes(draw: st.DrawFn, some: st.SearchStrategy[Any]) -> bytes:
-    """Bytes that are parts of messages, several messages one behind the other, or near to them."""
+    """Bytes that are parts of messages, several messages one after the other, or near to them."""
     pieces = draw(st.lists(some, min_size=1, max_size=2))
     data = b"".join(piece.SerializeToString() for piece in pieces)
     for _ in range(draw(st.integers(0, 2))):
@@ -231,7 +231,7 @@ def one_of(field: FieldDescriptor, depth: int, *, by_number: bool) -> st.SearchS
 
 
 def value_strategy(kind: t.DataType) -> st.SearchStrategy[Any] | None:
-    """Texts that are sometimes names of the enum, and numbers of it; see `tests.strategies.values`."""
+    """Strings that are sometimes names of the enum, and numbers of it; see `tests.strategies.values`."""
     if isinstance(kind, t.VarChar):
         return st.sampled_from(["A", "B", "BB", "C", "D", "E"]) | st.text(max_size=8)
     if isinstance(kind, (t.Int, t.BigInt)):

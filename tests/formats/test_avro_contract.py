@@ -165,7 +165,7 @@ def test_what_was_written_reads_back_with_other_options(value: Avro, data: st.Da
 
 
 def sort_maps(value: Any) -> Any:
-    """A value as a text in which the entries of maps are in the order of their keys, and NaN equals NaN."""
+    """A value as a string in which the entries of maps are in the order of their keys, and NaN equals NaN."""
     if isinstance(value, dict):
         return {k: sort_maps(v) for k, v in value.items()}
     if isinstance(value, list):

@@ -81,7 +81,7 @@ FIXED_TWO = {"type": "fixed", "name": "F", "size": 2}
 NANOS = {"type": "long", "logicalType": "timestamp-nanos"}
 
 
-def fixed_decimal(size: int, scale: int) -> dict[str, Any]:
+def decimal_schema(size: int, scale: int) -> dict[str, Any]:
     return {"type": "fixed", "name": "D", "size": size, "logicalType": "decimal", "precision": 38, "scale": scale}
 
 
@@ -101,18 +101,18 @@ ODD: dict[str, tuple[Any, t.DataType, list[Any], list[Any]]] = {
         [Decimal("0.01")],
     ),
     "two": (
-        fixed_decimal(2, 2),
+        decimal_schema(2, 2),
         t.Decimal(9, 2, nullable=False),
         [Decimal("-327.68"), Decimal(1)],
         [Decimal("327.68")],
     ),
     "twelve": (
-        fixed_decimal(12, 0),
+        decimal_schema(12, 0),
         t.Decimal(38, 0, nullable=False),
         [Decimal(-(2**95)), Decimal(3)],
         [Decimal(2**95)],
     ),
-    "twenty": (fixed_decimal(20, 1), t.Decimal(38, 1, nullable=False), [Decimal(-(10**36)), Decimal("0.1")], [None]),
+    "twenty": (decimal_schema(20, 1), t.Decimal(38, 1, nullable=False), [Decimal(-(10**36)), Decimal("0.1")], [None]),
     "nothing": ("null", t.STRING, [None], ["a"]),
     "choice": (
         ["string", "null", FIXED_TWO],
@@ -184,7 +184,7 @@ def test_decimals_of_any_scale_and_size_equal_the_judge(
     precision: int, scale: int, size: int | None, data: st.DataObject
 ) -> None:
     table = row(d=t.Decimal(precision, data.draw(st.integers(0, precision))))
-    wire = bytes_decimal(scale) if size is None else fixed_decimal(size, scale)
+    wire = bytes_decimal(scale) if size is None else decimal_schema(size, scale)
     rows = data.draw(st.lists(strategies.values(table), min_size=1, max_size=6))
 
     both(record(("d", ["null", wire])), table, pa.array(rows, arrow_type(table)))

@@ -1,4 +1,4 @@
-"""Avro schemas from tables, tables from Avro schemas, and what is no schema."""
+"""Avro schemas from tables, tables from Avro schemas, and what is not a schema."""
 
 from __future__ import annotations
 

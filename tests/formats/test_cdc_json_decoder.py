@@ -171,7 +171,7 @@ def test_plain_changes_of_the_other_dialects_need_no_reference() -> None:
 
 
 def make_inserts(schema: str, count: int) -> list[bytes | None]:
-    """Inserts with their schema, and a tombstone behind each tenth."""
+    """Inserts with their schema, and a tombstone after each tenth."""
     results: list[bytes | None] = []
     for i in range(count):
         change = f'{{"before":null,"after":{{"id":{i},"name":"n","amount":1.5}},"op":"c","ts_ms":{i}}}'

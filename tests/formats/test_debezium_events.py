@@ -1,4 +1,4 @@
-"""Debezium's events that are no plain changes, as a real one wrote them: TOAST, truncates, messages without rows."""
+"""Debezium's events that are not plain changes, as a real one wrote them: TOAST, truncates, messages without rows."""
 
 from __future__ import annotations
 

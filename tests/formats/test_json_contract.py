@@ -86,7 +86,7 @@ class TestJson(FormatContract):
 
 
 def json_types() -> st.SearchStrategy[t.DataType]:
-    """Every type, with texts as the keys of maps and multisets."""
+    """Every type, with strings as the keys of maps and multisets."""
     keys = st.builds(t.VarChar, nullable=st.just(False)) | st.builds(t.Char, st.integers(1, 9), nullable=st.just(False))
 
     def nest(inner: st.SearchStrategy[t.DataType]) -> st.SearchStrategy[t.DataType]:

@@ -312,10 +312,10 @@ def encode(format_: Protobuf, row: t.Row, *values: Any) -> list[Any]:
     results = []
     for fallback_limit in (0, len(values)):
         encoded = ProtobufEncoder(layout, format_.writing_rules(), fallback_limit=fallback_limit).encode(array)
-        made_: list[Any] = encoded.messages.to_pylist()
+        messages: list[Any] = encoded.messages.to_pylist()
         for bad in encoded.bad:
-            made_[bad.index] = bad.reason
-        results.append(made_)
+            messages[bad.index] = bad.reason
+        results.append(messages)
     assert results[0] == results[1]
     return results[0]
 
@@ -409,7 +409,7 @@ class TestReading:
         assert rows(make_format("Grouped"), row, message) == [{"a": 1, "item": [{"name": "x"}, {"name": None}]}]
         assert encode(make_format("Grouped"), row, rows(make_format("Grouped"), row, message)[0]) == [message]
 
-    def test_fields_that_no_column_shows_are_read_over(self) -> None:
+    def test_fields_without_a_column_are_skipped(self) -> None:
         cut_inside = b"\x4a\x01\x0a"  # customer, cut off; the message around it is whole
 
         assert rows(make_format("Order"), t.row(id=t.BigInt()), b"\x08\x05" + cut_inside) == [{"id": 5}]

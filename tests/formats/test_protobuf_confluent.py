@@ -96,8 +96,8 @@ class TestProtobufConfluent(FormatContract):
     def registry_url(cls, kdsl_registry: LocalRegistry) -> None:
         cls.url = kdsl_registry.url
 
-    def use(self, given_: Use = ALONE) -> Use:
-        return Use(given_.side, given_.metadata, (next(TOPICS),), Registry(self.url))
+    def use(self, use: Use = ALONE) -> Use:
+        return Use(use.side, use.metadata, (next(TOPICS),), Registry(self.url))
 
     def decoder(self, row: t.Row | None = None, use: Use = ALONE) -> Decoder:
         return self.format.decoder(row or self.row, self.use(use))

@@ -24,7 +24,7 @@ DEBEZIUM_SCHEMA = (DATA / "debezium-test-schema.json").read_text(encoding="utf-8
 WITHOUT_A_TOPIC = {"reg-15"}
 
 
-def registered_schemas() -> dict[str, str]:
+def load_registered_schemas() -> dict[str, str]:
     """The schemas that the reference registered, by subject."""
     results = {}
     for line in LINES:
@@ -37,7 +37,7 @@ def registered_schemas() -> dict[str, str]:
 
 CASES = [conformance.read_case(line) for line in LINES if line["kind"] in ("decode", "encode")]
 SCHEMAS = {line["schema_id"]: line["schema"] for line in LINES if line["kind"] == "registry-schema"}
-SCHEMAS |= {81: DEBEZIUM_SCHEMA, 100: registered_schemas()["testDebeziumAvro"]}
+SCHEMAS |= {81: DEBEZIUM_SCHEMA, 100: load_registered_schemas()["testDebeziumAvro"]}
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_the_answer_is_the_reference_s(case: Case, front: Front) -> None:
     assert conformance.answer(at(case, front)) == case.answer
 
 
-@pytest.mark.parametrize("subject", sorted(registered_schemas()))
+@pytest.mark.parametrize("subject", sorted(load_registered_schemas()))
 def test_what_is_registered_is_what_the_reference_registered(subject: str) -> None:
     case = next(c for c in CASES if c.options.get("subject") == subject and c.kind == "encode")
     with Front(serve_schemas(SCHEMAS)) as front:
@@ -64,7 +64,7 @@ def test_what_is_registered_is_what_the_reference_registered(subject: str) -> No
         (request,) = [one for one in front.requests if one.method == "POST"]
 
     assert request.path == f"/subjects/{subject}/versions?normalize=false"
-    assert json.loads(request.document["schema"]) == json.loads(registered_schemas()[subject])
+    assert json.loads(request.document["schema"]) == json.loads(load_registered_schemas()[subject])
 
 
 PRODUCT = t.row(

@@ -80,7 +80,7 @@ def write(spark: SparkSession, value: Table, cluster: Cluster, rows: Sequence[tu
 
 
 def rows(df: DataFrame) -> list[tuple[Any, ...]]:
-    """The rows, sorted by their texts."""
+    """The rows, sorted by their strings."""
     return sorted((tuple(row) for row in df.collect()), key=repr)
 
 

@@ -1,4 +1,4 @@
-"""A web server in front of a registry, or in its place: it looks at requests, refuses some, and fails when told to."""
+"""A web server in front of a registry, or in its place: it looks at requests, refuses some, and fails on request."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class Job:
         trigger: Arguments of Spark's trigger; None goes on until it is stopped.
         spark: Settings of the session, on top of `LOCAL`.
         seconds: How long the function takes for each batch.
-        query: What is made of the rows, in SQL, of which they are the view ``source``; None leaves them as they are.
+        query: A SQL query over the view ``source``, which contains the rows; None leaves the rows unchanged.
         program: The program.
         environment: Variables for it.
     """

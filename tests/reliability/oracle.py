@@ -62,7 +62,7 @@ class Verdict:
         misordered: Pairs of one lane in one partition whose first appearances are the wrong way round.
         unexpected: Records that nobody sent.
         aborted_reads: Records of transactions that were aborted, and were seen (G1a).
-        torn: Transactions of which some records were seen, and some were not.
+        torn: Transactions that were seen in part.
     """
 
     duplicates: Mapping[Mark, int] = attrs.field(factory=dict)

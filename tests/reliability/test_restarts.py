@@ -42,7 +42,7 @@ from tests.run.write_plans import part
 from tests.transactions import settle
 
 LANES, EACH = 4, 1_500
-"""So many partitions with so many records make a task each, where as many are allowed."""
+"""With this many partitions and records, the number of tasks is the allowed one."""
 
 DEATHS = {
     "before begin": BEGINNING,
@@ -90,7 +90,7 @@ class Combination:
         before: Its circumstances.
         after: Those of the next lives.
         query: What is made of the rows; None leaves the plan narrow.
-        gap: How many records at the head of which partition are deleted after the first life; None deletes none.
+        gap: The partition and the number of records at its head that are deleted after the first life; None deletes none.
         late: Whether tasks of the first life come late, after the second one has claimed the ids and died.
     """
 

@@ -18,7 +18,7 @@ from tests.reliability.harness import Job, Kill, Point
 from tests.reliability.test_exactly_once import POINTS as OF_TRANSACTIONS, exactly_once
 from tests.reliability.upserts import (
     Upsert,
-    expected_versions,
+    versions_of_upserts,
     key_text,
     random_upserts,
     repeat_some,
@@ -26,7 +26,7 @@ from tests.reliability.upserts import (
     send,
     send_changes,
     upsert_tables,
-    written_versions,
+    read_versions,
     wrong,
 )
 from tests.transactions import settle
@@ -93,8 +93,8 @@ def put_to_the_end(job: Job) -> None:
 
 def check_result(kafka: RunningKafka, job: Job, sent: list[Upsert], *, gathered: bool = False) -> None:
     """Each key has become what it was to become, and the topic, read as a table, is the truth."""
-    target, truth = job.topic("target"), expected_versions(sent)
-    seen = written_versions(kafka, target)
+    target, truth = job.topic("target"), versions_of_upserts(sent)
+    seen = read_versions(kafka, target)
     assert wrong(truth, seen, gathered=gathered) == {}
     assert {k: v[-1] for k, v in seen.items()} == {k: v[-1] for k, v in truth.items()}
     homes = {m.key(): m.partition() for m in kafka.read(job.topic("source"))}
@@ -125,7 +125,7 @@ class TestJudge:
         assert replays([1, 2, None, 3], seen, gathered=True) is right
 
     def test_repeats_and_deletes_of_unknown_keys_are_nothing(self) -> None:
-        assert expected_versions([(1, None), (1, 5), (1, 5), (1, None), (1, None), (1, 6), (2, None)]) == {
+        assert versions_of_upserts([(1, None), (1, 5), (1, 5), (1, None), (1, None), (1, 6), (2, None)]) == {
             1: [5, None, 6]
         }
 
@@ -148,7 +148,7 @@ def test_a_driver_killed_at_any_point_of_a_changelog_leaves_each_key_correct(
     put_to_the_end(job)
 
     check_result(kdsl_kafka, job, sent)
-    assert None in {v for versions in expected_versions(sent).values() for v in versions}, (
+    assert None in {v for versions in versions_of_upserts(sent).values() for v in versions}, (
         "no tombstone was to be written"
     )
 
@@ -190,7 +190,7 @@ def test_a_driver_killed_at_any_point_of_an_aggregation_leaves_each_count_correc
         assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"
     put_to_the_end(job)
 
-    seen = written_versions(kdsl_kafka, job.topic("target"))
+    seen = read_versions(kdsl_kafka, job.topic("target"))
     assert wrong(counts(kdsl_kafka, job), seen) == {}
     assert {key: versions[-1] for key, versions in seen.items()} == Counter(key for key, _ in sent)
 
@@ -214,8 +214,8 @@ def test_an_exactly_once_query_that_is_killed_upserts_each_change_once(
     put_to_the_end(job)
 
     settle(kdsl_kafka, job.topic("target"))
-    seen = written_versions(kdsl_kafka, job.topic("target"))
-    assert seen == (expected_versions(sent) if value is make_copy_job else counts(kdsl_kafka, job))
+    seen = read_versions(kdsl_kafka, job.topic("target"))
+    assert seen == (versions_of_upserts(sent) if value is make_copy_job else counts(kdsl_kafka, job))
 
 
 @pytest.mark.reliability
@@ -263,7 +263,7 @@ def test_an_executor_that_dies_in_a_task_leaves_each_key_correct(
     if value is make_copy_job:
         check_result(kdsl_kafka, job, sent)
     else:
-        assert wrong(counts(kdsl_kafka, job), written_versions(kdsl_kafka, job.topic("target"))) == {}
+        assert wrong(counts(kdsl_kafka, job), read_versions(kdsl_kafka, job.topic("target"))) == {}
 
 
 @pytest.mark.reliability
@@ -290,7 +290,7 @@ def test_a_compacted_topic_is_the_same_table_after_records_and_tombstones_are_re
 
     upserts = [*random_upserts(2000, 30, seed=6), *((key, None) for key in range(10))]
     send(kdsl_kafka, topic, upserts)
-    truth = {key: versions[-1] for key, versions in expected_versions(upserts).items() if versions[-1] is not None}
+    truth = {key: versions[-1] for key, versions in versions_of_upserts(upserts).items() if versions[-1] is not None}
     result = stream_batches("old", {})
     assert result == truth
     assert final({}, Kept.read(spark, cluster).toArrow().to_pylist()) == truth

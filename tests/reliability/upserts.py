@@ -128,7 +128,7 @@ def send_changes(kafka: RunningKafka, topic: str, upserts: Iterable[Upsert], see
     kafka.produce(topic, *records)
 
 
-def expected_versions(upserts: Iterable[Upsert]) -> dict[int, list[int | None]]:
+def versions_of_upserts(upserts: Iterable[Upsert]) -> dict[int, list[int | None]]:
     """What each key becomes: its versions and tombstones, without repeats and deletes of what is not there."""
     results: dict[int, list[int | None]] = {}
     for key, version in upserts:
@@ -138,7 +138,7 @@ def expected_versions(upserts: Iterable[Upsert]) -> dict[int, list[int | None]]:
     return {key: versions for key, versions in results.items() if versions}
 
 
-def written_versions(kafka: RunningKafka, topic: str) -> dict[int, list[int | None]]:
+def read_versions(kafka: RunningKafka, topic: str) -> dict[int, list[int | None]]:
     """What was written of each key, in order; each is in one partition alone, and says its key in the value, too."""
     results: dict[int, list[int | None]] = {}
     places: dict[int, int] = {}

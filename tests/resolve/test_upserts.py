@@ -174,7 +174,7 @@ def test_real_time_mode_gathers_nothing() -> None:
 
 
 def test_a_watermark_on_a_computed_column() -> None:
-    """It is told at its place, in words of the declaration; without rows before, or in a sink, nothing is wrong."""
+    """It is reported at its location, in terms of the declaration; without before-images, or in a sink, it is valid."""
     columns = "id BIGINT, seen TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', later AS seen + INTERVAL '1' SECOND, "
     table = ddl(columns=columns + "WATERMARK FOR later AS later")
     without_images = ddl(columns=columns + "WATERMARK FOR later AS later", scan__changelog__mode="upsert")
@@ -206,7 +206,7 @@ def test_a_watermark_on_a_computed_column() -> None:
 
 
 class TestTheOtherKindOfTable:
-    """What belongs to one connector, told where it stands at the other."""
+    """What belongs to one connector, reported where the other has it."""
 
     def first(self, table: TableDef) -> Problem:
         return problems(table, "read")[0]

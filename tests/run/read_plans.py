@@ -178,6 +178,6 @@ class Query:
         return Offsets.from_json(self.log[-1]) if self.log else self._stream.initial()
 
 
-def sorted_strings(rows: Iterable[Mapping[str, Any]] | None) -> list[str]:
+def sort_strings(rows: Iterable[Mapping[str, Any]] | None) -> list[str]:
     """The column ``text``, sorted."""
     return sorted(values["text"] for values in rows or ())

@@ -1,4 +1,4 @@
-"""What a session must be able to do is told while planning, in a sentence."""
+"""What a session must be able to do is reported while planning, in a sentence."""
 
 from __future__ import annotations
 

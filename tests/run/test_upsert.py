@@ -478,10 +478,10 @@ class TestWrites:
             words(kdsl_topic()).write_stream(df, cluster, checkpoint=str(tmp_path), output_mode="complete")
 
 
-def test_the_orders_of_seed_004_as_its_page_shows_them(
+def test_orders_of_an_upsert_source_are_read_as_changes(
     spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """Example 1, with a restart in the middle (the page's own misprints are told in docs/differences.md)."""
+    """Example 1, with a restart in the middle (docs/differences.md lists the misprints of that page)."""
     topic = kdsl_topic()
     columns = ", ".join(
         f"{name} {kind}"

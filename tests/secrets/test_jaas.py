@@ -113,7 +113,7 @@ def test_any_value_reads_back_from_its_quotation(value: str) -> None:
 
 
 def read(text: str) -> Login | int:
-    """The login of a text, or the position at which it is refused."""
+    """The login of a string, or the position at which it is refused."""
     try:
         return parse_jaas(text)
     except JaasError as e:

@@ -1,4 +1,4 @@
-"""Why a cluster lets nobody in is told apart, while planning and within seconds; no secret is in what is told."""
+"""The reasons why a cluster refuses a login are distinguished, while planning and within seconds, without secrets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HERE = ("localhost", "127.0.0.1")
 
 
 def login_error(servers: str, properties: dict[str, str]) -> str:
-    """What is told when the brokers are asked for a topic."""
+    """The error when the brokers are asked for a topic."""
     with pytest.raises(UnreachableError) as e:
         LibrdkafkaAdmin(Cluster(servers, properties=properties), "Orders").topics(["orders"])
     assert "HUSH" not in str(e.value)

@@ -25,7 +25,7 @@ PROVIDER = "def give(key):\n    return {'kafka-password': 'pa55-of-the-user'}[ke
 
 
 def documents(kafka: LocalKafka, folder: Path) -> dict[str, object]:
-    """What the other process is told to use."""
+    """What the other process uses."""
     declared = {name: DECLARED[name](kafka) for name in CASES}
     clusters = {name: (kafka.through(kind).bootstrap_servers, item) for name, (kind, item) in declared.items()}
     (folder / "password").write_text(PASSWORD)

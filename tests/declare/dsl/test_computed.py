@@ -241,14 +241,14 @@ def test_a_body_that_returns_no_column_is_reported_when_it_is_run(spark: SparkSe
         name: Col[str]
 
         @computed
-        def given(self) -> str:
+        def constant(self) -> str:
             F.upper(self.name)
             return "constant"
 
     (_, result) = Wrong.definition().columns
     assert result.expression is not None
     assert result.expression.column is not None
-    with pytest.raises(Exception, match=r"the body of Wrong.given returns 'constant', which is not a Spark column"):
+    with pytest.raises(Exception, match=r"the body of Wrong.constant returns 'constant', which is not a Spark column"):
         result.expression.column()
 
 

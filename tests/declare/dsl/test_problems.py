@@ -1,4 +1,4 @@
-"""What is wrong with the body of a table class: told with the line, and with what to write instead."""
+"""What is wrong with the body of a table class: reported with the line, and with what to write instead."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_bodies_of_computed_columns_that_cannot_be_expressions_are_reported() ->
             return self.a
 
         @computed
-        def misspelled(self) -> int:
+        def typo(self) -> int:
             return self.aa  # type: ignore[attr-defined, no-any-return]
 
         @computed
@@ -280,9 +280,9 @@ def test_bodies_of_computed_columns_that_cannot_be_expressions_are_reported() ->
     assert [line.replace("Computed.", "") for line in problems_of(Computed)] == [
         "no_type: the function has no return annotation, so the column's type is unknown; write def no_type(self) -> "
         "...",
-        "misspelled: the body uses 'aa', which is not a column (did you mean 'a'?); the columns are 'a', 'name', "
+        "typo: the body uses 'aa', which is not a column (did you mean 'a'?); the columns are 'a', 'name', "
         "'city', "
-        "'no_type', 'misspelled', 'condition', 'identity', 'text', 'length', 'outside', 'floor', 'member', 'method', "
+        "'no_type', 'typo', 'condition', 'identity', 'text', 'length', 'outside', 'floor', 'member', 'method', "
         "'loop', 'again' and 'value'",
         "condition: the body uses a column as a condition (with if, and, or, not or in), but its value is not known "
         f"yet; {ways}",

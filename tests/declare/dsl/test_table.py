@@ -1,4 +1,4 @@
-"""What can be done with a table class: the same as with any table, and it is told where it fails."""
+"""What can be done with a table class: the same as with any table, and failures are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes in SQL: where they are told, what is expected there, and that no secret shows."""
+"""Mistakes in SQL: where they are reported, what is expected there, and that no secret shows."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_tables_of_new_rows_are_unchanged() -> None:
 
 
 def test_a_table_of_change_data_without_a_primary_key_is_refused() -> None:
-    """As in Flink, where it is read; a table that nobody reads is none of it."""
+    """As in Flink, where it is read; a table that nobody reads is not one of them."""
     (problems,) = problems_of(f"{SET} SELECT * FROM without_key")
 
     assert (problems.code, problems.severity) == ("cdc-duplicate-key", "error")

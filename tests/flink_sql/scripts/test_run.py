@@ -169,7 +169,7 @@ class TestMadeUp:
         CREATE TABLE shown (a BIGINT, b STRING) WITH ('connector' = 'print', 'print-identifier' = 'x');
     """
 
-    def printed_rows(self, capfd: pytest.CaptureFixture[str]) -> list[str]:
+    def rows_in_output(self, capfd: pytest.CaptureFixture[str]) -> list[str]:
         return sorted(line for line in capfd.readouterr().out.splitlines() if line.startswith("x> "))
 
     def test_rows_keep_to_their_options(self, spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +182,7 @@ class TestMadeUp:
             FROM gen WHERE part BETWEEN -1 AND 1""",
         )
 
-        assert self.printed_rows(capfd) == ["x> +I[25, 1 25 5 3 4 0]"]
+        assert self.rows_in_output(capfd) == ["x> +I[25, 1 25 5 3 4 0]"]
 
     def test_the_windows_of_a_table_that_ends_come_all(
         self, spark: SparkSession, capfd: pytest.CaptureFixture[str]
@@ -194,7 +194,7 @@ class TestMadeUp:
             once=False,
         )
 
-        assert self.printed_rows(capfd) == [
+        assert self.rows_in_output(capfd) == [
             "x> +I[10, 2024-01-01 00:00:10.000]",
             "x> +I[6, 2024-01-01 00:00:20.000]",
             "x> +I[9, 2024-01-01 00:00:00.000]",
@@ -219,7 +219,7 @@ class TestMadeUp:
             checkpoint=str(tmp_path),
         )
 
-        assert self.printed_rows(capfd) == [
+        assert self.rows_in_output(capfd) == [
             "x> +I[3, 2024-01-01 00:00:01.000]",
             "x> +I[3, 2024-01-01 00:00:06.000]",
         ]
@@ -236,7 +236,7 @@ class TestMadeUp:
             checkpoint=str(tmp_path),
         )
 
-        assert self.printed_rows(capfd) == [
+        assert self.rows_in_output(capfd) == [
             "x> +I[10, 2024-01-01 00:00:10.000 2024-01-01 00:00:20.000]",
             "x> +I[4, 2024-01-01 00:00:00.000 2024-01-01 00:00:05.000]",
             "x> +I[5, 2024-01-01 00:00:10.000 2024-01-01 00:00:15.000]",
@@ -258,7 +258,7 @@ class TestMadeUp:
             checkpoint=str(tmp_path),
         )
 
-        assert self.printed_rows(capfd) == [
+        assert self.rows_in_output(capfd) == [
             "x> +I[10, 2024-01-01 00:00:10.000]",
             "x> +I[25, joined]",
             "x> +I[9, 2024-01-01 00:00:00.000]",
@@ -276,7 +276,7 @@ class TestMadeUp:
                 checkpoint=str(tmp_path),
             )
 
-        assert self.printed_rows(capfd) == ["x> +I[24, x]", "x> +I[25, x]"]
+        assert self.rows_in_output(capfd) == ["x> +I[24, x]", "x> +I[25, x]"]
 
     def test_rows_of_a_select_are_not_cut_in_a_pipe(
         self, spark: SparkSession, capsys: pytest.CaptureFixture[str]

@@ -2,7 +2,7 @@
 
     python tests/flink_sql/translate/record.py
 
-Each expression is worked out over the rows of ``data/rows.sql`` in the time zone Europe/Berlin, and written as Flink
+Each expression is computed over the rows of ``data/rows.sql`` in the time zone Europe/Berlin, and written as Flink
 casts it to text (``[text of each row]``), with its type; or with the word ``error`` where Flink refuses it. What has an
 answer already is not asked again. The answers are ``expressions.jsonl`` and ``queries.jsonl``; queries read
 the tables of ``tables.json``, in batches, or where a batch is refused as a stream that only takes new rows.

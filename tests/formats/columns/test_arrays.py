@@ -1,4 +1,4 @@
-"""Arrow arrays as numpy sees them: texts that are none, and keys that come twice."""
+"""Arrow arrays as numpy sees them: invalid UTF-8, and repeated keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of variable length in a buffer: what is written reads back, and what is too long is told."""
+"""Numbers of variable length in a buffer: what is written reads back, and what is too long is reported."""
 
 from __future__ import annotations
 

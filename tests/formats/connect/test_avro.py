@@ -1,4 +1,4 @@
-"""Avro that Kafka Connect's converters wrote: the writer's schema says what numbers, texts and records mean."""
+"""Avro that Kafka Connect's converters wrote: the writer's schema says what numbers, strings and records mean."""
 
 from __future__ import annotations
 

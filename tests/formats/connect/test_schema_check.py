@@ -1,4 +1,4 @@
-"""Schemas inside messages that contradict a table's columns are told, and no value is read as another one."""
+"""Schemas inside messages: contradictions with the columns of a table are reported, and values are never misread."""
 
 from __future__ import annotations
 

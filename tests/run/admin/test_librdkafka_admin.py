@@ -150,7 +150,7 @@ def test_a_topic_that_was_seen_and_stays_unknown_is_left_out_in_the_end(
 
 @pytest.fixture
 def two_brokers() -> Iterator[LocalKafka]:
-    """Two brokers, of which each leads again what it led before, once it is back."""
+    """Two brokers; each leads again what it led before, once it is back."""
     balance = {"leader.imbalance.check.interval.seconds": "1", "leader.imbalance.per.broker.percentage": "0"}
     with LocalKafka(brokers=2, heap=256, properties=balance) as kafka:
         yield kafka

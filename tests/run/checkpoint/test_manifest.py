@@ -106,7 +106,7 @@ class Dying:
 
 
 def write_and_die(spark: SparkSession, place: Path, text: str, changes: int) -> bool:
-    """Whether a driver that writes a document dies before it has made so many changes."""
+    """Whether a driver that writes a document dies before it has made a number of changes."""
     folder = HadoopFolder(spark, str(place))
     folder._fs = Dying(folder._fs, changes)
     try:

@@ -112,7 +112,7 @@ class TestTokenRefresh:
         return []
 
     @pytest.mark.parametrize(("busy", "after"), [(lambda: False, 250), (lambda: True, 375)])
-    def test_it_is_put_off_while_a_batch_runs_but_not_for_ever(
+    def test_it_is_postponed_while_a_batch_runs_but_not_forever(
         self, ages: list[float], busy: Callable[[], bool], after: int
     ) -> None:
         tokens = TokenRefresh(1000, "Orders", busy, ages.append)

@@ -13,7 +13,7 @@ from kdsl.testing import LocalKafka
 
 USERS = {"root": "root-pw", "ann": "ann-pw"}
 PREFIX = "orders/1"
-"""A prefix that is no name of a topic, so that the topic's name does not begin with it."""
+"""A prefix that is not a name of a topic, so that the topic's name does not begin with it."""
 
 
 @pytest.fixture(scope="module")

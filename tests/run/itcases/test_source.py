@@ -449,7 +449,7 @@ class TestProperties:
         assert by_place(read(result)) == {topic: {5: EXPECTED[5]}}
 
     @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-    def test_control_records_are_read_over(
+    def test_control_records_are_skipped(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, read: Read, level: str
     ) -> None:
         """E9: the last offset is a control record, and there are some in between."""

@@ -1,4 +1,4 @@
-"""Which jars go with which Spark, how a session gets them, and what is told when it cannot."""
+"""Which jars go with which Spark, how a session gets them, and what is reported when it cannot."""
 
 from __future__ import annotations
 

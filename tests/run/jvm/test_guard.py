@@ -21,7 +21,7 @@ from kdsl.run.metrics.observer import metrics
 from kdsl.run.read import read_stream
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.run.jvm.transports import sorted_strings
+from tests.run.jvm.transports import sort_strings
 from tests.run.listeners.queries import until
 from tests.run.read_plans import read_plan
 
@@ -64,7 +64,7 @@ def test_deleted_records_are_counted_if_the_policy_continues(
 
     def run() -> None:
         nonlocal results
-        writer = df.writeStream.foreachBatch(lambda rows, _: results.extend(sorted_strings(rows)))
+        writer = df.writeStream.foreachBatch(lambda rows, _: results.extend(sort_strings(rows)))
         query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
         assert query.awaitTermination(300)
         until(lambda: metrics(query).batch is not None)
@@ -95,7 +95,7 @@ def test_a_topic_that_is_created_again_while_the_query_runs_fails_it_with_both_i
     df = read_stream(spark, read_plan(topic, transport="jvm"), Cluster(kdsl_kafka.bootstrap_servers))
 
     def recreate(rows: DataFrame, batch: int) -> None:
-        sorted_strings(rows)
+        sort_strings(rows)
         if batch == 0:
             kdsl_kafka.delete_topic(topic)
             kdsl_kafka.create_topic(topic)
@@ -127,7 +127,7 @@ def test_a_query_that_ends_with_the_batch_in_which_its_topic_was_created_again_e
     """
 
     def recreate(rows: DataFrame, job: Job) -> None:
-        assert sorted_strings(rows) == ["abc"]
+        assert sort_strings(rows) == ["abc"]
         kdsl_kafka.delete_topic(topic)
         kdsl_kafka.create_topic(topic)
 

@@ -20,7 +20,7 @@ from kdsl.run.read import read, read_stream
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types.spark import spark_schema
-from tests.run.jvm.transports import TRANSPORTS, commit, run, sorted_strings
+from tests.run.jvm.transports import TRANSPORTS, commit, run, sort_strings
 from tests.run.read_plans import part, read_plan
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class TestRecords:
         )
 
         def read_filtered(text: str) -> list[Any]:
-            return sorted_strings(
+            return sort_strings(
                 read(spark, read_plan(topic, headers=parse_header_filter(text), transport=transport), cluster)
             )
 
@@ -134,7 +134,7 @@ class TestTopics:
         for name in ("one", "two"):
             kdsl_kafka.produce(kdsl_topic(f"{begin}-{name}"), name)
 
-        assert sorted_strings(read(spark, read_plan(pattern=f"{begin}-.*", transport=transport), cluster)) == [
+        assert sort_strings(read(spark, read_plan(pattern=f"{begin}-.*", transport=transport), cluster)) == [
             "one",
             "two",
         ]
@@ -157,7 +157,7 @@ class TestTopics:
         result = pattern.format(one.removeprefix("whole-") if "hole" in pattern else one)
         plan = read_plan(pattern=result, transport=transport)
 
-        assert sorted_strings(read(spark, plan, cluster)) == ["one"]
+        assert sort_strings(read(spark, plan, cluster)) == ["one"]
         assert run(spark, plan, cluster, tmp_path) == ["one"]
 
     def test_some_partitions(self, spark: SparkSession, cluster: Cluster, filled_topic: str, transport: str) -> None:
@@ -166,7 +166,7 @@ class TestTopics:
             topics=Topics((filled_topic,), partitions=((filled_topic, 1),)),
         )
 
-        assert sorted_strings(read(spark, plan, cluster)) == ["b0", "b1", "b2"]
+        assert sort_strings(read(spark, plan, cluster)) == ["b0", "b1", "b2"]
 
     def test_a_topic_that_is_missing(self, spark: SparkSession, cluster: Cluster, transport: str) -> None:
         with pytest.raises(Exception) as raised:  # on librdkafka Spark's own, on jvm before Spark begins
@@ -180,7 +180,7 @@ class TestTopics:
         df = read(spark, read_plan(filled_topic, parallelism=1, transport=transport), cluster)
 
         assert df.rdd.getNumPartitions() == 1
-        assert len(sorted_strings(df)) == 7
+        assert len(sort_strings(df)) == 7
 
 
 STARTS: tuple[tuple[str, Start, list[str]], ...] = (
@@ -219,7 +219,7 @@ class TestStartAndStop:
         commit(cluster, name, {(filled_topic, 0): 1})
         plan = read_plan(filled_topic, start=of(filled_topic, case[1]), group_id=name, transport=transport)
 
-        assert sorted_strings(read(spark, plan, cluster)) == case[2]
+        assert sort_strings(read(spark, plan, cluster)) == case[2]
 
     @pytest.mark.parametrize("case", STARTS, ids=lambda case: case[0])
     def test_a_stream_starts(
@@ -241,7 +241,7 @@ class TestStartAndStop:
     ) -> None:
         plan = read_plan(filled_topic, start="latest", transport="jvm")
 
-        assert sorted_strings(read(spark, plan, cluster)) == []
+        assert sort_strings(read(spark, plan, cluster)) == []
         assert run(spark, plan, cluster, tmp_path / "checkpoint") == []
         kdsl_kafka.produce(filled_topic, "later")
         assert run(spark, plan, cluster, tmp_path / "checkpoint") == ["later"]
@@ -259,7 +259,7 @@ class TestStartAndStop:
         commit(cluster, name, {(filled_topic, 0): 1, (filled_topic, 1): 2})
         plan = read_plan(filled_topic, stop=of(filled_topic, case[1]), group_id=name, transport=transport)
 
-        assert sorted_strings(read(spark, plan, cluster)) == case[2]
+        assert sort_strings(read(spark, plan, cluster)) == case[2]
 
     @pytest.mark.parametrize("case", STOPS, ids=lambda case: case[0])
     def test_a_stream_returns_nothing_after_its_end(
@@ -293,7 +293,7 @@ class TestStartAndStop:
         stop = Stop("specific-offsets", offsets=((filled_topic, 0, 1), (filled_topic, 1, 1)))
 
         assert (
-            sorted_strings(read(spark, read_plan(filled_topic, start=start, stop=stop, transport=transport), cluster))
+            sort_strings(read(spark, read_plan(filled_topic, start=start, stop=stop, transport=transport), cluster))
             == []
         )
 
@@ -364,7 +364,7 @@ class TestStreams:
         kdsl_kafka.produce(topic, Record("new", partition=1))
         results: list[Any] = []
 
-        writer = df.writeStream.foreachBatch(lambda batch, _: results.extend(sorted_strings(batch)))
+        writer = df.writeStream.foreachBatch(lambda batch, _: results.extend(sort_strings(batch)))
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
 

@@ -136,7 +136,7 @@ class TestStream:
 
 
 class TestRealtimeIsRefused:
-    """What real-time mode cannot run is told before the query starts."""
+    """What real-time mode cannot run is reported before the query starts."""
 
     def test_with_the_reasons(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TRANSPORTS = ("librdkafka", "jvm")
 
 
-def sorted_strings(df: DataFrame) -> list[Any]:
+def sort_strings(df: DataFrame) -> list[Any]:
     """The values of the column ``text``, sorted."""
     return sorted(row["text"] for row in df.collect())
 
@@ -26,9 +26,7 @@ def sorted_strings(df: DataFrame) -> list[Any]:
 def run(spark: SparkSession, plan: ReadPlan, cluster: Cluster, checkpoint: Path) -> list[Any]:
     """What a stream reads that goes on from a checkpoint, until nothing is left."""
     results: list[Any] = []
-    writer = read_stream(spark, plan, cluster).writeStream.foreachBatch(
-        lambda df, _: results.extend(sorted_strings(df))
-    )
+    writer = read_stream(spark, plan, cluster).writeStream.foreachBatch(lambda df, _: results.extend(sort_strings(df)))
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
     return sorted(results)

@@ -18,7 +18,7 @@ from kdsl.run.librdkafka.stream import Limits
 from kdsl.run.offsets.stored import Range
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.run.read_plans import Query, batch, batch_tasks, read_plan, sorted_strings
+from tests.run.read_plans import Query, batch, batch_tasks, read_plan, sort_strings
 from tests.transactions import settle
 
 LATEST = Stop("latest")
@@ -32,7 +32,7 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 
 @pytest.fixture
 def begin(cluster: Cluster) -> Callable[..., Query]:
-    """Begins a bounded query, which looks for no new partitions unless it is told to."""
+    """Begins a bounded query, which looks for no new partitions by default."""
 
     def make(*topics: str, stop: Stop = LATEST, committed: bool = False, **plan: object) -> Query:
         over = Cluster(cluster.bootstrap_servers, properties=COMMITTED if committed else {})
@@ -64,7 +64,7 @@ def batches(query: Query, limits: Limits | None = None) -> list[list[str]]:
     """What comes until nothing comes any more."""
     results = []
     while (rows := query.batch(limits)) is not None:
-        results.append(sorted_strings(rows))
+        results.append(sort_strings(rows))
     return results
 
 
@@ -107,7 +107,7 @@ class TestStream:
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *in_partition(0, *"abc"), *in_partition(1, "d"))
         query = begin(topic)
-        assert sorted_strings(query.batch(Limits(max_records=2))) == ["a", "d"]
+        assert sort_strings(query.batch(Limits(max_records=2))) == ["a", "d"]
         kdsl_kafka.produce(topic, *in_partition(0, "late"), *in_partition(1, "late"))
         kdsl_kafka.add_partitions(topic, 3)
         kdsl_kafka.produce(topic, *in_partition(2, "later"))
@@ -160,7 +160,7 @@ class TestStream:
         kdsl_kafka.produce(topic, *(Record(f"{n}", partition=0, timestamp=then + n) for n in (0, 3, 7)))
         kdsl_kafka.produce(topic, Record("old", partition=1, timestamp=then))
         query = begin(topic, stop=Stop("timestamp", timestamp=then + 5))
-        assert sorted_strings(query.batch()) == ["0", "3", "old"]
+        assert sort_strings(query.batch()) == ["0", "3", "old"]
         kdsl_kafka.produce(topic, Record("old, too", partition=1, timestamp=then))
 
         assert query.batch() is None
@@ -177,11 +177,11 @@ class TestStream:
         kdsl_kafka.produce(topic, *in_partition(0, "a"), *in_partition(1, "never"))
         query = begin(topic, stop=Stop("specific-offsets", offsets=at(topic, (0, 2))))
 
-        assert sorted_strings(query.batch()) == ["a"]
+        assert sort_strings(query.batch()) == ["a"]
         assert not has_ended(query)
         assert f"the end has no offset for {topic}[1]; nothing of it is read" in caplog.text
         kdsl_kafka.produce(topic, *in_partition(0, "b", "c"))
-        assert sorted_strings(query.batch()) == ["b"]
+        assert sort_strings(query.batch()) == ["b"]
         assert has_ended(query)
 
     def test_the_offsets_of_the_group_are_those_of_the_first_start(
@@ -192,7 +192,7 @@ class TestStream:
         group = f"group-of-{topic}"
         commit(kdsl_kafka, group, topic, (0, 2))
         query = begin(topic, stop=Stop("group-offsets"), group_id=group)
-        assert sorted_strings(query.batch(Limits(max_records=1))) == ["a"]
+        assert sort_strings(query.batch(Limits(max_records=1))) == ["a"]
         commit(kdsl_kafka, group, topic, (0, 3))
 
         query.restart()
@@ -208,7 +208,7 @@ class TestStream:
         start = Start("specific-offsets", offsets=at(topic, (0, 2), (1, 0)))
         query = begin(topic, start=start, stop=Stop("specific-offsets", offsets=at(topic, (0, 1), (1, 1))))
 
-        assert sorted_strings(query.batch()) == ["d"]
+        assert sort_strings(query.batch()) == ["d"]
         assert query.offsets.positions == {(topic, 0): 2, (topic, 1): 1}
         assert query.offsets.stop == {(topic, 0): 1, (topic, 1): 1}
         assert has_ended(query)
@@ -299,7 +299,7 @@ class TestStream:
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *in_partition(0, *"abc"), *in_partition(1, *"de"))
         query = begin(topic, stop=Stop("specific-offsets", offsets=at(topic, (0, 1), (1, 2))))
-        assert sorted_strings(query.batch(Limits(max_records_per_partition=1))) == ["a", "d"]
+        assert sort_strings(query.batch(Limits(max_records_per_partition=1))) == ["a", "d"]
         kdsl_kafka.delete_records(topic, {0: 3})
 
         query.restart()
@@ -313,7 +313,7 @@ class TestStream:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"ab")
         query = begin(topic, stop=Stop())
-        assert sorted_strings(query.batch()) == ["a", "b"]
+        assert sort_strings(query.batch()) == ["a", "b"]
         kdsl_kafka.produce(topic, "c")
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, *in_partition(1, "d"))
@@ -413,7 +413,7 @@ class TestBatch:
             kdsl_kafka.produce(topic, *(Record(v, None, [], partition, then + i) for i, v in enumerate(values)))
         stop = Stop(stop.mode, stop.timestamp, at(topic, *(pair for _, *pair in stop.offsets)))  # type: ignore[arg-type]
 
-        assert sorted_strings(batch(read_plan(topic, start=start, stop=stop), cluster)) == expected
+        assert sort_strings(batch(read_plan(topic, start=start, stop=stop), cluster)) == expected
 
     def test_group_offsets_end_it_and_must_exist(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -429,7 +429,7 @@ class TestBatch:
             batch(plan, cluster)
         commit(kdsl_kafka, group, topic, (1, 0))
 
-        assert sorted_strings(batch(plan, cluster)) == ["a", "b"]
+        assert sort_strings(batch(plan, cluster)) == ["a", "b"]
 
     def test_ends_that_do_not_exist_are_refused_with_those_that_do(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -467,11 +467,11 @@ class TestPartitionSets:
         chosen = _with_partitions(chosen, (one, 0), (one, 2), (two, 1))
         query = Query(chosen, cluster)
 
-        assert sorted_strings(batch(chosen, cluster)) == ["one 0", "one 2", "two 1"]
-        assert sorted_strings(query.batch()) == ["one 0", "one 2", "two 1"]
+        assert sort_strings(batch(chosen, cluster)) == ["one 0", "one 2", "two 1"]
+        assert sort_strings(query.batch()) == ["one 0", "one 2", "two 1"]
         kdsl_kafka.add_partitions(one, 4)
         kdsl_kafka.produce(one, *in_partition(1, "no"), *in_partition(2, "yes"), *in_partition(3, "no"))
-        assert sorted_strings(query.batch()) == ["yes"]
+        assert sort_strings(query.batch()) == ["yes"]
         query.restart()
         query.stream.freeze_ends()
         assert query.batch() is None
@@ -494,7 +494,7 @@ class TestPartitionSets:
         start = Start("specific-offsets", offsets=((one, 0, 1), (two, 0, 2)))
         stop = Stop("specific-offsets", offsets=((one, 0, 2), (two, 0, 3)))
 
-        assert sorted_strings(batch(read_plan(one, two, start=start, stop=stop), cluster)) == ["b", "f"]
+        assert sort_strings(batch(read_plan(one, two, start=start, stop=stop), cluster)) == ["b", "f"]
 
 
 def _with_partitions(plan: ReadPlan, *places: tuple[str, int]) -> ReadPlan:
@@ -521,7 +521,7 @@ class TestPartitionsThatComeBeforeTheEnd:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abc")
         query = begin(topic, discovery=timedelta(hours=1))
-        assert sorted_strings(query.batch(Limits(max_records=1))) == ["a"]
+        assert sort_strings(query.batch(Limits(max_records=1))) == ["a"]
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, *in_partition(0, "late"), *in_partition(1, "x", "y"))
         if restart:
@@ -545,7 +545,7 @@ class TestPartitionsThatComeBeforeTheEnd:
         commit(kdsl_kafka, f"group-of-{topic}", topic, (0, 2))
         stop = Stop("group-offsets")
         query = begin(topic, stop=stop, group_id=f"group-of-{topic}", discovery=timedelta(hours=1))
-        assert sorted_strings(query.batch(Limits(max_records=1))) == ["a"]
+        assert sort_strings(query.batch(Limits(max_records=1))) == ["a"]
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, *in_partition(1, "x"))
 
@@ -563,7 +563,7 @@ class TestPartitionsThatComeBeforeTheEnd:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abc")
         query = begin(topic)
-        assert sorted_strings(query.batch(Limits(max_records=1))) == ["a"]
+        assert sort_strings(query.batch(Limits(max_records=1))) == ["a"]
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, *in_partition(1, "x"))
 

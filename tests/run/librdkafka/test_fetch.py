@@ -21,7 +21,7 @@ from kdsl.run.records.metadata import RAW
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.mock_cluster import FETCH, MockCluster
-from tests.run.read_plans import fetch, fetch_raw, part, read_plan, sorted_strings
+from tests.run.read_plans import fetch, fetch_raw, part, read_plan, sort_strings
 
 PATIENCE = 300.0
 
@@ -178,10 +178,10 @@ class TestConsumers:
         kdsl_kafka.produce(topic, *(Record(f"{p}{n}", partition=p) for p in range(2) for n in range(50)))
         plan = read_plan(topic)
 
-        assert sorted_strings(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
+        assert sort_strings(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
         result = borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"})
-        assert sorted_strings(fetch(plan, cluster, [Range(topic, 1, 10, 12)])) == ["110", "111"]
-        assert sorted_strings(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
+        assert sort_strings(fetch(plan, cluster, [Range(topic, 1, 10, 12)])) == ["110", "111"]
+        assert sort_strings(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
         assert borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"}) is result
 
     def test_only_a_few_are_pooled(self, cluster: Cluster) -> None:
@@ -266,11 +266,11 @@ class TestFailures:
             fetch(plan, cluster, [Range(topic, 0, 10, 12)])
 
         assert borrow_consumer(cluster, str(cluster.settings()), choose_size(1), {"group.id": "tests"}) is not before
-        assert sorted_strings(fetch(plan, cluster, [Range(topic, 0, 0, 3)])) == ["a", "b", "c"]
+        assert sort_strings(fetch(plan, cluster, [Range(topic, 0, 0, 3)])) == ["a", "b", "c"]
 
 
 class TestErrorsOfPartitions:
-    """Errors in the answer to a fetch, of which a real broker gives the first at odd moments."""
+    """Errors in the answer to a fetch. A real broker returns the first of them at random moments."""
 
     @pytest.fixture
     def mock_cluster(self) -> Iterator[MockCluster]:

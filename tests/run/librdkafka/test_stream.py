@@ -25,7 +25,7 @@ from kdsl.run.librdkafka.stream import Limits
 from kdsl.run.offsets.stored import Range
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.run.read_plans import Query, read_plan, sorted_strings
+from tests.run.read_plans import Query, read_plan, sort_strings
 from tests.transactions import settle
 
 ALWAYS = timedelta(0)
@@ -60,10 +60,10 @@ class TestStart:
         kdsl_kafka.produce(topic, *in_partition(0, "a", "b"), *in_partition(1, "c"))
         query = begin(topic)
 
-        assert sorted_strings(query.batch()) == ["a", "b", "c"]
+        assert sort_strings(query.batch()) == ["a", "b", "c"]
         assert query.batch() is None
         kdsl_kafka.produce(topic, *in_partition(1, "d"))
-        assert sorted_strings(query.batch()) == ["d"]
+        assert sort_strings(query.batch()) == ["d"]
 
     def test_latest_keeps_its_position_if_the_first_batch_never_ran(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -78,9 +78,9 @@ class TestStart:
         query.restart()
 
         assert query.replay() == ()
-        assert sorted_strings(query.batch()) == ["0,1", "1,1", "2,1"]
+        assert sort_strings(query.batch()) == ["0,1", "1,1", "2,1"]
         kdsl_kafka.produce(topic, *(r for p in range(6) for r in in_partition(p, f"{p},2")))
-        assert sorted_strings(query.batch()) == [f"{p},2" for p in range(6)]
+        assert sort_strings(query.batch()) == [f"{p},2" for p in range(6)]
 
     def test_a_time_starts_each_partition_at_its_first_record_that_is_not_older(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -92,9 +92,9 @@ class TestStart:
         kdsl_kafka.produce(topic, Record("old", partition=1, timestamp=at))
         query = begin(topic, start=Start("timestamp", timestamp=at + 2))
 
-        assert sorted_strings(query.batch()) == ["2", "3"]
+        assert sort_strings(query.batch()) == ["2", "3"]
         kdsl_kafka.produce(topic, *in_partition(1, "new"), *in_partition(2, "first"))
-        assert sorted_strings(query.batch()) == ["first", "new"]
+        assert sort_strings(query.batch()) == ["first", "new"]
 
     def test_specific_offsets(
         self,
@@ -109,7 +109,7 @@ class TestStart:
 
         query = begin(topic, start=Start("specific-offsets", offsets=((topic, 0, 2),)))
 
-        assert sorted_strings(query.batch()) == ["c", "d", "e"]
+        assert sort_strings(query.batch()) == ["c", "d", "e"]
         assert f"the start has no offset for {topic}[1], which starts at its earliest record" in caplog.text
         with pytest.raises(OffsetError, match=r"has the offsets 0 to 3, but 4 is requested"):
             begin(topic, start=Start("specific-offsets", offsets=((topic, 0, 4),))).batch()
@@ -124,7 +124,7 @@ class TestStart:
         member.commit(offsets=[TopicPartition(topic, 0, 2), TopicPartition(topic, 1, 1)], asynchronous=False)
         member.close()
 
-        assert sorted_strings(begin(topic, start="group-offsets", group_id=group).batch()) == ["c", "e"]
+        assert sort_strings(begin(topic, start="group-offsets", group_id=group).batch()) == ["c", "e"]
 
     @pytest.mark.parametrize(("reset", "expected"), [("earliest", ["a", "b"]), ("latest", [])])
     def test_a_group_without_offsets_follows_the_policy(
@@ -141,9 +141,9 @@ class TestStart:
 
         query = begin(topic, start=Start("group-offsets", reset=reset), group_id=f"group-of-{topic}")  # type: ignore[arg-type]
 
-        assert sorted_strings(query.batch()) == expected
+        assert sort_strings(query.batch()) == expected
         kdsl_kafka.produce(topic, "c")
-        assert sorted_strings(query.batch()) == ["c"]
+        assert sort_strings(query.batch()) == ["c"]
 
     def test_a_group_without_offsets_and_policy_is_an_error(
         self, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -183,7 +183,7 @@ class TestStart:
 
         query.restart(read_plan(topic, start="latest"))
 
-        assert sorted_strings(query.batch()) == ["b"]
+        assert sort_strings(query.batch()) == ["b"]
         message = "the declared start (latest, at the first start earliest) has no effect"
         assert query.batch() is None
         assert query.batch() is None
@@ -210,7 +210,7 @@ class TestReplay:
 
         assert planned == (Range(topic, 0, 1, 2), Range(topic, 2, 0, 1))
         assert query.replay() == planned
-        assert sorted_strings(query.batch()) == ["d", "e", "f"]
+        assert sort_strings(query.batch()) == ["d", "e", "f"]
 
     def test_deleted_records_of_a_planned_batch_are_an_error_or_counted(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -230,7 +230,7 @@ class TestReplay:
 
         assert query.replay() == (Range(topic, 0, 3, 4),)
         kdsl_kafka.produce(topic, "e")
-        assert sorted_strings(query.batch()) == ["e"]
+        assert sort_strings(query.batch()) == ["e"]
         assert query.offsets.lost == {(topic, 0): 2}
 
 
@@ -245,11 +245,11 @@ class TestDiscovery:
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, *in_partition(1, "while it runs"))
 
-        assert sorted_strings(query.batch()) == ["while it runs"]
+        assert sort_strings(query.batch()) == ["while it runs"]
         kdsl_kafka.add_partitions(topic, 3)
         kdsl_kafka.produce(topic, *in_partition(2, "while it is stopped"))
         query.restart()
-        assert sorted_strings(query.batch()) == ["while it is stopped"]
+        assert sort_strings(query.batch()) == ["while it is stopped"]
 
     def test_they_are_discovered_at_the_interval_only(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -258,7 +258,7 @@ class TestDiscovery:
         kdsl_kafka.produce(topic, "a")
         query = begin(topic, discovery=timedelta(hours=1))
         never = begin(topic, discovery=None)
-        assert [sorted_strings(query.batch()), sorted_strings(never.batch())] == [["a"], ["a"]]
+        assert [sort_strings(query.batch()), sort_strings(never.batch())] == [["a"], ["a"]]
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, *in_partition(1, "b"))
 
@@ -272,12 +272,12 @@ class TestDiscovery:
         kdsl_kafka.produce(first, "a")
         kdsl_kafka.produce(kdsl_topic(f"x{first}"), "no")
         query = begin(pattern=f"{first}.*", start="earliest")
-        assert sorted_strings(query.batch()) == ["a"]
+        assert sort_strings(query.batch()) == ["a"]
 
         second = kdsl_kafka.create_topic(f"{first}-second")
         kdsl_kafka.produce(second, "b")
 
-        assert sorted_strings(query.batch()) == ["b"]
+        assert sort_strings(query.batch()) == ["b"]
         kdsl_kafka.delete_topic(second)
         with pytest.raises(TopicMissingError, match=f"the topic '{second}' .* no longer exists"):
             query.batch()
@@ -297,13 +297,13 @@ class TestDiscovery:
         kdsl_kafka.produce(one, "a")
         kdsl_kafka.produce(two, "b")
         query = begin(one, two)
-        assert sorted_strings(query.batch()) == ["a", "b"]
+        assert sort_strings(query.batch()) == ["a", "b"]
         kdsl_kafka.produce(one, "c")
         kdsl_kafka.produce(two, "d")
 
         query.restart(read_plan(one))
 
-        assert sorted_strings(query.batch()) == ["c"]
+        assert sort_strings(query.batch()) == ["c"]
         assert list(query.offsets.ids) == [one]
 
 
@@ -338,12 +338,12 @@ class TestTopicIds:
     def test_it_is_refused_in_the_middle_of_what_was_available(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
-        """S8: availableNow, and the topic is made again between its batches."""
+        """S8: availableNow, and the topic is created again between its batches."""
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abc")
         query = begin(topic)
         query.stream.freeze_ends()
-        assert sorted_strings(query.batch(Limits(max_records=1))) == ["a"]
+        assert sort_strings(query.batch(Limits(max_records=1))) == ["a"]
         kdsl_kafka.delete_topic(topic)
         kdsl_kafka.create_topic(topic)
         kdsl_kafka.produce(topic, *"vwxyz")
@@ -390,7 +390,7 @@ class TestTopicIds:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, "a")
         query = begin(topic)
-        assert sorted_strings(query.batch()) == ["a"]
+        assert sort_strings(query.batch()) == ["a"]
         query.restart()
         kdsl_kafka.produce(topic, "b")
         ask, answers = LibrdkafkaAdmin._describe_topics, list[object]()
@@ -402,13 +402,13 @@ class TestTopicIds:
 
         monkeypatch.setattr(LibrdkafkaAdmin, "_describe_topics", unknown_at_first)
 
-        assert sorted_strings(query.batch()) == ["b"]
+        assert sort_strings(query.batch()) == ["b"]
         assert len(answers) > 1
 
 
 class TestRetention:
     def make_checkpoint(self, kafka: RunningKafka, topic: str, query: Query) -> None:
-        """Five records read, ten more written, of which the first three are deleted."""
+        """Five records read, ten more written, and the first three of those deleted."""
         kafka.produce(topic, *(f"{n:02}" for n in range(5)))
         query.batch()
         kafka.produce(topic, *(f"{n:02}" for n in range(5, 15)))
@@ -444,13 +444,13 @@ class TestRetention:
         self.make_checkpoint(kdsl_kafka, topic, query)
         query.restart()
 
-        assert sorted_strings(query.batch()) == [f"{n:02}" for n in range(8, 15)]
+        assert sort_strings(query.batch()) == [f"{n:02}" for n in range(8, 15)]
         assert query.offsets.lost == {(topic, 0): 3}
         assert f"3 offsets of topic {topic}, partition 0 were deleted before they were read" in caplog.text
         query.restart()
         assert query.replay() == (Range(topic, 0, 8, 15),)
         kdsl_kafka.produce(topic, "new")
-        assert sorted_strings(query.batch()) == ["new"]
+        assert sort_strings(query.batch()) == ["new"]
         assert query.offsets.lost == {(topic, 0): 3}
 
     def test_all_requested_records_may_be_deleted(
@@ -475,7 +475,7 @@ class TestLimits:
         kdsl_kafka.produce(topic, *(r for p in (1, 2, 3) for r in in_partition(p, f"b{p}")))
         query = begin(topic)
 
-        seen = [sorted_strings(query.batch(Limits(max_records=2))) for _ in range(3)]
+        seen = [sort_strings(query.batch(Limits(max_records=2))) for _ in range(3)]
 
         assert [len(rows) for rows in seen] == [2, 2, 2]
         assert {"b1", "b2", "b3"} <= {row for rows in seen for row in rows}
@@ -487,7 +487,7 @@ class TestLimits:
         kdsl_kafka.produce(topic, *in_partition(0, *"abcde"), *in_partition(1, "f"))
         query = begin(topic)
 
-        assert [sorted_strings(query.batch(Limits(max_records_per_partition=2))) for _ in range(3)] == [
+        assert [sort_strings(query.batch(Limits(max_records_per_partition=2))) for _ in range(3)] == [
             ["a", "b", "f"],
             ["c", "d"],
             ["e"],
@@ -507,13 +507,13 @@ class TestLimits:
 
         batches = []
         while (rows := query.batch(Limits(max_records=2))) is not None:
-            batches.append(sorted_strings(rows))
+            batches.append(sort_strings(rows))
 
         assert sorted(row for rows in batches for row in rows) == ["a", "b", "c", "d"]
         assert [len(rows) for rows in batches] == [2, 2]
         query.restart()
         query.stream.freeze_ends()
-        assert sorted_strings(query.batch()) == ["late", "later"]
+        assert sort_strings(query.batch()) == ["late", "later"]
         assert query.batch() is None
 
     def test_a_table_with_a_watermark_is_caught_up_along_the_time(
@@ -557,7 +557,7 @@ class TestLimits:
         query.batch()
         kdsl_kafka.produce(topic, *(Record(f"{n}", None, [], 1, at + 3_600_000 * n) for n in range(6)))
 
-        results = [sorted_strings(query.batch(Limits(max_records=3))) for _ in range(2)]
+        results = [sort_strings(query.batch(Limits(max_records=3))) for _ in range(2)]
 
         assert results == [["0", "1", "2"], ["3", "4", "5"]]
         assert query.batch() is None
@@ -581,7 +581,7 @@ class TestLimits:
         kdsl_kafka.produce(topic, "a")
         assert query.batch(Limits(min_records=2)) is None
         kdsl_kafka.produce(topic, "b")
-        assert sorted_strings(query.batch(Limits(min_records=2))) == ["a", "b"]
+        assert sort_strings(query.batch(Limits(min_records=2))) == ["a", "b"]
 
     def test_the_latest_offsets_are_reported_whatever_the_limit(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -626,7 +626,7 @@ class TestTransactions:
 
         batches = []
         while (rows := query.batch(Limits(max_records=3))) is not None:
-            batches.append(sorted_strings(rows))
+            batches.append(sort_strings(rows))
 
         assert batches == [["a", "b"], [], [], ["c"]]
         assert query.offsets.positions == {(topic, 0): 12}
@@ -639,12 +639,12 @@ class TestTransactions:
         write = self.transactional(kdsl_kafka, topic)
         write("a", commit=True)
         query = begin(topic, committed=True)
-        assert sorted_strings(query.batch()) == ["a"]
+        assert sort_strings(query.batch()) == ["a"]
         write("b", commit=None)
         kdsl_kafka.produce(topic, "c")
 
         assert query.batch() is None
-        assert sorted_strings(begin(topic).batch()) == ["a", "b", "c"]
+        assert sort_strings(begin(topic).batch()) == ["a", "b", "c"]
 
     def test_a_transaction_that_stays_open_is_logged_with_both_ends(
         self,
@@ -678,7 +678,7 @@ class TestTransactions:
         write("a", commit=False)
         write("b", commit=True)
 
-        assert sorted_strings(begin(topic).batch()) == ["a", "b"]
+        assert sort_strings(begin(topic).batch()) == ["a", "b"]
 
 
 def test_the_policy_may_come_from_the_cluster(
@@ -689,7 +689,7 @@ def test_the_policy_may_come_from_the_cluster(
     plan: ReadPlan = read_plan(topic, start="group-offsets", group_id=f"group-of-{topic}")
     query = Query(plan, Cluster(cluster.bootstrap_servers, properties={"auto.offset.reset": "earliest"}))
 
-    assert sorted_strings(query.batch()) == ["a"]
+    assert sort_strings(query.batch()) == ["a"]
 
 
 @pytest.fixture(autouse=True)
@@ -703,13 +703,13 @@ def test_a_partition_that_the_table_no_longer_names_is_no_longer_read(
     topic = kdsl_topic(partitions=2)
     kdsl_kafka.produce(topic, *in_partition(0, "a"), *in_partition(1, "b"))
     query = begin(topic)
-    assert sorted_strings(query.batch()) == ["a", "b"]
+    assert sort_strings(query.batch()) == ["a", "b"]
     kdsl_kafka.produce(topic, *in_partition(0, "c"), *in_partition(1, "d"))
     caplog.clear()
 
     query.restart(attrs.evolve(query.plan, topics=Topics((topic,), partitions=((topic, 0),))))
 
-    assert sorted_strings(query.batch()) == ["c"]
+    assert sort_strings(query.batch()) == ["c"]
     assert f"the table no longer names {topic}[1]; reading stops there" in caplog.text
     assert query.batch() is None
 

@@ -41,7 +41,7 @@ def read(request: pytest.FixtureRequest, kdsl_kafka: RunningKafka) -> Callable[[
 
 
 class Read:
-    """The texts that a task gives; those that it gave before an error stay."""
+    """The strings that a task gives; those that it gave before an error stay."""
 
     def __init__(self, read: Callable[[Task], Iterator[Any]]) -> None:
         self._read = read

@@ -23,7 +23,7 @@ from tests.run.read_plans import read_plan
 
 @attrs.define
 class Seen:
-    """An observer that keeps what it is told."""
+    """An observer that stores its events."""
 
     events: list[tuple[str, Any]] = attrs.field(factory=list)
 

@@ -59,7 +59,7 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 
 @pytest.fixture
 def plan(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> ReadPlan:
-    """A read of seven records, of which two are rows and one has another header."""
+    """A read of seven records: two are rows, and one has another header."""
     topic = kdsl_topic()
     wanted = [("env", b"live")]
     values = ['{"n": 1}', "{oops", "[", '{"m": 1}', None, '{"n": 2}']

@@ -11,7 +11,7 @@ A, B, C = ("orders", 0), ("orders", 1), ("orders", 2)
 KNOWN = Known({A: 10, B: 20, C: 0}, {A: 100, B: 200, C: 0})
 
 
-def known_offsets(**more: object) -> Known:
+def make_known(**more: object) -> Known:
     return Known(KNOWN.earliest, KNOWN.latest, **more)  # type: ignore[arg-type]
 
 
@@ -23,12 +23,12 @@ def test_earliest_and_latest_are_the_ends_of_the_log() -> None:
 def test_a_time_starts_at_the_first_record_that_is_not_older_or_at_the_end() -> None:
     plan = read_plan(start=Start("timestamp", timestamp=5))
 
-    assert decide_start(plan, known_offsets(at_time={A: 50, B: None, C: None}), "none") == Begin({A: 50, B: 200, C: 0})
+    assert decide_start(plan, make_known(at_time={A: 50, B: None, C: None}), "none") == Begin({A: 50, B: 200, C: 0})
 
 
 def test_a_group_without_committed_offsets_needs_a_policy() -> None:
     with pytest.raises(OffsetError) as raised:
-        decide_start(read_plan(start="group-offsets"), known_offsets(committed={B: 30}), "none")
+        decide_start(read_plan(start="group-offsets"), make_known(committed={B: 30}), "none")
 
     assert str(raised.value) == (
         "Orders: the consumer group 'orders-group' has no committed offset for orders[0]; orders[2], where "
@@ -39,7 +39,7 @@ def test_a_group_without_committed_offsets_needs_a_policy() -> None:
 
 @pytest.mark.parametrize(("reset", "expected"), [("earliest", {A: 10, B: 30, C: 0}), ("latest", {A: 100, B: 30, C: 0})])
 def test_the_policy_answers_a_missing_group_offset(reset: str, expected: dict[tuple[str, int], int]) -> None:
-    result = decide_start(read_plan(start="group-offsets"), known_offsets(committed={B: 30}), reset)  # type: ignore[arg-type]
+    result = decide_start(read_plan(start="group-offsets"), make_known(committed={B: 30}), reset)  # type: ignore[arg-type]
 
     assert result == Begin(expected)
 
@@ -48,7 +48,7 @@ def test_an_expired_group_offset_is_an_error_that_counts_what_is_lost() -> None:
     with pytest.raises(
         OffsetError, match=r"orders\[0\]: offset 3 is requested, but the earliest is 10 .* 7 offsets are lost"
     ):
-        decide_start(read_plan(start="group-offsets"), known_offsets(committed={A: 3, B: 30, C: 0}), "none")
+        decide_start(read_plan(start="group-offsets"), make_known(committed={A: 3, B: 30, C: 0}), "none")
 
 
 @pytest.mark.parametrize(("reset", "begin", "lost"), [("earliest", 10, 7), ("latest", 100, 97)])

@@ -156,7 +156,7 @@ def test_a_null_value_of_a_raw_format_is_a_tombstone() -> None:
     ]
 
 
-def test_headers_keep_null_values_and_a_null_map_is_no_headers() -> None:
+def test_headers_keep_null_values_and_a_null_map_has_no_headers() -> None:
     plan = write_plan({"id": "INT"}, metadata=HEADERS)
     rows: list[dict[str, Any]] = [{"id": 1, "headers": [("k1", b"\xc0\xff\xee"), ("k2", None), ("k3", b"")]}, {"id": 2}]
 

@@ -42,7 +42,7 @@ def engine() -> Iterator[ReferenceEngine]:
 
 
 def ddl(name: str, topic: str, kafka: RunningKafka, formats: str, *, reading: bool, limit: int = 0) -> str:
-    """A table that both engines take, but for a limit of records in a micro-batch."""
+    """A table that both engines take, except a limit of records in a micro-batch."""
     options = {"connector": "upsert-kafka", "topic": topic, **FORMATS[formats]}
     options["properties.bootstrap.servers"] = kafka.bootstrap_servers
     if reading:

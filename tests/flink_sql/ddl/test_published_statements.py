@@ -1,7 +1,7 @@
 """Every CREATE TABLE of the product's sources, as it is printed there: it is a table, or its error says why not.
 
 In the folder data each file holds one example. The pages print some of them in one line, in which a comment swallows
-what follows; they have their lines back here, but for one.
+what follows; they have their lines back here, except one.
 """
 
 from __future__ import annotations
