@@ -63,7 +63,7 @@ def make_copy_job_of(
 def test_a_driver_killed_between_kafkas_commit_and_sparks_writes_nothing_twice(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """K1, the most important death: one writer has committed, the other has an open transaction. The long test has all."""
+    """K1, the most important death: one writer has committed, the other has not yet. The long test has all of them."""
     job, sent, target = make_copy_job(kdsl_kafka, kdsl_topic, tmp_path, batches=3)
 
     assert job.run(Kill(COMMITTED, committed=1)).killed

@@ -90,7 +90,7 @@ class Combination:
         before: Its circumstances.
         after: Those of the next lives.
         query: What is made of the rows; None leaves the plan narrow.
-        gap: The partition and the number of records at its head that are deleted after the first life; None deletes none.
+        gap: The partition and the number of its first records that are deleted after the first life; None deletes none.
         late: Whether tasks of the first life come late, after the second one has claimed the ids and died.
     """
 

@@ -18,15 +18,15 @@ from tests.reliability.harness import Job, Kill, Point
 from tests.reliability.test_exactly_once import POINTS as OF_TRANSACTIONS, exactly_once
 from tests.reliability.upserts import (
     Upsert,
-    versions_of_upserts,
     key_text,
     random_upserts,
+    read_versions,
     repeat_some,
     replays,
     send,
     send_changes,
     upsert_tables,
-    read_versions,
+    versions_of_upserts,
     wrong,
 )
 from tests.transactions import settle
