@@ -305,7 +305,7 @@ class TestAnswersThatHarm:
             connect(front).schema(1)
 
 
-class TestSecretsOfOddForm:
+class TestUnusualSecrets:
     @pytest.mark.parametrize(
         ("name", "value"),
         [

@@ -60,7 +60,7 @@ def make_copy_job_of(
     return Job(folder / "job", tables), sent, target
 
 
-def test_a_driver_killed_between_kafkas_commit_and_sparks_writes_nothing_twice(
+def test_a_driver_killed_between_the_commits_of_kafka_and_spark_writes_nothing_twice(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """K1, the most important death: one writer has committed, the other has not yet. The long test has all of them."""

@@ -224,7 +224,7 @@ def test_an_exactly_once_query_that_is_killed_upserts_each_change_once(
     [{"max-rows": 10, "interval": "100 s"}, {"max-rows": 100_000, "interval": "1 ms"}],
     ids=["by rows", "by time"],
 )
-def test_what_a_killed_sink_had_gathered_is_written_by_the_next_life(
+def test_rows_buffered_by_a_killed_sink_are_written_by_the_next_run(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, buffer: dict[str, Any]
 ) -> None:
     """K10. A buffer is empty at the end of a batch, so that a death loses nothing of it."""

@@ -20,7 +20,7 @@ def lines(problem: Problem) -> list[str]:
     return (problem.where.excerpt or "").splitlines()
 
 
-class TestPlaces:
+class TestLocations:
     def test_line_column_and_caret(self) -> None:
         (problem,) = problems_of(f"CREATE TABLE t (\n  id BIGNIT,\n  name STRING\n) {WITH}")
 

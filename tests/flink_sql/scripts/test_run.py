@@ -158,7 +158,7 @@ class TestJoins:
         assert rows == {name: Counter(wanted[name]) for name in joins}
 
 
-class TestMadeUp:
+class TestGeneratedRows:
     GEN = """
         CREATE TABLE gen (id INT, code CHAR(5), part DECIMAL(4, 2), few TINYINT, never INT,
           ts AS TIMESTAMP '2024-01-01 00:00:00' + INTERVAL '1' SECOND * id,

@@ -42,7 +42,7 @@ def rows(decoded: Decoded) -> list[Any]:
     return plain_values(decoded.rows)
 
 
-def test_json_with_and_without_schemas_gives_the_same_rows() -> None:
+def test_json_with_and_without_schemas_returns_the_same_rows() -> None:
     chosen, row = infer_format()
     plain = attrs.evolve(chosen, schema_include=False)  # type: ignore[misc]
     with_schemas = chosen.decoder(row).decode(pa.array(changes("schemas.shop.full"), pa.binary()))
@@ -52,7 +52,7 @@ def test_json_with_and_without_schemas_gives_the_same_rows() -> None:
     assert without.infinite == with_schemas.infinite > 0
 
 
-def test_avro_gives_the_same_rows() -> None:
+def test_avro_returns_the_same_rows() -> None:
     chosen, row = infer_format()
     schemas = debezium_messages.load_schemas()
     results: dict[str, list[Any]] = {}

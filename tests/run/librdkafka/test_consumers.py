@@ -181,7 +181,7 @@ class TestOffsets:
         mock.close()
 
 
-class TestKept:
+class TestPool:
     def test_an_idle_consumer_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         cluster = Cluster("127.0.0.1:1")
         first = borrow_consumer(cluster, "first", SIZES[0], {"group.id": "tests"})

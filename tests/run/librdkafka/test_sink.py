@@ -108,7 +108,7 @@ def test_keys_go_to_the_partitions_that_javas_producer_chooses(
     assert results == {key: (code & 0x7FFFFFFF) % 7 for key, code in MURMUR2.items()}
 
 
-def test_null_and_empty_keys_and_values_stay_apart(
+def test_null_and_empty_keys_and_values_are_distinguished(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     topic = kdsl_topic()

@@ -466,7 +466,7 @@ class TestRetention:
 
 
 class TestLimits:
-    def test_every_partition_moves_on_under_a_limit_below_their_number(
+    def test_every_partition_advances_under_a_limit_below_their_number(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         """S18."""
