@@ -33,7 +33,7 @@ SCHEMA = f"{ROW_KIND} string, id bigint, name string, visits int"
 
 def on(*often: str, of: Sequence[str] = KINDS) -> pytest.MarkDecorator:
     """A test on some kinds of tables; on the others it is one of the long ones, as it proves the same there."""
-    return pytest.mark.parametrize("applied", [_parameter(kind, kind in often) for kind in of], indirect=True)
+    return pytest.mark.parametrize("target", [_parameter(kind, kind in often) for kind in of], indirect=True)
 
 
 def _parameter(kind: str, often: bool, *more: object) -> Any:
@@ -43,9 +43,9 @@ def _parameter(kind: str, often: bool, *more: object) -> Any:
 
 OFTEN = (("memory", True), ("delta", False), ("postgres", False), ("postgres", True))
 fails = pytest.mark.parametrize(
-    ("applied", "after"),
+    ("target", "after"),
     [_parameter(kind, (kind, after) in OFTEN, after) for kind in KINDS for after in (False, True)],
-    indirect=["applied"],
+    indirect=["target"],
     ids=lambda value: ("before", "after")[value] if isinstance(value, bool) else value,
 )
 
