@@ -29,7 +29,7 @@ def is_waiting(process: int) -> bool:
     return any("->" in line and str(process) in line.split() for line in locks)
 
 
-def test_one_process_goes_on_when_the_other_one_has_done(tmp_path: Path) -> None:
+def test_one_process_continues_when_the_other_has_finished(tmp_path: Path) -> None:
     lock = tmp_path / "some" / "lock"
 
     with exclusive_lock(lock):
@@ -46,12 +46,12 @@ def test_one_process_goes_on_when_the_other_one_has_done(tmp_path: Path) -> None
     assert other.returncode == 0
 
 
-def test_an_error_inside_is_told(tmp_path: Path) -> None:
+def test_an_error_inside_is_raised(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="inside"), exclusive_lock(tmp_path / "lock"):
         raise OSError("inside")
 
 
-def test_nobody_waits_where_there_can_be_no_lock(tmp_path: Path) -> None:
+def test_no_process_waits_if_locks_are_unavailable(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     with exclusive_lock(tmp_path / "file" / "lock"):
@@ -106,7 +106,7 @@ def test_a_folder_that_others_can_write_to_is_refused(homeless: Path) -> None:
         state_dir()
 
 
-def test_a_link_in_the_place_of_the_folder_is_refused(homeless: Path) -> None:
+def test_a_link_instead_of_the_folder_is_refused(homeless: Path) -> None:
     (homeless.parent / "elsewhere").mkdir()
     homeless.symlink_to(homeless.parent / "elsewhere")
 

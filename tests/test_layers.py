@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def layer(module: str) -> int:
         for name in names
         if module == name or (module.startswith(f"{name}.") and name != "kdsl")
     ]
-    assert fits, f"{module} stands in no layer"
+    assert fits, f"{module} is in no layer"
     return max(fits)[1]
 
 
@@ -89,8 +89,12 @@ def modules() -> Iterator[tuple[str, Path]]:
 @cache
 def imports(path: Path, *, lazy: bool) -> tuple[str, ...]:
     """The modules that a module imports, at its top or (lazy) inside functions; not those for type checkers only."""
+    return names_of_imports(_nodes(_parse(path), lazy=lazy))
+
+
+def names_of_imports(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
     names: list[str] = []
-    for node in _nodes(_parse(path), lazy=lazy):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
             submodules = [f"{node.module}.{alias.name}" for alias in node.names]
             names += [name if is_module(name) else node.module for name in submodules]
@@ -130,9 +134,54 @@ def test_a_module_imports_only_from_layers_before_it(module: str, path: Path) ->
 
 
 def test_every_layer_has_a_module() -> None:
-    found = {layer(name) for name, _ in modules()}
+    used = {layer(name) for name, _ in modules()}
 
-    assert found == set(range(len(LAYERS)))
+    assert used == set(range(len(LAYERS)))
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    """Every import counts: at the top, inside functions (except in `REACHING`), and for type checkers only."""
+    paths = dict(modules())
+    imported = {
+        name: imports(path, lazy=False) if name in REACHING else names_of_imports(ast.walk(_parse(path)))
+        for name, path in paths.items()
+    }
+
+    assert find_circles({name: {*names} & {*paths} - {name} for name, names in imported.items()}) == []
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a", "e"}, "e": set()}
+
+    assert find_circles(graph) == [["a", "b", "c"]]
+
+
+def find_circles(graph: Mapping[str, Set[str]]) -> list[list[str]]:
+    """The strongly connected components with more than one module (Tarjan's algorithm)."""
+    indices: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    circles: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        indices[name] = lowest[name] = len(indices)
+        stack.append(name)
+        for other in sorted(graph.get(name, ())):
+            if other not in indices:
+                visit(other)
+                lowest[name] = min(lowest[name], lowest[other])
+            elif other in stack:
+                lowest[name] = min(lowest[name], indices[other])
+        if lowest[name] == indices[name]:
+            start = stack.index(name)
+            component, stack[start:] = stack[start:], []
+            if len(component) > 1:
+                circles.append(sorted(component))
+
+    for name in sorted(graph):
+        if name not in indices:
+            visit(name)
+    return circles
 
 
 @pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else "")

@@ -1,4 +1,4 @@
-"""The statements for Postgres, in a real one and without Spark: types that are staged as texts, swapped values."""
+"""The statements for Postgres, in a real one and without Spark: types that are staged as strings, swapped values."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ URL = "jdbc:postgresql://host/db"
 pytestmark = pytest.mark.postgres
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     return f'"{name}"'
 
 
-def test_texts_become_what_the_columns_are(postgres: Postgres) -> None:
+def test_strings_become_the_types_of_the_columns(postgres: Postgres) -> None:
     postgres.execute(
         """
         CREATE SCHEMA "Mixed Case";
@@ -29,8 +29,8 @@ def test_texts_become_what_the_columns_are(postgres: Postgres) -> None:
     )
     kinds = {"id": "uuid", "doc": "jsonb", "plain": "json", "own": "tone", "other": '"Mixed Case"."Mood"', "at": "inet"}
     lists = {"ids": "_uuid", "words": "_text"}
-    casts = {quoted(name): cast_type(URL, "string", kind) for name, kind in kinds.items()}
-    casts |= {quoted(name): cast_type(URL, "array<string>", kind) for name, kind in lists.items()}
+    casts = {quote(name): cast_type(URL, "string", kind) for name, kind in kinds.items()}
+    casts |= {quote(name): cast_type(URL, "array<string>", kind) for name, kind in lists.items()}
     known = {name: kind for name, kind in casts.items() if kind is not None}
     statements = Statements(URL, "on-conflict", "typed_rows", ['"id"'], [*casts], known)
     first, second = "6f1e5b9a-2c3d-4e5f-8a9b-0c1d2e3f4a5b", "00000000-0000-0000-0000-000000000000"
@@ -79,7 +79,7 @@ UNIQUE = {
 def test_values_of_unique_columns_can_be_swapped_whatever_their_type(postgres: Postgres, constraint: str) -> None:
     columns = ", ".join(f"{name} {kind} {constraint}" for name, (kind, _) in UNIQUE.items())
     values = ", ".join(f"{value} AS {name}" for name, (_, value) in UNIQUE.items())
-    statements = Statements(URL, "on-conflict", "swaps", ['"id"'], ['"id"', *map(quoted, UNIQUE)])
+    statements = Statements(URL, "on-conflict", "swaps", ['"id"'], ['"id"', *map(quote, UNIQUE)])
     postgres.execute(
         f"""
         DROP TABLE IF EXISTS swaps, turned;
@@ -97,7 +97,7 @@ def test_values_of_unique_columns_can_be_swapped_whatever_their_type(postgres: P
         "WHERE attrelid = 'swaps'::regclass AND attnum > 1 AND attname <> 'kept'"
     )
     parked = [
-        statements.free_unique_values("turned", quoted(name), kind, nullable=constraint == "UNIQUE")
+        statements.free_unique_values("turned", quote(name), kind, nullable=constraint == "UNIQUE")
         for name, kind in (line.split("\t") for line in types.splitlines())
     ]
     assert len(parked) == len(UNIQUE)

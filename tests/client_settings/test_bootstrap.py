@@ -33,11 +33,11 @@ def test_entries_are_written_in_one_form(text: str, expected: str) -> None:
         ("a:x,b:65536,c:1", ["the entry 'a:x' of", "the entry 'b:65536' of"]),
     ],
 )
-def test_each_wrong_entry_is_told(text: str, messages: list[str]) -> None:
-    found = [str(problem) for problem in check_servers(text)]
+def test_each_wrong_entry_is_reported(text: str, messages: list[str]) -> None:
+    results = [str(problem) for problem in check_servers(text)]
 
-    assert len(found) == len(messages)
-    assert [f.startswith(m) for f, m in zip(found, messages, strict=True)] == [True] * len(messages)
+    assert len(results) == len(messages)
+    assert [f.startswith(m) for f, m in zip(results, messages, strict=True)] == [True] * len(messages)
 
 
 @pytest.mark.parametrize(

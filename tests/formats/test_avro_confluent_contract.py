@@ -22,7 +22,7 @@ from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
 from kdsl_formats.debezium_avro_confluent.envelope import envelope
 from tests.formats import test_avro_contract as avro
-from tests.formats.contract import SUPPRESSED, FormatContract, keys, written_and_read
+from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip, keys
 
 BODIES = avro.TestAvro()
 _topics = (f"topic-{number}" for number in itertools.count())
@@ -104,7 +104,7 @@ class WithRegistry(FormatContract):
     @given(st.data())
     @settings(deadline=None, max_examples=25, suppress_health_check=SUPPRESSED)  # each registers a schema
     def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
-        written_and_read(self, data)
+        check_round_trip(self, data)
 
     def test_the_variants_have_no_problems_and_set_every_option(self) -> None:
         (variant,) = self.variants
@@ -175,7 +175,7 @@ class TestDebeziumAvroConfluent(WithRegistry):
 
         assert (len(decoded.rows), decoded.bad) == (0, ())
 
-    def test_envelopes_that_are_no_unions_are_read(self) -> None:
+    def test_envelopes_that_are_not_unions_are_read(self) -> None:
         client = registry_client(Registry(self.url))
         bare = avro_schema(envelope(self.row))
         number = client.register("bare-value", RegisteredSchema(schema_text(bare)))
@@ -184,10 +184,10 @@ class TestDebeziumAvroConfluent(WithRegistry):
 
         self.assert_rows(decoded, [3])
 
-    def test_what_is_wrong_with_an_envelope_is_told(self) -> None:
-        told = [self.decoder().decode(pa.array([m], pa.binary())).bad[0].reason for m in self.bad_messages()[3:10]]
+    def test_mistakes_in_an_envelope_are_reported(self) -> None:
+        messages = [self.decoder().decode(pa.array([m], pa.binary())).bad[0].reason for m in self.bad_messages()[3:10]]
 
-        assert [re.split("[,;]", reason)[0] for reason in told] == [
+        assert [re.split("[,;]", reason)[0] for reason in messages] == [
             "the envelope has no 'op'",
             "the message empties the table ('op' is 't')",
             "the envelope has the 'op' 'C'",

@@ -72,7 +72,7 @@ def test_a_stream_is_written_batch_by_batch(
     assert ids(kdsl_kafka, topic) == dict.fromkeys(range(30), 1)
 
 
-def test_a_restart_goes_on_behind_what_was_written(
+def test_a_restart_continues_after_what_was_written(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, files: Path, tmp_path: Path
 ) -> None:
     topic = kdsl_topic()
@@ -105,9 +105,9 @@ def test_a_batch_that_was_cut_off_is_written_again(
         stream(spark, files), plan_for(topic), cluster, checkpoint=str(checkpoint), trigger=NOW
     ).awaitTermination(120)
 
-    found = ids(kdsl_kafka, topic)
-    assert set(found) == set(range(30))
-    assert {n for n, count in found.items() if count == 2} in (set(range(10)), set(range(10, 20)))
+    result = ids(kdsl_kafka, topic)
+    assert set(result) == set(range(30))
+    assert {n for n, count in result.items() if count == 2} in (set(range(10)), set(range(10, 20)))
 
 
 def test_a_row_that_cannot_be_written_stops_the_query_until_it_is_mended(
@@ -229,7 +229,7 @@ def test_a_batch_is_refused_by_a_stream_write(spark: SparkSession, cluster: Clus
         write_stream(spark.range(1), plan_for("orders"), cluster, checkpoint=str(tmp_path / "cp"))
 
 
-def test_a_topic_that_does_not_exist_is_told_before_the_query_starts(
+def test_a_topic_that_does_not_exist_is_reported_before_the_query_starts(
     spark: SparkSession, cluster: Cluster, files: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(KdslError, match="the cluster has no topic 'no-such-topic'"):

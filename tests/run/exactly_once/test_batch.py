@@ -9,7 +9,7 @@ from kdsl.run.librdkafka.transactions.spec import TransactionSpec
 from kdsl.run.librdkafka.transactions.token import Writer
 
 
-def test_a_claim_holds_from_one_batch_to_the_next_of_the_same_run_and_no_longer() -> None:
+def test_acquired_ids_are_valid_until_the_next_batch_of_the_same_run() -> None:
     spec = TransactionSpec(Writer("q1", "totals", "Orders"), "totals-1", 1, "orders", "abc", 60_000, 4)
     before, now = _LastWrite("run 1", 4, rows=7, spec=spec), _LastWrite("run 1", 5, rows=8)
 
