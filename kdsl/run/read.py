@@ -309,10 +309,10 @@ class PlannedTopics:
         return None if literals or refused or not any(ids.values()) else cls(cluster, dict(ids))
 
     def check(self, table: str) -> Callable[[], AbstractContextManager[None]]:
-        """What checks the ids while records are decoded (`TopicCheck.during`)."""
+        """What checks the ids while records are decoded (`TopicCheck.guard_batch`)."""
         from kdsl.run.librdkafka.topic_check import TopicCheck
 
-        return TopicCheck(self.cluster, repr((self.cluster, table)), table, self.ids).during
+        return TopicCheck(self.cluster, repr((self.cluster, table)), table, self.ids).guard_batch
 
 
 class _Decode:

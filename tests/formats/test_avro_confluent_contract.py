@@ -141,18 +141,21 @@ class TestDebeziumAvroConfluent(WithRegistry):
 
     def message(self, number: int) -> tuple[bytes, dict[str, Any]]:
         values = BODIES.message(number)[1]
-        return self.frame() + b"\x02\0\x02" + self.body(number) + b"\x02" + avro.text("c"), values
+        return self.frame() + b"\x02\0\x02" + self.body(number) + b"\x02" + avro.encode_string("c"), values
 
     def change(self, number: int) -> tuple[bytes, list[tuple[str, dict[str, Any]]]]:
         body, values = BODIES.message(number)
         one = b"\x02" + body
         match number % 4:
             case 0:
-                return self.frame() + b"\x02\0" + one + b"\x02" + avro.text("r"), [("+I", values)]
+                return self.frame() + b"\x02\0" + one + b"\x02" + avro.encode_string("r"), [("+I", values)]
             case 1:
-                return self.frame() + b"\x02" + one + one + b"\x02" + avro.text("u"), [("-U", values), ("+U", values)]
+                return self.frame() + b"\x02" + one + one + b"\x02" + avro.encode_string("u"), [
+                    ("-U", values),
+                    ("+U", values),
+                ]
             case 2:
-                return self.frame() + b"\x02" + one + b"\0\x02" + avro.text("d"), [("-D", values)]
+                return self.frame() + b"\x02" + one + b"\0\x02" + avro.encode_string("d"), [("-D", values)]
             case _:
                 return self.frame() + b"\0", []  # the null of the union at the top
 
@@ -160,12 +163,12 @@ class TestDebeziumAvroConfluent(WithRegistry):
         frame, one = self.frame(), b"\x02" + self.body(7)
         envelopes = {
             "no op": b"\0" + one + b"\0",
-            "another op": b"\0" + one + b"\x02" + avro.text("t"),
-            "upper case": b"\0" + one + b"\x02" + avro.text("C"),
-            "an update without before": b"\0" + one + b"\x02" + avro.text("u"),
-            "an update without after": one + b"\0\x02" + avro.text("u"),
-            "a delete without before": b"\0" + one + b"\x02" + avro.text("d"),
-            "a create without after": one + b"\0\x02" + avro.text("c"),
+            "another op": b"\0" + one + b"\x02" + avro.encode_string("t"),
+            "upper case": b"\0" + one + b"\x02" + avro.encode_string("C"),
+            "an update without before": b"\0" + one + b"\x02" + avro.encode_string("u"),
+            "an update without after": one + b"\0\x02" + avro.encode_string("u"),
+            "a delete without before": b"\0" + one + b"\x02" + avro.encode_string("d"),
+            "a create without after": one + b"\0\x02" + avro.encode_string("c"),
             "cut off": b"\0" + one[:-3],
         }
         return [b"\0", b"\1" + frame[1:], b"\0\x7f\xff\xff\xff\0", *(frame + b"\x02" + e for e in envelopes.values())]

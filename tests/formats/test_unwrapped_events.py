@@ -51,14 +51,14 @@ def message(number: int, **more: Any) -> tuple[bytes, bytes]:
 @pytest.mark.parametrize("copies", [1, MANY])
 class TestRows:
     def test_a_placeholder_is_an_error_that_names_record_column_and_option(self, copies: int) -> None:
-        records = raw([message(1, name="a")] * copies + [message(2, name=PLACEHOLDER)])
+        records = raw([*[message(1, name="a")] * copies, message(2, name=PLACEHOLDER)])
         with pytest.raises(RecordError) as error:
             RecordDecoder(rows_plan(Json())).decode(records)
         for part in (f"offset {copies}", "'name' has no value", "Json(unavailable='keep')", "'json.unavailable'"):
             assert part in str(error.value)
 
     def test_null_counts_it_and_keep_names_it(self, copies: int) -> None:
-        records = raw([message(1, name="a")] * copies + [message(2, name=PLACEHOLDER)])
+        records = raw([*[message(1, name="a")] * copies, message(2, name=PLACEHOLDER)])
         decoder = RecordDecoder(rows_plan(Json(unavailable="null")))
         assert decoder.decode(records).column("name").to_pylist() == ["a"] * copies + [None]
         assert decoder.dropped[Reason.UNAVAILABLE] == 1

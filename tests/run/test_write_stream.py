@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
-from kdsl.plan.model import WritePlan
+from kdsl.plan.model import OutputMode, WritePlan
 from kdsl.run.write import write, write_stream
 from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -181,7 +181,7 @@ def test_a_stream_outlives_a_broker_that_is_killed(spark: SparkSession, files: P
     ("mode", "reason"), [("update", "emits a row again whenever it changes"), ("complete", "replaces the whole result")]
 )
 def test_other_output_modes_are_refused_with_the_reason(
-    spark: SparkSession, cluster: Cluster, files: Path, tmp_path: Path, mode: str, reason: str
+    spark: SparkSession, cluster: Cluster, files: Path, tmp_path: Path, mode: OutputMode, reason: str
 ) -> None:
     with pytest.raises(KdslError, match=f"the output mode '{mode}' {reason}.*use 'append'"):
         write_stream(

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +101,7 @@ def registry(spark: SparkSession, servers: str, secret: str) -> None:
             cluster = Cluster(servers, registry=Registry(address, {"bearer.auth.logical.cluster": "c"}), name=name)
             print_everything(f"registry {name}", cluster, Typed)
             run(spark, name, cluster, Typed, folder / f"checkpoint-registry-{name}")
-            print_result(
-                lambda t=Typed, c=cluster: t.decode(spark.createDataFrame([(b"",)], "value binary"), c.registry)
-            )  # type: ignore[misc]
+            print_result(partial(Typed.decode, spark.createDataFrame([(b"",)], "value binary"), cluster.registry))
         for name, wrong in {
             "refused": AvroConfluent(url=front.url, properties={"basic.auth.user.inf": secret}),
             "gone": AvroConfluent(url=f"http://me:{secret}@127.0.0.1:9", properties={"max.retries": 0}),

@@ -56,9 +56,9 @@ class Writer:
 
 
 _CONVERTER = Converter()
-_STORED_NAMES = {"checkpoint": override(rename="place")}  # tokens of earlier versions have this name, too
-_CONVERTER.register_unstructure_hook(Writer, make_dict_unstructure_fn(Writer, _CONVERTER, **_STORED_NAMES))
-_CONVERTER.register_structure_hook(Writer, make_dict_structure_fn(Writer, _CONVERTER, **_STORED_NAMES))
+_PLACE = override(rename="place")  # the name in the tokens of earlier versions
+_CONVERTER.register_unstructure_hook(Writer, make_dict_unstructure_fn(Writer, _CONVERTER, checkpoint=_PLACE))
+_CONVERTER.register_structure_hook(Writer, make_dict_structure_fn(Writer, _CONVERTER, checkpoint=_PLACE))
 
 
 @attrs.frozen
