@@ -198,7 +198,7 @@ def test_a_private_module_is_imported_only_within_its_package(module: str, path:
 INTERNAL = {
     *("_jvm", "_jdf", "_jsparkSession", "_jsc", "_jsq", "_jc", "_jdict", "_jcols", "_jreader", "_jwrite", "_gateway"),
     *("_explain_string", "_jlistener", "queryExecution", "sessionState", "sharedState", "streamingQuery"),
-    *("logicalPlan", "collectLeaves", "listenerBus", "f_locals", "getLocalProperty"),
+    *("logicalPlan", "collectLeaves", "listenerBus", "getLocalProperty"),
 }
 
 

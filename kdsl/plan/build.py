@@ -98,7 +98,8 @@ _UNAVAILABLE = t.Field(
     t.Array(t.STRING.as_nullable(False), nullable=False),
     "The columns whose values the writer of the change did not have.",
 )
-_KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "The row kind: +I, -U, +U or -D.")
+# Plans that checkpoints store, and digests in tokens, contain this comment: another one would make them differ.
+_KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "What the row says: +I, -U, +U or -D.")
 
 
 def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:

@@ -188,54 +188,54 @@ class TestForeachBatch:
 
     @on("memory", "delta", "derby-merge")
     def test_a_new_checkpoint_and_one_that_was_set_back_are_refused_and_nothing_is_left_out(
-        self, applied: Applied, spark: SparkSession, tmp_path: Path
+        self, target: Applied, spark: SparkSession, tmp_path: Path
     ) -> None:
         source = Source(spark, tmp_path / "in")
         source.add([("+I", 1, "ann", 1)], [("+I", 2, "bob", 1)])
-        self.start(source, applied.target, tmp_path / "checkpoint")
+        self.start(source, target.target, tmp_path / "checkpoint")
         self.forget(tmp_path / "checkpoint", 1, "commits")
-        self.start(source, applied.target, tmp_path / "checkpoint")  # a batch that is repeated is not applied again
-        assert applied.rows() == [(1, "ann", 1), (2, "bob", 1)]
+        self.start(source, target.target, tmp_path / "checkpoint")  # a batch that is repeated is not applied again
+        assert target.rows() == [(1, "ann", 1), (2, "bob", 1)]
 
         source.add([("+I", 3, "cy", 1)])
         with pytest.raises(Exception, match=r"another batch with the number 0: a query with another checkpoint, or"):
-            self.start(source, applied.target, tmp_path / "new")
+            self.start(source, target.target, tmp_path / "new")
         self.forget(tmp_path / "checkpoint", 1, "commits", "offsets", "sources/0")
         with pytest.raises(Exception, match=r"another batch with the number 1: an older copy of the checkpoint was"):
-            self.start(source, applied.target, tmp_path / "checkpoint")
+            self.start(source, target.target, tmp_path / "checkpoint")
         self.forget(tmp_path / "checkpoint", 1, "offsets", "sources/0")
         self.forget(tmp_path / "checkpoint", 0, "commits", "offsets", "sources/0")
         with pytest.raises(Exception, match=r"has batch 1 .* another batch with the number 0: an older copy of the"):
-            self.start(source, applied.target, tmp_path / "checkpoint")
-        assert applied.rows() == [(1, "ann", 1), (2, "bob", 1)]
+            self.start(source, target.target, tmp_path / "checkpoint")
+        assert target.rows() == [(1, "ann", 1), (2, "bob", 1)]
 
-        self.start(source, applied.target, tmp_path / "other", "job-2")
-        assert applied.rows() == [(1, "ann", 1), (2, "bob", 1), (3, "cy", 1)]
+        self.start(source, target.target, tmp_path / "other", "job-2")
+        assert target.rows() == [(1, "ann", 1), (2, "bob", 1), (3, "cy", 1)]
 
     @on("memory", "delta", "derby-merge")
     def test_a_query_goes_on_after_batches_whose_content_was_not_stored(
-        self, applied: Applied, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+        self, target: Applied, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        if isinstance(applied.target, JdbcTarget):  # the table as it was before contents were stored
+        if isinstance(target.target, JdbcTarget):  # the table as it was before contents were stored
             columns = "writer VARCHAR(128) NOT NULL, target VARCHAR(128) NOT NULL, batch_id BIGINT NOT NULL"
             create = f"CREATE TABLE {BATCHES} ({columns}, PRIMARY KEY (writer, target))"
-            run(applied.target, spark, create, f"INSERT INTO {BATCHES} VALUES ('job', '{applied.target.table}', 0)")
+            run(target.target, spark, create, f"INSERT INTO {BATCHES} VALUES ('job', '{target.target.table}', 0)")
         else:
-            Changelog(changes(spark, ("+I", 1, "a", 0)), keys=["id"]).apply_to(applied.target, batch=Batch("job", 0))
+            Changelog(changes(spark, ("+I", 1, "a", 0)), keys=["id"]).apply_to(target.target, batch=Batch("job", 0))
         source = Source(spark, tmp_path / "in")
         source.add([("+I", 1, "ann", 1)], [("+I", 2, "bob", 1)])
-        self.start(source, applied.target, tmp_path / "checkpoint")
+        self.start(source, target.target, tmp_path / "checkpoint")
 
-        assert applied.rows() == [(1, "ann", 1), (2, "bob", 1)]
-        assert applied.target.last_batch(spark, "job") == 1
+        assert target.rows() == [(1, "ann", 1), (2, "bob", 1)]
+        assert target.target.last_batch(spark, "job") == 1
         late = Changelog(changes(spark, ("+I", 9, "late", 1)), keys=["id"])
-        late.apply_to(applied.target, batch=Batch("job", 1))
+        late.apply_to(target.target, batch=Batch("job", 1))
         assert "batch 1 is skipped as a repeated one, by its number alone; pass Batch(..., content=...)" in caplog.text
         with pytest.raises(ChangelogError, match="another batch with the number 1"):
-            late.apply_to(applied.target, batch=Batch("job", 1, content="of another day"))
-        late.apply_to(applied.target, batch=Batch("job", 2, content="of another day"))
-        late.apply_to(applied.target, batch=Batch("job", 2, content="of another day"))
-        assert applied.rows() == [(1, "ann", 1), (2, "bob", 1), (9, "late", 1)]
+            late.apply_to(target.target, batch=Batch("job", 1, content="of another day"))
+        late.apply_to(target.target, batch=Batch("job", 2, content="of another day"))
+        late.apply_to(target.target, batch=Batch("job", 2, content="of another day"))
+        assert target.rows() == [(1, "ann", 1), (2, "bob", 1), (9, "late", 1)]
 
 
 @fails

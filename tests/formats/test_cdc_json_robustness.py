@@ -124,7 +124,7 @@ def test_a_message_of_ten_megabytes_is_read(value: ChangeJson) -> None:
 
 @pytest.mark.parametrize("value", FORMATS, ids=lambda value: value.identifier)
 @pytest.mark.parametrize(
-    ("operation", "error_text"), [("zz", "unknown"), ("", "unknown"), (None, "says what happened")]
+    ("operation", "error_text"), [("zz", "unknown"), ("", "unknown"), (None, "there is no member")]
 )
 def test_what_happened_must_be_known(value: ChangeJson, operation: str | None, error_text: str) -> None:
     name = value.dialect.operation

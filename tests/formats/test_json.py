@@ -154,6 +154,6 @@ def test_maps_need_strings_as_keys(direction: Direction) -> None:
         "use MAP<STRING, STRING>, or ARRAY<ROW<`key` INT, `value` STRING>>"
     )
     assert actual[1].message.startswith(
-        "the type MULTISET<DATE> inside ARRAY<ROW<`m` MAP<STRING, MULTISET<DATE>>>> has"
+        "the type MULTISET<DATE> inside ARRAY<ROW<`m` MAP<STRING, MULTISET<DATE>>>> is not supported by JSON"
     )
     assert actual[1].fix == "use MULTISET<STRING>, or ARRAY<DATE>"

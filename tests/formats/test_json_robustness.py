@@ -24,6 +24,7 @@ class NoReference:
     """Stands where the reference decoder is, for messages that must not reach it."""
 
     infinite = InfiniteCounter()
+    undeclared = None
 
     def read_rows(self, message: bytes) -> list[dict[str, Any]]:
         raise AssertionError(message)

@@ -191,7 +191,7 @@ class TestWhereTheMessageComesFrom:
         broken = tmp_path / "broken.proto"
         broken.write_text('syntax = "proto3"; message M { int32 = 1; }')
         wrong: tuple[tuple[dict[str, Any], str], ...] = (
-            ({"descriptor_set": own(), "proto_text": "x"}, "'descriptor-set' and 'proto-text' say where"),
+            ({"descriptor_set": own(), "proto_text": "x"}, "'descriptor-set' and 'proto-text' name a source"),
             ({}, "no class 'Ordre' that Python can import"),
             ({"descriptor_set": own()}, "no message 'Ordre' (did you mean 'kdsl.test.Order'?)"),
             ({"descriptor_set": "?"}, "is not base64"),

@@ -194,7 +194,7 @@ class TestProtobuf:
         top = "message Top { required int64 id = 1; required M29 a = 2; }"
         schema = self.message(f"message M0 {{ required int32 x = 1; }}\n{inner}\n{top}", "proto2")
 
-        with pytest.raises(SchemaError, match=f"of Top hold are more than {MOST_MESSAGES:,}"):
+        with pytest.raises(SchemaError, match=f"of Top are more than {MOST_MESSAGES:,}"):
             layout_of(schema, ROW)
 
     def test_a_message_that_requires_itself_is_refused(self) -> None:

@@ -68,7 +68,7 @@ class TestRows:
         decoded = RecordDecoder(plan).decode(records)
         assert decoded.column(UNAVAILABLE).to_pylist() == [[]] * copies + [["name"]]
 
-    def test_another_placeholder_and_a_column_that_is_not_read_are_no_error(self, copies: int) -> None:
+    def test_another_placeholder_and_a_column_that_is_not_read_are_accepted(self, copies: int) -> None:
         records = raw([message(1, name=PLACEHOLDER)] * copies)
         other = RecordDecoder(rows_plan(Json(unavailable_value_placeholder="?"))).decode(records)
         assert other.column("name").to_pylist() == [PLACEHOLDER] * copies
@@ -105,13 +105,13 @@ class TestUpsertTables:
     @pytest.mark.parametrize("payload", [False, True])
     @pytest.mark.parametrize("copies", [1, MANY])
     def test_columns_that_are_not_declared_are_counted(self, copies: int, payload: bool) -> None:
-        def wrapped(row: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+        def wrap_row(row: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
             return (row[0], b'{"schema": null, "payload": ' + row[1] + b"}") if payload else row
 
         decoder = RecordDecoder(upsert_plan(Json(schema_include=payload)))
         row = message(1, name="a", colour="red", price=1)
         for _ in range(2):
-            decoder.decode(raw([wrapped(row)] * copies))
+            decoder.decode(raw([wrap_row(row)] * copies))
         assert decoder.dropped == {
             Reason.UNDECLARED: 4 * copies,
             key_of_undeclared("colour"): 2 * copies,

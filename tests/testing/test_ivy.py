@@ -139,14 +139,14 @@ def test_a_repository_that_refuses_is_named_with_its_status() -> None:
 
 @pytest.mark.parametrize("address", ["https://u:hidden@mirror.example/maven", "https://u:p@ss-hidden@mirror.example/m"])
 def test_logins_in_what_ivy_says_are_not_repeated(address: str) -> None:
-    said = [
+    lines = [
         f"tried {address}/lib.pom",
         f"Server access error at url {address}/lib.pom (java.net.ConnectException: {address} refused)",
         f"CLIENT ERROR: HTTP response status: 401 url={address}/lib.pom",
         f"\t\t:: org.example#lib;2.1: not found in {address}",
         f"download failed: org.example#lib;2.1!lib.jar({address}/lib.jar)",
     ]
-    for text in said:
+    for text in lines:
         for output, error in ((text, ""), ("", text), (text, text)):
             message = explain_failure(
                 output, error, subject="lib cannot be fetched", folder="ivy", mirror="MIRROR", alternative="walk"

@@ -366,7 +366,7 @@ class Producer:
                     if m.err:
                         topic = self._lib.rd_kafka_topic_name(m.rkt).decode()
                         self._add_failure(
-                            self._cause_of(m.err),
+                            m.err,
                             topic,
                             m.partition,
                             m.private - 1,
@@ -415,6 +415,7 @@ class Producer:
     def _add_failure(self, code: int, topic: str, partition: int | None, row: int, size: int, reason: str = "") -> None:
         self.failed += 1
         if self.failure is None:
+            code = self._cause_of(code)
             reason = reason or self._lib.rd_kafka_err2str(code).decode()
             chosen = partition if partition is not None and partition >= 0 else None
             self.failure = Failure(code, reason, topic, chosen, row, size)

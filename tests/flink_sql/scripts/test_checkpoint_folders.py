@@ -69,17 +69,17 @@ FROM_A, FROM_B, TWICE = (
 
 
 class TestOpenFolders:
-    def opened(self, spark: SparkSession, folder: Path, *inserts: str) -> list[str]:
+    def open_checkpoints(self, spark: SparkSession, folder: Path, *inserts: str) -> list[str]:
         jobs = plan_script(read_script(TABLES + "".join(inserts)), None, checkpoint=str(folder)).jobs
         return [path.removeprefix(f"{folder}/") for path in open_folders(spark, str(folder), jobs).values()]
 
     def test_statements_are_known_in_the_next_run_wherever_they_are(self, spark: SparkSession, tmp_path: Path) -> None:
-        assert self.opened(spark, tmp_path, FROM_A, FROM_B) == ["insert-1-sink", "insert-2-sink"]
+        assert self.open_checkpoints(spark, tmp_path, FROM_A, FROM_B) == ["insert-1-sink", "insert-2-sink"]
         assert [path.name for path in tmp_path.rglob("*.json")] == ["inserts.json"]
-        assert self.opened(spark, tmp_path, FROM_B, FROM_A) == ["insert-2-sink", "insert-1-sink"]
-        assert self.opened(spark, tmp_path, FROM_A, TWICE) == ["insert-1-sink", "insert-2-sink"]
+        assert self.open_checkpoints(spark, tmp_path, FROM_B, FROM_A) == ["insert-2-sink", "insert-1-sink"]
+        assert self.open_checkpoints(spark, tmp_path, FROM_A, TWICE) == ["insert-1-sink", "insert-2-sink"]
         with pytest.raises(CheckpointError, match="is that of INSERT INTO sink from 'a', and this statement is INSERT"):
-            self.opened(spark, tmp_path, "INSERT INTO sink SELECT id FROM a UNION ALL SELECT id FROM b;")
+            self.open_checkpoints(spark, tmp_path, "INSERT INTO sink SELECT id FROM a UNION ALL SELECT id FROM b;")
 
     def test_folders_of_an_earlier_version_go_on_by_their_numbers_or_are_refused(
         self, spark: SparkSession, tmp_path: Path
@@ -90,7 +90,7 @@ class TestOpenFolders:
         other = "INSERT INTO made SELECT id FROM a;"
 
         with pytest.raises(CheckpointError, match=r"insert-3-sink has no checkpoint in .* there is insert-1-sink,"):
-            self.opened(spark, tmp_path, other, FROM_A, FROM_B)
-        assert self.opened(spark, tmp_path, FROM_A, FROM_B) == ["insert-1-sink", "insert-2-sink"]
+            self.open_checkpoints(spark, tmp_path, other, FROM_A, FROM_B)
+        assert self.open_checkpoints(spark, tmp_path, FROM_A, FROM_B) == ["insert-1-sink", "insert-2-sink"]
         folders = ["insert-1-made", "insert-1-sink", "insert-2-sink"]
-        assert self.opened(spark, tmp_path, other, FROM_A, FROM_B) == folders
+        assert self.open_checkpoints(spark, tmp_path, other, FROM_A, FROM_B) == folders
