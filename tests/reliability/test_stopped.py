@@ -6,12 +6,15 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability.harness import Job, copy_tables
 from tests.reliability.oracle import judge, look, marks, send
 
 
+@pytest.mark.reliability
 def test_a_terminated_driver_ends_soon_and_leaves_nothing_open_and_no_process(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -130,12 +130,9 @@ class TestJudge:
         }
 
 
+@pytest.mark.reliability
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize(
-    "names",
-    [("while keeping rows",), pytest.param(tuple(POINTS), marks=pytest.mark.reliability)],
-    ids=["one death", "all deaths"],
-)
+@pytest.mark.parametrize("names", [("while keeping rows",), tuple(POINTS)], ids=["one death", "all deaths"])
 def test_a_driver_killed_at_any_point_of_a_changelog_leaves_each_key_correct(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, names: tuple[str, ...]
 ) -> None:

@@ -406,6 +406,7 @@ class TestOutage:
             yield kafka
 
     @pytest.mark.kafka
+    @pytest.mark.reliability
     def test_a_broker_that_is_killed_in_the_middle_of_a_batch_and_comes_back(
         self, spark: SparkSession, own_kafka: LocalKafka, tmp_path: Path
     ) -> None:

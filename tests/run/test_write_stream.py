@@ -158,6 +158,7 @@ def test_foreach_batch_may_write(
     assert ids(kdsl_kafka, odd) == dict.fromkeys(range(1, 10, 2), 1)
 
 
+@pytest.mark.reliability
 def test_a_stream_outlives_a_broker_that_is_killed(spark: SparkSession, files: Path, tmp_path: Path) -> None:
     with LocalKafka(topics={"orders": 2}) as kafka:
         for start in range(0, 4000, 1000):

@@ -108,6 +108,7 @@ def test_users_log_in_by_every_way_that_is_open_and_by_no_other() -> None:
         assert (kafka.data_dir / "server-1.properties").stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.reliability
 def test_three_brokers_continue_when_one_dies() -> None:
     with LocalKafka(brokers=3) as kafka:
         kafka.create_topic("orders", partitions=3)

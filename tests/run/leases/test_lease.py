@@ -129,6 +129,7 @@ def test_a_killed_process_holds_it_no_longer_than_its_session(cluster: Cluster, 
     lease.release()
 
 
+@pytest.mark.reliability
 def test_a_holder_that_was_suspended_too_long_learns_that_it_lost_the_lease(cluster: Cluster, name: str) -> None:
     script = HOLDER.replace('"the-killed-one")', '"the-stopped-one", meaning="stop one", lost=on_loss)').replace(
         "lease =", "on_loss = lambda e: print('lost', e, lease_loss(sys.argv[2]) == str(e), flush=True)\nlease ="
