@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -188,6 +188,7 @@ def _map_records(
     registry: Registry | None,
     name: str = "",
     letters: _Letters | None = None,
+    topics: PlannedTopics | None = None,
 ) -> DataFrame:
     """Decode raw records with the columns that a plan needs.
 
@@ -199,6 +200,7 @@ def _map_records(
         registry: The schema registry, where a format needs one.
         name: The observation under which its tasks report; empty for none.
         letters: Where its tasks write dead letters; None if records that cannot be decoded are errors.
+        topics: The topics that its tasks check; None for none.
     """
     from kdsl.types.spark import spark_schema
 
@@ -211,6 +213,7 @@ def _map_records(
         name,
         None if accumulator is None else int(accumulator),
         letters,
+        topics,
     )
     return raw.mapInArrow(decoder, spark_schema(row))
 
@@ -253,12 +256,14 @@ def _over_jvm(
 
     reporting = streaming and plan.latency != "realtime" and bool(_reporting_options(spark))
     filtered, name = (new_name(read_id(plan, cluster)) if reporting else "" for _ in range(2))
-    raw = records(spark, plan, cluster, streaming=streaming, cores=available_cores(spark), name=filtered)
+    raw, ids = records(spark, plan, cluster, streaming=streaming, cores=available_cores(spark), name=filtered)
     if plan.latency == "realtime":
         return _add_computed(decode_columns(raw, plan), plan, computed)
     registry = registry_of(cluster, plan)
     run, row = (_Decode, record_row(plan)) if plan.upserts is None else (_Pack, CHUNK_COLUMNS)
-    rows = _map_records(_select_needed(raw, plan), run, row, plan, registry, name, _letters(spark, plan, cluster))
+    topics = None if streaming else PlannedTopics.of(cluster, ids)
+    letters = _letters(spark, plan, cluster)
+    rows = _map_records(_select_needed(raw, plan), run, row, plan, registry, name, letters, topics)
     return _add_computed(_changes(rows, plan, cluster), plan, computed)
 
 
@@ -354,6 +359,37 @@ def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMa
     return df if df.columns == names else df.select(*(sf.col(quote_name(name)) for name in names))
 
 
+@attrs.frozen
+class PlannedTopics:
+    """The topics of a batch on Spark's own source, whose records are read by name.
+
+    Attributes:
+        cluster: The cluster, without secrets that are written out.
+        ids: The id of each topic as it was planned.
+    """
+
+    cluster: Cluster
+    ids: Mapping[str, str]
+
+    @classmethod
+    def of(cls, cluster: Cluster, ids: Mapping[str, str]) -> PlannedTopics | None:
+        """Those of a batch; None if its tasks cannot ask for them.
+
+        Args:
+            cluster: The cluster. librdkafka must accept its settings, and each process must be able to resolve them.
+            ids: The id of each topic.
+        """
+        cluster, literals = attrs.evolve(cluster, registry=None).split_literals()
+        refused = any(problem.severity == "error" for problem in cluster.problems())
+        return None if literals or refused or not any(ids.values()) else cls(cluster, dict(ids))
+
+    def check(self, table: str) -> Callable[[], AbstractContextManager[None]]:
+        """What checks the ids while records are decoded (`TopicCheck.guard_batch`)."""
+        from kdsl.run.librdkafka.topic_check import TopicCheck
+
+        return TopicCheck(self.cluster, repr((self.cluster, table)), table, self.ids).guard_batch
+
+
 class _Decode:
     """What ``mapInArrow`` runs; it is pickled as the plan's text and the registry without secrets.
 
@@ -364,6 +400,7 @@ class _Decode:
         name: The observation under which it reports what it reads; empty to log only dropped records.
         accumulator: The id of the accumulator for reports; None for none.
         letters: Where it writes dead letters; None if records that cannot be decoded are errors.
+        topics: The topics whose ids are checked; None for none.
     """
 
     def __init__(
@@ -374,18 +411,24 @@ class _Decode:
         name: str = "",
         accumulator: int | None = None,
         letters: _Letters | None = None,
+        topics: PlannedTopics | None = None,
     ) -> None:
         self._plan, self._zone, self._registry = plan, zone, registry
-        self._name, self._accumulator, self._letters = name, accumulator, letters
+        self._name, self._accumulator, self._letters, self._topics = name, accumulator, letters, topics
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _decoder(self._plan, self._zone, self._registry)
         before, records = Counter(decoder.dropped), 0
+        check: Callable[[], AbstractContextManager[None]] = nullcontext
+        if self._topics is not None:
+            check = self._topics.check(read_plan_text(self._plan, ReadPlan).table)
         with self._dead_letters(decoder):
             output = self._output(decoder)
             for batch in batches:
                 records += batch.num_rows
-                yield from output.add(raw_batch(batch))
+                with check():
+                    rows = list(output.add(raw_batch(batch)))
+                yield from rows
             yield from output.finish()
         self._report(records, decoder.dropped - before)
 

@@ -21,7 +21,7 @@ from kdsl_formats.json.format import ConnectJson, JsonFormat
 
 
 class ChangeJson(JsonFormat):
-    """Changes of rows as JSON, columns by name."""
+    """Changes of rows as JSON, with columns matched by name."""
 
     insert_only = False
     dialect: ClassVar[Dialect]
@@ -35,7 +35,7 @@ class ChangeJson(JsonFormat):
         return ChangeEncoder(self.dialect, row, self.writing_rules())
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
-        """How the options say that messages are read."""
+        """The options in the form that the decoder uses."""
         return ChangeReadingRules(
             self.dialect,
             row,
@@ -56,19 +56,19 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
 
     schema_include: bool = option(
         "schema-include",
-        "Read: whether messages hold their schema, beside the change in the member payload, as Kafka Connect writes "
-        "them with value.converter.schemas.enable.",
+        "Read: whether messages contain their schema, next to the change in the member payload, as Kafka Connect "
+        "writes them with value.converter.schemas.enable.",
         default=False,
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rules F-4 and CL-7."""
+        """Check rules F-4 and CL-7."""
         yield from super().check(row, direction)
         if direction == "write" and self.schema_include is True:
             yield Problem(
                 READ_ONLY,
                 "the format 'debezium-json' writes no schema into its messages, but schema-include is true",
-                "leave schema-include out where the table is written",
+                "remove schema-include if the table is written",
             )
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
@@ -76,7 +76,7 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
         return self.check_schemas_of(super().decoder(row, use), row, DEBEZIUM.members)
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
-        """How the options say that messages are read."""
+        """The options in the form that the decoder uses."""
         return attrs.evolve(
             super().change_rules(row, use),
             payload=self.schema_include,
@@ -96,17 +96,17 @@ class CanalJson(ChangeJson):
 
     database_include: str | None = option(
         "database.include",
-        "Read: a regular expression; messages whose database does not match it as a whole give no rows.",
+        "Read: a regular expression; messages are read only if the whole name of their database matches it.",
         default=None,
     )
     table_include: str | None = option(
         "table.include",
-        "Read: a regular expression; messages whose table does not match it as a whole give no rows.",
+        "Read: a regular expression; messages are read only if the whole name of their table matches it.",
         default=None,
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rules F-4 and F-13."""
+        """Check rules F-4 and F-13."""
         yield from super().check(row, direction)
         if direction == "write":
             return
@@ -118,7 +118,7 @@ class CanalJson(ChangeJson):
                 yield Problem("canal-json-include", message, "correct the expression; 'mydb|other' matches two names")
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
-        """How the options say that messages are read."""
+        """The options in the form that the decoder uses."""
         patterns = (("database", self.database_include), ("table", self.table_include))
         include = tuple(Include(member, re.compile(pattern)) for member, pattern in patterns if pattern is not None)
         return attrs.evolve(super().change_rules(row, use), include=include)

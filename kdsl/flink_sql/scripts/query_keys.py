@@ -25,7 +25,7 @@ class QueryKey:
 
     Attributes:
         columns: The names of the columns.
-        key: The indices of the key's columns, -1 for one that the query does not select; None where the key is unknown
+        key: The indices of the key's columns, -1 for one that the query does not select; None if the key is unknown
             or there is none.
         kinds: What each column is: a column of a table, a constant, an aggregate, or something else.
         filtered: Whether rows are filtered by columns that are not in the key.
@@ -52,7 +52,7 @@ def find_query_key(text: str, tables: Mapping[str, QueryKey]) -> QueryKey | None
         tables: The keys of the tables and views that it may read.
 
     Returns:
-        None where the query cannot be analyzed.
+        None if the query cannot be analyzed.
     """
     return _key_of_query(read_query(text), dict(tables))
 

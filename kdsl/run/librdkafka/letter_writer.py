@@ -186,7 +186,7 @@ class LetterWriter:
         """The producer, and the largest record that the topic accepts."""
         max_bytes = topic_max_bytes(self._cluster, self._topic.topic)
         if self._producer is None:
-            name = self._cluster.kdsl_settings().client_id_prefix or f"kdsl-{self._plan.table}"
+            name = self._cluster.kdsl_settings.client_id_prefix or f"kdsl-{self._plan.table}"
             # librdkafka may exceed its own limit by one message, so a batch gets half of what the topic accepts.
             own = {
                 "message.max.bytes": max(1_000, min(1_000_000_000, max_bytes)),
