@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,13 +12,47 @@ import pyarrow.compute as pc
 from kdsl.flink_sql.conditions import operators, patterns
 from kdsl.flink_sql.conditions.casts import FLOATS
 from kdsl.flink_sql.conditions.values import Compiled, strict
-from kdsl.flink_sql.expressions.values import INTEGERS
+from kdsl.flink_sql.expressions.values import INTEGERS, TypedSql
 from kdsl.flink_sql.syntax import tree as n
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type, list_of_entries
 
-if TYPE_CHECKING:
-    from kdsl.flink_sql.conditions.compiler import Compiler
+
+class Compiler(Protocol):
+    """What a function needs from the compiler of conditions (`kdsl.flink_sql.conditions.compiler`)."""
+
+    def __call__(self, node: n.Node) -> Compiled:
+        """Compile an expression."""
+        ...
+
+    def type_of(self, node: n.Node) -> TypedSql:
+        """Return the translation of an expression, with its type."""
+        ...
+
+    def refuse(self, node: n.Node, what: str, fix: str, reason: str = ...) -> NoReturn:
+        """Raise an error about an expression that cannot be evaluated."""
+        ...
+
+    def boolean(self, node: n.Node) -> Compiled:
+        """Compile a condition."""
+        ...
+
+    def comparison(self, node: n.Node, operator: str, left: n.Node, right: n.Node) -> Compiled:
+        """Compile a comparison."""
+        ...
+
+    def match(self, kind: t.DataType | None, find: Callable[[pa.Array], pa.Array], text: n.Node) -> Compiled:
+        """Compile a function of a string's matches."""
+        ...
+
+    def unify(self, nodes: Iterable[n.Node], kind: t.DataType) -> list[Compiled]:
+        """Compile expressions, and convert their values to one type."""
+        ...
+
+    def arithmetic(self, node: n.Binary, kind: t.DataType | None) -> Compiled | None:
+        """Compile an arithmetic operation; None if Arrow cannot compute it."""
+        ...
+
 
 NONDETERMINISTIC = {
     "RAND": "a random number",
@@ -36,7 +70,7 @@ NONDETERMINISTIC = {
 }
 """Functions with another result each time, and what it is."""
 
-Call = Callable[["Compiler", n.Call, t.DataType | None], Compiled | None]
+Call = Callable[[Compiler, n.Call, t.DataType | None], Compiled | None]
 """Compiles a call; None if Arrow cannot compute it for these arguments."""
 
 

@@ -39,6 +39,7 @@ from kdsl.run.dead_letters.report import (
 from kdsl.run.listeners.listener import observe
 from kdsl.spark_internals.queries import RunningQuery, cancel_stage, set_in_query_session
 from kdsl.spark_internals.session import is_connect
+from kdsl.spark_internals.workers import current_batch_id, current_query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -275,9 +276,9 @@ def check_letters(batch: DataFrame) -> None:
     if is_connect(session):
         return
     context = session.sparkContext
-    query, number = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
+    query, number = current_query_id(context), current_batch_id(context)
     if query is not None and number is not None:
-        check_refusal(refusals(), BatchId(query, int(number)))
+        check_refusal(refusals(), BatchId(query, number))
 
 
 def _read_counts(folder: Folder, done: int) -> tuple[dict[str, dict[int, int]], dict[str, tuple[str, ...]]]:

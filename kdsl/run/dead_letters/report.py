@@ -24,6 +24,7 @@ from pyspark import Accumulator, AccumulatorParam, TaskContext
 
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.errors import DeadLetterError
+from kdsl.spark_internals.workers import current_batch_id, current_execution_id, current_query_id, local_property
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +37,6 @@ PROPERTY = "spark.kdsl.deadLetters."
 """The prefix of the settings with the letters of a query (`Committed`), followed by the id of the read."""
 FEW = 5
 """How many reasons an error names."""
-_QUERY, _BATCH, _EXECUTION = "sql.streaming.queryId", "streaming.sql.batchId", "spark.sql.execution.id"
 
 
 @attrs.frozen
@@ -62,11 +62,11 @@ def current_batch() -> BatchId | None:
     task = TaskContext.get()
     if task is None:
         return None
-    query, batch = task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH)
+    query, batch = current_query_id(task), current_batch_id(task)
     if query is not None and batch is not None:
-        return BatchId(query, int(batch))
-    execution = task.getLocalProperty(_EXECUTION)
-    return None if execution is None else BatchId("", int(execution))
+        return BatchId(query, batch)
+    execution = current_execution_id(task)
+    return None if execution is None else BatchId("", execution)
 
 
 @attrs.frozen
@@ -180,7 +180,7 @@ class Committed:
 def committed(read: str) -> tuple[int, tuple[str, ...]]:
     """The letters of a read in the batches before that of this task, and the first reasons if they are too many."""
     task, batch = TaskContext.get(), current_batch()
-    text = None if task is None else task.getLocalProperty(f"{PROPERTY}{read}")
+    text = None if task is None else local_property(task, f"{PROPERTY}{read}")
     if text is None or batch is None or not batch.query:
         return 0, ()
     so_far = Committed.from_text(text)
