@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 
+from pyspark.sql import SparkSession
 from rich.console import Console
 
-from bench.__main__ import drain
+from bench.__main__ import compute
 from bench.machine import facts, fill, session
 from bench.paired import compare
 from bench.tables import DirtyOrders, DirtyOrdersWithLetters, Orders, OrdersWithLetters
-from kdsl import Cluster
+from kdsl import Cluster, KafkaTable
 from kdsl.testing import LocalKafka
 
 PARTITIONS = 4
 GOAL = 0.97
+
+
+def read_all(table: type[KafkaTable], spark: SparkSession, cluster: Cluster) -> None:
+    """Read and decode all records of a table."""
+    compute(table.read(spark, cluster))
 
 
 def main() -> None:
@@ -40,8 +47,8 @@ def main() -> None:
             ):
                 pair = compare(
                     name,
-                    lambda table=with_letters: drain(table.read(spark, cluster)),
-                    lambda table=plain: drain(table.read(spark, cluster)),
+                    partial(read_all, with_letters, spark, cluster),
+                    partial(read_all, plain, spark, cluster),
                     records=args.records,
                     pairs=args.pairs,
                     goal=goal,

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from rich.console import Console
 
-from bench.__main__ import drain
+from bench.__main__ import compute
 from bench.machine import facts, fill, session
 from bench.paired import compare
 from bench.tables import Fields, Orders
@@ -43,8 +43,8 @@ def main() -> None:
         out.print(json.dumps(facts(), default=str), highlight=False, soft_wrap=True)
         pair = compare(
             "JSON read, three rules and no bad record",
-            lambda: drain(CheckedOrders.read(spark, cluster)),
-            lambda: drain(Orders.read(spark, cluster)),
+            lambda: compute(CheckedOrders.read(spark, cluster)),
+            lambda: compute(Orders.read(spark, cluster)),
             records=arguments.records,
             pairs=arguments.pairs,
             goal=GOAL,

@@ -24,7 +24,7 @@ class Orders(KafkaTable, topic="orders", value=Json(), dead_letters=DeadLetters(
 
 
 def declared(**options: str) -> Table:
-    every = {"connector": "kafka", "topic": "orders", "value.format": "json", **options}
+    every: dict[str, Any] = {"connector": "kafka", "topic": "orders", "value.format": "json", **options}
     return Table(
         TableConfig(
             name="Orders", columns=[ColumnConfig(name="id", type="BIGINT NOT NULL")], options=every
@@ -122,7 +122,7 @@ def test_all_problems_are_reported_at_once() -> None:
 
 @pytest.mark.parametrize("letters", ["orders.dead", "orders-1"])
 def test_a_pattern_must_not_match_the_topic_of_the_letters(letters: str) -> None:
-    options = {
+    options: dict[str, Any] = {
         "connector": "kafka",
         "topic-pattern": "orders.*",
         "value.format": "json",

@@ -189,7 +189,7 @@ class TestProblems:
 
     def test_what_is_not_a_rule(self) -> None:
         class Wrong(KafkaTable, topic="t", value=Json()):
-            a: Col[int] = col(expect="a > 0")  # type: ignore[call-overload]
+            a: Col[int] = col(expect="a > 0")  # type: ignore[arg-type]
             b: Col[int] = col(expect=[7])  # type: ignore[list-item]
 
         assert told(Wrong) == [

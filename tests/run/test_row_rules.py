@@ -25,6 +25,7 @@ from kdsl import (
     expect,
     virtual,
 )
+from kdsl.declare.connector import Transport
 from kdsl.errors import WriteError
 from kdsl.run.metrics.prometheus import Queries
 from kdsl.testing import Record, RunningKafka
@@ -41,7 +42,7 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers)
 
 
-def orders(topic: str, on_fail: Any, transport: str = "librdkafka", **more: Any) -> type[Any]:
+def orders(topic: str, on_fail: Any, transport: Transport = "librdkafka", **more: Any) -> type[Any]:
     class Orders(KafkaTable, topic=topic, value=Json(), startup="earliest", transport=transport, **more):
         id: Col[int]
         amount: Col[int | None] = col(expect=expect("amount > 0", on_fail=on_fail))
@@ -76,7 +77,7 @@ def test_a_stream_counts_violations_in_its_metrics_its_progress_and_the_log(
     kdsl_topic: MakeTopic,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
-    transport: str,
+    transport: Transport,
     on_fail: str,
     ids: list[int],
 ) -> None:
@@ -108,7 +109,7 @@ def test_a_batch_leaves_rows_out_and_logs_it(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     caplog: pytest.LogCaptureFixture,
-    transport: str,
+    transport: Transport,
 ) -> None:
     table = orders(kdsl_topic(), "drop", transport, name=f"Batch_{transport}")
     kdsl_kafka.produce(table.definition().options.topic[0], *RECORDS)
@@ -119,7 +120,7 @@ def test_a_batch_leaves_rows_out_and_logs_it(
 
 @each_transport
 def test_fail_names_the_place(
-    spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, transport: str
+    spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, transport: Transport
 ) -> None:
     topic = kdsl_topic()
     table = orders(topic, "fail", transport)
@@ -141,7 +142,7 @@ def test_a_stream_that_fails_reads_the_record_again(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     tmp_path: Path,
-    transport: str,
+    transport: Transport,
 ) -> None:
     """The batch is not finished, so a rule that is changed applies to the same records."""
     topic = kdsl_topic()
@@ -164,7 +165,7 @@ def test_a_dead_letter_is_the_record_as_it_was(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     tmp_path: Path,
-    transport: str,
+    transport: Transport,
     streaming: bool,
 ) -> None:
     topic, dead = kdsl_topic(), kdsl_topic("dead")
@@ -191,7 +192,7 @@ class TestWrites:
         cluster: Cluster,
         kdsl_topic: MakeTopic,
         caplog: pytest.LogCaptureFixture,
-        transport: str,
+        transport: Transport,
     ) -> None:
         topic = kdsl_topic()
         df = spark.createDataFrame([(1, 5), (2, 0), (3, None), (4, -1)], "id bigint, amount bigint").coalesce(1)
@@ -203,7 +204,7 @@ class TestWrites:
         until(lambda: f"Written_{transport}: 2 rows violate the rule 'amount' and were left out" in caplog.text)
 
     @each_transport
-    def test_fail(self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, transport: str) -> None:
+    def test_fail(self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, transport: Transport) -> None:
         df = spark.createDataFrame([(1, 5), (2, 0), (3, 0)], "id bigint, amount bigint").coalesce(1)
 
         with pytest.raises((PythonException, WriteError)) as caught:
@@ -223,7 +224,7 @@ class TestWrites:
         kdsl_topic: MakeTopic,
         tmp_path: Path,
         caplog: pytest.LogCaptureFixture,
-        transport: str,
+        transport: Transport,
         delivery: Any,
     ) -> None:
         if (transport, delivery) == ("jvm", "exactly-once"):
@@ -246,7 +247,7 @@ class TestWrites:
 
     @each_transport
     def test_rows_with_null_are_left_out(
-        self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, transport: str
+        self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, transport: Transport
     ) -> None:
         table = orders(kdsl_topic(), "warn", transport, sink_not_null_enforcer="drop")
         df = spark.createDataFrame([(1, 5), (None, 1)], "id bigint, amount bigint").coalesce(1)
@@ -256,7 +257,7 @@ class TestWrites:
         assert [row["id"] for row in table.read(spark, cluster).collect()] == [1]
 
 
-def users(topic: str, transport: str) -> type[Any]:
+def users(topic: str, transport: Transport) -> type[Any]:
     class Users(UpsertTable, topic=topic, key=Json(), value=Json(), transport=transport):
         id: PrimaryKey[int]
         age: Col[int | None] = col(expect=expect("age >= 18", on_fail="drop"))
@@ -271,7 +272,7 @@ def test_an_upsert_that_is_left_out_leaves_the_last_valid_row(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     tmp_path: Path,
-    transport: str,
+    transport: Transport,
 ) -> None:
     def upsert(number: int, age: int | None) -> Record:
         value = None if age is None else json.dumps({"id": number, "age": age})
@@ -317,7 +318,7 @@ def test_change_data(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     tmp_path: Path,
-    transport: str,
+    transport: Transport,
     normalized: bool,
 ) -> None:
     topic = kdsl_topic()

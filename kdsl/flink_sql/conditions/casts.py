@@ -62,8 +62,11 @@ def _is_unchanged(have: t.DataType, want: t.DataType) -> bool:
     match have, want:
         case ((t.Char() | t.VarChar()), t.VarChar(length=length)):
             return have.length <= length
-        case (t.Timestamp(), t.Timestamp()) | (t.TimestampLtz(), t.TimestampLtz()):
-            return want.precision >= min(have.precision, 6)
+        case (t.Timestamp(precision=have_precision), t.Timestamp(precision=precision)) | (
+            t.TimestampLtz(precision=have_precision),
+            t.TimestampLtz(precision=precision),
+        ):
+            return precision >= min(have_precision, 6)
         case _ if isinstance(want, STRINGS):
             return False
         case ((t.Binary() | t.VarBinary()), t.VarBinary(length=length)):

@@ -87,7 +87,7 @@ def _simple(compute: Callable[[Any], Any], *families: str) -> Call:
 
 
 def _absolute(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    if not isinstance(kind, (*INTEGERS, *FLOATS, t.Decimal)):
+    if kind is None or not isinstance(kind, (*INTEGERS, *FLOATS, t.Decimal)):
         return None
     return operators.unary(kind, compiler(call.arguments[0]), "abs")
 

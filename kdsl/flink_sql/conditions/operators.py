@@ -179,7 +179,13 @@ def _is_exact(operator: str, one: t.DataType | None, other: t.DataType | None) -
 
 
 def _float_operation(operator: str) -> Callable[[Values, Values], Values]:
-    return {"+": pc.add, "-": pc.subtract, "*": pc.multiply, "/": pc.divide}[operator]
+    operations: dict[str, Callable[[Values, Values], Values]] = {
+        "+": pc.add,
+        "-": pc.subtract,
+        "*": pc.multiply,
+        "/": pc.divide,
+    }
+    return operations[operator]
 
 
 def _divide(a: Values, b: Values) -> Values:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 from pyspark import TaskContext
 
 from kdsl.cluster import Cluster
@@ -275,7 +275,7 @@ def topic_max_bytes(cluster: Cluster, topic: str) -> int:
 
 @lru_cache(maxsize=16)
 def _topic_max_bytes(cluster: Cluster, topic: str, _: int) -> int:
-    client = AdminClient(cluster.admin())
+    client = AdminClient({**cluster.admin()})
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
         entries = client.describe_configs([resource], request_timeout=10)[resource].result(timeout=15)

@@ -13,7 +13,7 @@ from kdsl.errors import RecordError
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan, Topics
 from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.dead_letters.reasons import MAX_BYTES, ReasonWriter, cut
-from kdsl.run.records.decode import RecordDecoder, RowsOfRecords
+from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.drops import Reason
 from kdsl.types import model as t
 from tests.run.dead_letters.poison import POISON, ROW, SECRET
@@ -102,28 +102,6 @@ def test_metadata_that_does_not_fit_and_null_are_rejected_as_well() -> None:
         (5, "record", "small", "HEADER_CONVERTER"),
     ]
     assert rows.column("small").to_pylist() == [124, 126, 127]
-
-
-def test_a_check_of_rows_rejects_their_records() -> None:
-    def negative(rows: RowsOfRecords) -> list[Rejection]:
-        ids = rows.rows.column("id").to_pylist()
-        messages = range(len(ids)) if rows.messages is None else rows.messages.tolist()
-        return [
-            Rejection(index, "the rule 'positive' does not hold", column="id", stage="TRANSFORMATION")
-            for index, id_ in zip(messages, ids, strict=True)
-            if id_ < 0
-        ]
-
-    decoder, letters = RecordDecoder(plan_of(Json()), checks=[negative]), Letters()
-    decoder.dead_letters = letters
-    rows = [b'{"id":%d,"day":"2024-01-01","name":"a"}' % i for i in (1, -2, 3)]
-
-    assert decoder.decode(raw([rows[0], b"bad", rows[1], rows[2]])).column("id").to_pylist() == [1, 3]
-    assert [(r.index, r.stage) for r in letters.rejections] == [(1, "VALUE_CONVERTER"), (2, "TRANSFORMATION")]
-    assert letters.values == [b"bad", rows[1]]
-    decoder.dead_letters = None
-    with pytest.raises(RecordError, match="offset 0: the rule 'positive' does not hold"):
-        decoder.decode(raw([rows[1]]))
 
 
 def test_a_change_with_several_rows_is_one_letter() -> None:

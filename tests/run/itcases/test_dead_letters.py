@@ -7,7 +7,7 @@ import json
 import time
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 import pytest
@@ -115,7 +115,7 @@ class TestLetters:
 
         (message,) = kdsl_kafka.read(letters)
 
-        found = message.headers() or []
+        found = cast("list[tuple[str, bytes]]", message.headers() or [])
         assert found[:2] == [("a", b"1"), ("a", b"2")]
         own = dict(found[2:])
         assert len(own) == len(found) - 2
@@ -489,7 +489,7 @@ class TestReplay:
         assert numbers(table.read(spark, cluster)) == expected
         sent = [message for message in kdsl_kafka.read(topic) if b'"id":1000' in (message.value() or b"")]
         assert {(m.partition(), m.timestamp()[1]) for m in sent} == {(i % 2, 500 + i) for i in range(20) if i != 13}
-        assert all((m.headers() or [])[0] == ("h", b"1") for m in sent)
+        assert all(cast("list[tuple[str, bytes]]", m.headers() or [])[0] == ("h", b"1") for m in sent)
         assert all(dict(m.headers() or [])[names.ATTEMPTS] == b"1" for m in sent)
 
     def test_a_record_that_fails_three_times_is_left(

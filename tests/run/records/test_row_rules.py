@@ -333,9 +333,9 @@ class TestChangeData:
                 source[number] = amount
 
         table: Counter[tuple[int, int | None]] = Counter()
-        for kind, number, amount in self.run(records, on_fail):
-            table[number, amount] += 1 if kind in ("+I", "+U") else -1
-            assert table[number, amount] >= 0
+        for kind, key, value in self.run(records, on_fail):
+            table[key, value] += 1 if kind in ("+I", "+U") else -1
+            assert table[key, value] >= 0
         assert +table == Counter({(number, amount): 1 for number, amount in source.items() if amount > 0})
 
     def test_warn_and_fail_judge_the_row_after_a_change(self) -> None:
