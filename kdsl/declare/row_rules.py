@@ -39,7 +39,9 @@ class RowRuleDef:
 def rule_problems(rules: Sequence[RowRuleDef]) -> Iterator[Problem]:
     """The problems of the names and the actions of rules; conditions are checked when the table is resolved."""
     for i, rule in enumerate(rules):
-        if not isinstance(rule.name, str) or not _NAME.fullmatch(rule.name):
+        name: object = rule.name  # a user's program may pass anything
+        on_fail: object = rule.on_fail
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
             message = f"the row rule has the name {rule.name!r}"
             fix = "use letters, digits, _ and -, beginning with a letter: expect(..., name='positive_amount')"
             yield Problem("row-rule", message, fix, rule.where)
@@ -47,19 +49,19 @@ def rule_problems(rules: Sequence[RowRuleDef]) -> Iterator[Problem]:
             message = f"there are two row rules {rule.name!r}"
             yield Problem("row-rule", message, "give one of them another name: expect(..., name='...')", rule.where)
         if rule.on_fail not in ACTIONS:
-            hint = nearest(rule.on_fail, ACTIONS) if isinstance(rule.on_fail, str) else ""
+            hint = nearest(on_fail, ACTIONS) if isinstance(on_fail, str) else ""
             message = f"the row rule {rule.name!r} has on_fail={rule.on_fail!r}{hint}"
             yield Problem("row-rule", message, f"use one of {', '.join(map(repr, ACTIONS))}", rule.where)
 
 
 def read_rule_options(
-    options: Mapping[str, str], places: Mapping[str, Where]
+    options: Mapping[str, str], locations: Mapping[str, Where]
 ) -> tuple[tuple[RowRuleDef, ...], tuple[Problem, ...]]:
     """Read the rules in the options of a ``WITH`` clause or a YAML document.
 
     Args:
         options: The options whose keys begin with `PREFIX`, in their order.
-        places: The location of each option.
+        locations: The location of each option.
 
     Returns:
         The rules, and the mistakes in their options.
@@ -69,18 +71,18 @@ def read_rule_options(
     rules, problems = [], []
     for key, condition in conditions.items():
         action = options[actions[key]].strip().lower().replace("-", "_") if key in actions else "warn"
-        where = places.get(key, Where())
+        where = locations.get(key, Where())
         if key in actions and action not in ACTIONS:
             message = f"{actions[key]!r} has the value {options[actions[key]]!r}{nearest(action, ACTIONS)}"
             fix = f"use one of {', '.join(map(repr, ACTIONS))}"
-            problems.append(Problem("row-rule", message, fix, places.get(actions[key], where)))
+            problems.append(Problem("row-rule", message, fix, locations.get(actions[key], where)))
             action = "warn"
         rules.append(RowRuleDef(key.removeprefix(PREFIX), condition, action, where))  # type: ignore[arg-type]
     for key, option in actions.items():
         if key not in conditions:
             message = f"{option!r} belongs to no row rule{nearest(key, conditions)}"
             problems.append(
-                Problem("row-rule", message, f"add the condition, {key!r} = '...'", places.get(option, Where()))
+                Problem("row-rule", message, f"add the condition, {key!r} = '...'", locations.get(option, Where()))
             )
     return tuple(rules), (*problems, *rule_problems(rules))
 

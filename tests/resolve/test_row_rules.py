@@ -255,7 +255,7 @@ class TestProblems:
     def test_metadata_does_not_decide_which_rows_change_data_has(self) -> None:
         class Changes(KafkaTable, topic="t", value=DebeziumJson()):
             a: Col[int | None]
-            at: Virtual[datetime | None] = virtual("timestamp")
+            at: Virtual[datetime] = virtual("timestamp")
             recent = expect("`at` IS NOT NULL", on_fail="drop")
 
         (only,) = told(Changes)

@@ -53,5 +53,6 @@ def as_expectations(value: object) -> tuple[object, ...]:
     """The rules that an argument ``expect=`` contains, and whatever else is in their place."""
     if value is None:
         return ()
-    several = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    return tuple(value) if several else (value,)
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return tuple(value)
+    return (value,)
