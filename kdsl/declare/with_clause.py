@@ -83,7 +83,7 @@ class _Reader:
         upserts = self.kind is UpsertOptions
         self.rest.pop(VERSION, None)
         rules, wrong = read_rule_options(
-            {key: self.rest.pop(key) for key in self.options if key.startswith(RULES)}, self.places
+            {key: self.rest.pop(key) for key in self.options if key.startswith(RULES)}, self.locations
         )
         self.problems.extend(wrong)
         if SEMANTIC in self.rest:  # the one option that also accepts the names of Flink's constants
