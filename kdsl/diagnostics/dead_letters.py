@@ -102,7 +102,7 @@ class Selection:
 
     Attributes:
         table: The table.
-        where: Texts that attributes contain, by the attribute's name: ``reason``, ``side``, ``column``, ``table``.
+        where: Strings that attributes contain, by the attribute's name: ``reason``, ``side``, ``column``, ``table``.
     """
 
     table: str | None = None

@@ -23,7 +23,7 @@ class Orders(KafkaTable, topic="orders", value=Json(), dead_letters=DeadLetters(
     id: Col[int]
 
 
-def declared(**options: str) -> Table:
+def declare_table(**options: str) -> Table:
     every: dict[str, Any] = {"connector": "kafka", "topic": "orders", "value.format": "json", **options}
     return Table(
         TableConfig(
@@ -51,7 +51,7 @@ def test_a_class_sql_and_yaml_declare_the_same() -> None:
         f"CREATE TABLE Orders (id BIGINT NOT NULL) WITH ('connector'='kafka','topic'='orders','format'='json',{clause})"
     )
 
-    assert Orders.definition() == declared(**SQL).definition == sql(statement).definition
+    assert Orders.definition() == declare_table(**SQL).definition == sql(statement).definition
     plan = Orders.as_table().read_plan()
     assert plan.dead_letters is not None
     assert (plan.dead_letters.topic, plan.dead_letters.max_count, plan.dead_letters.keyed) == (
@@ -59,7 +59,7 @@ def test_a_class_sql_and_yaml_declare_the_same() -> None:
         1000,
         False,
     )
-    assert "dead_letters=DeadLetters(" in to_python(declared(**SQL).definition)
+    assert "dead_letters=DeadLetters(" in to_python(declare_table(**SQL).definition)
     assert sql(to_ddl(Orders.definition())).definition == Orders.definition()
 
 
@@ -87,13 +87,15 @@ def test_the_letters_go_to_the_cluster_of_the_table_or_to_their_own() -> None:
 
     shared = letter_cluster(Orders.as_table().read_plan(), cluster)
     own = letter_cluster(
-        declared(**{"scan.dead-letter.topic": "d", "scan.dead-letter.properties.bootstrap.servers": "b:1"}).read_plan(),
+        declare_table(
+            **{"scan.dead-letter.topic": "d", "scan.dead-letter.properties.bootstrap.servers": "b:1"}
+        ).read_plan(),
         cluster,
     )
 
     assert shared == Cluster("a:9092", properties={"security.protocol": "SSL", "linger.ms": "5"})
     assert own == Cluster("b:1")
-    assert letter_cluster(declared().read_plan(), cluster) is None
+    assert letter_cluster(declare_table().read_plan(), cluster) is None
 
 
 def test_all_problems_are_reported_at_once() -> None:
@@ -107,7 +109,7 @@ def test_all_problems_are_reported_at_once() -> None:
         "transport": "jvm",
     }
 
-    found_problems = problems(declared(**wrong))
+    found_problems = problems(declare_table(**wrong))
 
     codes = [p.code for p in found_problems if p.code.startswith(("dead-letter", "option", "client"))]
     assert codes == [
@@ -141,8 +143,8 @@ def test_a_pattern_must_not_match_the_topic_of_the_letters(letters: str) -> None
 def test_the_same_name_on_another_cluster_is_another_topic() -> None:
     options = {"scan.dead-letter.topic": "orders", "scan.dead-letter.properties.bootstrap.servers": "other:9092"}
 
-    assert declared(**options, **{"properties.bootstrap.servers": "a:9092"}).read_plan().dead_letters is not None
-    (one,) = problems(declared(**{**options, "properties.bootstrap.servers": "other:9092"}))
+    assert declare_table(**options, **{"properties.bootstrap.servers": "a:9092"}).read_plan().dead_letters is not None
+    (one,) = problems(declare_table(**{**options, "properties.bootstrap.servers": "other:9092"}))
     assert one.code == "dead-letter-topic"
 
 
@@ -153,23 +155,23 @@ def test_a_login_that_only_java_has_needs_another_cluster_for_the_letters() -> N
         "properties.sasl.kerberos.service.name": "kafka",
     }
 
-    codes = [p.code for p in problems(declared(**{"scan.dead-letter.topic": "d"}, **kerberos))]
+    codes = [p.code for p in problems(declare_table(**{"scan.dead-letter.topic": "d"}, **kerberos))]
 
     assert "dead-letter-login" in codes
     elsewhere = {"scan.dead-letter.topic": "d", "scan.dead-letter.properties.bootstrap.servers": "b:9092"}
-    left = [p.code for p in find_problems(declared(**elsewhere, **kerberos).definition, "read")]
+    left = [p.code for p in find_problems(declare_table(**elsewhere, **kerberos).definition, "read")]
     assert "dead-letter-login" not in left
 
 
 def test_a_limit_without_a_topic_has_no_effect() -> None:
-    (one,) = problems(declared(**{"scan.dead-letter.max-count": "5"}))
+    (one,) = problems(declare_table(**{"scan.dead-letter.max-count": "5"}))
 
     assert one.code == "dead-letter-unused"
     assert "'scan.dead-letter.max-count' has no effect without 'scan.dead-letter.topic'" in one.message
 
 
 def test_a_write_has_no_dead_letters() -> None:
-    (one,) = find_problems(declared(**{"scan.dead-letter.topic": "d"}).definition, "write")
+    (one,) = find_problems(declare_table(**{"scan.dead-letter.topic": "d"}).definition, "write")
 
     assert (one.code, one.severity) == ("dead-letter-write", "warning")
 

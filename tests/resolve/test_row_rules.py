@@ -61,7 +61,7 @@ CREATE TABLE Orders (
 """
 
 
-def told(table: TableDef | type[KafkaTable], direction: Direction = "read") -> list[str]:
+def problems_of(table: TableDef | type[KafkaTable], direction: Direction = "read") -> list[str]:
     definition = table if isinstance(table, TableDef) else table.definition()
     return [f"{p.message}; {p.fix}" for p in problems(definition, direction) if p.severity == "error"]
 
@@ -98,9 +98,9 @@ class TestSpellings:
             a: Col[int] = col(expect=[expect("a > 0"), expect("a < 9", name="small")])
 
         assert [rule.name for rule in Two.definition().rules] == ["a", "small"]
-        assert told(Two) == []
+        assert problems_of(Two) == []
 
-    def test_a_rule_is_no_column(self) -> None:
+    def test_a_rule_is_not_a_column(self) -> None:
         assert [c.name for c in Orders.definition().columns] == ["id", "amount", "ordered_at", "shipped_at"]
         assert Orders.in_order == expect("shipped_at >= ordered_at", on_fail="fail")
 
@@ -153,8 +153,8 @@ class TestProblems:
             resolve(Wrong.definition(), "read")
 
         lines = [i for i, line in enumerate(LINES, 1) if line.endswith(tuple(f"# cause {n}" for n in range(7)))]
-        found = [(p.where.line, p.message) for p in caught.value.problems]
-        assert found == [
+        actual = [(p.where.line, p.message) for p in caught.value.problems]
+        assert actual == [
             (lines[5], "the row rule 'action' has on_fail='ignore'"),
             (lines[6], "the row rule has the name 'a b'"),
             (lines[0], "the row rule 'a' (b > 0 AND c > 0): there is no column 'b'"),
@@ -172,7 +172,7 @@ class TestProblems:
     def test_options(self) -> None:
         ddl = DDL.replace("'scan.expect.amount' =", "'scan.expect.amout' =").replace("'fail'", "'fial'")
 
-        assert told(statement_definition(ddl)) == [
+        assert problems_of(statement_definition(ddl)) == [
             "'scan.expect.in_order.on-fail' has the value 'fial' (did you mean 'fail'?); "
             "use one of 'warn', 'drop', 'fail', 'dead_letter'",
             "'scan.expect.amount.on-fail' belongs to no row rule (did you mean 'scan.expect.amout'?); "
@@ -183,7 +183,7 @@ class TestProblems:
         class Wrong(KafkaTable, topic="t", value=Json()):
             a: Col[int] = col(expect=[expect("a > 0"), expect("a < 9")])
 
-        assert told(Wrong) == [
+        assert problems_of(Wrong) == [
             "there are two row rules 'a'; give one of them another name: expect(..., name='...')"
         ]  # fmt: skip
 
@@ -192,7 +192,7 @@ class TestProblems:
             a: Col[int] = col(expect="a > 0")  # type: ignore[arg-type]
             b: Col[int] = col(expect=[7])  # type: ignore[list-item]
 
-        assert told(Wrong) == [
+        assert problems_of(Wrong) == [
             "expect= is 'a > 0', which is not a row rule; write expect=expect('a > 0')",
             "expect= is 7, which is not a row rule; write expect=expect('amount > 0')",
         ]
@@ -202,7 +202,7 @@ class TestProblems:
             a: Col[int]
             read = expect("a > 0")  # type: ignore[assignment]
 
-        assert told(Wrong) == [
+        assert problems_of(Wrong) == [
             "every table class has its own 'read', so an attribute for a row rule cannot have this name; "
             "write read_ = expect(..., name='read')"
         ]
@@ -211,7 +211,7 @@ class TestProblems:
         class Letters(KafkaTable, topic="t", value=Json()):
             a: Col[int] = col(expect=expect("a > 0", on_fail="dead_letter"))
 
-        assert told(Letters, "write") == [
+        assert problems_of(Letters, "write") == [
             "the row rule 'a' has on_fail='dead_letter', but a row that is written has no record yet; use 'warn', "
             "'drop' or 'fail'; or declare the rule in a subclass of the table that is only read"
         ]
@@ -223,11 +223,11 @@ class TestProblems:
         class WithTopic(Letters, topic="t", dead_letters=DeadLetters("t.dead")):
             pass
 
-        assert told(Letters) == [
+        assert problems_of(Letters) == [
             "the row rule 'a' has on_fail='dead_letter', but the table has no dead-letter topic; declare one with "
             "dead_letters=DeadLetters('orders.dead'), or use another action"
         ]
-        assert told(WithTopic) == []
+        assert problems_of(WithTopic) == []
 
     def test_columns_that_are_not_there(self) -> None:
         class Wrong(KafkaTable, topic="t", value=Json()):
@@ -245,8 +245,8 @@ class TestProblems:
             "the row rule 'of_computed' (twice > 0): 'twice' is computed, and rules are checked before columns are "
             "computed; write its expression in the rule: a * 2"
         )
-        assert told(Wrong) == [computed_column]
-        assert told(Wrong, "write") == [
+        assert problems_of(Wrong) == [computed_column]
+        assert problems_of(Wrong, "write") == [
             computed_column,
             "the row rule 'of_metadata' (`offset` > 0): 'offset' is filled in by Kafka, so a row that is written does "
             "not have it; declare the rule in a subclass of the table that is only read",
@@ -258,7 +258,7 @@ class TestProblems:
             at: Virtual[datetime] = virtual("timestamp")
             recent = expect("`at` IS NOT NULL", on_fail="drop")
 
-        (only,) = told(Changes)
+        (only,) = problems_of(Changes)
         assert only.startswith("the row rule 'recent' decides by 'at' which rows the table has, but a later change")
 
     def test_real_time_mode_has_no_rules(self) -> None:
@@ -266,15 +266,15 @@ class TestProblems:
             a: Col[int] = col(expect=expect("a > 0"))
 
         wanted = "the row rule 'a' is checked in Python, which real-time mode does not use; remove the rule, or set "
-        assert any(one.startswith(wanted) for one in told(Fast))
-        assert any(one.startswith(wanted) for one in told(Fast, "write"))
+        assert any(one.startswith(wanted) for one in problems_of(Fast))
+        assert any(one.startswith(wanted) for one in problems_of(Fast, "write"))
 
     def test_upsert_tables_have_rules(self) -> None:
         class Users(UpsertTable, topic="users", key=Json(), value=Json()):
             id: PrimaryKey[int]
             name: Col[str | None] = col(expect=expect("CHAR_LENGTH(name) > 0", on_fail="drop"))
 
-        assert told(Users) == told(Users, "write") == []
+        assert problems_of(Users) == problems_of(Users, "write") == []
 
 
 def test_what_expect_takes_is_typed() -> None:

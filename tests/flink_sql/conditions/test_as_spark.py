@@ -203,8 +203,8 @@ _FUNCTIONS: Mapping[str, tuple[str, ...]] = {
 def expressions(draw: st.DrawFn, family: str, depth: int) -> str:
     """An expression of a family of types."""
     simple = [*_OF[family], *_OF[family], *_CONSTANTS[family]]
-    made = _FUNCTIONS[family] if depth else ()
-    text = draw(st.sampled_from([*made, *made, *simple] if made else simple))
+    functions = _FUNCTIONS[family] if depth else ()
+    text = draw(st.sampled_from([*functions, *functions, *simple] if functions else simple))
     while "{" in text and text not in simple:
         name = text[text.index("{") + 1 :].partition("}")[0]
         if name not in _OF:  # a quantifier of a regular expression

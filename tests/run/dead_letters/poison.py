@@ -19,7 +19,7 @@ ROW = t.Row(
     nullable=False,
 )
 SECRET = "geheim-4711"
-"""A text in most of the poison, which no reason may quote."""
+"""A string in most of the poison, which no reason may quote."""
 
 _OBJECT = b'{"id":1,"day":"2024-01-01","name":"geheim-4711"'
 _BROKEN: Mapping[str, bytes] = {
@@ -75,7 +75,7 @@ _AVRO_ROW = bytes([2]) + b"\x80\xb4\x02" + bytes([2 * 22]) + b"geheim-4711-and-l
 
 
 def _within(before: bytes, after: bytes) -> Mapping[str, bytes]:
-    """The poison inside the envelope of a change; what is no object stands alone."""
+    """The poison inside the envelope of a change; a row that is not an object has no envelope."""
     return {**_BROKEN, **{name: before + row + after for name, row in _ROWS.items()}}
 
 

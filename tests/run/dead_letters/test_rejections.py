@@ -95,8 +95,8 @@ def test_metadata_that_does_not_fit_and_null_are_rejected_as_well() -> None:
 
     rows = decoder.decode(raw([good, b"bad", good, good, b'{"id":1,"day":"2024-01-01"}', good], first=124))
 
-    found = [(r.index, r.side, r.column, r.stage) for r in letters.rejections]
-    assert found == [
+    actual = [(r.index, r.side, r.column, r.stage) for r in letters.rejections]
+    assert actual == [
         (1, "value", None, "VALUE_CONVERTER"),
         (4, "record", "small", "HEADER_CONVERTER"),
         (5, "record", "small", "HEADER_CONVERTER"),

@@ -53,7 +53,7 @@ def declare(
     return sql(f"CREATE TABLE orders ({', '.join(columns or COLUMNS)}) WITH ({clause})")
 
 
-def found_letters(cluster: Cluster, topic: str) -> list[DeadLetter]:
+def read_sorted_letters(cluster: Cluster, topic: str) -> list[DeadLetter]:
     return sorted(read_letters(cluster, topic), key=lambda letter: (letter.topic, letter.partition, letter.offset))
 
 
@@ -96,10 +96,10 @@ class TestLetters:
         count = table.read(spark, cluster).count()
 
         assert count == RECORDS - 20
-        found = found_letters(cluster, letters)
-        assert sorted(map(digest, found)) == sorted(digest(records[i * step]) for i in range(20))
-        assert len({letter.id for letter in found}) == 20
-        for letter in found:
+        actual = read_sorted_letters(cluster, letters)
+        assert sorted(map(digest, actual)) == sorted(digest(records[i * step]) for i in range(20))
+        assert len({letter.id for letter in actual}) == 20
+        for letter in actual:
             assert (letter.topic, letter.table, letter.side, letter.attempts) == (topic, "orders", "value", 1)
             assert letter.reason
             assert SECRET not in letter.reason
@@ -115,10 +115,10 @@ class TestLetters:
 
         (message,) = kdsl_kafka.read(letters)
 
-        found = cast("list[tuple[str, bytes]]", message.headers() or [])
-        assert found[:2] == [("a", b"1"), ("a", b"2")]
-        own = dict(found[2:])
-        assert len(own) == len(found) - 2
+        actual = cast("list[tuple[str, bytes]]", message.headers() or [])
+        assert actual[:2] == [("a", b"1"), ("a", b"2")]
+        own = dict(actual[2:])
+        assert len(own) == len(actual) - 2
         at = own.pop(names.AT)
         assert at is not None
         assert at.endswith(b"Z")
@@ -147,7 +147,7 @@ class TestLetters:
         table = declare(topic, letters, transport="jvm")
 
         assert numbers(table.read(spark, cluster)) == list(range(50))
-        assert sorted(map(digest, found_letters(cluster, letters))) == sorted(map(digest, sent))
+        assert sorted(map(digest, read_sorted_letters(cluster, letters))) == sorted(map(digest, sent))
 
     def test_a_key_that_cannot_be_read_is_a_letter_of_the_side_key(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -158,7 +158,7 @@ class TestLetters:
         table = declare(topic, letters, "k INT", *COLUMNS, **options)
 
         assert numbers(table.read(spark, cluster)) == [1]
-        sides = [(letter.offset, letter.side) for letter in found_letters(cluster, letters)]
+        sides = [(letter.offset, letter.side) for letter in read_sorted_letters(cluster, letters)]
         assert sides == [(1, "key"), (2, "value")]
 
     def test_a_record_that_is_too_large_for_the_topic_is_cut_and_marked(
@@ -179,7 +179,7 @@ class TestLetters:
 
         for target, most in ((letters, 1_048_588), (small, 4_000)):
             declare(topic, target).read(spark, cluster).collect()
-            first, *others = found_letters(cluster, target)
+            first, *others = read_sorted_letters(cluster, target)
 
             assert first.truncated == len(LARGE)
             assert first.value is not None
@@ -201,9 +201,9 @@ class TestLetters:
         assert len(rows.collect()) == 1
         assert numbers(table.read(spark, cluster, columns=["id"])) == [1, 2]
 
-        found = found_letters(cluster, letters)
-        assert [letter.id for letter in found] == [f"{topic}-0-1"] * 2
-        assert count_letters(found) == {("orders", "value", "field 'day': '…' is not a DATE (expected yyyy-MM-dd)"): 1}
+        actual = read_sorted_letters(cluster, letters)
+        assert [letter.id for letter in actual] == [f"{topic}-0-1"] * 2
+        assert count_letters(actual) == {("orders", "value", "field 'day': '…' is not a DATE (expected yyyy-MM-dd)"): 1}
 
     def test_letters_go_to_another_cluster_with_its_own_settings(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -220,7 +220,7 @@ class TestLetters:
         table.read(spark, cluster).collect()
 
         assert f"bootstrap.servers = {other}" in table.explain()
-        assert [letter.topic for letter in found_letters(cluster, letters)] == [topic]
+        assert [letter.topic for letter in read_sorted_letters(cluster, letters)] == [topic]
 
     def test_the_letters_of_a_table_are_a_dataframe_that_a_corrected_table_decodes(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -252,7 +252,7 @@ class TestLetters:
         with pytest.raises(KdslError, match="orders declares no dead letters"):
             declare(topic, None).dead_letters(spark, cluster)
 
-    def test_a_missing_topic_is_told_before_the_read_with_the_command_that_creates_it(
+    def test_a_missing_topic_is_reported_before_the_read_with_the_command_that_creates_it(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         table = declare(kdsl_topic(), "no-such-dead-letters")
@@ -300,8 +300,8 @@ class TestKeyedTables:
 
         rows = spark.table(query.name).collect()
         assert {(row.id, row.name, row._row_kind) for row in rows} == {(1, "a", "+I")}
-        found = found_letters(cluster, letters)
-        assert [(letter.offset, letter.side, letter.keyed) for letter in found] == [
+        actual = read_sorted_letters(cluster, letters)
+        assert [(letter.offset, letter.side, letter.keyed) for letter in actual] == [
             (1, "value", True),
             (2, "key", True),
             (3, "value", True),
@@ -322,7 +322,7 @@ class TestKeyedTables:
 
         rows = spark.table(query.name).collect()
         assert {(row.id, row.name) for row in rows if row._row_kind != "-U"} <= {(1, "a"), (1, "b")}
-        assert [(letter.offset, letter.column) for letter in found_letters(cluster, letters)] == [
+        assert [(letter.offset, letter.column) for letter in read_sorted_letters(cluster, letters)] == [
             (1, "name"),
             (2, None),
         ]
@@ -345,7 +345,7 @@ class TestLimit:
         assert error.count(f"  topic {topic}, partition 0, offset ") >= 5
         assert "and 15 more" in error
         assert SECRET not in error.partition("DeadLetterError:")[2].partition("Traceback")[0]
-        assert len({letter.id for letter in found_letters(cluster, letters)}) == 19
+        assert len({letter.id for letter in read_sorted_letters(cluster, letters)}) == 19
         rows = declare(topic, letters, scan__dead_letter__max_count="20").read(spark, cluster)
         assert rows.collect() == []
 
@@ -381,11 +381,11 @@ class TestLimit:
         query.awaitTermination()
 
         assert query.exception() is None
-        assert stored_counts(tmp_path / "checkpoint") == 20
+        assert read_stored_counts(tmp_path / "checkpoint") == 20
         kdsl_kafka.produce(topic, "bad")
         with pytest.raises(StreamingQueryException, match=r"21 records .*the limit of dead letters is 20"):
             run(20).awaitTermination()
-        assert stored_counts(tmp_path / "checkpoint") <= 21
+        assert read_stored_counts(tmp_path / "checkpoint") <= 21
 
     def test_another_sink_stops_before_its_next_batch(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
@@ -447,7 +447,7 @@ class TestLimit:
         assert dropped == {"dead-letter": 2}
 
 
-def stored_counts(checkpoint: Path) -> int:
+def read_stored_counts(checkpoint: Path) -> int:
     """The letters that a checkpoint counts."""
     documents = [json.loads(path.read_text()) for path in (checkpoint / COUNTS).glob("*.json")]
     return sum(count for document in documents for count in document["counts"].values())
@@ -506,9 +506,9 @@ class TestReplay:
             results.append(replay(cluster, letters, "original"))
 
         assert [(one.sent, one.exhausted) for one in results] == [(1, 0), (1, 0), (0, 1)]
-        found = list(read_letters(cluster, letters))
-        assert [letter.attempts for letter in found] == [1, 2, 3]
-        assert [letter.offset for letter in found] == [0, 1, 2]
+        actual = list(read_sorted_letters(cluster, letters))
+        assert [letter.attempts for letter in actual] == [1, 2, 3]
+        assert [letter.offset for letter in actual] == [0, 1, 2]
         sizes = Counter(len(message.headers() or []) for message in kdsl_kafka.read(letters))
         assert len(sizes) == 1, "the headers of a round are replaced"
         assert replay(cluster, letters, "original", max_attempts=4, from_start=True).sent == 3

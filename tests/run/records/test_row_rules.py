@@ -86,7 +86,7 @@ class TestRows:
         assert [row["id"] for row in decoder.decode(raw(ORDERS)).to_pylist()] == [1, 2, 3, 4]
         assert count_violations(decoder.dropped) == {("warn", "positive"): 2}
         log_drops("orders", decoder.dropped, "of batch 7 ")
-        assert caplog.messages == ["orders: of batch 7 2 rows violate the rule 'positive' and were kept"]
+        assert caplog.messages == ["orders: of batch 7 2 rows violate the rule 'positive' and were rows"]
         assert caplog.records[0].levelno == logging.WARNING
 
     def test_drop_leaves_out_and_counts(self) -> None:
@@ -253,10 +253,10 @@ class TestWrites:
         rows = batch([(1, 5), (2, 0), (3, None), (4, -1)])
         counts: Counter[str] = Counter()
 
-        (kept,) = keep_valid_rows([rows], writing(table_text(**rules_of("warn"))), counts)
+        (unchanged,) = keep_valid_rows([rows], writing(table_text(**rules_of("warn"))), counts)
         (valid,) = keep_valid_rows([rows], writing(table_text(**rules_of("drop"))), counts)
 
-        assert kept.equals(rows)
+        assert unchanged.equals(rows)
         assert valid.column("id").to_pylist() == [1, 3]
         assert count_violations(counts) == {("warn", "positive"): 2, ("drop", "positive"): 2}
 
@@ -373,7 +373,7 @@ class TestNormalizedChangeData:
         ) == [("+U", 1, 1), ("+U", 1, 3), ("-D", 1, 0)]
 
     def test_an_update_that_changes_the_key_deletes_the_old_key(self) -> None:
-        """No later change would name the old key, so its row would stay for ever."""
+        """No later change would name the old key, so its row would stay forever."""
         update = change("UPDATE", {"id": 2, "amount": 0}, {"id": 1})
 
         assert [(kind, number) for kind, number, _ in self.run(update)] == [("-D", 1)]
