@@ -101,6 +101,7 @@ from kdsl_formats.cdc_json import (
 from kdsl_formats.csv import Csv as Csv
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent as DebeziumAvroConfluent
 from kdsl_formats.json import Json as Json
+from kdsl_formats.json_schema_confluent import JsonSchemaConfluent as JsonSchemaConfluent
 from kdsl_formats.protobuf import Protobuf as Protobuf, ProtobufConfluent as ProtobufConfluent
 from kdsl_formats.raw import Raw as Raw
 

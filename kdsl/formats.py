@@ -32,6 +32,7 @@ BUILT_IN = {
     "debezium-avro-confluent": "kdsl_formats.debezium_avro_confluent:DebeziumAvroConfluent",
     "debezium-json": "kdsl_formats.cdc_json:DebeziumJson",
     "json": "kdsl_formats.json:Json",
+    "json-schema-confluent": "kdsl_formats.json_schema_confluent:JsonSchemaConfluent",
     "maxwell-json": "kdsl_formats.cdc_json:MaxwellJson",
     "ogg-json": "kdsl_formats.cdc_json:OggJson",
     "protobuf": "kdsl_formats.protobuf:Protobuf",

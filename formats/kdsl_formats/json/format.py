@@ -84,8 +84,8 @@ class JsonFormat(Format):
         )
 
 
-class ConnectJson(JsonFormat):
-    """Rows as JSON, optionally as Kafka Connect and Debezium's connectors write them.
+class ValueModesJson(JsonFormat):
+    """Rows as JSON, with decimals, times and bytes as Kafka Connect and Debezium's connectors may write them.
 
     Attributes:
         likely_times: The values of ``time.precision.mode`` that an error may recommend. What a number counts is not
@@ -94,12 +94,6 @@ class ConnectJson(JsonFormat):
 
     likely_times: ClassVar[tuple[str, ...]] = ("isostring",)
 
-    schema_include: bool = option(
-        "schema-include",
-        "Whether messages hold their schema, beside the row in the member payload, as Kafka Connect writes them with "
-        "value.converter.schemas.enable.",
-        default=False,
-    )
     decimal_handling_mode: Literal["precise", "string", "double"] | None = option(
         "decimal.handling.mode",
         "How DECIMAL values look, as in the settings of a Debezium connector: the base64 of their digits (precise), "
@@ -128,8 +122,7 @@ class ConnectJson(JsonFormat):
     )
 
     def alternatives(self) -> Iterable[Format]:
-        """With the schema or without it; the other form of timestamps; as Debezium writes decimals and times."""
-        yield attrs.evolve(self, schema_include=not self.schema_include)  # type: ignore[misc]
+        """The other form of timestamps; as Debezium writes decimals and times."""
         yield from super().alternatives()
         decimals = self.decimal_handling_mode or "precise"
         for times in (self.time_precision_mode, *self.likely_times):
@@ -150,6 +143,26 @@ class ConnectJson(JsonFormat):
             _lower(self.binary_handling_mode),
         )
 
+    def writing_rules(self) -> WritingRules:
+        """What the options mean for the encoder."""
+        return attrs.evolve(super().writing_rules(), modes=self.modes)
+
+
+class ConnectJson(ValueModesJson):
+    """Rows as JSON, optionally with their schema, as Kafka Connect and Debezium's connectors write them."""
+
+    schema_include: bool = option(
+        "schema-include",
+        "Whether messages hold their schema, beside the row in the member payload, as Kafka Connect writes them with "
+        "value.converter.schemas.enable.",
+        default=False,
+    )
+
+    def alternatives(self) -> Iterable[Format]:
+        """With the schema or without it; those of the base class."""
+        yield attrs.evolve(self, schema_include=not self.schema_include)  # type: ignore[misc]
+        yield from super().alternatives()
+
     def check_schemas_of(self, decoder: Decoder, row: t.Row, members: tuple[str, ...] = ()) -> Decoder:
         """A decoder that checks the schemas inside messages, where messages have schemas and the options need it.
 
@@ -161,10 +174,6 @@ class ConnectJson(JsonFormat):
         if not self.schema_include or self.modes == NO_MODES:
             return decoder
         return SchemaCheckingDecoder(decoder, row, self.modes, members, ignore=self.ignore_parse_errors)
-
-    def writing_rules(self) -> WritingRules:
-        """What the options mean for the encoder."""
-        return attrs.evolve(super().writing_rules(), modes=self.modes)
 
 
 def _lossy_types(field: t.Field, modes: Modes) -> Iterator[Problem]:
