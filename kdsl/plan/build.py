@@ -88,6 +88,7 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
             changelog=changelog,
             last=last,
         ),
+        inferred=table.inferred,
         properties=table.properties,
     )
 

@@ -13,12 +13,14 @@ import attrs
 
 from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import Delivery, Latency, Transport
+from kdsl.declare.definition import Inferred
 from kdsl.resolve.model import HeaderCondition, Part, Start, Stop, Topics, Transactions
 from kdsl.types import model as t
 
 __all__ = [
     "Computed",
     "HeaderCondition",
+    "Inferred",
     "MetadataColumn",
     "Part",
     "ReadPlan",
@@ -142,6 +144,7 @@ class ReadPlan:
         watermark: The watermark, or None.
         output: The columns of the resulting DataFrame.
         changelog: Whether rows are changes; then the first column is the row kind (`kdsl.formats.ROW_KIND`).
+        inferred: Which columns were inferred, and from what; None where all were declared.
         upserts: How records by key become changes; None if each record stands for itself.
         keyed: The primary key of change data whose before-images and deleted rows are only used for their key, so an
             update may come without its before-image; empty for other tables.
@@ -172,6 +175,7 @@ class ReadPlan:
     metadata: tuple[MetadataColumn, ...] = ()
     computed: tuple[Computed, ...] = ()
     watermark: Watermark | None = None
+    inferred: Inferred | None = None
     properties: Properties = attrs.field(factory=Properties)
 
 

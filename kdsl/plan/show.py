@@ -10,6 +10,7 @@ from kdsl.client_settings.properties import Properties
 from kdsl.durations import duration_text
 from kdsl.plan.model import (
     HeaderCondition,
+    Inferred,
     MetadataColumn,
     Part,
     ReadPlan,
@@ -64,6 +65,8 @@ def _read(plan: ReadPlan) -> Iterator[str]:
     yield from _optional_step("compute", [f"{c.column} {c.type} = {' '.join(c.text.split())}" for c in plan.computed])
     if plan.watermark:
         yield _step("watermark", [_watermark(plan.watermark)])
+    if plan.inferred:
+        yield _step("inferred", list(inferred_lines(plan.inferred, plan.output)))
     yield _step("output", _columns(plan.output))
 
 
@@ -82,6 +85,19 @@ def _write(plan: WritePlan) -> Iterator[str]:
     lines += [] if plan.partitioner == "default" else [f"partitioner {plan.partitioner}"]
     lines += [] if plan.parallelism is None else [f"{plan.parallelism} tasks"]
     yield _step("sink", lines)
+
+
+def inferred_lines(inferred: Inferred, row: t.Row) -> Iterator[str]:
+    """What was inferred of a table, and from what.
+
+    Args:
+        inferred: What was inferred.
+        row: The columns of the table that are read.
+    """
+    names = set(inferred.columns)
+    yield f"from {inferred.source}:"
+    yield ", ".join(f"{f.name} {f.type}" for f in row.fields if f.name in names) or "no columns"
+    yield from inferred.notes
 
 
 def _upserts(upserts: Upserts) -> Iterator[str]:
