@@ -53,6 +53,7 @@ class JsonDecoder:
         self.reader = ColumnReader(row, rules, min_batch=min_batch)
         self._scratch = Scratch()
         self._payload = rules.payload
+        self._plain = rules.flat is None
         self._frames = FrameFinder((), min_batch=min_batch)
         self._outer = ObjectFinder((PAYLOAD,), all_needed=False, min_batch=min_batch)
 
@@ -63,7 +64,7 @@ class JsonDecoder:
         if messages.null_count:
             present_messages &= np.asarray(messages.is_valid())
 
-        if len(messages) >= self.min_batch:
+        if len(messages) >= self.min_batch and self._plain:
             buffer, objects = self._find(messages, present_messages)
             if len(objects.owner) >= self.min_batch:
                 decoded, infinite = self._decode_by_columns(messages, buffer, present_messages, objects)

@@ -6,20 +6,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import attrs
 
 from kdsl.errors import Problem, Where
-from kdsl.formats import ALONE, Decoder, Direction, Encoder, Format, Use
+from kdsl.formats import ALONE, MAX_COLUMNS, Decoder, Direction, Encoder, Format, Observer, Use
 from kdsl.options import option
 from kdsl.types import model as t
 from kdsl_formats._connect.schema_check import SchemaCheckingDecoder
 from kdsl_formats._connect.wires import NO_MODES, Modes
 from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.encoder import JsonEncoder, SchemaJsonEncoder
+from kdsl_formats.json.inference import InferenceRules, RowInferenceOptions, parse_fixed_types, split_id_fields
 from kdsl_formats.json.reference_decoder import ReadingRules
 from kdsl_formats.json.reference_encoder import WritingRules
+from kdsl_formats.json.reference_observer import ReferenceObserver, RowReader
 
 _MILLIS = 3  # digits of a second
 _DOUBLE = 15  # digits that a double holds
@@ -225,7 +227,7 @@ def _key_problem(field: t.Field, kind: t.Map | t.Multiset) -> Problem:
     )
 
 
-class Json(ConnectJson):
+class Json(RowInferenceOptions, ConnectJson):
     """One JSON object per message, columns by name (Flink's format ``json``)."""
 
     identifier = "json"
@@ -282,4 +284,29 @@ class Json(ConnectJson):
             streaming=self.json_parser,
             modes=self.modes,
             payload=self.schema_include,
+            inferred=self.inferred_columns,
+            flat=frozenset(parse_fixed_types(self.infer_fixed_types)) if self.infer_flatten else None,
+        )
+
+    def reading_observed(self) -> Self:
+        """The format with columns that are inferred."""
+        return attrs.evolve(self, inferred_columns=True)
+
+    def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer:
+        """An observer of rows."""
+        inference = self.inference_rules(max_columns=max_columns)
+        if use.side == "value" and self.table_id_fields:
+            inference = attrs.evolve(inference, id_fields=split_id_fields(self.table_id_fields))
+        rules = attrs.evolve(self.reading_observed().reading_rules(), ignore_parse_errors=False)
+        read = RowReader(inference, rules, null_is_tombstone=self.null_is_tombstone)
+        return ReferenceObserver(read, inference, rules)
+
+    def inference_rules(self, *, max_columns: int) -> InferenceRules:
+        """What the options mean for the observer."""
+        return InferenceRules(
+            as_strings=self.infer_primitive_as_string,
+            flatten=self.infer_flatten,
+            fixed=parse_fixed_types(self.infer_fixed_types),
+            times=self.modes.times is None,
+            max_columns=max_columns,
         )
