@@ -10,6 +10,9 @@ from kdsl.callbacks import (
     OffsetsRetriever as OffsetsRetriever,
     PartitionerInput as PartitionerInput,
 )
+from kdsl.catalog.declared import infer_columns as infer_columns
+from kdsl.catalog.inference import InferenceError as InferenceError
+from kdsl.catalog.kafka import KafkaCatalog as KafkaCatalog
 from kdsl.changelog.changes import Changelog as Changelog
 from kdsl.cluster import Cluster as Cluster, Registry as Registry
 from kdsl.datastream.offsets import (

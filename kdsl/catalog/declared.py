@@ -12,7 +12,7 @@ from kdsl.catalog.topic_schema import SideSchema, TopicSchema
 from kdsl.cluster import Cluster
 from kdsl.declare.definition import ColumnDef, Inferred, TableDef
 from kdsl.formats import Format
-from kdsl.resolve.keys import except_key
+from kdsl.resolve.keys import except_key, has_raw_value_alone
 from kdsl.table import Table
 
 _INFER = "infer-schema."
@@ -26,13 +26,13 @@ def leaves_columns_out(table: TableDef, options: Mapping[str, str]) -> bool:
         options: The options of its ``WITH`` clause by their keys.
     """
     chosen = table.value_format
-    if chosen is None or not infers(chosen):
+    if chosen is None or not infers(chosen) or has_raw_value_alone(table):
         return False
     prefixes = tuple(f"{side}{chosen.identifier}.{_INFER}" for side in ("", "value."))
-    return any(key.startswith(prefixes) for key in options) or not _declared_names(table)
+    return any(key.startswith(prefixes) for key in options) or not _names_in_value(table)
 
 
-def _declared_names(table: TableDef) -> list[str]:
+def _names_in_value(table: TableDef) -> list[str]:
     """The columns that the table declares of the message value."""
     keys = set(table.message_key) if table.key_format is not None else set()
     return [c.name for c in table.physical if c.name not in keys]
@@ -86,8 +86,8 @@ def _infer(table: TableDef, cluster: Cluster, chosen: Format) -> TopicSchema:
 def _declaration(table: TableDef, chosen: Format) -> dict[str, str]:
     """What a declaration says about the inference, by the keys of the options."""
     options = table.options.valid().to_strings()
-    kept = ("topic", "topic-pattern", "key.fields-prefix", "value.fields-prefix", "value.fields-include")
-    declared = {key: options[key] for key in kept if key in options}
+    about_columns = ("topic", "topic-pattern", "key.fields-prefix", "value.fields-prefix", "value.fields-include")
+    declared = {key: options[key] for key in about_columns if key in options}
     declared |= {f"{chosen.identifier}.{key}": text for key, text in chosen.to_strings().items()}
     declared["value.format"] = chosen.identifier
     columns = (f"{c.name} {c.type}{'' if c.role == 'physical' else f' {c.role}'}" for c in table.columns)
@@ -111,10 +111,10 @@ def add_columns(table: TableDef, schema: TopicSchema) -> TableDef:
             added.append(ColumnDef(name, field.type, comment=field.comment, where=table.where))
         elif name not in in_value:
             hidden.append(field.name)
-    notes = tuple(f"the member {name!r} is not read: the table declares another column {prefix + name!r}" for name in hidden)
+    notes = tuple(
+        f"the member {name!r} is not read: the table declares another column {prefix + name!r}" for name in hidden
+    )
     columns = (*table.columns, *added)
     inferred = Inferred(tuple(c.name for c in added), schema.source, (*schema.notes, *notes))
     assert table.value_format is not None
-    return attrs.evolve(
-        table, columns=columns, value_format=table.value_format.reading_observed(), inferred=inferred
-    )
+    return attrs.evolve(table, columns=columns, value_format=table.value_format.reading_observed(), inferred=inferred)

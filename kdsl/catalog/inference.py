@@ -42,8 +42,8 @@ class Sample:
     """The newest records of a topic.
 
     Attributes:
-        keys: Their keys; null is no key.
-        values: Their values; null is no value.
+        keys: Their keys; null where a record has none.
+        values: Their values; null where a record has none.
         partitions: The number of partitions that have records.
     """
 
@@ -144,20 +144,20 @@ def infer_value(sample: Sample, chosen: Format, subject: str) -> tuple[SideSchem
     Raises:
         InferenceError: There are no records, or none of them shows a column.
     """
-    found = find_columns(sample.values, chosen)
+    shown = find_columns(sample.values, chosen)
     count = len(sample.values) - sample.values.null_count
-    if not found.columns:
-        if found.bad:
+    if not shown.columns:
+        if shown.bad:
             raise InferenceError(
                 f"{subject}: none of the newest {count:,} values can be read as {chosen.identifier}, the first because "
-                f"{found.reason}; name their format, or declare the columns"
+                f"{shown.reason}; name their format, or declare the columns"
             )
         raise InferenceError(
             f"{subject}: there is no record that shows a column yet; infer the columns when the topic has records, or "
             "declare them"
         )
-    notes = (f"{found.bad:,} of their values cannot be read: {found.reason}",) if found.bad else ()
-    return SideSchema(chosen.reading_observed(), found.columns), notes
+    notes = (f"{shown.bad:,} of their values cannot be read: {shown.reason}",) if shown.bad else ()
+    return SideSchema(chosen.reading_observed(), shown.columns), notes
 
 
 def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSchema | None, tuple[str, ...]]:
@@ -173,15 +173,15 @@ def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSche
     count = len(sample.keys) - sample.keys.null_count
     if not count:
         return None, ()
-    found = find_columns(sample.keys, chosen, "key")
-    if found.columns and not found.bad:
-        return SideSchema(chosen.reading_observed(), found.columns), ()
-    what = f"{found.bad:,} of {count:,} keys are" if found.columns and found.bad else "the keys are"
+    shown = find_columns(sample.keys, chosen, "key")
+    if shown.columns and not shown.bad:
+        return SideSchema(chosen.reading_observed(), shown.columns), ()
+    what = f"{shown.bad:,} of {count:,} keys are" if shown.columns and shown.bad else "the keys are"
     note = f"{what} not {chosen.identifier}, so that {field_name!r} has their bytes"
     return SideSchema(Raw(), (t.Field(field_name, t.BYTES),)), (note,)
 
 
-def registered_side(registry: Registry, topic: str, side: Side) -> tuple[SideSchema, str] | None:
+def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema, str] | None:
     """The columns of a topic's subject, and its name and version; None where the registry has no such subject.
 
     Raises:

@@ -8,10 +8,10 @@ import attrs
 
 from kdsl.catalog.inference import (
     InferenceError,
+    find_subject,
     infer_key,
     infer_value,
     is_compacted,
-    registered_side,
     sample_topics,
 )
 from kdsl.catalog.options import REGISTRY_FORMATS, CatalogKeywords, CatalogOptions
@@ -123,12 +123,12 @@ class KafkaCatalog:
             TypeError: A checkpoint is given without a session.
         """
         if checkpoint is None:
-            return self.connected(self.definition(name, self._inference))
+            return self.connect(self.definition(name, self._inference))
         if spark is None:
             raise TypeError("table(checkpoint=…) needs spark=, the session that reads and writes that folder")
         folder = open_folder(spark, checkpoint)
         inference = Inference(read_stored(folder), location=checkpoint, adopt=adopt)
-        table = self.connected(self.definition(name, inference))
+        table = self.connect(self.definition(name, inference))
         store(folder, inference.inferred)
         return table
 
@@ -159,7 +159,7 @@ class KafkaCatalog:
         schema = inference.schema(self.full_name(name), declared, lambda: self._infer(name))
         return define_table(name, schema, self.options)
 
-    def connected(self, definition: TableDef) -> Table:
+    def connect(self, definition: TableDef) -> Table:
         """A table with the client properties of the cluster, and its registry."""
         cluster = self.cluster
         properties = {**cluster.properties, SERVERS: cluster.bootstrap_servers}
@@ -176,16 +176,19 @@ class KafkaCatalog:
                 f"the catalog {self.name!r} has no table {topic!r}{nearest(topic, names)}: the cluster "
                 f"{cluster.bootstrap_servers} has no such topic"
             )
-        value, sources = self._registered_value(topic)
+        value, sources = self._find_value_subject(topic)
         key: SideSchema | None = None
         notes: tuple[str, ...] = ()
         sample = sample_topics(
-            TableDef(topic, (), options=KafkaOptions(topic=(topic,))), cluster, options.sample, options.timeout.total_seconds()
+            TableDef(topic, (), options=KafkaOptions(topic=(topic,))),
+            cluster,
+            options.sample,
+            options.timeout.total_seconds(),
         )
         if value is None:
-            value, notes = infer_value(sample, self._observed_format(), f"the topic {topic!r}")
+            value, notes = infer_value(sample, self._format_of_records(), f"the topic {topic!r}")
             sources = [sample.source]
-        registered_key = self._registered_key(topic) if sources != [sample.source] else None
+        registered_key = self._find_key_subject(topic) if sources != [sample.source] else None
         if registered_key is not None:
             key, subject = registered_key
             sources.insert(0, subject)
@@ -195,12 +198,10 @@ class KafkaCatalog:
             if key is not None and sources != [sample.source]:
                 sources.insert(0, f"{sample.source} (the key)")
         keyed = key is not None and sample.keys.null_count == 0
-        upserts = (
-            keyed and value.format.insert_only and options.compacted_as_upsert and is_compacted(topic, cluster)
-        )
+        upserts = keyed and value.format.insert_only and options.compacted_as_upsert and is_compacted(topic, cluster)
         return TopicSchema(value, key, upserts, ", ".join(sources), notes)
 
-    def _registered_value(self, topic: str) -> tuple[SideSchema | None, list[str]]:
+    def _find_value_subject(self, topic: str) -> tuple[SideSchema | None, list[str]]:
         """The value's columns by its subject, and the subject; None where columns are inferred from records."""
         chosen, registry = self.options.valid().format, self.cluster.registry
         if chosen is not None and chosen not in REGISTRY_FORMATS:
@@ -212,7 +213,7 @@ class KafkaCatalog:
                 f"the catalog {self.name!r} has the format {chosen!r}, and its cluster has no schema registry; pass "
                 "Cluster(…, registry='http://HOST:PORT'), in SQL 'schema-registry.url'"
             )
-        side = registered_side(registry, topic, "value")
+        side = find_subject(registry, topic, "value")
         if side is None:
             if chosen is None:
                 return None, []
@@ -227,17 +228,17 @@ class KafkaCatalog:
             )
         return side[0], [f"the subject {side[1]}"]
 
-    def _registered_key(self, topic: str) -> tuple[SideSchema, str] | None:
+    def _find_key_subject(self, topic: str) -> tuple[SideSchema, str] | None:
         """The key's columns by its subject; None where there is none, or its schema has no columns."""
         if self.cluster.registry is None:
             return None
         try:
-            side = registered_side(self.cluster.registry, topic, "key")
+            side = find_subject(self.cluster.registry, topic, "key")
         except InferenceError:  # a schema of a string or a number: the bytes of the key are one column
             return None
         return None if side is None or not side[0].format.insert_only else (side[0], f"the subject {side[1]}")
 
-    def _observed_format(self) -> Format:
+    def _format_of_records(self) -> Format:
         """The format of values that are inferred from records."""
         return self._inferring_format(self.options.valid().format or _JSON)
 
@@ -258,7 +259,7 @@ class KafkaCatalog:
 
 
 def define_table(topic: str, schema: TopicSchema, options: CatalogOptions) -> TableDef:
-    """The table of a topic of which something was inferred.
+    """The table of a topic, from what was inferred.
 
     Args:
         topic: The topic.
@@ -290,15 +291,15 @@ def define_table(topic: str, schema: TopicSchema, options: CatalogOptions) -> Ta
     if problems:
         raise ResolveError(f"the table {topic!r} has {len(problems)} problems", problems)
     kind = UpsertOptions if schema.upserts else KafkaOptions
-    given = {"topic": (topic,), "value_prefix": chosen.value_prefix}
+    arguments = {"topic": (topic,), "value_prefix": chosen.value_prefix}
     if key:
-        given |= {"key_prefix": chosen.key_prefix, "value_fields": "EXCEPT_KEY"}
+        arguments |= {"key_prefix": chosen.key_prefix, "value_fields": "EXCEPT_KEY"}
     if not schema.upserts:
-        given["startup"] = chosen.startup
+        arguments["startup"] = chosen.startup
     return TableDef(
         name=topic,
         columns=columns,
-        options=kind(**given),  # type: ignore[arg-type]
+        options=kind(**arguments),  # type: ignore[arg-type]
         key_format=None if schema.key is None else schema.key.format,
         value_format=schema.value.format,
         primary_key=tuple(c.name for c in key_columns) if schema.upserts else _PRIMARY_KEY,
@@ -311,5 +312,3 @@ def _with_registry(chosen: Format | None, registry: Registry | None) -> Format |
     if chosen is None or registry is None or not chosen.needs_registry:
         return chosen
     return attrs.evolve(chosen, url=registry.url, properties=registry.properties)  # type: ignore[misc]
-
-

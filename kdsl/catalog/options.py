@@ -43,9 +43,7 @@ class CatalogOptions(Options):
         default="kafka",
         check=lambda v: None if v else "write a name, or remove the option",
     )
-    key_prefix: str = option(
-        "key.fields-prefix", "A prefix of the columns of the message key.", default="key_"
-    )
+    key_prefix: str = option("key.fields-prefix", "A prefix of the columns of the message key.", default="key_")
     value_prefix: str = option(
         "value.fields-prefix",
         "A prefix of the columns of the message value; neither prefix may begin with the other.",
@@ -119,7 +117,9 @@ class CatalogOptions(Options):
         if key and value and (key.startswith(value) or value.startswith(key)):
             message = f"the prefixes {key!r} and {value!r} begin with one another, so a column's name does not tell "
             message += "whether it is in the key"
-            yield Problem("catalog-prefix", message, "choose prefixes that differ at once", option="value.fields-prefix")
+            yield Problem(
+                "catalog-prefix", message, "choose prefixes that differ at once", option="value.fields-prefix"
+            )
         if valid.registry is None and valid.registry_properties:
             message = "'schema-registry.properties.*' has no effect without 'schema-registry.url'"
             fix = "add 'schema-registry.url', or remove them"

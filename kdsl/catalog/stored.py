@@ -1,4 +1,4 @@
-"""What was inferred, kept with a checkpoint, so that a restart reads the same columns although the topic has changed."""
+"""What was inferred, kept with a checkpoint: a restart reads the same columns although the topic has changed."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _read(plan: ReadPlan) -> Iterator[str]:
     if plan.watermark:
         yield _step("watermark", [_watermark(plan.watermark)])
     if plan.inferred:
-        yield _step("inferred", list(inferred_lines(plan.inferred, plan.output)))
+        yield _step("inferred", list(lines_of_inference(plan.inferred, plan.output)))
     yield _step("output", _columns(plan.output))
 
 
@@ -87,7 +87,7 @@ def _write(plan: WritePlan) -> Iterator[str]:
     yield _step("sink", lines)
 
 
-def inferred_lines(inferred: Inferred, row: t.Row) -> Iterator[str]:
+def lines_of_inference(inferred: Inferred, row: t.Row) -> Iterator[str]:
     """What was inferred of a table, and from what.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kdsl import AvroConfluent, Cluster, DebeziumAvroConfluent, ProtobufConfluent
+from kdsl import AvroConfluent, Cluster, DebeziumAvroConfluent, JsonSchemaConfluent, ProtobufConfluent
 from kdsl.cluster import Registry
 from kdsl.codegen import CodegenError, TableDraft, to_python
 from kdsl.codegen.inputs.registry import draft_registered_schema, registry_draft

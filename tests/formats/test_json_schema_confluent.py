@@ -126,7 +126,7 @@ def _through_json_schema(kind: t.DataType) -> t.DataType:
     of = kind.nullable
     match kind:
         case t.Row(fields=fields) if fields:
-            return t.Row(tuple(t.Field(f.name, _through_json_schema(f.type)) for f in fields), nullable=of)
+            return t.Row(tuple(t.Field(f.name, _through_json_schema(f.type), f.comment) for f in fields), nullable=of)
         case t.Array(element=element):
             return t.Array(_through_json_schema(element), nullable=of)
         case t.Map(value=value):

@@ -135,12 +135,12 @@ def find_misfits(
     comparison = _Comparison({"": schema, **others}, rules, writing=writing)
     allowed = comparison.types(schema, "", 0)
     if "object" not in allowed:
-        yield f"it describes {_listed(allowed)}, and rows are objects"
+        yield f"it describes {_spell_types(allowed)}, and rows are objects"
         return
     yield from comparison.compare_rows(schema, "", row, "", 0)
 
 
-def _listed(types: frozenset[str]) -> str:
+def _spell_types(types: frozenset[str]) -> str:
     return " or ".join(sorted(types)) or "no value at all"
 
 
@@ -157,8 +157,8 @@ class _Comparison:
             return
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            found, of = self.find(reference, document)
-            yield from self.branches(found, of, depth + 1)
+            target, of = self.find(reference, document)
+            yield from self.branches(target, of, depth + 1)
             return
         for word in _CHOICES:
             choices = schema.get(word)
@@ -217,14 +217,14 @@ class _Comparison:
         """The differences between a schema and a type."""
         allowed = self.types(schema, document, depth)
         if self.writing:
-            written = _written_type(kind, self.rules)
+            written = _type_to_write(kind, self.rules)
             if written not in allowed:
-                yield f"{name!r} is {_listed(allowed)} in it, and {kind} is written as {written}"
+                yield f"{name!r} is {_spell_types(allowed)} in it, and {kind} is written as {written}"
                 return
             if kind.nullable and "null" not in allowed and not self.rules.ignore_null_fields:
                 yield f"{name!r} is never null in it, and may be NULL in the table"
         elif not (allowed - {"null"}) & _readable_types(kind, self.rules) and allowed != {"null"}:
-            yield f"{name!r} is {_listed(allowed)} in it, which {kind} cannot be read from"
+            yield f"{name!r} is {_spell_types(allowed)} in it, which {kind} cannot be read from"
             return
         if isinstance(kind, t.Row):
             yield from self.compare_rows(schema, document, kind, f"{name}.", depth)
@@ -245,7 +245,7 @@ def _own_types(schema: Mapping[str, Any] | None) -> frozenset[str]:
     return frozenset("number" if name == "integer" else str(name) for name in names) or _ANY
 
 
-def _written_type(kind: t.DataType, rules: WritingRules) -> str:
+def _type_to_write(kind: t.DataType, rules: WritingRules) -> str:
     """The JSON type that values of a column are written as."""
     match kind:
         case t.Row() | t.Map() | t.Multiset():

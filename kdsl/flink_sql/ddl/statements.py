@@ -270,7 +270,9 @@ class LikePattern:
     def matches(self, name: str) -> bool:
         """Whether a name is shown."""
         parts = re.split(r"(\\.|%|_)", self.pattern)
-        regex = "".join({"%": ".*", "_": "."}.get(p) or re.escape(p[1:] if p[:1] == "\\" and p[1:] else p) for p in parts)
+        regex = "".join(
+            {"%": ".*", "_": "."}.get(p) or re.escape(p[1:] if p[:1] == "\\" and p[1:] else p) for p in parts
+        )
         flags = re.DOTALL | (re.IGNORECASE if self.ignore_case else 0)
         return (re.fullmatch(regex, name, flags) is not None) != self.negated
 

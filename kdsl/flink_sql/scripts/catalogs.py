@@ -33,7 +33,7 @@ from kdsl.table import Table
 
 DEFAULT_CATALOG, DEFAULT_DATABASE = "default_catalog", "default_database"
 OWN_CATALOGS = (DEFAULT_CATALOG, "vvp")
-"""The catalogs that stand for the tables of the script itself; ``vvp.`default`.t`` is how Ververica's scripts say it."""
+"""The catalogs that stand for the tables of the script itself; Ververica's scripts write ``vvp.`default`.t``."""
 _KAFKA = "kafka"
 
 
@@ -91,11 +91,18 @@ class ScriptCatalogs:
         places = {o.key: o.where for o in statement.options}
         kind = texts.get("type")
         if kind != _KAFKA:
-            said = "does not say its type" if kind is None else f"has the type {kind!r}, which kdsl does not have"
+            reason = "does not say its type" if kind is None else f"has the type {kind!r}, which kdsl does not have"
             hint = "" if kind is None else nearest(kind, [_KAFKA])
-            message = f"the catalog {name!r} {said}{hint}"
-            self._add("catalog-type", message, "set 'type' = 'kafka'; other systems are read with Spark", places.get("type", where))
-        options = CatalogOptions.from_strings({k: v for k, v in texts.items() if k != "type" and not cloud_api_problem(k)})
+            message = f"the catalog {name!r} {reason}{hint}"
+            self._add(
+                "catalog-type",
+                message,
+                "set 'type' = 'kafka'; other systems are read with Spark",
+                places.get("type", where),
+            )
+        options = CatalogOptions.from_strings(
+            {k: v for k, v in texts.items() if k != "type" and not cloud_api_problem(k)}
+        )
         self._add_option_problems(options, texts, places, where)
         kafka = None if kind != _KAFKA else self._connect(name, options, where)
         self.catalogs[name] = ScriptCatalog(statement, options, kafka)
@@ -239,7 +246,7 @@ class ScriptCatalogs:
             return None
         try:
             definition = catalog.kafka.definition(path[-1], self.inference)
-            return _declared(definition, path, catalog, name.where)
+            return _declare(definition, path, catalog, name.where)
         except TopicMissingError:
             return self._missing(path, name)
         except KdslError as e:
@@ -250,7 +257,9 @@ class ScriptCatalogs:
     def _missing(self, path: tuple[str, str, str], name: Name) -> None:
         if len(name.parts) == 3:
             names = self.table_names(path[0], name.where) or []
-            message = f"the catalog {path[0]!r} has no table {path[-1]!r}{nearest(path[-1], names)}: its cluster has no "
+            message = (
+                f"the catalog {path[0]!r} has no table {path[-1]!r}{nearest(path[-1], names)}: its cluster has no "
+            )
             message += "such topic"
             fix = f"use one of {listing(names[:20])}" if names else "create the topic first"
             self._add("table-unknown", message, fix, name.where)
@@ -307,15 +316,11 @@ def _add_to_statement(
 ) -> DeclaredTable:
     known = {o.key for o in statement.options}
     options = [Option(prefix + k, v, where, where) for k, v in format_options.items() if prefix + k not in known]
-    statement = attrs.evolve(
-        statement, columns=(*statement.columns, *columns), options=(*statement.options, *options)
-    )
+    statement = attrs.evolve(statement, columns=(*statement.columns, *columns), options=(*statement.options, *options))
     return attrs.evolve(declare_table(statement), inferred=inferred)
 
 
-def _declared(
-    definition: TableDef, path: tuple[str, str, str], catalog: ScriptCatalog, where: Where
-) -> DeclaredTable:
+def _declare(definition: TableDef, path: tuple[str, str, str], catalog: ScriptCatalog, where: Where) -> DeclaredTable:
     """The table of a catalog as if a statement had declared it, with the catalog's client properties."""
     options = with_clause_options(definition, Placeholders())
     valid = catalog.options.valid()
@@ -345,4 +350,3 @@ def _declared(
         options=tuple(Option(key, value, where, where) for key, value in options.items()),
     )
     return attrs.evolve(declare_table(statement), inferred=definition.inferred)
-

@@ -105,6 +105,5 @@ def _row(column: ColumnDef, primary: Sequence[str], mark: str | None) -> tuple[s
 def _listing(rows: Sequence[tuple[str | None, ...]], comments: Sequence[str | None]) -> Listing:
     if not any(comments):
         return Listing(_DESCRIBED, tuple(rows))
-    with_comments = (row + (comment,) for row, comment in zip(rows, comments, strict=True))
+    with_comments = ((*row, comment) for row, comment in zip(rows, comments, strict=True))
     return Listing((*_DESCRIBED, "comment"), tuple(with_comments))
-

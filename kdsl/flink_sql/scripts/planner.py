@@ -56,6 +56,8 @@ from kdsl.resolve.topics import topics_of
 from kdsl.table import Table
 from kdsl.types import model as t
 
+UNCHECKED = "inferred-unchecked"
+"""The code of the warning that the columns of a table are inferred, and what uses them was not checked."""
 DUPLICATE = "cdc-events-duplicate"
 """The option of change-data tables that store the last row of each key; Flink's setting for all tables ends with it."""
 
@@ -114,7 +116,8 @@ def check_script(
     warnings = tuple(p for p in problems if p.severity == "warning")
     inferred = {} if inference is None else dict(inference.inferred)
     tables = tuple(planner.planned.values())
-    return ScriptPlan(tuple(planner.jobs), warnings, tables, tuple(planner.listings), inferred), problems
+    folder = checkpoint or planner.settings.current.folder
+    return ScriptPlan(tuple(planner.jobs), warnings, tables, tuple(planner.listings), inferred, folder), problems
 
 
 @attrs.frozen
@@ -233,7 +236,7 @@ class _Planner:
             self.planned.setdefault(id(table), self.plan_table(table))
         return table
 
-    def declared_as(self, key: str) -> DeclaredTable | None:
+    def table_of_key(self, key: str) -> DeclaredTable | None:
         """The table of a name that queries have after their names were resolved (`resolve_names`)."""
         return self.of_catalogs.get(key) or self.catalog.find(Name((key,)))
 
@@ -266,7 +269,7 @@ class _Planner:
         for name in self.catalogs.unchecked:
             message = f"the columns of {name} are inferred when the script runs, and what uses them is not checked here"
             fix = "`kdsl run --dry-run` asks the cluster, and checks it"
-            self.problems.append(Problem("inferred-unchecked", message, fix, name.where, "warning"))
+            self.problems.append(Problem(UNCHECKED, message, fix, name.where, "warning"))
 
     # listings
 
@@ -457,7 +460,7 @@ class _Planner:
             message = f"{hint.table!r} is a view and has no options"
             self.add_problem("hint-view", message, "write the hint after the tables in its query", where)
             return False
-        declared = self.declared_as(hint.table)
+        declared = self.table_of_key(hint.table)
         token = next((x for x in fragment.source.tokens if x.start == fragment.start + position), None)
         if declared is None or token is None or token.kind != "hint":
             self.add_problem("hint", "the hint cannot be read here", "set the options in CREATE TABLE", where)
@@ -495,7 +498,7 @@ class _Planner:
                 tables[name] = self.hinted[name]
                 continue
             if view is None:
-                declared = self.declared_as(name)
+                declared = self.table_of_key(name)
                 assert declared is not None
                 tables[name] = self.table_as_read(declared)
                 continue

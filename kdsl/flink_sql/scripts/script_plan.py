@@ -172,6 +172,7 @@ class ScriptPlan:
         tables: Every table that the script declares, and those of catalogs that it uses.
         listings: What ``SHOW`` and ``DESCRIBE`` show, in order.
         inferred: What was inferred, by the names of the tables.
+        checkpoint: The folder of the checkpoints; None where progress is not stored.
     """
 
     jobs: tuple[Job, ...]
@@ -179,6 +180,7 @@ class ScriptPlan:
     tables: tuple[ScriptTable, ...] = ()
     listings: tuple[Listing, ...] = ()
     inferred: Mapping[str, StoredSchema] = attrs.field(factory=dict)
+    checkpoint: str | None = None
 
     def listings_after(self, jobs: int) -> tuple[Listing, ...]:
         """What is shown after a number of jobs, and before the next one."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kdsl.durations import duration_text
 from kdsl.flink_sql.scripts.script_plan import Job, ScriptPlan, ScriptTable
-from kdsl.plan.show import inferred_lines
+from kdsl.plan.show import lines_of_inference
 from kdsl.resolve.transport import transport_of
 
 
@@ -24,7 +24,9 @@ def _job_lines(job: Job) -> Iterator[str]:
     for table in job.tables.values():
         yield f"  reads     {_describe_table(table)}"
         if table.declared.inferred is not None:
-            yield from (f"            {line}" for line in inferred_lines(table.declared.inferred, table.declared.row))
+            yield from (
+                f"            {line}" for line in lines_of_inference(table.declared.inferred, table.declared.row)
+            )
     for view in job.views:
         yield f"  view      {view.name}: {view.query.text}"
     yield f"  query     {job.query.text}"
