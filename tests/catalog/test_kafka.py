@@ -193,7 +193,7 @@ def test_what_keeps_columns_from_being_inferred_is_told(
         shop.table(empty)
     with pytest.raises(InferenceError, match="none of the newest 1 values can be read as json, the first because"):
         shop.table(words)
-    with pytest.raises(TopicMissingError, match=f"has no table '{missing}'; did you mean '{missing[:-1]}'"):
+    with pytest.raises(TopicMissingError, match=rf"has no table '{missing}' \(did you mean '{missing[:-1]}'\?\)"):
         shop.table(missing)
 
 

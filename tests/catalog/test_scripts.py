@@ -117,7 +117,7 @@ def test_patterns(pattern: str, name: str, matches: bool) -> None:
         ("USE CATALOG a.b", "where ';' is expected"),
         ("USE a.b.c", "the name a.b.c has 3 parts"),
         ("USE MODULES core", "kdsl has no USE MODULES statement"),
-        ("SHOW TABELS", "where CATALOGS, DATABASES or TABLES is expected; did you mean 'TABLES'"),
+        ("SHOW TABELS", "where CATALOGS, DATABASES or TABLES is expected (did you mean 'TABLES'?)"),
         ("SHOW TABLES LIKE abc", "where a pattern in quotes is expected"),
         ("DROP CATALOG", "where the name of a catalog is expected"),
     ],
@@ -165,8 +165,8 @@ def test_what_catalogs_refuse() -> None:
     assert codes(f"{text} USE shop.shop") == ["1: database-unknown"]
     assert codes(f"{text} USE shop.kafka; USE kafka; USE default_catalog.default_database") == []
     assert codes(f"{text} SHOW TABLES IN shop.other; SHOW DATABASES IN shup") == [
-        "1: catalog-unknown",
         "1: database-unknown",
+        "1: catalog-unknown",
     ]
     assert codes(f"{text}\nDROP TABLE shop.kafka.orders") == ["2: catalog-drop"]
     assert codes(f"{text}\nCREATE TABLE shop.kafka.orders (a INT) WITH ('connector' = 'print')") == [
@@ -288,7 +288,8 @@ def test_a_hint_changes_options_and_a_catalog_s_table_can_be_written(
         SET 'table.dml-sync' = 'true';
         INSERT INTO shop.kafka.`{topic}` VALUES (CAST(2 AS BIGINT)), (CAST(3 AS BIGINT));
         INSERT INTO shown SELECT id FROM shop.kafka.`{topic}`
-          /*+ OPTIONS('scan.startup.mode' = 'specific-offsets', 'scan.startup.specific-offsets' = 'partition:0,offset:2') */;
+          /*+ OPTIONS('scan.startup.mode' = 'specific-offsets',
+                      'scan.startup.specific-offsets' = 'partition:0,offset:2') */;
     """
 
     run(spark, text)
@@ -504,8 +505,8 @@ def test_a_restart_has_the_columns_of_the_checkpoint(
     assert name == f"shop.kafka.{topic}"
     assert stored[name].schema.value.columns == (t.Field("id", t.BigInt()),)
     assert inference.inferred == stored
+    changed = text.replace("'format'", "'infer-schema.primitive-as-string' = 'true', 'format'")
     with pytest.raises(ResolveError) as caught:
-        changed = text.replace("'format'", "'infer-schema.primitive-as-string' = 'true', 'format'")
         plan_script(read_script(changed), inference=Inference(stored, location=checkpoint))
     assert "inferred for another declaration" in str(caught.value.problems)
     adopted = Inference(stored, adopt=True)
