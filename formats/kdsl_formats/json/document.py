@@ -87,7 +87,7 @@ def check_surrogates(value: Any) -> None:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"the string {ascii(text[:40])} has half of a surrogate pair") from None
+            raise ValueError(f"the string {text[:40]!a} has half of a surrogate pair") from None
 
 
 def _strings_in(value: Any) -> Iterator[str]:
