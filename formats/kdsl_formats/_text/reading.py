@@ -167,9 +167,7 @@ def moments(strings: pa.StringArray, *, zoned: bool) -> tuple[pa.Array, Mask]:
 
 
 def latin_bytes(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """The bytes whose values are the characters of strings; strings that are not ASCII, or have escapes, need the
-    fallback.
-    """
+    """The bytes whose values are the characters of strings; what is not ASCII, or has escapes, needs the fallback."""
     data = content(strings)
     fallback = np.zeros(len(strings), dtype=bool)
     others = np.flatnonzero((data >= 0x80) | (data == 92))

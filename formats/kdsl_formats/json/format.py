@@ -19,6 +19,7 @@ from kdsl_formats._connect.wires import NO_MODES, Modes
 from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.encoder import JsonEncoder, SchemaJsonEncoder
 from kdsl_formats.json.inference import InferenceRules, RowInferenceOptions, parse_fixed_types, split_id_fields
+from kdsl_formats.json.observer import JsonObserver
 from kdsl_formats.json.reference_decoder import ReadingRules
 from kdsl_formats.json.reference_encoder import WritingRules
 from kdsl_formats.json.reference_observer import ReferenceObserver, RowReader
@@ -299,7 +300,7 @@ class Json(RowInferenceOptions, ConnectJson):
             inference = attrs.evolve(inference, id_fields=split_id_fields(self.table_id_fields))
         rules = attrs.evolve(self.reading_observed().reading_rules(), ignore_parse_errors=False)
         read = RowReader(inference, rules, null_is_tombstone=self.null_is_tombstone)
-        return ReferenceObserver(read, inference, rules)
+        return JsonObserver(ReferenceObserver(read, inference, rules))
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
         """What the options mean for the observer."""

@@ -61,9 +61,7 @@ def _check_fixed_types(text: str | None) -> str | None:
     try:
         parse_fixed_types(text)
     except ValueError as e:
-        return (
-            f"{e}; write a list such as 'id BIGINT, `a.b` STRING', with back-ticks around names with a dot or a blank"
-        )
+        return f"{e}; write a list such as 'id BIGINT, `a.b` STRING', with back-ticks around names with dots or blanks"
     return None
 
 

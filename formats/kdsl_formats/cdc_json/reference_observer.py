@@ -1,0 +1,128 @@
+"""The rows and tables in messages of change data, for the reference observer of JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from kdsl.formats import TableId
+from kdsl.types import model as t
+from kdsl_formats._text.shorten import shorten
+from kdsl_formats.cdc_json.reference_decoder import ChangeReadingRules, ReferenceChangeDecoder
+from kdsl_formats.json.document import Integer, parse_only
+from kdsl_formats.json.errors import FieldError
+from kdsl_formats.json.reference_decoder import PAYLOAD
+from kdsl_formats.json.reference_observer import Shown
+
+Row = dict[str, Any]
+
+
+@attrs.frozen
+class DeclaredTypes:
+    """How messages say the types of their columns.
+
+    Attributes:
+        member: The member that says them, by the names of columns.
+        read: The type that a value of it stands for; None where it is of the wrong kind.
+    """
+
+    member: str
+    read: Callable[[Any], t.DataType | None]
+
+
+class ChangeReader:
+    """Reads messages of change data.
+
+    Args:
+        rules: How the decoder reads them; the row is ignored.
+        types: How messages say types; None where columns are inferred from values.
+    """
+
+    def __init__(self, rules: ChangeReadingRules, types: DeclaredTypes | None = None) -> None:
+        key = t.Row(tuple(t.Field(name, t.STRING) for name in rules.keyed))
+        self._structure = ReferenceChangeDecoder(attrs.evolve(rules, row=key, metadata=(), ignore_parse_errors=False))
+        self._rules = rules
+        self._types = types
+
+    def __call__(self, message: bytes) -> Shown | None:
+        """The rows of a message, before and after its changes."""
+        document = parse_only(message)
+        if not list(self._structure.read_document(document)):
+            return None
+        change = self._structure.single_element(document)
+        if self._rules.payload:
+            change = change[PAYLOAD]
+        whole, parts = self._images(change)
+        return Shown(
+            self.table_of(change),
+            [*whole, *parts],
+            None if self._types is None else self._declared_types(self._types, change, [*whole, *parts]),
+            self._primary_key(change),
+            len(whole),
+        )
+
+    def _images(self, change: Row) -> tuple[list[Row], list[Row]]:
+        """The rows of a change that are whole, and those of which only some members may be there."""
+        dialect = self._rules.dialect
+        first, second = (change.get(member) for member in dialect.members)
+        match dialect.images:
+            case "before and after":
+                whole, parts = (second, first) if isinstance(second, dict) else (first, None)
+                return list(_objects([whole])), list(_objects([parts]))
+            case "data and old":
+                return list(_objects([first])), list(_objects([second]))
+            case _:
+                return list(_objects(first or [])), list(_objects(second or []))
+
+    def table_of(self, change: Row) -> TableId:
+        """The table of a change."""
+        dialect = self._rules.dialect
+        parts = []
+        for path in dialect.table_id:
+            outer, _, inner = path.rpartition(".")
+            holder = change.get(outer) if outer else change
+            value = holder.get(inner) if isinstance(holder, dict) else None
+            if value is None and path == "source.schema":
+                continue
+            if type(value) is not str or not value:
+                raise FieldError("it is not a name, but a part of the table id").inside(path)
+            parts.append(value)
+        return tuple(parts[0].split(".")) if len(dialect.table_id) == 1 else tuple(parts)
+
+    def _primary_key(self, change: Row) -> tuple[str, ...]:
+        """The names of the primary key, where the change says them."""
+        member = self._rules.dialect.primary_key
+        names = None if member is None else change.get(member)
+        if names is None:
+            return ()
+        if not isinstance(names, list) or not all(type(name) is str for name in names):
+            raise FieldError("it is not a list of names").inside(str(member))
+        return tuple(names)
+
+    def _declared_types(self, types: DeclaredTypes, change: Row, rows: list[Row]) -> Mapping[str, t.DataType]:
+        """The types that a change says: of the columns of its rows, and then of others."""
+        declared = change.get(types.member)
+        if not isinstance(declared, dict):
+            raise FieldError("is absent, but says the types of columns (infer-schema.strategy)").inside(types.member)
+        names = dict.fromkeys([*(name for row in rows for name in row), *declared])
+        found = {}
+        for name in names:
+            if name not in declared:
+                continue
+            kind = types.read(declared[name])
+            if kind is None:
+                raise FieldError(f"{shorten(repr(declared[name]))} is not a type").inside(name).inside(types.member)
+            found[name] = kind
+        return found
+
+
+def _objects(values: list[Any]) -> Iterator[Row]:
+    """The objects among some values."""
+    return (value for value in values if isinstance(value, dict))
+
+
+def jdbc_code(value: Any) -> int | None:
+    """A number of JDBC; None of anything else."""
+    return int(value) if isinstance(value, Integer) else None
