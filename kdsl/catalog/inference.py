@@ -106,7 +106,7 @@ def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: floa
 
 def infers(chosen: Format | None) -> bool:
     """Whether columns can be inferred from messages of a format."""
-    return chosen is not None and chosen.observer() is not None
+    return chosen is not None and chosen.valid().observer() is not None
 
 
 def find_columns(messages: pa.BinaryArray, chosen: Format, side: Side = "value") -> Found:

@@ -209,6 +209,15 @@ def test_a_check_without_the_cluster_warns_of_what_it_cannot_check() -> None:
     assert [table.name for table in load_sql(text)] == ["t", "u"]
 
 
+def test_a_wrong_option_of_a_table_without_columns_is_one_problem() -> None:
+    text = """CREATE TABLE t (b AS UPPER(a), WATERMARK FOR b AS b) WITH ('connector' = 'kafka', 'topic' = 't',
+        'properties.bootstrap.servers' = 'a:1', 'scan.startup.mode' = 'earliest-offset', 'format' = 'json',
+        'json.infer-schema.fixed-types' = 'id BIGNIT');
+        CREATE TABLE s (x STRING) WITH ('connector' = 'print'); INSERT INTO s SELECT a FROM t"""
+
+    assert codes(text, inference=True) == ["3: option-value"]
+
+
 def test_describe_shows_what_flink_shows() -> None:
     plan = planned(
         """CREATE TABLE t (

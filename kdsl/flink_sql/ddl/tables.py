@@ -32,7 +32,7 @@ from kdsl.options import Spelling
 from kdsl.types import model as t
 from kdsl.types.model import STRING
 
-_OF_COLUMNS = ("computed", "watermark-expression")
+OF_COLUMNS = ("computed", "watermark-expression")
 """The problems of expressions, which use columns that may not be known."""
 LATER = "a statement that both creates and fills a table is not supported"
 
@@ -183,7 +183,7 @@ class Catalog:
         table = self.infer(declared)
         if table is None:
             self.unread_names.add(statement.name.last)
-            table = attrs.evolve(declared, problems=tuple(p for p in declared.problems if p.code not in _OF_COLUMNS))
+            table = attrs.evolve(declared, problems=tuple(p for p in declared.problems if p.code not in OF_COLUMNS))
         else:
             own = [p for p in problems if p not in table.problems]
             table = attrs.evolve(table, problems=(*own, *table.problems))

@@ -14,6 +14,7 @@ from kdsl.client_settings.properties import Properties
 from kdsl.cluster import SERVERS, Cluster, Registry
 from kdsl.codegen.secret import Placeholders
 from kdsl.codegen.with_options import with_clause_options
+from kdsl.declare.connector import UpsertOptions
 from kdsl.declare.definition import Inferred, TableDef
 from kdsl.errors import KdslError, Problem, ResolveError, TopicMissingError, Where, listing, nearest
 from kdsl.flink_sql.ddl.statements import (
@@ -28,7 +29,8 @@ from kdsl.flink_sql.ddl.statements import (
     PrimaryKey,
     Use,
 )
-from kdsl.flink_sql.ddl.tables import DeclaredTable, declare_table
+from kdsl.flink_sql.ddl.tables import OF_COLUMNS, DeclaredTable, declare_table
+from kdsl.resolve import problems
 from kdsl.table import Table
 
 DEFAULT_CATALOG, DEFAULT_DATABASE = "default_catalog", "default_database"
@@ -276,6 +278,10 @@ class ScriptCatalogs:
         if self.inference is None:
             self.unchecked.append(table.statement.name)
             return None
+        errors = _errors_besides_columns(definition)
+        if errors:
+            self.problems += errors
+            return None
         try:
             cluster = Table(definition).cluster(self.cluster)
             inferred = with_inferred_columns(definition, cluster, self.inference, str(table.statement.name))
@@ -284,6 +290,21 @@ class ScriptCatalogs:
             self.unchecked.append(table.statement.name)
             return None
         return _with_inferred(table, inferred)
+
+
+def _errors_besides_columns(definition: TableDef) -> list[Problem]:
+    """What is wrong with a table apart from expressions and keys, whose columns may still be inferred."""
+    declared = attrs.evolve(
+        definition,
+        columns=tuple(c for c in definition.columns if c.role != "computed"),
+        primary_key=(),
+        watermarks=(),
+        problems=tuple(p for p in definition.problems if p.code not in OF_COLUMNS),
+    )
+    options = definition.options
+    if isinstance(options, UpsertOptions):  # whose primary key is needed, and has declared columns
+        declared = attrs.evolve(declared, primary_key=definition.primary_key)
+    return [p for p in problems(declared, "read") if p.severity == "error" and p.code != "no-columns"]
 
 
 def problems_of(error: KdslError, what: str, where: Where) -> list[Problem]:
