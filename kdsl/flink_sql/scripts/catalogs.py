@@ -275,12 +275,12 @@ class ScriptCatalogs:
         definition = table.definition()
         if not table.statement.complete or not leaves_columns_out(definition, table.options):
             return table
-        if self.inference is None:
-            self.unchecked.append(table.statement.name)
-            return None
         errors = _errors_besides_columns(definition)
         if errors:
             self.problems += errors
+            return None
+        if self.inference is None:
+            self.unchecked.append(table.statement.name)
             return None
         try:
             cluster = Table(definition).cluster(self.cluster)
@@ -305,6 +305,11 @@ def _errors_besides_columns(definition: TableDef) -> list[Problem]:
     if isinstance(options, UpsertOptions):  # whose primary key is needed, and has declared columns
         declared = attrs.evolve(declared, primary_key=definition.primary_key)
     return [p for p in problems(declared, "read") if p.severity == "error" and p.code != "no-columns"]
+
+
+def has_unknown_columns(table: DeclaredTable) -> bool:
+    """Whether a table leaves columns out that were not inferred."""
+    return table.inferred is None and leaves_columns_out(table.definition(), table.options)
 
 
 def problems_of(error: KdslError, what: str, where: Where) -> list[Problem]:

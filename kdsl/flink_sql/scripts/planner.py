@@ -37,7 +37,7 @@ from kdsl.flink_sql.expressions.translator import translate_expression
 from kdsl.flink_sql.queries.facts import Hint
 from kdsl.flink_sql.queries.scopes import Changelog, Columns
 from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated, translate_query
-from kdsl.flink_sql.scripts.catalogs import ScriptCatalogs
+from kdsl.flink_sql.scripts.catalogs import ScriptCatalogs, has_unknown_columns
 from kdsl.flink_sql.scripts.datagen import plan_generated_rows
 from kdsl.flink_sql.scripts.listings import Listing, describe_row, describe_table, show_names
 from kdsl.flink_sql.scripts.options import script_options
@@ -115,7 +115,7 @@ def check_script(
     problems = tuple(sorted(dict.fromkeys(all_problems), key=place_in_file))
     warnings = tuple(p for p in problems if p.severity == "warning")
     inferred = {} if inference is None else dict(inference.inferred)
-    tables = tuple(planner.planned.values())
+    tables = tuple(table for table in planner.planned.values() if not has_unknown_columns(table.declared))
     folder = checkpoint or planner.settings.current.folder
     return ScriptPlan(tuple(planner.jobs), warnings, tables, tuple(planner.listings), inferred, folder), problems
 
