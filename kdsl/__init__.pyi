@@ -11,7 +11,6 @@ from kdsl.callbacks import (
     PartitionerInput as PartitionerInput,
 )
 from kdsl.catalog.declared import infer_columns as infer_columns
-from kdsl.catalog.inference import InferenceError as InferenceError
 from kdsl.catalog.kafka import KafkaCatalog as KafkaCatalog
 from kdsl.changelog.changes import Changelog as Changelog
 from kdsl.cluster import Cluster as Cluster, Registry as Registry
@@ -54,6 +53,7 @@ from kdsl.errors import (
     ChangelogError as ChangelogError,
     CheckpointError as CheckpointError,
     ExactlyOnceError as ExactlyOnceError,
+    InferenceError as InferenceError,
     KafkaReadError as KafkaReadError,
     KdslError as KdslError,
     LeaseHeldError as LeaseHeldError,

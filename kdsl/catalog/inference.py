@@ -17,7 +17,7 @@ from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.diagnostics.doctor.admin import NotAnsweredError
 from kdsl.diagnostics.doctor.java_admin import open_admin
 from kdsl.diagnostics.peek import newest_records
-from kdsl.errors import KdslError
+from kdsl.errors import InferenceError
 from kdsl.formats import Format, Side, Use
 from kdsl.plan.build import read_plan
 from kdsl.registry.client import registry_client
@@ -31,10 +31,6 @@ RECORDS = 100
 """How many records of each partition are looked at, unless an option says otherwise."""
 TIMEOUT = 60.0
 """How long it may take to read them, in seconds, unless an option says otherwise."""
-
-
-class InferenceError(KdslError):
-    """The columns of a table cannot be inferred; the message has the reason and what to do."""
 
 
 @attrs.frozen(eq=False)
