@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import attrs
 
-from kdsl.catalog.inference import RECORDS, TIMEOUT, InferenceError, infer_value, infers, sample_topics
+from kdsl.catalog.inference import RECORDS, TIMEOUT, infer_value, infers, sample_topics
 from kdsl.catalog.stored import Inference
 from kdsl.catalog.topic_schema import SideSchema, TopicSchema
 from kdsl.cluster import Cluster
 from kdsl.declare.definition import ColumnDef, Inferred, TableDef
+from kdsl.errors import InferenceError
 from kdsl.formats import Format
 from kdsl.resolve.keys import except_key, has_raw_value_alone
 from kdsl.table import Table

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Self, Unpack
 import attrs
 
 from kdsl.catalog.inference import (
-    InferenceError,
     find_subject,
     infer_key,
     infer_value,
@@ -21,7 +20,7 @@ from kdsl.cluster import SERVERS, Cluster, Registry
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.definition import ColumnDef, Inferred, TableDef
 from kdsl.diagnostics.clients import open_admin
-from kdsl.errors import Problem, ResolveError, TopicMissingError, fail_on, nearest
+from kdsl.errors import InferenceError, Problem, ResolveError, TopicMissingError, fail_on, nearest
 from kdsl.formats import Format, format_class
 from kdsl.run.checkpoint.folder import open_folder
 from kdsl.table import Table

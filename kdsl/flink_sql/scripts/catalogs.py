@@ -125,13 +125,18 @@ class ScriptCatalogs:
         """The catalog of a cluster; None where the brokers are not known."""
         valid = options.valid()
         own = {key: value for key, value in valid.properties.items() if key != SERVERS}
-        registry = None if valid.registry is None else Registry(valid.registry, valid.registry_properties)
-        if self.cluster is not None:
-            cluster = self.cluster.with_properties(own)
-            cluster = cluster if registry is None else attrs.evolve(cluster, registry=registry)
-        elif (servers := Properties(valid.properties).reveal().get(SERVERS)) is not None:
-            cluster = Cluster(servers, properties=own, registry=registry)
-        else:
+        servers = Properties(valid.properties).reveal().get(SERVERS)
+        try:
+            registry = None if valid.registry is None else Registry(valid.registry, valid.registry_properties)
+            if self.cluster is not None:
+                cluster: Cluster | None = self.cluster.with_properties(own)
+                cluster = cluster if registry is None else attrs.evolve(cluster, registry=registry)
+            else:
+                cluster = None if servers is None else Cluster(servers, properties=own, registry=registry)
+        except KdslError as e:
+            self.problems += problems_of(e, f"the catalog {name!r} cannot be used", where)
+            return None
+        if cluster is None:
             message = f"the catalog {name!r} does not name its brokers"
             fix = "set 'properties.bootstrap.servers', or run it with --bootstrap"
             self._add("cluster-missing", message, fix, where)
