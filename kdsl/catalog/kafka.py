@@ -13,7 +13,7 @@ from kdsl.catalog.inference import (
     is_compacted,
     sample_topics,
 )
-from kdsl.catalog.options import REGISTRY_FORMATS, CatalogKeywords, CatalogOptions
+from kdsl.catalog.options import OF_CLUSTER, REGISTRY_FORMATS, CatalogKeywords, CatalogOptions
 from kdsl.catalog.stored import Inference, read_stored, store
 from kdsl.catalog.topic_schema import SideSchema, TopicSchema
 from kdsl.cluster import SERVERS, Cluster, Registry
@@ -64,6 +64,12 @@ class KafkaCatalog:
     """
 
     def __init__(self, name: str, cluster: Cluster, **options: Unpack[CatalogKeywords]) -> None:
+        of_cluster = [key for key in options if key in OF_CLUSTER]
+        problems = [
+            Problem("option-unknown", f"a catalog has no argument {key!r}", "set it in the Cluster")
+            for key in of_cluster
+        ]
+        fail_on(problems, f"the catalog {name!r}")
         self._set(name, cluster, CatalogOptions(**options))
 
     @classmethod

@@ -11,6 +11,7 @@ from kdsl.client_settings.properties import Properties, Value
 from kdsl.declare.connector import StartupMode
 from kdsl.errors import Problem
 from kdsl.options import Options, option
+from kdsl.secrets import Secret
 
 REGISTRY_FORMATS = ("avro-confluent", "debezium-avro-confluent", "json-schema-confluent", "protobuf-confluent")
 CatalogFormat = Literal[
@@ -22,6 +23,8 @@ CatalogFormat = Literal[
     "json-schema-confluent",
     "protobuf-confluent",
 ]
+OF_CLUSTER = ("type", "properties", "registry", "registry_properties")
+"""The options that SQL has only: in Python the cluster says this."""
 CLOUD_API = "aliyun.kafka."
 
 
@@ -100,7 +103,7 @@ class CatalogOptions(Options):
         "Settings of the Kafka client by Java's names; `properties.bootstrap.servers` are the brokers.",
         default=Properties(),
     )
-    registry: str | None = option(
+    registry: str | Secret | None = option(
         "schema-registry.url",
         "The address of the schema registry; that of the cluster by default.",
         default=None,

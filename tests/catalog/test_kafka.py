@@ -13,7 +13,7 @@ import pytest
 import kdsl
 from kdsl import Cluster, InferenceError, JsonSchemaConfluent, KafkaCatalog, ResolveError, TopicMissingError
 from kdsl.catalog.kafka import define_table
-from kdsl.catalog.options import CatalogKeywords, CatalogOptions
+from kdsl.catalog.options import OF_CLUSTER, CatalogKeywords, CatalogOptions
 from kdsl.catalog.stored import FILE, Inference, StoredSchema
 from kdsl.catalog.topic_schema import SideSchema, TopicSchema
 from kdsl.codegen import to_ddl
@@ -150,11 +150,11 @@ def test_a_compacted_topic_is_an_upsert_table(
     assert inserts.definition.primary_key == ("partition", "offset")
 
 
-def test_a_compacted_topic_with_a_record_without_a_key_is_not(
+def test_a_topic_that_is_not_compacted_is_not_an_upsert_table(
     shop: KafkaCatalog, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic
 ) -> None:
     topic = kdsl_topic()
-    kdsl_kafka.produce(topic, Record('{"n": 1}', key='{"id": 7}'), '{"n": 1}')
+    kdsl_kafka.produce(topic, Record('{"n": 1}', key='{"id": 7}'))
 
     assert shop.table(topic).definition.upserts is None
 
@@ -216,9 +216,10 @@ def test_options_are_checked_together() -> None:
 
 
 def test_the_arguments_are_the_options() -> None:
-    in_sql_only = {"type", "properties", "registry", "registry_properties"}
-
-    assert set(CatalogKeywords.__annotations__) == {a.name for a in attrs.fields(CatalogOptions)} - in_sql_only
+    assert set(CatalogKeywords.__annotations__) == {a.name for a in attrs.fields(CatalogOptions)} - set(OF_CLUSTER)
+    with pytest.raises(ResolveError, match="the catalog 'c'") as caught:
+        KafkaCatalog("c", Cluster("a:1"), registry="http://r")  # type: ignore[call-arg]
+    assert [p.fix for p in caught.value.problems] == ["set it in the Cluster"]
 
 
 # -- a schema registry

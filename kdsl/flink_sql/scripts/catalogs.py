@@ -31,6 +31,7 @@ from kdsl.flink_sql.ddl.statements import (
 )
 from kdsl.flink_sql.ddl.tables import OF_COLUMNS, DeclaredTable, declare_table
 from kdsl.resolve import problems
+from kdsl.secrets import Secret
 from kdsl.table import Table
 
 DEFAULT_CATALOG, DEFAULT_DATABASE = "default_catalog", "default_database"
@@ -127,7 +128,7 @@ class ScriptCatalogs:
         own = {key: value for key, value in valid.properties.items() if key != SERVERS}
         servers = Properties(valid.properties).reveal().get(SERVERS)
         try:
-            registry = None if valid.registry is None else Registry(valid.registry, valid.registry_properties)
+            registry = None if valid.registry is None else Registry(_reveal(valid.registry), valid.registry_properties)
             if self.cluster is not None:
                 cluster: Cluster | None = self.cluster.with_properties(own)
                 cluster = cluster if registry is None else attrs.evolve(cluster, registry=registry)
@@ -312,6 +313,11 @@ def _errors_besides_columns(definition: TableDef) -> list[Problem]:
     return [p for p in problems(declared, "read") if p.severity == "error" and p.code != "no-columns"]
 
 
+def _reveal(address: str | Secret) -> str:
+    """An address, with the password that may be in it."""
+    return address.reveal() if isinstance(address, Secret) else address
+
+
 def has_unknown_columns(table: DeclaredTable) -> bool:
     """Whether a table leaves columns out that were not inferred."""
     return table.inferred is None and leaves_columns_out(table.definition(), table.options)
@@ -360,7 +366,7 @@ def _declare(definition: TableDef, path: tuple[str, str, str], catalog: ScriptCa
         for side, chosen in (("key", definition.key_format), ("value", definition.value_format)):
             if chosen is not None and chosen.needs_registry:
                 prefix = f"{side}.{chosen.identifier}."
-                options[f"{prefix}url"] = valid.registry
+                options[f"{prefix}url"] = _reveal(valid.registry)
                 own = "schema-registry.properties."
                 options |= {
                     f"{prefix}properties.{o.key.removeprefix(own)}": o.value
