@@ -8,10 +8,8 @@ from typing import Literal, TypedDict
 
 from kdsl.catalog.inference import RECORDS, TIMEOUT
 from kdsl.client_settings.properties import Properties, Value
-from kdsl.declare.connector import StartupMode
 from kdsl.errors import Problem
 from kdsl.options import Options, option
-from kdsl.secrets import Secret
 
 REGISTRY_FORMATS = ("avro-confluent", "debezium-avro-confluent", "json-schema-confluent", "protobuf-confluent")
 CatalogFormat = Literal[
@@ -23,6 +21,7 @@ CatalogFormat = Literal[
     "json-schema-confluent",
     "protobuf-confluent",
 ]
+CatalogStart = Literal["earliest-offset", "latest-offset", "group-offsets"]
 OF_CLUSTER = ("type", "properties", "registry", "registry_properties")
 """The options that SQL has only: in Python the cluster says this."""
 CLOUD_API = "aliyun.kafka."
@@ -92,9 +91,9 @@ class CatalogOptions(Options):
         default=timedelta(seconds=TIMEOUT),
         check=lambda v: None if v > timedelta(0) else "use a duration longer than 0",
     )
-    startup: StartupMode = option(
+    startup: CatalogStart = option(
         "scan.startup.mode",
-        "Where a read of a table starts that has no checkpoint.",
+        "Where a read of a table starts that has no checkpoint; `start_at=`, and in SQL a hint, starts it elsewhere.",
         default="earliest-offset",
         ignore_case=True,
     )
@@ -103,7 +102,7 @@ class CatalogOptions(Options):
         "Settings of the Kafka client by Java's names; `properties.bootstrap.servers` are the brokers.",
         default=Properties(),
     )
-    registry: str | Secret | None = option(
+    registry: str | None = option(
         "schema-registry.url",
         "The address of the schema registry; that of the cluster by default.",
         default=None,
@@ -162,4 +161,4 @@ class CatalogKeywords(TypedDict, total=False):
     compacted_as_upsert: bool
     sample: int
     timeout: timedelta
-    startup: StartupMode
+    startup: CatalogStart
