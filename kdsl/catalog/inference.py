@@ -173,7 +173,7 @@ def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSche
     if shown.columns and not shown.bad:
         return SideSchema(chosen.reading_observed(), shown.columns), ()
     what = f"{shown.bad:,} of {count:,} keys are" if shown.columns and shown.bad else "the keys are"
-    note = f"{what} not {chosen.identifier}, so that {field_name!r} has their bytes"
+    note = f"{what} not {chosen.identifier}, so that one column has the bytes of the key"
     return SideSchema(Raw(), (t.Field(field_name, t.BYTES),)), (note,)
 
 

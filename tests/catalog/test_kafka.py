@@ -120,7 +120,7 @@ def test_a_key_that_is_not_json_is_bytes(
     assert columns(table)[3:] == [("key_col", t.BYTES), ("value_a", t.BigInt())]
     assert table.definition.key_format == Raw()
     assert table.definition.inferred is not None
-    assert table.definition.inferred.notes == ("1 of 2 keys are not json, so that 'col' has their bytes",)
+    assert table.definition.inferred.notes == ("1 of 2 keys are not json, so that one column has the bytes of the key",)
     rows = [tuple(row) for row in table.read(spark).orderBy("offset").select("key_col", "value_a").collect()]
     assert rows == [(b"\xff\x00", 1), (b'{"id": 1}', 2), (None, 3)]
 
