@@ -175,7 +175,8 @@ def test_nested_columns_and_texts(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic,
 
 def test_change_data_is_a_changelog(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession) -> None:
     topic = kdsl_topic()
-    kdsl_kafka.produce(topic, '{"before": null, "after": {"id": 1, "n": "x"}, "op": "c"}')
+    source = '"source": {"db": "shop", "table": "orders"}'
+    kdsl_kafka.produce(topic, f'{{"before": null, "after": {{"id": 1, "n": "x"}}, {source}, "op": "c"}}')
     catalog = KafkaCatalog("c", Cluster(kdsl_kafka.bootstrap_servers), format="debezium-json")
 
     table = catalog.table(topic)
