@@ -12,10 +12,14 @@ from kdsl.errors import Problem
 from kdsl.formats import ALONE, MAX_COLUMNS, READ_ONLY, Decoder, Direction, Encoder, Observer, Use
 from kdsl.options import option
 from kdsl.types import model as t
+from kdsl_formats._connect.by_schema import SchemaReadingDecoder
+from kdsl_formats._connect.wires import Modes
 from kdsl_formats._debezium import DebeziumFormat
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
 from kdsl_formats.cdc_json.dialects import CANAL, DEBEZIUM, MAXWELL, OGG, Dialect
 from kdsl_formats.cdc_json.encoder import ChangeEncoder
+from kdsl_formats.cdc_json.metadata import metadata_type
+from kdsl_formats.cdc_json.observer import ChangeObserver
 from kdsl_formats.cdc_json.reference_decoder import ChangeReadingRules, Include
 from kdsl_formats.cdc_json.reference_observer import ChangeReader, DeclaredTypes, jdbc_code
 from kdsl_formats.cdc_json.source_types import MySqlTypes, type_of_jdbc
@@ -58,7 +62,8 @@ class ChangeJson(InferenceOptions, JsonFormat):
         """An observer of changes."""
         rules = attrs.evolve(self.reading_observed().change_rules(t.Row(()), use), ignore_parse_errors=False)
         reader = ChangeReader(rules, self.declared_types())
-        return ReferenceObserver(reader, self.inference_rules(max_columns=max_columns), rules.value_rules)
+        reference = ReferenceObserver(reader, self.inference_rules(max_columns=max_columns), rules.value_rules)
+        return ChangeObserver(reference, reader)
 
     def declared_types(self) -> DeclaredTypes | None:
         """How messages say the types of columns; None where these are inferred from values."""
@@ -100,7 +105,14 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        return self.check_schemas_of(super().decoder(row, use), row, DEBEZIUM.members)
+        if not (self.schema_include and self.inferred_columns):
+            return self.check_schemas_of(super().decoder(row, use), row, DEBEZIUM.members)
+
+        def make(of: t.Row, modes: Modes) -> Decoder:
+            return ChangeDecoder(attrs.evolve(self.change_rules(of, use), modes=modes))
+
+        metadata = {key: metadata_type(DEBEZIUM.metadata[key]) for key in use.metadata}
+        return SchemaReadingDecoder(row, make, DEBEZIUM.members, metadata)
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
         """What the options mean for the observer; strings are no times where times have another form."""

@@ -14,6 +14,7 @@ from kdsl.errors import Problem, Where
 from kdsl.formats import ALONE, MAX_COLUMNS, Decoder, Direction, Encoder, Format, Observer, Use
 from kdsl.options import option
 from kdsl.types import model as t
+from kdsl_formats._connect.by_schema import SchemaReadingDecoder
 from kdsl_formats._connect.schema_check import SchemaCheckingDecoder
 from kdsl_formats._connect.wires import NO_MODES, Modes
 from kdsl_formats.json.decoder import JsonDecoder
@@ -260,7 +261,10 @@ class Json(RowInferenceOptions, ConnectJson):
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        return self.check_schemas_of(JsonDecoder(row, self.reading_rules()), row)
+        rules = self.reading_rules()
+        if self.schema_include and self.inferred_columns:
+            return SchemaReadingDecoder(row, lambda of, modes: JsonDecoder(of, attrs.evolve(rules, modes=modes)))
+        return self.check_schemas_of(JsonDecoder(row, rules), row)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Any
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.formats import Observed, TableId
 from kdsl.types import model as t
-from kdsl.types.widening import TableSchema
+from kdsl.types.widening import TableSchema, holds
 from kdsl_formats._columns.arrays import Mask, Positions, bounds, slices
+from kdsl_formats._connect.wires import NO_MODES, Modes, wire_of
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
+from kdsl_formats.json.columns import ColumnReader
 from kdsl_formats.json.decoder import MIN_BATCH
 from kdsl_formats.json.documents import find_enclosed, trim_documents
 from kdsl_formats.json.members import BARE, TEXT
@@ -131,6 +135,7 @@ class TableLane:
         min_batch: See `ObjectFinder`.
         declared: The types that the messages say; None where they are inferred from values.
         required: The columns in which no value may be null.
+        modes: How the values of declared types look.
     """
 
     def __init__(
@@ -140,7 +145,14 @@ class TableLane:
         min_batch: int,
         declared: Mapping[str, t.DataType] | None = None,
         required: tuple[str, ...] = (),
+        modes: Modes = NO_MODES,
     ) -> None:
+        rules = attrs.evolve(reference.rules, modes=modes)
+        self._wired = {
+            name: ColumnReader(kind, rules, min_batch=min_batch)
+            for name, kind in (declared or {}).items()
+            if wire_of(kind, modes) is not None
+        }
         self._fixed = reference.inference.fixed
         self._flags = reference.rules.texts
         self._declared = declared
@@ -166,7 +178,9 @@ class TableLane:
         def check(column: str, values: ValueSpans) -> Mask:
             seen.add(column)
             held = self._are_held(buffer, values, column, growth)
-            return held & ~are_null(buffer, values) if whole and column in self._required else held
+            if column not in self._required:
+                return held
+            return held & (~are_null(buffer, values) | ((values.what == ABSENT) & (not whole)))
 
         settled = self._level.settle(buffer, objects, first, check)
         if whole and not seen.issuperset(self._required):
@@ -179,7 +193,10 @@ class TableLane:
         if column in self._fixed or self._declared is not None:
             coerced = True
             named = self._fixed.get(column) or (self._declared or {}).get(column)
-            kind = None if kind is None else named
+            kind = named if kind is not None and named is not None and holds(kind, named) else None
+            wired = self._wired.get(column)
+            if wired is not None and wired.kind == kind:
+                return ~wired.read(buffer, values)[1]
         elif kind is not None and kind != growth.known_types.get(column) and not isinstance(kind, _VALUE_TYPES):
             kind = None
         if kind is None:
@@ -210,7 +227,7 @@ class JsonObserver:
         if len(messages) >= self._min_batch and not self.reference.rules.payload:
             self._observe_together(observation, messages, left)
         look_at_each(self.reference, observation, messages, np.flatnonzero(left))
-        return observation.result()
+        return observation.result() if observation.in_any_order else self.reference.observe(messages, known)
 
     def _observe_together(self, observation: Observation, messages: pa.BinaryArray, left: Mask) -> None:
         """Settle what can be settled without the reference, and take it out of what is left."""
@@ -333,27 +350,25 @@ def _settle_once(
     return places[~settled]
 
 
-def group_rows(columns: list[pa.Array], which: Mask) -> list[tuple[tuple[bytes, ...], Positions]]:
+def group_rows(columns: list[pa.Array], which: Mask) -> list[tuple[tuple[Any, ...], Positions]]:
     """The distinct rows of some columns, and for each the places of those asked for that have it, ascending."""
     code = np.zeros(len(which), dtype=np.int64)
-    dictionaries = []
+    values: list[list[Any]] = []
     for column in columns:
         coded = column.dictionary_encode()
-        dictionaries.append(coded.dictionary)
-        code = code * max(len(coded.dictionary), 1) + np.asarray(pc.fill_null(coded.indices, 0))
+        values.append([None, *coded.dictionary.to_pylist()])
+        code = code * len(values[-1]) + np.asarray(pc.fill_null(pc.add(coded.indices, 1), 0))
     places = np.flatnonzero(which)
     if not places.size:
         return []
-    if len(dictionaries) and all(len(d) == 1 for d in dictionaries):
-        return [(tuple(d[0].as_py() for d in dictionaries), places)]
     codes, inverse = np.unique(code[places], return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     ends = np.searchsorted(inverse[order], np.arange(len(codes)), side="right")
     groups = []
     for number, members in zip(codes.tolist(), np.split(places[order], ends[:-1]), strict=True):
         row = []
-        for dictionary in reversed(dictionaries):
-            number, place = divmod(number, max(len(dictionary), 1))
-            row.append(dictionary[place].as_py())
+        for known in reversed(values):
+            number, place = divmod(number, len(known))
+            row.append(known[place])
         groups.append((tuple(reversed(row)), members))
     return groups
