@@ -120,14 +120,14 @@ def join_columns(a: Sequence[t.Field], b: Sequence[t.Field]) -> tuple[t.Field, .
         if one is not None and other is not None:
             joined.append(attrs.evolve(one, type=join(one.type, other.type), comment=one.comment or other.comment))
         else:
-            found = one or other
-            assert found is not None
-            joined.append(attrs.evolve(found, type=found.type.as_nullable()))
+            only = one or other
+            assert only is not None
+            joined.append(attrs.evolve(only, type=only.type.as_nullable()))
     return tuple(joined)
 
 
 def join_schemas(a: TableSchema | None, b: TableSchema | None) -> TableSchema | None:
-    """The schema of a table that two schemas describe; None stands for a table of which nothing is known yet.
+    """The schema of a table that two schemas describe; None stands for a table that is not known yet.
 
     Raises:
         PrimaryKeyError: They have different primary keys.

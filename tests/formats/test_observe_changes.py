@@ -34,7 +34,8 @@ MYSQL = {
     "object": '"json"', "array": '"blob"', "day": '"datetime(3)"', "null": '"float unsigned"',
 }  # fmt: skip
 TEXTS = {
-    "int": ["1", "-5", "9223372036854775808", "12.5", " 7"], "number": ["1.5", "0.12345", "1e3", "x", "12345678901234567890"],
+    "int": ["1", "-5", "9223372036854775808", "12.5", " 7"],
+    "number": ["1.5", "0.12345", "1e3", "x", "12345678901234567890"],
     "bool": ["0", "1", "2", "true"], "day": ["2024-01-01 10:00:00", "2024-01-01", "0000-00-00 00:00:00", "2024-02-30"],
     "array": ["abc", "\u00ff\u0001", "\u4e2d"], "null": ["1.5", "3.4e39", "NaN"],
 }  # fmt: skip
@@ -173,7 +174,7 @@ def test_the_fast_observer_finds_what_the_reference_finds(
     use = Use(keyed=random.choice([(), (), ("a",)]))
     fast = format_.observer(use)
     assert isinstance(fast, ChangeObserver)
-    by_columns = ChangeObserver(fast.reference, fast._reader, min_batch=min_batch)
+    by_columns = ChangeObserver(fast.reference, fast.reader, min_batch=min_batch)
     expected = fast.reference.observe(array, {})
     assert facts(by_columns.observe(array, {})) == facts(expected)
     known = {delta.table: delta.schema for delta in expected.deltas}

@@ -53,8 +53,8 @@ def types_of_schema(schema: Any, members: Sequence[str] = ()) -> SchemaTypes:
     """
     if members:
         fields = schema.get("fields") if isinstance(schema, Mapping) else None
-        found = {f.get("field"): f for f in fields or () if isinstance(f, Mapping)}
-        schema = next((found[name] for name in reversed(members) if name in found), None)
+        by_name = {f.get("field"): f for f in fields or () if isinstance(f, Mapping)}
+        schema = next((by_name[name] for name in reversed(members) if name in by_name), None)
     table = table_of_schema(schema)
     if table is None:
         raise ValueError("the message has no schema of a row")
@@ -175,10 +175,10 @@ class SchemaReadingDecoder:
     def _reader(self, schema: Any) -> _Reader | str:
         """What reads the messages of a schema, or why none does."""
         try:
-            found = types_of_schema(schema, self._members)
+            schema_types = types_of_schema(schema, self._members)
         except ValueError as e:
             return str(e)
-        return _Reader(self._row, found, self._make)
+        return _Reader(self._row, schema_types, self._make)
 
 
 def head_of(message: bytes) -> bytes | None:
@@ -205,18 +205,19 @@ def _schema_in(message: bytes) -> Any:
 class _Reader:
     """Reads messages of one schema into rows of a wider type."""
 
-    def __init__(self, row: t.Row, found: SchemaTypes, make: Callable[[t.Row, Modes], Decoder]) -> None:
+    def __init__(self, row: t.Row, schema_types: SchemaTypes, make: Callable[[t.Row, Modes], Decoder]) -> None:
         self._row = row
         self._type = arrow_type(row)
         narrow = tuple(
-            attrs.evolve(f, type=_read_type(f.type, found.types.get(f.name), found.modes)) for f in row.fields
+            attrs.evolve(f, type=_read_type(f.type, schema_types.types.get(f.name), schema_types.modes))
+            for f in row.fields
         )
         self._widened = [
             (i, of.type, to.type)
             for i, (of, to) in enumerate(zip(narrow, row.fields, strict=True))
             if arrow_type(of.type) != arrow_type(to.type)
         ]
-        self._decoder = make(t.Row(narrow), found.modes)
+        self._decoder = make(t.Row(narrow), schema_types.modes)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read messages of the schema."""
@@ -230,16 +231,16 @@ class _Reader:
         return attrs.evolve(decoded, rows=rows)
 
 
-def _read_type(wide: t.DataType, said: t.DataType | None, modes: Modes) -> t.DataType:
+def _read_type(wide: t.DataType, source: t.DataType | None, modes: Modes) -> t.DataType:
     """The type by which values are read: that of the schema, unless the column reads them as well.
 
     What has the form of JSON is read into STRING columns as it is spelled.
     """
-    if said is None:
+    if source is None:
         return wide
-    if isinstance(wide, (t.Char, t.VarChar)) and wire_of(said, modes) is None:
+    if isinstance(wide, (t.Char, t.VarChar)) and wire_of(source, modes) is None:
         return wide
-    return said.as_nullable(wide.nullable)
+    return source.as_nullable(wide.nullable)
 
 
 def widen_array(array: pa.Array, narrow: t.DataType, wide: t.DataType) -> pa.Array:

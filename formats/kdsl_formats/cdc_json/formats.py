@@ -61,11 +61,11 @@ class ChangeJson(InferenceOptions, JsonFormat):
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer:
         """An observer of changes."""
         rules = attrs.evolve(self.reading_observed().change_rules(t.Row(()), use), ignore_parse_errors=False)
-        reader = ChangeReader(rules, self.declared_types())
+        reader = ChangeReader(rules, self.type_declarations())
         reference = ReferenceObserver(reader, self.inference_rules(max_columns=max_columns), rules.value_rules)
         return ChangeObserver(reference, reader)
 
-    def declared_types(self) -> DeclaredTypes | None:
+    def type_declarations(self) -> DeclaredTypes | None:
         """How messages say the types of columns; None where these are inferred from values."""
         return None
 
@@ -115,7 +115,7 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
         return SchemaReadingDecoder(row, make, DEBEZIUM.members, metadata)
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
-        """What the options mean for the observer; strings are no times where times have another form."""
+        """What the options mean for the observer; with a connector's setting of times, strings are not times."""
         return attrs.evolve(super().inference_rules(max_columns=max_columns), times=self.modes.times is None)
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
@@ -168,7 +168,7 @@ class CanalJson(ChangeJson):
         side="read",
     )
 
-    def declared_types(self) -> DeclaredTypes | None:
+    def type_declarations(self) -> DeclaredTypes | None:
         """How messages say the types of columns."""
         strategy = self.infer_strategy.upper()
         if strategy == "SQL_TYPE":
@@ -188,7 +188,7 @@ class CanalJson(ChangeJson):
         if direction == "write":
             return
         if str(self.infer_strategy).upper() != "MYSQL_TYPE":
-            yield from self._ignored_options()
+            yield from self._options_without_effect()
         for key, pattern in (("database.include", self.database_include), ("table.include", self.table_include)):
             try:
                 re.compile(pattern or "")
@@ -200,9 +200,9 @@ class CanalJson(ChangeJson):
         """How the options say that messages are read."""
         patterns = (("database", self.database_include), ("table", self.table_include))
         include = tuple(Include(member, re.compile(pattern)) for member, pattern in patterns if pattern is not None)
-        return attrs.evolve(super().change_rules(row, use), include=include, texts=self.inferred_columns)
+        return attrs.evolve(super().change_rules(row, use), include=include, as_texts=self.inferred_columns)
 
-    def _ignored_options(self) -> Iterable[Problem]:
+    def _options_without_effect(self) -> Iterable[Problem]:
         """A warning of each option of the strategy MYSQL_TYPE that is set without it."""
         for name in ("mysql_timestamp_as_datetime", "mysql_tinyint1_as_boolean"):
             if getattr(self, name) is False:

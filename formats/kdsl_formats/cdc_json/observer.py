@@ -52,7 +52,7 @@ class _Images:
 
 
 @attrs.frozen(eq=False)
-class _Said:
+class _Statement:
     """What some changes say about their table.
 
     Attributes:
@@ -89,7 +89,7 @@ class ChangeObserver:
 
     def __init__(self, reference: ReferenceObserver, reader: ChangeReader, *, min_batch: int = MIN_BATCH) -> None:
         self.reference = reference
-        self._reader = reader
+        self.reader = reader
         self._rules = reader.rules
         self._min_batch = min_batch
         self._scratch = Scratch()
@@ -114,7 +114,7 @@ class ChangeObserver:
         observation = Observation(known, len(messages))
         left = present_messages(messages)
         if len(messages) >= self._min_batch:
-            if self._reader.schemas is None:
+            if self.reader.schemas is None:
                 self._observe_together(observation, messages, messages, left, left.copy(), b"", None)
             else:
                 self._observe_by_schema(observation, messages, left)
@@ -141,16 +141,16 @@ class ChangeObserver:
     def _learn_head(self, message: bytes) -> bytes | None:
         """What a message with its schema begins with; None where it is not plain."""
         head = head_of(message)
-        assert self._reader.schemas is not None
+        assert self.reader.schemas is not None
         if head is None:
             return None
         try:
-            found = self._reader.schemas.read(message, parse_only(message))
+            schema_types = self.reader.schemas.read(message, parse_only(message))
         except ValueError:
             return None
         if len(self._heads) >= _HEADS:
             del self._heads[next(iter(self._heads))]
-        self._heads[head] = found
+        self._heads[head] = schema_types
         return head
 
     def _observe_payloads(
@@ -175,7 +175,7 @@ class ChangeObserver:
         left: Mask,
         which: Mask,
         head: bytes,
-        said: SchemaTypes | None,
+        schema_types: SchemaTypes | None,
     ) -> None:
         """Settle what can be settled without the reference, and take it out of what is left.
 
@@ -186,18 +186,18 @@ class ChangeObserver:
             left: Which messages are not settled; changed.
             which: Which of them are looked at.
             head: What these begin with, where they hold their schema.
-            said: What that schema says.
+            schema_types: What that schema says.
         """
         buffer = MessageBuffer.of(changes, self._scratch)
         spans, good = trim_documents(buffer, which)
         indexes = find_enclosed(buffer, spans, good, b"{")
         if len(indexes) < self._min_batch:
             return
-        found = self._change.find(buffer, spans.pick(indexes))
-        places = indexes[found.which]
-        members = dict(zip(self._names, found.columns, strict=True))
+        found_changes = self._change.find(buffer, spans.pick(indexes))
+        places = indexes[found_changes.which]
+        members = dict(zip(self._names, found_changes.columns, strict=True))
         conditions = [(condition, members[condition.member]) for condition in self._rules.include]
-        locations = locate_rows(buffer, self._rules, found.columns, conditions)
+        locations = locate_rows(buffer, self._rules, found_changes.columns, conditions)
         has_rows = np.bincount(locations.owner, minlength=len(places)) > 0
         plain, parts = self._ids(buffer, members)
         without = ~locations.fallback & ~has_rows & plain
@@ -208,9 +208,9 @@ class ChangeObserver:
             parts.append(_raw_slices(buffer, values))
         left[places[without]] = False
         images = _images_of(locations)
-        tables: dict[TableId, list[tuple[_Said, Positions]]] = {}
+        tables: dict[TableId, list[tuple[_Statement, Positions]]] = {}
         for key, group in group_rows(parts, ~locations.fallback & has_rows & plain):
-            what = self._said(key, head, said)
+            what = self._read_statement(key, head, schema_types)
             if what is not None:
                 tables.setdefault(what.table, []).append((what, group))
         for table, groups in tables.items():
@@ -228,8 +228,8 @@ class ChangeObserver:
             if len(index) > 1 and bool((some.spans.start[1:] < some.spans.start[:-1]).any()):
                 index = index[:0]
                 some = source.pick(index)
-            found = self._source.find(buffer, some.spans, some.first)
-            columns = [_spread(values, index[found.which], len(source.what)) for values in found.columns]
+            parts_found = self._source.find(buffer, some.spans, some.first)
+            columns = [_spread(values, index[parts_found.which], len(source.what)) for values in parts_found.columns]
         plain = np.ones(len(columns[0].what), dtype=bool)
         parts = []
         for path, values in zip(self._rules.dialect.table_id, columns, strict=True):
@@ -238,13 +238,15 @@ class ChangeObserver:
             parts.append(slices(buffer.data, values.spans.start, values.spans.end, text, pa.binary()))
         return plain, parts
 
-    def _said(self, key: tuple[bytes | None, ...], head: bytes, said: SchemaTypes | None) -> _Said | None:
+    def _read_statement(
+        self, key: tuple[bytes | None, ...], head: bytes, schema_types: SchemaTypes | None
+    ) -> _Statement | None:
         """What changes say about their table; None where the reference has to look.
 
         Args:
             key: The parts of the table id, and the members that say more as they are spelled.
             head: What the messages begin with, where they hold their schema.
-            said: What that schema says.
+            schema_types: What that schema says.
         """
         count = len(self._rules.dialect.table_id)
         try:
@@ -252,17 +254,17 @@ class ChangeObserver:
             spelled = {
                 name: parse_only(text or b"null") for name, text in zip(self._raw_members, key[count:], strict=True)
             }
-            if said is not None:
-                types, modes, primary_key = said.types, said.modes, ()
+            if schema_types is not None:
+                types, modes, primary_key = schema_types.types, schema_types.modes, ()
             else:
-                types, modes = self._reader.declared_types(spelled, []), self._rules.modes
-                primary_key = self._reader.primary_key_of(spelled)
+                types, modes = self.reader.read_types(spelled, []), self._rules.modes
+                primary_key = self.reader.primary_key_of(spelled)
         except ValueError:
             return None
         if types is not None:
             fixed = self.reference.inference.fixed
-            types = {name: fixed.get(name) or self.reference.declared_type(kind) for name, kind in types.items()}
-        return _Said(table, (*key[count:], head), types, modes, primary_key)
+            types = {name: fixed.get(name) or self.reference.type_declaration(kind) for name, kind in types.items()}
+        return _Statement(table, (*key[count:], head), types, modes, primary_key)
 
     def _settle_table(
         self,
@@ -273,7 +275,7 @@ class ChangeObserver:
         places: Positions,
         left: Mask,
         table: TableId,
-        groups: list[tuple[_Said, Positions]],
+        groups: list[tuple[_Statement, Positions]],
     ) -> None:
         """Settle the changes of one table."""
         changes = np.concatenate([group for _, group in groups])
@@ -283,12 +285,12 @@ class ChangeObserver:
 
         def settle(which: Positions, growth: TableGrowth) -> Mask:
             settled = np.zeros(len(places), dtype=bool)
-            for i, (said, _) in enumerate(groups):
+            for i, (statement, _) in enumerate(groups):
                 some = changes[which[number[which] == i]]
-                if len(some) and said.is_held(growth):
-                    settled[some] = self._settle_group(buffer, images, len(places), some, said, growth)
-                    if said.types is not None and settled[some].any():
-                        growth.widen(int(places[some[settled[some]][0]]), said.types, growth.primary_key)
+                if len(some) and statement.is_held(growth):
+                    settled[some] = self._settle_group(buffer, images, len(places), some, statement, growth)
+                    if statement.types is not None and settled[some].any():
+                        growth.widen(int(places[some[settled[some]][0]]), statement.types, growth.primary_key)
             return settled[changes[which]]
 
         group = places[changes]
@@ -300,11 +302,11 @@ class ChangeObserver:
         images: tuple[_Images, ...],
         count: int,
         changes: Positions,
-        said: _Said,
+        statement: _Statement,
         growth: TableGrowth,
     ) -> Mask:
         """Which changes, that say the same about their table, show nothing that it does not have."""
-        lane = self._lane(said, growth.primary_key)
+        lane = self._lane(statement, growth.primary_key)
         settled = np.zeros(count, dtype=bool)
         settled[changes] = True
         for some in images:
@@ -320,17 +322,17 @@ class ChangeObserver:
         names = [part.decode() for part in parts if part is not None]
         return tuple(names[0].split(".")) if len(parts) == 1 else tuple(names)
 
-    def _lane(self, said: _Said, required: tuple[str, ...]) -> TableLane:
+    def _lane(self, statement: _Statement, required: tuple[str, ...]) -> TableLane:
         """What settles the rows of a table that say the same about its columns."""
-        key = (said.table, said.spelled, required)
+        key = (statement.table, statement.spelled, required)
         lane = self._lanes.pop(key, None)
         if lane is None:
             lane = TableLane(
                 self.reference,
                 min_batch=self._min_batch,
-                declared=said.types,
+                declared=statement.types,
                 required=() if self._rules.payload else required,
-                modes=said.modes,
+                modes=statement.modes,
             )
             if len(self._lanes) >= _REMEMBERED:
                 del self._lanes[next(iter(self._lanes))]
@@ -340,7 +342,7 @@ class ChangeObserver:
 
 def _images_of(locations: RowLocations) -> tuple[_Images, ...]:
     """The objects with rows, and those with parts of them."""
-    found = []
+    images = []
     for spans, first, index, whole in (
         (locations.images, locations.first, locations.index, True),
         (locations.olds, None, locations.over, False),
@@ -349,8 +351,8 @@ def _images_of(locations: RowLocations) -> tuple[_Images, ...]:
         rows = np.flatnonzero(index >= 0)
         owner[index[rows]] = locations.owner[rows]
         if len(spans):
-            found.append(_Images(spans, first, owner, whole))
-    return tuple(found)
+            images.append(_Images(spans, first, owner, whole))
+    return tuple(images)
 
 
 def _raw_slices(buffer: MessageBuffer, values: ValueSpans) -> pa.BinaryArray:

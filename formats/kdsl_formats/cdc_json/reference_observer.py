@@ -53,20 +53,20 @@ class ChangeReader:
         if not list(self._structure.read_document(document)):
             return None
         change = self._structure.single_element(document)
-        said = None
+        schema_types = None
         if self.schemas is not None:
-            said = self.schemas.read(message, change)
+            schema_types = self.schemas.read(message, change)
             change = change[PAYLOAD]
         whole, parts = self._images(change)
         rows = [*whole, *parts]
         table = self.table_of(change)
-        if said is not None:
-            return Shown(table, rows, said.types, modes=said.modes)
-        types = self.declared_types(change, rows)
+        if schema_types is not None:
+            return Shown(table, rows, schema_types.types, modes=schema_types.modes)
+        types = self.read_types(change, rows)
         return Shown(table, rows, types, self.primary_key_of(change), len(whole))
 
     def _images(self, change: Row) -> tuple[list[Row], list[Row]]:
-        """The rows of a change that are whole, and those of which only some members may be there."""
+        """The rows of a change that are whole, and those that may have only some members."""
         dialect = self.rules.dialect
         first, second = (change.get(member) for member in dialect.members)
         match dialect.images:
@@ -103,7 +103,7 @@ class ChangeReader:
             raise FieldError("it is not a list of names").inside(str(member))
         return tuple(names)
 
-    def declared_types(self, change: Row, rows: list[Row]) -> Mapping[str, t.DataType] | None:
+    def read_types(self, change: Row, rows: list[Row]) -> Mapping[str, t.DataType] | None:
         """The types that a change says: of the columns of its rows, and then of others; None where it need not."""
         types = self.types
         if types is None:
@@ -112,15 +112,15 @@ class ChangeReader:
         if not isinstance(declared, dict):
             raise FieldError("is absent, but says the types of columns (infer-schema.strategy)").inside(types.member)
         names = dict.fromkeys([*(name for row in rows for name in row), *declared])
-        found = {}
+        types_by_name = {}
         for name in names:
             if name not in declared:
                 continue
             kind = types.read(declared[name])
             if kind is None:
                 raise FieldError(f"{shorten(repr(declared[name]))} is not a type").inside(name).inside(types.member)
-            found[name] = kind
-        return found
+            types_by_name[name] = kind
+        return types_by_name
 
 
 def _objects(values: list[Any]) -> Iterator[Row]:

@@ -74,15 +74,15 @@ class ObjectLevel:
             check: Checks the values of a column.
         """
         settled = np.zeros(len(objects), dtype=bool)
-        found = self._finder.find(buffer, objects, first)
+        found_members = self._finder.find(buffer, objects, first)
         while self._learn_names():
-            found = self._finder.find(buffer, objects, first)
+            found_members = self._finder.find(buffer, objects, first)
         if len(self._names) > self._most:
             return settled
-        good = np.ones(len(found.which), dtype=bool)
-        for name, values in zip(self._names, found.columns, strict=True):
+        good = np.ones(len(found_members.which), dtype=bool)
+        for name, values in zip(self._names, found_members.columns, strict=True):
             good &= self._settle_member(buffer, name, values, check)
-        settled[found.which] = good
+        settled[found_members.which] = good
         return settled
 
     def _settle_member(
@@ -154,7 +154,7 @@ class TableLane:
             if wire_of(kind, modes) is not None
         }
         self._fixed = reference.inference.fixed
-        self._flags = reference.rules.texts
+        self._flags = reference.rules.as_texts
         self._declared = declared
         self._required = required
         self._level = ObjectLevel(
@@ -265,15 +265,15 @@ class JsonObserver:
         assert self._ids is not None
         if len(indexes) < self._min_batch:
             return []
-        found = self._ids.find(buffer, spans.pick(indexes))
-        good = np.ones(len(found.which), dtype=bool)
+        id_members = self._ids.find(buffer, spans.pick(indexes))
+        good = np.ones(len(id_members.which), dtype=bool)
         parts = []
-        for values in found.columns:
+        for values in id_members.columns:
             good &= (values.what == TEXT) & (values.spans.end > values.spans.start)
             good &= ~buffer.find_escaped(values.spans)
             parts.append(slices(buffer.data, values.spans.start, values.spans.end, None, pa.binary()))
         return [
-            (tuple(part.decode() for part in table), indexes[found.which[which]])
+            (tuple(part.decode() for part in table), indexes[id_members.which[which]])
             for table, which in group_rows(parts, good)
         ]
 

@@ -137,10 +137,10 @@ class Observation:
 
     def growth(self, table: TableId) -> TableGrowth:
         """The columns of a table."""
-        found = self.growths.get(table)
-        if found is None:
-            found = self.growths[table] = TableGrowth(self.known.get(table))
-        return found
+        growth = self.growths.get(table)
+        if growth is None:
+            growth = self.growths[table] = TableGrowth(self.known.get(table))
+        return growth
 
     def mark(self, indexes: Positions, table: TableId) -> None:
         """Assign messages to a table."""
@@ -160,10 +160,10 @@ class Observation:
         rank = np.full(len(ids) + 1, NO_TABLE, dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
         tables = rank[self.tables]
-        found = [ids[code] for code in order.tolist()]
-        deltas = [self.growths[table].delta(table) for table in found if table in self.growths]
+        tables_in_order = [ids[code] for code in order.tolist()]
+        deltas = [self.growths[table].delta(table) for table in tables_in_order if table in self.growths]
         return Observed(
-            tuple(found),
+            tuple(tables_in_order),
             pa.array(tables, pa.int32(), mask=tables == NO_TABLE),
             tuple(delta for delta in deltas if delta is not None),
             tuple(sorted(self.bad, key=lambda bad: bad.index)),
@@ -217,7 +217,7 @@ class ReferenceObserver:
         self._check_key(shown, growth)
         types: dict[str, t.DataType] = {}
         for name, kind in (shown.types or {}).items():
-            types[name] = self.inference.fixed.get(name) or self.declared_type(kind)
+            types[name] = self.inference.fixed.get(name) or self.type_declaration(kind)
         for row in shown.rows:
             for name, value in row.items():
                 if value is None:
@@ -263,7 +263,7 @@ class ReferenceObserver:
                 if row.get(name) is None and (i < shown.keyed_rows or name in row):
                     raise FieldError("it is in the primary key, but null or absent").inside(name)
 
-    def declared_type(self, kind: t.DataType) -> t.DataType:
+    def type_declaration(self, kind: t.DataType) -> t.DataType:
         """The type of a column that a message declares."""
         return t.STRING if self.inference.as_strings and not isinstance(kind, _SCALARS_ONLY) else kind
 
@@ -276,11 +276,11 @@ class ReferenceObserver:
         if shown.types is not None:
             if name not in shown.types:
                 raise FieldError("the message does not say its type")
-            kind = self.declared_type(shown.types[name])
+            kind = self.type_declaration(shown.types[name])
             self._check_fits(value, kind, shown.modes)
             return kind
         known = growth.known_types.get(name)
-        if known is not None and self.known_holds(value, known):
+        if known is not None and self.is_held(value, known):
             self._convert(value, known)
             return None
         kind = self.type_of(value)
@@ -303,7 +303,7 @@ class ReferenceObserver:
             case _:
                 return type_of_text(value) if self.inference.times else t.STRING
 
-    def known_holds(self, value: Any, known: t.DataType) -> bool:
+    def is_held(self, value: Any, known: t.DataType) -> bool:
         """Whether a known type holds a value as it is, without a change of its kind and without a loss."""
         if holds(known, self.type_of(value)):
             return True
@@ -340,7 +340,7 @@ class ReferenceObserver:
             return
         match kind:
             case t.Boolean():
-                words = ("true", "false", "0", "1") if self.rules.texts else ("true", "false")
+                words = ("true", "false", "0", "1") if self.rules.as_texts else ("true", "false")
                 fits = isinstance(value, bool) or str(value).strip().lower() in words
             case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
                 fits = type(value) is not Fractional or numbers.parse_exact(value) == read
@@ -375,7 +375,7 @@ class ReferenceObserver:
 
 
 def _type_of_integer(spelled: Integer) -> t.DataType:
-    """The type of a whole number."""
+    """The type of an integer."""
     if len(spelled) > t.MAX_DECIMAL + 1:
         return t.STRING
     number = int(spelled)
@@ -410,14 +410,14 @@ class SchemaReader:
             ValueError: It has no schema of rows.
         """
         head = head_of(message)
-        found = None if head is None else self._known.get(head)
-        if found is None:
-            found = types_of_schema(document.get("schema"), self._members)
+        schema_types = None if head is None else self._known.get(head)
+        if schema_types is None:
+            schema_types = types_of_schema(document.get("schema"), self._members)
             if head is not None:
                 if len(self._known) >= _MAX_SCHEMAS:
                     del self._known[next(iter(self._known))]
-                self._known[head] = found
-        return found
+                self._known[head] = schema_types
+        return schema_types
 
 
 class RowReader:
@@ -426,7 +426,7 @@ class RowReader:
     Args:
         inference: How columns are inferred.
         rules: How the decoder reads messages.
-        null_is_tombstone: Whether the JSON value null is no row.
+        null_is_tombstone: Whether the JSON value null counts as a message without a row.
     """
 
     def __init__(self, inference: InferenceRules, rules: ReadingRules, *, null_is_tombstone: bool = False) -> None:
@@ -451,9 +451,9 @@ class RowReader:
         if self._rules.payload:
             if document[PAYLOAD] is None:
                 return None
-            said = self._schemas.read(message, document)
+            schema_types = self._schemas.read(message, document)
             row = document[PAYLOAD]
-            return Shown(self.table_of(row), [row], said.types, modes=said.modes)
+            return Shown(self.table_of(row), [row], schema_types.types, modes=schema_types.modes)
         objects = document if isinstance(document, list) else [document]
         objects = [each for each in objects if each is not None]
         if not objects:

@@ -170,7 +170,7 @@ def _are_in_range(buffer: MessageBuffer, spans: Spans, kind: t.DataType) -> Mask
 def _are_finite(buffer: MessageBuffer, spans: Spans, *, coerced: bool) -> Mask:
     """Which values are numbers that a double holds: neither infinite nor too near to zero.
 
-    A whole number must have so few digits that it is no DECIMAL.
+    An integer must not have more digits than a BIGINT.
     """
     texts = slices(buffer.data, spans.start, spans.end, None, pa.string())
     values, fallback = reading.floats(texts, pa.float64())
@@ -180,7 +180,7 @@ def _are_finite(buffer: MessageBuffer, spans: Spans, *, coerced: bool) -> Mask:
 
 
 def _are_decimals(buffer: MessageBuffer, spans: Spans, whole: int, scale: int) -> Mask:
-    """Which values are numbers with so many digits before and after the point."""
+    """Which values are numbers with at most some digits before and after the point."""
     texts = slices(buffer.data, spans.start, spans.end, None, pa.string())
     fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
     leading = "0" if whole == 0 else rf"(0|[1-9][0-9]{{0,{whole - 1}}})"
@@ -261,7 +261,7 @@ def _are_clocks(words: Words) -> Mask:
 
 
 def _are_fractions(buffer: MessageBuffer, start: Positions, size: Positions, precision: int) -> Mask:
-    """Which texts are nothing, or a point and the digits of a second that a precision holds."""
+    """Which strings are empty, or a point and the digits of a second that a precision holds."""
     good: Mask = size == 0
     if precision < 3 or good.all():
         return good
