@@ -13,8 +13,10 @@ from kdsl.formats import Observed, TableId
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema, join_schemas
 from kdsl_formats.json import Json
+from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.observer import JsonObserver
 from tests.formats.json_documents import STYLES, Style, Writer
+from tests.formats.test_json_decoder import comparable, one_by_one
 from tests.strategies import examples
 
 unhurried = settings(
@@ -196,3 +198,24 @@ def test_the_order_of_batches_does_not_matter(random: Random, format_: Json, cou
     expected = {delta.table: set(delta.schema.columns) for delta in whole.deltas}
     assert {table: set(schema.columns) for table, schema in tables.items() if schema} == expected
     assert {delta.table: set(delta.schema.columns) for delta in backwards.deltas} == expected
+
+
+@unhurried
+@given(RANDOMS, formats(), st.sampled_from([0.0, 0.1, 0.4]), st.sampled_from([1, 5, 48]), st.integers(1, 100))
+def test_inferred_columns_are_decoded_by_whole_columns_as_by_the_reference(
+    random: Random, format_: Json, dirt: float, min_batch: int, count: int
+) -> None:
+    messages = Records(random, dirt).messages(count)
+    observed = format_.observer().observe(pa.array(messages, pa.binary()), {})
+    names = ["a", "b", "a.b", "a.b.c", "c.a", "b.a.b"]
+    row = observed.deltas[0].schema.row if observed.deltas else t.Row(())
+    more = tuple(
+        t.Field(name, random.choice(KNOWN)) for name in names if name not in row.names and random.random() < 0.4
+    )
+    row = t.Row((*row.fields, *more))
+    rules = format_.reading_observed().reading_rules()
+    decoded = JsonDecoder(row, rules, min_batch=min_batch).decode(pa.array(messages, pa.binary()))
+    rows, owner, bad = one_by_one(row, rules, messages)
+    assert comparable(decoded.rows) == rows
+    assert (list(range(len(rows))) if decoded.messages is None else decoded.messages.to_pylist()) == owner
+    assert list(decoded.bad) == bad

@@ -229,7 +229,7 @@ class ChangeObserver:
                 index = index[:0]
                 some = source.pick(index)
             parts_found = self._source.find(buffer, some.spans, some.first)
-            columns = [_spread(values, index[parts_found.which], len(source.what)) for values in parts_found.columns]
+            columns = [values.spread(index[parts_found.which], len(source.what)) for values in parts_found.columns]
         plain = np.ones(len(columns[0].what), dtype=bool)
         parts = []
         for path, values in zip(self._rules.dialect.table_id, columns, strict=True):
@@ -358,11 +358,3 @@ def _images_of(locations: RowLocations) -> tuple[_Images, ...]:
 def _raw_slices(buffer: MessageBuffer, values: ValueSpans) -> pa.BinaryArray:
     """Values as they are spelled; NULL for null and absent ones."""
     return slices(buffer.data, values.spans.start, values.spans.end, ~is_null(buffer, values), pa.binary())
-
-
-def _spread(values: ValueSpans, index: Positions, count: int) -> ValueSpans:
-    """Values at some places among many; absent at the others."""
-    start, end = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    what = np.zeros(count, dtype=np.int8)
-    start[index], end[index], what[index] = values.spans.start, values.spans.end, values.what
-    return ValueSpans(Spans(start, end), what)

@@ -92,7 +92,8 @@ class ReferenceDecoder:
         self._exact = any(isinstance(kind, t.Decimal) for kind in t.walk_types(row))
         convert = self.converter(row)
         flat = rules.flat
-        self._convert = convert if flat is None else lambda value: convert(flatten_members(value, flat))
+        names = frozenset(row.names)
+        self._convert = convert if flat is None else lambda value: convert(flatten_members(value, flat, names))
 
     def read_rows(self, message: bytes) -> list[dict[str, Any]]:
         """The rows of a message.
