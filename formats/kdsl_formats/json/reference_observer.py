@@ -288,11 +288,13 @@ class ReferenceObserver:
         return kind
 
     def type_of(self, value: Any) -> t.DataType:
+        """The type that a value that is not null gives a new column."""
+        return t.STRING if self.inference.as_strings else self._own_type(value)
+
+    def _own_type(self, value: Any) -> t.DataType:
         """The type of a value that is not null, by itself."""
         match value:
             case dict() | list():
-                return t.STRING
-            case _ if self.inference.as_strings:
                 return t.STRING
             case bool():
                 return t.Boolean()
@@ -305,7 +307,7 @@ class ReferenceObserver:
 
     def is_held(self, value: Any, known: t.DataType) -> bool:
         """Whether a known type holds a value as it is, without a change of its kind and without a loss."""
-        if holds(known, self.type_of(value)):
+        if holds(known, self._own_type(value)):
             return True
         match known:
             case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt() | t.Decimal():
