@@ -227,6 +227,22 @@ def test_numbers_get_types_that_hold_them(values: list[str], kind: str) -> None:
         assert rows == [json.loads(value) for value in values]
 
 
+@pytest.mark.parametrize("repeat", [1, 40])
+def test_integers_that_a_double_does_not_hold_are_counted(repeat: int) -> None:
+    values = [b"1.5", b"9007199254740993", b"9007199254740992", b"-1152921504606846977", b"1e300"]
+    documents = [b'{"v":%b,"w":1}' % value for value in values] * repeat
+    observed = observe(Json(), list(documents))
+    assert types(observed) == {"v": "DOUBLE", "w": "BIGINT"}
+    decoder = Json().reading_observed().decoder(only(observed).schema.row)
+    assert decoder.decode(encode(list(documents))).lossy == {"v": 2 * repeat}
+    assert decoder.decode(encode([b'{"v":1}'])).lossy == {}
+    source = {"db": "d", "table": "x"}
+    changes = [{"before": None, "after": {"v": v}, "op": "c", "source": source} for v in (0.5, 2**60 + 1)]
+    observed = observe(DebeziumJson(), list(changes))
+    changed = DebeziumJson().reading_observed().decoder(only(observed).schema.row).decode(encode(list(changes)))
+    assert changed.lossy == {"v": 1}
+
+
 @pytest.mark.parametrize(
     ("values", "kind"),
     [

@@ -25,6 +25,7 @@ from kdsl_formats.cdc_json.reference_observer import ChangeReader, DeclaredTypes
 from kdsl_formats.cdc_json.source_types import MySqlTypes, type_of_jdbc
 from kdsl_formats.json.format import ConnectJson, JsonFormat
 from kdsl_formats.json.inference import InferenceOptions, InferenceRules, parse_fixed_types
+from kdsl_formats.json.lossy import LossCountingDecoder
 from kdsl_formats.json.reference_observer import ReferenceObserver
 
 
@@ -36,7 +37,10 @@ class ChangeJson(InferenceOptions, JsonFormat):
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        return ChangeDecoder(self.change_rules(row, use))
+        rules = self.change_rules(row, use)
+        if self.inferred_columns:
+            return LossCountingDecoder(ChangeDecoder(rules), row, ChangeReader(rules))
+        return ChangeDecoder(rules)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""

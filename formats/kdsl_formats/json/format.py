@@ -20,6 +20,7 @@ from kdsl_formats._connect.wires import NO_MODES, Modes
 from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.encoder import JsonEncoder, SchemaJsonEncoder
 from kdsl_formats.json.inference import InferenceRules, RowInferenceOptions, parse_fixed_types, split_id_fields
+from kdsl_formats.json.lossy import LossCountingDecoder
 from kdsl_formats.json.observer import JsonObserver
 from kdsl_formats.json.reference_decoder import ReadingRules
 from kdsl_formats.json.reference_encoder import WritingRules
@@ -264,6 +265,9 @@ class Json(RowInferenceOptions, ConnectJson):
         rules = self.reading_rules()
         if self.schema_include and self.inferred_columns:
             return SchemaReadingDecoder(row, lambda of, modes: JsonDecoder(of, attrs.evolve(rules, modes=modes)))
+        if self.inferred_columns:
+            read = RowReader(InferenceRules(), rules, null_is_tombstone=self.null_is_tombstone)
+            return LossCountingDecoder(JsonDecoder(row, rules), row, read)
         return self.check_schemas_of(JsonDecoder(row, rules), row)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
