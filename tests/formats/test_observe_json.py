@@ -161,7 +161,7 @@ def test_the_fast_observer_finds_what_the_reference_finds(
     array = pa.array(messages, pa.binary())
     fast = format_.observer(max_columns=random.choice([3, 2000]))
     reference = fast.reference
-    by_columns = JsonObserver(reference, min_batch=min_batch)
+    by_columns = JsonObserver(reference, min_batch=min_batch, at_once=random.choice([7, 40, 16384]))
     expected = reference.observe(array, known)
     assert facts(by_columns.observe(array, known)) == facts(expected)
     deltas = {delta.table: delta.schema for delta in expected.deltas}

@@ -30,6 +30,7 @@ from kdsl_formats.json.objects import ABSENT, ObjectFinder, ValueSpans
 from kdsl_formats.json.reference_observer import Observation, ReferenceObserver, TableGrowth
 from kdsl_formats.json.value_checks import are_held, are_null
 
+AT_ONCE = 16384  # messages that are looked at together: few enough to stay in the processor's cache
 FIRST_LOOK = 32  # messages that the reference looks at, before the rest is tried again
 _REMEMBERED = 4096  # tables
 _VALUE_TYPES = (t.Boolean, t.BigInt, t.Double, t.VarChar, t.Date, t.Time, t.Timestamp, t.TimestampLtz)
@@ -210,10 +211,12 @@ class JsonObserver:
     Args:
         reference: Looks at single messages, and says how columns are inferred.
         min_batch: Fewer messages of a table than this are looked at one by one.
+        at_once: How many messages are looked at together.
     """
 
-    def __init__(self, reference: ReferenceObserver, *, min_batch: int = MIN_BATCH) -> None:
+    def __init__(self, reference: ReferenceObserver, *, min_batch: int = MIN_BATCH, at_once: int = AT_ONCE) -> None:
         self.reference = reference
+        self._at_once = at_once
         self._min_batch = min_batch
         self._scratch = Scratch()
         self._lanes: dict[TableId, TableLane] = {}
@@ -225,14 +228,22 @@ class JsonObserver:
         observation = Observation(known, len(messages))
         left = present_messages(messages)
         if len(messages) >= self._min_batch and not self.reference.rules.payload:
-            self._observe_together(observation, messages, left)
+            for begin in range(0, len(messages), self._at_once):
+                self._observe_together(observation, messages, left, begin)
         look_at_each(self.reference, observation, messages, np.flatnonzero(left))
         return observation.result() if observation.in_any_order else self.reference.observe(messages, known)
 
-    def _observe_together(self, observation: Observation, messages: pa.BinaryArray, left: Mask) -> None:
-        """Settle what can be settled without the reference, and take it out of what is left."""
-        buffer = MessageBuffer.of(messages, self._scratch)
-        spans, good = trim_documents(buffer, left)
+    def _observe_together(self, observation: Observation, messages: pa.BinaryArray, left: Mask, begin: int) -> None:
+        """Settle what can be settled without the reference, and take it out of what is left.
+
+        Args:
+            observation: What is found.
+            messages: All messages.
+            left: Which messages are not settled; changed.
+            begin: The first message of those that are looked at.
+        """
+        buffer = MessageBuffer.of(messages.slice(begin, self._at_once), self._scratch)
+        spans, good = trim_documents(buffer, left[begin : begin + self._at_once])
         indexes = find_enclosed(buffer, spans, good, b"{")
         groups: list[tuple[TableId, Positions]] = (
             [((), indexes)] if self._ids is None else self._split_by_table(buffer, spans, indexes)
@@ -246,6 +257,7 @@ class JsonObserver:
             def settle(which: Positions, growth: TableGrowth, lane: TableLane = lane, objects: Spans = objects) -> Mask:
                 return lane.settle(buffer, objects if len(which) == len(objects) else objects.pick(which), None, growth)
 
+            group = group + begin
             settle_in_rounds(self.reference, observation, messages, table, group, settle, left, self._min_batch)
 
     def _lane(self, table: TableId) -> TableLane:
