@@ -338,6 +338,29 @@ def test_fixed_types_are_not_widened() -> None:
     assert [p.option for p in Json(infer_fixed_types="id BIGNT").problems()] == ["infer_fixed_types"]
 
 
+def test_rows_with_their_schema_have_its_types() -> None:
+    fields = [
+        {"field": "id", "type": "int32"},
+        {"field": "day", "type": "int32", "name": "org.apache.kafka.connect.data.Date", "optional": True},
+        {"field": "tags", "type": "array", "items": {"type": "string"}, "optional": True},
+    ]
+    schema = {"type": "struct", "fields": fields}
+    documents: Documents = [
+        {"schema": schema, "payload": {"id": 1, "day": 19844, "tags": ["a"]}},
+        {"schema": {"type": "struct", "fields": [{"field": "id", "type": "string"}]}, "payload": {"id": "x"}},
+        {"payload": {"id": 1}},
+        {"schema": None, "payload": None},
+    ]
+    format_ = Json(schema_include=True)
+    observed = observe(format_, documents)
+    assert types(observed) == {"id": "STRING", "day": "DATE", "tags": "STRING"}
+    assert observed.tables.to_pylist() == [0, 0, None, None]
+    assert list(reasons(observed)) == [2]
+    assert read(format_, documents[:2], observed) == [
+        {"id": "1", "day": date(2024, 5, 1), "tags": '["a"]'}, {"id": "x", "day": None, "tags": None},
+    ]  # fmt: skip
+
+
 CANAL = {
     "data": [{"id": "1", "n": "12.50", "f": "1", "b": "\u00ff\u0000", "at": "2024-01-01 10:00:00", "u": "5"}],
     "old": None, "type": "INSERT", "database": "crm", "table": "users", "pkNames": ["id"], "isDdl": False,

@@ -252,6 +252,29 @@ def _with_schema(fields: list[dict[str, Any]], row: dict[str, Any]) -> bytes:
     return json.dumps({"schema": schema, "payload": change}, separators=(",", ":")).encode()
 
 
+def test_types_of_a_schema_beside_fixed_types_and_strings() -> None:
+    decimal = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "field": "a", "optional": True}
+    fields = [{**decimal, "parameters": {"scale": "2"}}, {"type": "int32", "field": "b", "optional": True}]
+    good, bad = ([_with_schema(fields, {"a": a, "b": 1})] * 60 for a in ("AJY=", "?"))
+    for options, kinds, row in (
+        ({"infer_primitive_as_string": True}, ["STRING", "STRING"], {"a": "1.50", "b": "1"}),
+        ({"infer_fixed_types": "a STRING, b BIGINT"}, ["STRING", "BIGINT"], {"a": "1.50", "b": 1}),
+        ({"infer_fixed_types": "b TINYINT"}, None, None),
+    ):
+        format_ = DebeziumJson(schema_include=True, **options)  # type: ignore[arg-type]
+        observed = format_.observer().observe(pa.array([*good, *bad], pa.binary()), {})
+        if kinds is None:
+            assert {one.reason for one in observed.bad[:60]} == {
+                "field 'b': the schema in the message says INT, which TINYINT does not hold"
+            }
+            continue
+        assert [one.index for one in observed.bad] == list(range(60, 120))
+        columns = observed.deltas[0].schema.row
+        assert [str(f.type) for f in columns.fields] == kinds
+        decoded = format_.reading_observed().decoder(columns).decode(pa.array(good, pa.binary()))
+        assert decoded.rows.to_pylist() == [row] * 60
+
+
 def test_a_schema_that_changes_its_scale_and_its_unit_is_read_right() -> None:
     decimal = {"type": "bytes", "name": "org.apache.kafka.connect.data.Decimal", "field": "amount", "optional": True}
     narrow = [

@@ -261,8 +261,13 @@ class ChangeObserver:
                 primary_key = self.reader.primary_key_of(spelled)
         except ValueError:
             return None
+        inference = self.reference.inference
+        if schema_types is not None and (
+            inference.as_strings or not inference.fixed.keys().isdisjoint(schema_types.types)
+        ):
+            return None
         if types is not None:
-            fixed = self.reference.inference.fixed
+            fixed = inference.fixed
             types = {name: fixed.get(name) or self.reference.type_declaration(kind) for name, kind in types.items()}
         return _Statement(table, (*key[count:], head), types, modes, primary_key)
 

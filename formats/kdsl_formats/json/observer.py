@@ -34,7 +34,6 @@ AT_ONCE = 16384  # messages that are looked at together: few enough to stay in t
 FIRST_LOOK = 32  # messages that the reference looks at, before the rest is tried again
 _REMEMBERED = 4096  # tables
 _VALUE_TYPES = (t.Boolean, t.BigInt, t.Double, t.VarChar, t.Date, t.Time, t.Timestamp, t.TimestampLtz)
-Kinds = Mapping[str, t.DataType | None]
 
 
 class ObjectLevel:

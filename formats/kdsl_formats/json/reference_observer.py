@@ -34,7 +34,7 @@ LONG = 1 << 63
 _MAX_SCHEMAS = 64
 NO_TABLE = -1
 _BIGINT, _DOUBLE, _WIDE = t.BigInt(), t.Double(), t.Decimal(t.MAX_DECIMAL, 0)
-_SCALARS_ONLY = (t.Array, t.Map, t.Multiset, t.Row)
+_NESTED = (t.Array, t.Map, t.Multiset, t.Row)
 
 
 @attrs.frozen
@@ -47,7 +47,7 @@ class Shown:
         types: The types of columns, where the message says them; it says those of all its columns then.
         primary_key: The names of the key columns, where the message says them.
         keyed_rows: How many of the rows, the first ones, must have a primary key.
-        modes: How values look, where the message says it.
+        modes: How values look, where the message holds its schema, by which it is read; None of other messages.
     """
 
     table: TableId
@@ -55,7 +55,7 @@ class Shown:
     types: Mapping[str, t.DataType] | None = None
     primary_key: tuple[str, ...] = ()
     keyed_rows: int = 0
-    modes: Modes = NO_MODES
+    modes: Modes | None = None
 
 
 class TableGrowth:
@@ -265,11 +265,13 @@ class ReferenceObserver:
 
     def type_declaration(self, kind: t.DataType) -> t.DataType:
         """The type of a column that a message declares."""
-        return t.STRING if self.inference.as_strings and not isinstance(kind, _SCALARS_ONLY) else kind
+        return t.STRING if self.inference.as_strings and not isinstance(kind, _NESTED) else kind
 
     def _type_shown(self, shown: Shown, growth: TableGrowth, name: str, value: Any) -> t.DataType | None:
         """The type of a value; None where the known one holds it."""
         fixed = self.inference.fixed.get(name)
+        if shown.modes is not None:
+            return self._type_of_schema(shown, fixed, name, value)
         if fixed is not None:
             self._check_fits(value, fixed)
             return fixed
@@ -277,7 +279,7 @@ class ReferenceObserver:
             if name not in shown.types:
                 raise FieldError("the message does not say its type")
             kind = self.type_declaration(shown.types[name])
-            self._check_fits(value, kind, shown.modes)
+            self._check_fits(value, kind)
             return kind
         known = growth.known_types.get(name)
         if known is not None and self.is_held(value, known):
@@ -286,6 +288,16 @@ class ReferenceObserver:
         kind = self.type_of(value)
         self._convert(value, kind)
         return kind
+
+    def _type_of_schema(self, shown: Shown, fixed: t.DataType | None, name: str, value: Any) -> t.DataType:
+        """The type of a value in a message that is read by its schema."""
+        kind = (shown.types or {}).get(name)
+        if kind is None:
+            raise FieldError("the schema in the message does not have it")
+        self._check_fits(value, kind, shown.modes or NO_MODES)
+        if fixed is not None and not holds(fixed, kind):
+            raise FieldError(f"the schema in the message says {kind.spelling}, which {fixed.spelling} does not hold")
+        return fixed or self.type_declaration(kind)
 
     def type_of(self, value: Any) -> t.DataType:
         """The type that a value that is not null gives a new column."""

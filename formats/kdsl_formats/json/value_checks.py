@@ -219,7 +219,6 @@ def _are_moments(buffer: MessageBuffer, spans: Spans, which: Mask, kind: t.DataT
 
 
 _DAY_DIGITS, _DAY_MARKS = np.uint64(0x00FFFF00FFFFFFFF), np.uint64(0x2D00002D00000000)
-_DAY_ZEROS = np.uint64(0x0030300030303030)
 _CLOCK_DIGITS, _CLOCK_MARKS = np.uint64(0xFFFF00FFFF00FFFF), np.uint64(0x00003A00003A0000)
 
 
