@@ -73,7 +73,7 @@ def main() -> None:
     pa.set_cpu_count(1)
     cases = [
         ("json", Json(), plain),
-        ("json, 190 bytes, table id of two members", Json(table_id_fields="currency,status"), plain),
+        ("json, table ids of two members", Json(table_id_fields="currency,status"), plain),
         ("debezium-json", DebeziumJson(), debezium),
         ("canal-json, SQL_TYPE", CanalJson(infer_strategy="SQL_TYPE"), canal),
     ]

@@ -210,7 +210,7 @@ class JsonObserver:
     Args:
         reference: Looks at single messages, and says how columns are inferred.
         min_batch: Fewer messages of a table than this are looked at one by one.
-        at_once: How many messages are looked at together.
+        at_once: How many messages of one table are looked at together.
     """
 
     def __init__(self, reference: ReferenceObserver, *, min_batch: int = MIN_BATCH, at_once: int = AT_ONCE) -> None:
@@ -227,22 +227,26 @@ class JsonObserver:
         observation = Observation(known, len(messages))
         left = present_messages(messages)
         if len(messages) >= self._min_batch and not self.reference.rules.payload:
-            for begin in range(0, len(messages), self._at_once):
-                self._observe_together(observation, messages, left, begin)
+            count = self._at_once if self._ids is None else len(messages)
+            for begin in range(0, len(messages), count):
+                self._observe_together(observation, messages.slice(begin, count), messages, left, begin)
         look_at_each(self.reference, observation, messages, np.flatnonzero(left))
         return observation.result() if observation.in_any_order else self.reference.observe(messages, known)
 
-    def _observe_together(self, observation: Observation, messages: pa.BinaryArray, left: Mask, begin: int) -> None:
+    def _observe_together(
+        self, observation: Observation, some: pa.BinaryArray, messages: pa.BinaryArray, left: Mask, begin: int
+    ) -> None:
         """Settle what can be settled without the reference, and take it out of what is left.
 
         Args:
             observation: What is found.
+            some: The messages that are looked at.
             messages: All messages.
-            left: Which messages are not settled; changed.
-            begin: The first message of those that are looked at.
+            left: Which of all are not settled; changed.
+            begin: The place of the first of `some` among all.
         """
-        buffer = MessageBuffer.of(messages.slice(begin, self._at_once), self._scratch)
-        spans, good = trim_documents(buffer, left[begin : begin + self._at_once])
+        buffer = MessageBuffer.of(some, self._scratch)
+        spans, good = trim_documents(buffer, left[begin : begin + len(some)])
         indexes = find_enclosed(buffer, spans, good, b"{")
         groups: list[tuple[TableId, Positions]] = (
             [((), indexes)] if self._ids is None else self._split_by_table(buffer, spans, indexes)
